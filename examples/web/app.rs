@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use turnstream::hub::Hub;
 use turnstream::session::{JsonLinesStore, MemoryStore, Session, Store};
 use turnstream::{Agent, Error, ErrorKind};
@@ -20,6 +20,9 @@ use crate::starts::{OpenSession, StartRate};
 
 /// A longer id names no session.
 const MAX_ID_BYTES: usize = 100;
+
+/// So many pages read at once.
+const MAX_READERS: usize = 512;
 
 /// So many sessions are kept open. The others are opened when they are asked for.
 const MAX_OPEN_SESSIONS: usize = 256;
@@ -35,6 +38,8 @@ pub(crate) struct App {
     pub(crate) access: Access,
     pub(crate) busy: Busy,
     pub(crate) starts: StartRate,
+    /// One permit for each page that reads.
+    pub(crate) readers: Arc<Semaphore>,
     pub(crate) store: Arc<dyn Store>,
     /// Told when the runs have ended.
     pub(crate) stopped: Notify,
@@ -53,6 +58,7 @@ impl App {
             access: Access::new(flags, address)?,
             busy: flags.busy,
             starts: StartRate::default(),
+            readers: Arc::new(Semaphore::new(MAX_READERS)),
             store: open_store(flags.session_path.as_deref())?,
             stopped: Notify::new(),
             sessions: Mutex::default(),

@@ -8,6 +8,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use turnstream::env::{Ids, SystemIds};
@@ -24,9 +25,6 @@ use crate::failure::Failure;
 use crate::page::to_axum;
 use crate::starts::{OpenSession, Start, Started, last_answer};
 use crate::traces::RunTrace;
-
-/// So many readers are there at once.
-const MAX_READERS: usize = 512;
 
 /// So many entries are given at once.
 const MAX_PAGE: usize = 200;
@@ -77,15 +75,19 @@ pub(crate) async fn events(
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
-    if app.hub.stats().readers >= MAX_READERS {
+    let Ok(permit) = Arc::clone(&app.readers).try_acquire_owned() else {
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open"));
-    }
+    };
     let open = app.session(&id).await?;
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
     // A number that cannot be read is one that is gone.
     let after: Option<EventNumber> =
         last.or(query.after.as_deref()).and_then(|last| last.parse().ok());
     let reader = app.hub.read_session(&open.session, after.as_ref());
+    // The permit goes with the reader.
+    let reader = reader.inspect(move |_| {
+        let _held = &permit;
+    });
     Ok(to_axum(Sse::new().with_error_texts(ErrorTexts::shown()).respond_to_reader(reader)))
 }
 

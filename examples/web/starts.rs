@@ -197,6 +197,10 @@ impl App {
         open: &Arc<OpenSession>,
         said: Content,
     ) -> Result<Started, Failure> {
+        // Nothing overtakes what waits already.
+        if open.queue().is_served {
+            return self.enqueue(open, said);
+        }
         let place = match self.hub.reserve(open.session.id()) {
             Ok(place) => place,
             Err(error)

@@ -503,6 +503,26 @@ async fn a_client_of_ag_ui_is_answered_with_its_own_ids() {
     assert_eq!(form.status(), 415);
 }
 
+#[tokio::test]
+async fn more_pages_than_the_server_has_room_for_are_refused() {
+    let model = model("Hello!").await;
+    let Some(web) = Web::start(&model, &[], None) else { return };
+    let mut pages = Vec::new();
+    for _ in 0..512 {
+        let mut page = web.get("/sessions/s/events").await;
+        read_until(&mut page, "snapshot").await;
+        pages.push(page);
+    }
+    assert_eq!(web.get("/sessions/s/events").await.status(), 503);
+    drop(pages);
+    let room = async {
+        while web.get("/sessions/s/events").await.status() != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, room).await.expect("there is room again");
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_server_that_is_stopped_keeps_what_the_model_has_said() {

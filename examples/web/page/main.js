@@ -94,7 +94,9 @@ class OpenSession {
     this.#live.clear();
     this.#setRunning(Boolean(run));
     follow(() => events.forEach((event) => this.#apply(event)));
-    if (pending.length) this.#showApprovals(pending);
+    // A run that is active asks when it ends.
+    if (run) byId('approvals').replaceChildren();
+    else if (pending.length) this.#showApprovals(pending);
     welcome(startsAt === 0 && !run);
   }
 
@@ -173,15 +175,23 @@ class OpenSession {
   // What the user does.
 
   async send(text, isAfterwards) {
-    if (this.isRunning && !isAfterwards) {
-      const { id } = await post(sessionPath(this.id, 'steer'), { text });
-      this.#waits(id, text, 'Steers with the next request');
-      return;
-    }
+    if (this.isRunning && !isAfterwards && await this.#steer(text)) return;
     // The same message sent again begins no second run.
     const { run, is_queued: isQueued } = await startOnce(this.id, { text });
     if (isQueued) this.#waits(run, text, 'Queued');
     else scrollToNewest();
+  }
+
+  /** Tells the model while it works. If the run has just ended, nothing is told. */
+  async #steer(text) {
+    try {
+      const { id } = await post(sessionPath(this.id, 'steer'), { text });
+      this.#waits(id, text, 'Steers with the next request');
+    } catch (error) {
+      if (error.status === 409) return false;
+      throw error;
+    }
+    return true;
   }
 
   async resume() {
