@@ -25,6 +25,7 @@ if [ ! -e "$folder/node_modules/axe-core/axe.min.js" ]; then
 fi
 
 driver_log=$folder/driver
+: >"$driver_log"
 chromedriver --port=0 >"$driver_log" 2>&1 &
 driver=$!
 trap 'kill $driver 2>/dev/null || true' EXIT
