@@ -24,7 +24,12 @@ pub(crate) struct Model {
 /// A request that waits, and its answer so far.
 pub(crate) struct Asked {
     pub(crate) body: Value,
-    answer: mpsc::UnboundedSender<String>,
+    answer: mpsc::UnboundedSender<Answer>,
+}
+
+enum Answer {
+    Chunk(String),
+    Refusal { status: u16, retry_after: u32 },
 }
 
 type Sender = Arc<Mutex<mpsc::UnboundedSender<Asked>>>;
@@ -68,11 +73,19 @@ impl Drop for Model {
 }
 
 async fn complete(State(sender): State<Sender>, axum::Json(body): axum::Json<Value>) -> Response {
-    let (answer, chunks) = mpsc::unbounded_channel();
+    let (answer, mut answers) = mpsc::unbounded_channel();
     let _ = sender.lock().unwrap().send(Asked { body, answer });
-    let stream = futures::stream::unfold(chunks, async |mut chunks| {
-        let chunk: String = chunks.recv().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(chunk)), chunks))
+    let first = match answers.recv().await {
+        Some(Answer::Refusal { status, retry_after }) => {
+            let response = Response::builder().status(status).header("retry-after", retry_after);
+            return response.body(Body::from("{\"error\":{\"message\":\"busy\"}}")).unwrap();
+        }
+        first => first,
+    };
+    let stream = futures::stream::unfold((first, answers), async |(first, mut answers)| {
+        let answer = if first.is_some() { first } else { answers.recv().await };
+        let Some(Answer::Chunk(chunk)) = answer else { return None };
+        Some((Ok::<_, Infallible>(Bytes::from(chunk)), (None, answers)))
     });
     let response = Response::builder().header("content-type", "text/event-stream");
     response.body(Body::from_stream(stream.boxed())).unwrap()
@@ -85,7 +98,12 @@ impl Asked {
             "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }],
         });
         // A client that went away is no mistake of the test.
-        let _ = self.answer.send(format!("data: {chunk}\n\n"));
+        let _ = self.answer.send(Answer::Chunk(format!("data: {chunk}\n\n")));
+    }
+
+    /// Refuses the request. It may come again after these seconds.
+    pub(crate) fn refuse(self, status: u16, retry_after: u32) {
+        let _ = self.answer.send(Answer::Refusal { status, retry_after });
     }
 
     pub(crate) fn say(&self, words: &str) {
@@ -109,6 +127,6 @@ impl Asked {
 
     fn finish(self, reason: &str) {
         self.chunk(&json!({}), Some(reason));
-        let _ = self.answer.send("data: [DONE]\n\n".to_owned());
+        let _ = self.answer.send(Answer::Chunk("data: [DONE]\n\n".to_owned()));
     }
 }

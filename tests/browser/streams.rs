@@ -232,6 +232,31 @@ async fn a_fork_is_a_session_of_its_own() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_wait_until_the_model_is_asked_again_is_shown_and_can_be_stopped() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Ask").await;
+    model.asked().await.refuse(503, 1);
+    page.wait("document.querySelector('.retry')").await;
+    let words = page.texts(".retry").await.concat();
+    assert!(words.starts_with("Attempt 1 failed (") && words.contains("Next one in "), "{words}");
+    model.answer("At last.").await;
+    page.wait_for_words("At last.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.texts(".retry").await, [""; 0]);
+    page.ask("Ask again").await;
+    model.asked().await.refuse(503, 30);
+    page.wait("document.querySelector('.retry')").await;
+    page.click("#stop").await;
+    page.wait_until_idle().await;
+    page.wait_for_words("Stopped · ").await;
+    assert_eq!(page.texts(".retry").await, [""; 0]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
 async fn the_trace_of_a_run_is_shown_step_by_step() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
