@@ -109,6 +109,7 @@ struct KeyState {
     /// The order of the run that has begun last, and that of the one before it.
     last_order: u64,
     previous_order: u64,
+    last_run: Option<Arc<str>>,
     /// How many ask for it: runs whose log is kept, and readers of the session.
     interested: usize,
 }
@@ -121,9 +122,9 @@ impl KeyState {
 
 /// The news of a key, for a reader of its runs.
 pub(super) enum NextRun {
-    /// A run that is there.
+    /// The next run, which may have ended already. Its log is there.
     Begun(Arc<RunPlace>),
-    /// Runs have begun and ended, this one last.
+    /// Runs have begun and ended, up to this one.
     Missed(u64),
 }
 
@@ -198,6 +199,7 @@ impl Registry {
         let replaced = state.runs.insert(Arc::clone(&place.run), Arc::clone(place));
         let key = state.keys.entry(place.key.clone()).or_default();
         key.occupant = Some(Occupant::Run(Arc::clone(place)));
+        key.last_run = Some(Arc::clone(&place.run));
         key.previous_order = std::mem::replace(&mut key.last_order, order);
         key.interested += 1;
         if let Some(replaced) = &replaced {
@@ -295,14 +297,18 @@ impl Registry {
         waiter: &mut Option<u64>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<NextRun, Error>> {
-        self.poll_key(key, waiter, cx, |state| match &state.occupant {
-            Some(Occupant::Run(place)) if place.order() > seen => {
-                Some(match state.previous_order > seen {
-                    true => NextRun::Missed(state.previous_order),
-                    false => NextRun::Begun(Arc::clone(place)),
-                })
+        self.poll_key(key, waiter, cx, |state, runs| {
+            if state.last_order <= seen {
+                return None;
             }
-            _ => (state.last_order > seen).then_some(NextRun::Missed(state.last_order)),
+            if state.previous_order > seen {
+                return Some(NextRun::Missed(state.previous_order));
+            }
+            let last = state.last_run.as_ref().and_then(|run| runs.get(run));
+            Some(match last.filter(|place| place.order() == state.last_order) {
+                Some(place) => NextRun::Begun(Arc::clone(place)),
+                None => NextRun::Missed(state.last_order),
+            })
         })
     }
 
@@ -313,7 +319,7 @@ impl Registry {
         waiter: &mut Option<u64>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        self.poll_key(key, waiter, cx, |state| match &state.occupant {
+        self.poll_key(key, waiter, cx, |state, _| match &state.occupant {
             Some(_) => None,
             None => {
                 state.occupant = Some(Occupant::Reserved);
@@ -327,16 +333,17 @@ impl Registry {
         key: &str,
         waiter: &mut Option<u64>,
         cx: &mut Context<'_>,
-        find: impl FnOnce(&mut KeyState) -> Option<T>,
+        find: impl FnOnce(&mut KeyState, &HashMap<Arc<str>, Arc<RunPlace>>) -> Option<T>,
     ) -> Poll<Result<T, Error>> {
         let mut state = self.lock();
+        let state = &mut *state;
         if state.is_closed {
             return Poll::Ready(Err(ShuttingDown.into()));
         }
         let id = *waiter.get_or_insert(state.next_waiter);
         state.next_waiter = state.next_waiter.max(id + 1);
         let key = state.keys.entry(key.to_owned()).or_default();
-        match find(key) {
+        match find(key, &state.runs) {
             Some(found) => {
                 key.waiters.remove(&id);
                 Poll::Ready(Ok(found))

@@ -19,8 +19,8 @@ use crate::session::Session;
 /// Reads a session over all its runs: the one that is running, and those that begin while it reads.
 ///
 /// It begins with the event after a number, or with a snapshot: that of the run, or that of the session if none is
-/// running. When a run has ended, it waits for the next. If a run has begun and ended before it was polled again, a
-/// snapshot of the session follows instead of that run's events. It ends with an error only: if the store cannot be read,
+/// running. When a run has ended, it waits for the next. One that has ended before the reader was polled again is read
+/// from its log. If that is gone, or if there were several, a snapshot of the session follows. It ends with an error only: if the store cannot be read,
 /// if it did not keep up, or if the hub shuts down or is dropped. Dropping it stops reading; the run continues.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionReader {

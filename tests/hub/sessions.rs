@@ -1,12 +1,14 @@
 //! A reader of a session, over its runs.
 
+use std::time::Duration;
+
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
-use turnstream::Agent;
 use turnstream::hub::{Hub, HubEvent, SessionReader};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::{Tool, ToolSpec};
+use turnstream::{Agent, Error, ErrorKind};
 
 fn agent() -> Agent {
     Agent::new(Scripted::from_fn(|_, n| Reply::text(&format!("Answer {n}."))))
@@ -102,8 +104,26 @@ async fn a_number_of_a_former_run_gets_a_snapshot_of_the_new_one() {
 }
 
 #[tokio::test]
+async fn a_run_that_fails_before_its_reader_is_polled_tells_it_why() {
+    let failing = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Auth, "no key")));
+    let (hub, agent) = (Hub::new(), Agent::new(failing));
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    let mut reader = hub.read_session(&session, None);
+    reader.next().await.unwrap().unwrap();
+    start(&hub, &session, &agent).await;
+    while hub.run_id("s").is_some() {
+        tokio::task::yield_now().await;
+    }
+    let read = read_to_end_of_run(&mut reader).await;
+    assert!(matches!(&read[0], HubEvent::Snapshot { number: Some(_), .. }));
+    let Some(HubEvent::Ended { error: Some(error), .. }) = read.last() else { panic!("{read:?}") };
+    assert_eq!(error.kind(), ErrorKind::Auth);
+    assert!(reader.next().now_or_never().is_none(), "nothing is told twice");
+}
+
+#[tokio::test]
 async fn a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it() {
-    let (hub, agent) = (Hub::new(), agent());
+    let (hub, agent) = (Hub::new().with_ended_kept_for(Duration::ZERO), agent());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut reader = hub.read_session(&session, None);
     reader.next().await.unwrap().unwrap();
