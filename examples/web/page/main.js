@@ -27,6 +27,8 @@ class OpenSession {
   #run = null;
   /** Whether the run that is shown was read to its end. */
   #hasEnded = false;
+  /** Whether its last event has told how it ended. */
+  #hasFinished = false;
   /** What the session waits for when no run is active: `idle`, `pending` or `unfinished`. */
   #state = 'idle';
   /** Messages that were handed in and not yet taken. */
@@ -110,6 +112,7 @@ class OpenSession {
     if (event.type === 'appended') this.#taken(event.id, event.items);
     if (event.type === 'appended' || event.type === 'turn_started') byId('approvals').replaceChildren();
     this.#live.apply(event);
+    this.#hasFinished = event.type === 'finished';
     if (event.type === 'finished') {
       this.#giveBack(event.outcome.undelivered ?? []);
       if (event.outcome.pending?.length) this.#showApprovals(event.outcome.pending);
@@ -118,7 +121,7 @@ class OpenSession {
 
   async #onEnded(error) {
     this.#hasEnded = true;
-    if (error) showProblem(`The run ended early: ${error.message ?? error.kind}`);
+    if (error && !this.#hasFinished) showProblem(`The run was broken off: ${error.message ?? error.kind}`);
     refreshList();
     this.#state = (await get(sessionPath(this.id, 'messages?limit=1'))).state;
     this.#setRunning(false);
@@ -319,7 +322,11 @@ function openSession() {
 }
 
 async function refreshList() {
-  await attempt(() => list.show(open.id));
+  try {
+    await list.show(open.id);
+  } catch (error) {
+    showProblem(error.message);
+  }
   byId('title').textContent = list.title() ?? 'New session';
 }
 
@@ -382,5 +389,6 @@ await attempt(async () => {
   Object.assign(about, await get('/about'));
   const { model, is_scripted: isScripted } = about.model;
   byId('model').textContent = isScripted ? 'Scripted model: no key is set' : model;
+  byId('model').classList.toggle('scripted', isScripted);
 });
 openSession();
