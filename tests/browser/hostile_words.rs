@@ -94,6 +94,22 @@ async fn scripts_links_and_images_of_a_model_do_nothing() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
+async fn an_address_that_names_no_session_opens_a_new_one() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "%E0%A4%A", WIDE).await;
+    for address in ["a/b", "<b>", "..%2Fhealth"] {
+        page.run(&format!("location.hash = {}", serde_json::Value::from(address))).await;
+        page.wait("/^#[0-9a-f]{32}$/.test(location.hash)").await;
+    }
+    page.ask("Hi").await;
+    model.answer("Hello.").await;
+    page.wait_for_words("Hello.").await;
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
 async fn the_title_of_a_session_is_text() {
     let model = Model::start().await;
     let server = Server::start(&model).await;

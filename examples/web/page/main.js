@@ -306,14 +306,18 @@ async function attempt(action) {
 }
 
 function go(id) {
-  const hash = `#${encodeURIComponent(id)}`;
+  const hash = `#${id}`;
   if (location.hash !== hash) location.hash = hash;
   else openSession();
 }
 
+// What the server takes as the id of a session.
+const ID = /^[A-Za-z0-9._-]{1,100}$/;
+
 function openSession() {
-  const id = decodeURIComponent(location.hash.slice(1)) || randomId();
-  if (!location.hash) history.replaceState(null, '', `#${id}`);
+  const asked = location.hash.slice(1);
+  const id = ID.test(asked) ? asked : randomId();
+  if (id !== asked) history.replaceState(null, '', `#${id}`);
   if (open?.id === id) return;
   open?.close();
   open = new OpenSession(id);
@@ -373,6 +377,11 @@ byId('fork').addEventListener('click', () => attempt(() => open.fork()));
 byId('show-trace').addEventListener('click', () => attempt(() => showTrace(open.id)));
 byId('new-session').addEventListener('click', () => {
   go(randomId());
+  byId('text').focus();
+});
+document.querySelector('.skip').addEventListener('click', (event) => {
+  // The address names the session.
+  event.preventDefault();
   byId('text').focus();
 });
 byId('toggle-list').addEventListener('click', () => toggleList(document.body.dataset.list !== 'open'));

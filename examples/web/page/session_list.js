@@ -46,7 +46,7 @@ export class SessionList {
     if (isRunning) details.push('running');
     const link = element(
       'a',
-      { href: `#${encodeURIComponent(id)}`, 'data-id': id, 'aria-current': id === this.#current ? 'page' : false },
+      { href: `#${id}`, 'data-id': id, 'aria-current': id === this.#current ? 'page' : false },
       element('span', { className: 'title' }, title || 'Untitled'),
       element('span', { className: 'details' }, details.join(' · ')),
     );
