@@ -120,6 +120,15 @@ impl Asked {
         self.finish("stop");
     }
 
+    /// Ends the turn, and tells how many tokens it took.
+    pub(crate) fn end_with_usage(self, input: u64, output: u64) {
+        let usage = json!({ "prompt_tokens": input, "completion_tokens": output });
+        let chunk = json!({ "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
+            "choices": [], "usage": usage });
+        self.chunk(&json!({}), Some("stop"));
+        let _ = self.answer.send(Answer::Chunk(format!("data: {chunk}\n\ndata: [DONE]\n\n")));
+    }
+
     pub(crate) fn end_with_call(self, id: &str, name: &str, arguments: &Value) {
         self.call(id, name, arguments);
         self.finish("tool_calls");

@@ -257,6 +257,27 @@ async fn a_wait_until_the_model_is_asked_again_is_shown_and_can_be_stopped() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
+async fn the_end_of_a_run_tells_its_tokens_and_their_cost() {
+    let model = Model::start().await;
+    let url = model.url();
+    let flags = ["--provider", "openai", "--base-url", &url, "--model", "m"];
+    let priced = [&flags[..], &["--price", "3,15", "--max-cost", "100"]].concat();
+    for (flags, cost) in [(&flags[..], ""), (&priced, " · cost 3.0450")] {
+        let server = Server::start_with(flags, 0).await;
+        let page = Page::open(&server, "s", WIDE).await;
+        page.ask("Count").await;
+        let asked = model.asked().await;
+        asked.say("Done.");
+        asked.end_with_usage(1_000_000, 3_000);
+        page.wait("document.querySelector('.end')").await;
+        let end = format!("Done · 1 request · 1,000,000 tokens in, 3,000 out{cost}");
+        assert_eq!(page.texts(".end").await, [end]);
+        page.close().await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
 async fn the_trace_of_a_run_is_shown_step_by_step() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
