@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
-use turnstream::hub::{Hub, HubEvent, SessionReader};
+use turnstream::Journal;
+use turnstream::hub::{EventNumber, Hub, HubEvent, SessionReader};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::{Tool, ToolSpec};
+
+use crate::support::seeded_random::Dice;
 use turnstream::{Agent, Error, ErrorKind};
 
 fn agent() -> Agent {
@@ -181,4 +184,57 @@ async fn a_number_of_a_run_after_which_another_has_ended_gets_the_session() {
     };
     assert_eq!(snapshot.history().len(), 4);
     assert!(reader.next().now_or_never().is_none());
+}
+
+/// A reader that follows the rule for snapshots, and what it shows.
+struct View {
+    reader: SessionReader,
+    shown: Journal,
+    last: Option<EventNumber>,
+}
+
+impl View {
+    fn new(hub: &Hub, session: &Session, last: Option<EventNumber>, shown: Journal) -> Self {
+        Self { reader: hub.read_session(session, last.as_ref()), shown, last }
+    }
+
+    /// Takes what is there, at most so much.
+    fn read(&mut self, limit: u32) {
+        for _ in 0..limit {
+            let Some(Some(read)) = self.reader.next().now_or_never() else { return };
+            let read = read.unwrap();
+            self.last = read.number().cloned();
+            match &read {
+                HubEvent::Snapshot { snapshot, .. } => self.shown = snapshot.to_journal(),
+                HubEvent::Event { event, .. } => self.shown.observe(event),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn whenever_a_reader_is_polled_or_attached_again_it_ends_with_the_whole_session() {
+    for seed in 0..400 {
+        let dice = Dice::new(seed);
+        let kept = if dice.one_in(2) { Duration::ZERO } else { Duration::from_mins(1) };
+        let (hub, agent) = (Hub::new().with_ended_kept_for(kept), agent());
+        let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+        let empty = Journal::new(session.history());
+        let mut view = View::new(&hub, &session, None, empty);
+        for _ in 0..60 {
+            match dice.roll(5) {
+                0 if hub.run_id("s").is_none() => start(&hub, &session, &agent).await,
+                1 => view = View::new(&hub, &session, view.last.take(), view.shown.clone()),
+                2 | 3 => view.read(dice.roll_u32(12)),
+                _ => tokio::task::yield_now().await,
+            }
+        }
+        while hub.run_id("s").is_some() {
+            tokio::task::yield_now().await;
+        }
+        view.read(u32::MAX);
+        let (shown, stored) = (view.shown.history(), session.history());
+        assert!(shown.iter().eq(stored.iter()), "seed {seed}: {shown:?} {stored:?}");
+    }
 }
