@@ -25,7 +25,7 @@ class OpenSession {
   #first = 0;
   #startsAt = null;
   #run = null;
-  /** Whether the run that is shown was read to its end. */
+  /** Whether this connection has read the run that is shown to its end. */
   #hasEnded = false;
   /** Whether its last event has told how it ended. */
   #hasFinished = false;
@@ -47,7 +47,11 @@ class OpenSession {
       snapshot: (snapshot) => this.#inOrder(() => this.#onSnapshot(snapshot)),
       event: (event) => this.#inOrder(() => follow(() => this.#apply(event))),
       ended: ({ error }) => this.#inOrder(() => this.#onEnded(error)),
-      connected: () => { byId('connection').textContent = ''; },
+      connected: () => {
+        byId('connection').textContent = '';
+        // Runs may have begun and ended meanwhile.
+        this.#inOrder(() => { this.#hasEnded = false; });
+      },
       disconnected: (why) => { byId('connection').textContent = why; },
     });
   }
