@@ -144,6 +144,40 @@ async fn a_tab_that_is_hidden_gives_its_connection_back() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_tab_that_was_hidden_shows_the_runs_that_it_has_missed() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("One").await;
+    model.answer("First.").await;
+    page.wait_for_words("First.").await;
+    page.wait_until_idle().await;
+    let hidden = page.client.window().await.unwrap();
+    let handle = page.client.new_window(true).await.unwrap().handle;
+    page.client.switch_to_window(handle).await.unwrap();
+    page.go(&server, "s").await;
+    page.wait_for_words("First.").await;
+    page.ask("Two").await;
+    model.answer("Second.").await;
+    page.wait_for_words("Second.").await;
+    page.wait_until_idle().await;
+    page.ask("Three").await;
+    let asked = model.asked().await;
+    asked.say("Thi");
+    page.wait_for_words("Thi").await;
+    page.client.switch_to_window(hidden).await.unwrap();
+    page.wait_for_words("Thi").await;
+    asked.say("rd.");
+    asked.end();
+    page.wait_for_words("Third.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.texts(".user .words").await, ["One", "Two", "Three"]);
+    assert_eq!(page.answers().await, ["First.", "Second.", "Third."]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
 async fn a_tab_that_does_not_keep_up_is_cut_and_reads_again() {
     // More than the browser and the sockets hold.
     const WORDS: usize = 40_000;
