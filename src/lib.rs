@@ -77,6 +77,7 @@
 //! | floor | modules | |
 //! |---|---|---|
 //! | 11 | `ui` | runs as responses of a web server, for front ends |
+//! | | `mcp` | the tools of MCP servers |
 //! | 10 | `hub` | runs that outlive their readers |
 //! | 9 | [`session`] | what was said, kept in a store as it is said |
 //! | | [`replay`] | runs that are recorded, and played again |
@@ -125,6 +126,7 @@
 //! | `task` | | `in_task`: a stream goes on while its consumer pauses |
 //! | `hub` | | runs that continue without a reader |
 //! | `ui` | | runs as responses of a web server, for front ends |
+//! | `mcp` | | rmcp, and with it the tools of MCP servers |
 //! | `testing` | | a loopback server for tests, on tokio's net, and the tests of a provider and of a store of sessions |
 //!
 //! Without default features there is the loop, the turn, the tools, the agent and the scripted
@@ -150,6 +152,8 @@ pub mod item;
 pub mod journal;
 mod json_lines;
 mod lock;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 pub mod provider;
 pub mod replay;
 pub mod request;

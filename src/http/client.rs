@@ -218,6 +218,16 @@ impl HttpClient {
         self
     }
 
+    /// The transport's client for requests to `to` that are sent from this runtime.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn reqwest_client(&self, to: &Endpoint) -> Result<reqwest::Client, Error> {
+        let current = connection_runtime::current_runtime()?;
+        let policy = ConnectionPolicy::Reuse;
+        let (client, _) =
+            self.clients.get_or_build(current.id(), None, policy, to.is_loopback())?;
+        Ok(client)
+    }
+
     /// Posts a body and waits for the head of the answer. Dropping the future cancels the request.
     pub(crate) async fn post(&self, post: PostRequest<'_>) -> Result<Response, Error> {
         let PostRequest {

@@ -23,6 +23,14 @@ const MODEL_PLACEHOLDER: &str = "{model}";
 impl Endpoint {
     /// Reads a base URL; each `/` at its end is ignored.
     pub(crate) fn new(base: &str) -> Result<Self, Error> {
+        let Self(mut url) = Self::exact(base)?;
+        let path = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&path);
+        Ok(Self(url))
+    }
+
+    /// Reads the URL that requests go to.
+    pub(crate) fn exact(base: &str) -> Result<Self, Error> {
         let wrong = |what: &str| {
             let message = format!("the base URL {what}");
             Error::new(ErrorKind::InvalidRequest, message).with_parameter("base_url")
@@ -32,8 +40,6 @@ impl Endpoint {
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(wrong("must begin with http:// or https://"));
         }
-        let path = url.path().trim_end_matches('/').to_owned();
-        url.set_path(&path);
         url.set_fragment(None);
         Ok(Self(url))
     }
@@ -82,7 +88,7 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    pub(super) fn url(&self) -> &Url {
+    pub(crate) fn url(&self) -> &Url {
         &self.0
     }
 

@@ -99,6 +99,12 @@ impl Part {
         let source = MediaSource::Url(url.into());
         Self::Image(Media { media_type: media_type.into(), source })
     }
+
+    /// Makes a file, for example a PDF, of base64 data.
+    pub fn file(media_type: impl Into<String>, base64: impl Into<String>) -> Self {
+        let source = MediaSource::Data(base64.into());
+        Self::File(Media { media_type: media_type.into(), source })
+    }
 }
 
 impl From<String> for Content {

@@ -228,6 +228,12 @@ impl Tool {
         Self { agent: Some(AgentBacking { agent, resume_fn: Arc::new(resume) }), ..self }
     }
 
+    /// Begins a call within another tool's call, whose context it has.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn begin(&self, arguments: &str, cx: ToolContext) -> Result<UpdateStream, String> {
+        self.handler.prepare(arguments)?.start(cx)
+    }
+
     /// The agent that its calls run, if it was made of one.
     pub(crate) fn agent<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         Arc::clone(&self.agent.as_ref()?.agent).downcast().ok()

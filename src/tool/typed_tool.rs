@@ -188,13 +188,24 @@ impl Tool {
         Fut: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
     {
+        Self::raw_streaming(spec, into_update_stream_fn(run))
+    }
+
+    /// Makes a streaming tool that takes its arguments as JSON, which are checked as those of
+    /// [`raw`](Self::raw).
+    ///
+    /// # Errors
+    ///
+    /// As [`Tool::raw`].
+    pub fn raw_streaming<F, St>(spec: ToolSpec, run: F) -> Result<Self, Error>
+    where
+        F: Fn(serde_json::Value, ToolContext) -> St + Send + Sync + 'static,
+        St: Stream<Item = ToolUpdate> + Send + 'static,
+    {
         let spec = validate_spec(spec)?;
         let schema = args_schema::Schema::new(&spec)?;
-        Ok(Self::from_typed_fn(
-            spec,
-            move |spec, arguments| schema.parse_arguments(spec, arguments),
-            into_update_stream_fn(run),
-        ))
+        let read = move |spec: &ToolSpec, arguments: &str| schema.parse_arguments(spec, arguments);
+        Ok(Self::from_typed_fn(spec, read, run))
     }
 
     /// Makes a tool of how its arguments are read, and of a closure that streams.

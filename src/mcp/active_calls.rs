@@ -1,0 +1,162 @@
+//! The calls that a connection waits for, and what a server sends on their account.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use futures::task::AtomicWaker;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::lock::lock_ignoring_poison;
+
+/// Progress that arrives before its call is registered is kept for this many calls.
+const MAX_EARLY_PROGRESS: usize = 64;
+
+/// Questions of a server that wait for one call.
+const MAX_WAITING_QUESTIONS: usize = 16;
+
+/// The calls in progress on a connection. The connection's tasks put here what arrives; a call takes it when
+/// it is polled. Nothing is kept for a call that was dropped.
+#[derive(Debug, Default)]
+pub(super) struct ActiveCalls {
+    registered: Mutex<Registered>,
+    next_number: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Registered {
+    calls: Vec<Arc<ActiveCall>>,
+    early_progress: HashMap<String, Value>,
+}
+
+/// One call in progress.
+#[derive(Debug)]
+pub(super) struct ActiveCall {
+    number: u64,
+    /// The id of its request and the token of its progress, as JSON.
+    request_id: String,
+    progress_token: String,
+    state: Mutex<CallState>,
+    waker: AtomicWaker,
+}
+
+#[derive(Debug, Default)]
+struct CallState {
+    /// The newest progress that was not taken yet: older ones are replaced.
+    progress: Option<Value>,
+    questions: VecDeque<Question>,
+    is_over: bool,
+}
+
+/// A request of the server, and where its answer goes. One that is dropped is answered as declined.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) method: String,
+    pub(super) params: Value,
+    pub(super) answer: oneshot::Sender<Value>,
+}
+
+/// What arrived for a call beside its answer.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    Progress(Value),
+    Question(Question),
+}
+
+impl ActiveCalls {
+    /// Registers a call that was sent. It is unregistered when the guard is dropped.
+    pub(super) fn register(
+        self: &Arc<Self>,
+        request_id: String,
+        progress_token: String,
+    ) -> ActiveCallGuard {
+        let mut registered = lock_ignoring_poison(&self.registered);
+        let progress = registered.early_progress.remove(&progress_token);
+        let call = Arc::new(ActiveCall {
+            number: self.next_number.fetch_add(1, Ordering::Relaxed),
+            request_id,
+            progress_token,
+            state: Mutex::new(CallState { progress, ..CallState::default() }),
+            waker: AtomicWaker::new(),
+        });
+        registered.calls.push(Arc::clone(&call));
+        drop(registered);
+        ActiveCallGuard { calls: Arc::clone(self), call }
+    }
+
+    /// Takes progress: the newest replaces what was not taken yet.
+    pub(super) fn on_progress(&self, token: &str, progress: Value) {
+        let mut registered = lock_ignoring_poison(&self.registered);
+        match registered.calls.iter().find(|call| call.progress_token == token).cloned() {
+            Some(call) => {
+                drop(registered);
+                lock_ignoring_poison(&call.state).progress = Some(progress);
+                call.waker.wake();
+            }
+            None if registered.early_progress.len() < MAX_EARLY_PROGRESS => {
+                registered.early_progress.insert(token.to_owned(), progress);
+            }
+            None => {}
+        }
+    }
+
+    /// Hands a question to the call that it was asked for, if that is known, or else to the newest one.
+    /// Returns it if no call can take it.
+    pub(super) fn on_question(
+        &self,
+        request_id: Option<&str>,
+        question: Question,
+    ) -> Result<(), Question> {
+        let registered = lock_ignoring_poison(&self.registered);
+        let call = match request_id {
+            Some(id) => registered.calls.iter().find(|call| call.request_id == id),
+            None => registered.calls.last(),
+        };
+        let Some(call) = call.cloned() else { return Err(question) };
+        drop(registered);
+        let mut state = lock_ignoring_poison(&call.state);
+        if state.is_over || state.questions.len() >= MAX_WAITING_QUESTIONS {
+            return Err(question);
+        }
+        state.questions.push_back(question);
+        drop(state);
+        call.waker.wake();
+        Ok(())
+    }
+}
+
+/// A call in progress, until it is dropped.
+#[derive(Debug)]
+pub(super) struct ActiveCallGuard {
+    calls: Arc<ActiveCalls>,
+    call: Arc<ActiveCall>,
+}
+
+impl ActiveCallGuard {
+    /// What has arrived beside the answer.
+    pub(super) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<Arrived> {
+        self.call.waker.register(cx.waker());
+        let mut state = lock_ignoring_poison(&self.call.state);
+        if let Some(progress) = state.progress.take() {
+            return Poll::Ready(Arrived::Progress(progress));
+        }
+        match state.questions.pop_front() {
+            Some(question) => Poll::Ready(Arrived::Question(question)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for ActiveCallGuard {
+    fn drop(&mut self) {
+        let number = self.call.number;
+        lock_ignoring_poison(&self.calls.registered).calls.retain(|call| call.number != number);
+        let mut state = lock_ignoring_poison(&self.call.state);
+        state.is_over = true;
+        let questions = std::mem::take(&mut state.questions);
+        drop(state);
+        drop(questions);
+    }
+}

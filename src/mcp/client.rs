@@ -1,0 +1,536 @@
+//! A client of one server.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared as SharedFuture, WeakShared};
+
+use crate::agent::Agent;
+use crate::error::{Error, ErrorKind};
+use crate::http::{Credential, HttpClient};
+use crate::lock::lock_ignoring_poison;
+use crate::mcp::call::call_tool;
+use crate::mcp::content::MediaParts;
+use crate::mcp::endpoint::{Endpoint, HttpEndpoint};
+use crate::mcp::limits::Limits;
+use crate::mcp::listing::{ListedTool, Listing};
+use crate::mcp::questions::{Answerers, Elicitation, ElicitationAnswer};
+use crate::mcp::sdk::{Connection, ConnectionSettings};
+use crate::mcp::{ServerCommand, ServerInfo};
+use crate::tool::{Tool, Toolkit};
+
+/// A client of one MCP server: its tools as a [`Toolkit`], its resources and its prompts. Cheap to clone;
+/// clones share the connection.
+///
+/// Nothing happens before the first use. Then the client starts the server's process, or sends a first
+/// request to its address, and finds out which form of the protocol it speaks. A connection that dies is
+/// made again by the next use, and the server's tools are listed anew. When the last clone and the last of
+/// its tools are dropped, the connection is closed: a process has [`Limits::close`] to end, then it and all
+/// that it has started are killed. [`close`](Self::close) waits for that.
+///
+/// The connection needs a tokio runtime, whose tasks drive it. If the runtime ends, so does the process.
+///
+/// # Trust
+///
+/// Each call asks for [approval](crate::Tool::requires_approval), unless the tool is
+/// [allowed](Self::allow) or the server [trusted](Self::trusted). What a server says of its tools changes
+/// nothing about that. If the description, the schema or the hints of a tool change after it was first listed, its calls
+/// ask for approval again, until one was approved; and a call that the model made before it knew of the
+/// change does not run.
+///
+/// ```no_run
+/// use turnstream::mcp::{Client, ServerCommand};
+/// use turnstream::provider::Anthropic;
+/// use turnstream::Agent;
+///
+/// # async fn run() -> Result<(), turnstream::Error> {
+/// let command = ServerCommand::new("npx").args(["-y", "@modelcontextprotocol/server-filesystem", "."]);
+/// let files = Client::stdio(command).allow(["read_text_file", "list_directory"]);
+/// let agent = Agent::new(Anthropic::new("claude-sonnet-4-5")).with_toolkit(files.toolkit().await?);
+/// let outcome = agent.run("What is in this folder?").outcome().await;
+/// files.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    view: Arc<View>,
+}
+
+/// What the clones of a client and its tools share.
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    state: Mutex<State>,
+    /// The definition of each tool that its calls were trusted with, by its fingerprint.
+    accepted: Mutex<AcceptedDefinitions>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) name: String,
+    endpoint: Endpoint,
+    pub(super) limits: Limits,
+    pub(super) answerers: Answerers,
+    media: MediaParts,
+}
+
+type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
+
+#[derive(Default)]
+struct State {
+    connection: Option<Arc<Connection>>,
+    /// The attempt that callers wait for. They hold it; without any it is gone.
+    connecting: Option<WeakShared<Connecting>>,
+    listing: Option<Arc<Listing>>,
+}
+
+#[derive(Clone, Default)]
+struct AcceptedDefinitions {
+    by_name: HashMap<String, u128>,
+    /// A tool that is not among them is not accepted when it is first listed.
+    is_complete: bool,
+    /// Rises with each change.
+    revision: u64,
+}
+
+/// Which tools of the server there are, and which of them run without approval.
+#[derive(Default)]
+struct View {
+    trusts_all: bool,
+    allowed: BTreeSet<String>,
+    only: Option<BTreeSet<String>>,
+    without: BTreeSet<String>,
+    /// The tools of the last listing.
+    built: Mutex<Option<BuiltTools>>,
+}
+
+#[derive(Clone)]
+struct BuiltTools {
+    listing: Arc<Listing>,
+    accepted_revision: u64,
+    tools: Arc<[Tool]>,
+    notes: Arc<[String]>,
+}
+
+impl Client {
+    /// A client of a server that runs as a process of this machine.
+    pub fn stdio(command: ServerCommand) -> Self {
+        Self::new(Endpoint::Stdio(command))
+    }
+
+    /// A client of a server at an address, for example `https://mcp.example.com/mcp`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if it is not an `http` or `https` address.
+    pub fn http(url: &str) -> Result<Self, Error> {
+        Ok(Self::new(Endpoint::Http(Arc::new(HttpEndpoint::new(url)?))))
+    }
+
+    fn new(endpoint: Endpoint) -> Self {
+        let settings = Settings {
+            name: endpoint.default_name(),
+            endpoint,
+            limits: Limits::default(),
+            answerers: Answerers::default(),
+            media: MediaParts::default(),
+        };
+        let (state, accepted) = (Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { settings, state, accepted }), view: Arc::default() }
+    }
+
+    /// Sets the server's name: what its tools' names begin with, `{name}__{tool}`. Unless set, it is made of
+    /// the command or the address, such as `filesystem` of `npx @modelcontextprotocol/server-filesystem`.
+    pub fn with_name(self, name: impl Into<String>) -> Self {
+        self.update_settings(|settings| settings.name = name.into())
+    }
+
+    /// Sets what the server may take: bytes, pages and time.
+    pub fn with_limits(self, limits: Limits) -> Self {
+        self.update_settings(|settings| settings.limits = limits)
+    }
+
+    /// Adds a header to each request. Does nothing for a server that is a process.
+    pub fn with_header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let header = (name.into().into(), value.into());
+        self.update_endpoint(|endpoint| endpoint.headers.push(header))
+    }
+
+    /// Sets how requests are authorized: a key or a token as `authorization: Bearer …`. A token that the
+    /// server refuses with 401 is fetched anew, once. A [signer](Credential::signer) is not asked for the
+    /// body. Does nothing for a server that is a process.
+    pub fn with_credential(self, credential: Credential) -> Self {
+        self.update_endpoint(|endpoint| endpoint.credential = Some(credential))
+    }
+
+    /// Sets the HTTP client: certificates, proxies. Does nothing for a server that is a process.
+    pub fn with_http_client(self, client: HttpClient) -> Self {
+        self.update_endpoint(|endpoint| endpoint.http_client = client)
+    }
+
+    /// Lets the server ask the user while it works on a call. Without this, its questions are declined.
+    ///
+    /// An answer that takes longer than [`Limits::input`] counts as [`Cancel`](ElicitationAnswer::Cancel), and
+    /// the future is dropped; it is dropped with the call, too. If it panics, the question is declined.
+    pub fn with_elicitation<F, R>(self, ask: F) -> Self
+    where
+        F: Fn(Elicitation) -> R + Send + Sync + 'static,
+        R: Future<Output = ElicitationAnswer> + Send + 'static,
+    {
+        let ask = Arc::new(move |question| ask(question).boxed());
+        self.update_settings(|settings| settings.answerers.elicitation = Some(ask))
+    }
+
+    /// Lets the server ask a model while it works on a call. Without this, such calls fail.
+    ///
+    /// The agent runs as a sub-agent of the call: its events are nested in those of the run, and what it uses
+    /// counts for the run and its [budget](crate::Agent::with_budget). The server's messages are one prompt, as
+    /// text. Calls of the agent that wait for approval are refused.
+    pub fn with_sampling(self, agent: Agent) -> Self {
+        self.update_settings(|settings| settings.answerers.sampling = Some(agent))
+    }
+
+    /// Tells the server which folders it may work in. Nothing holds it to them.
+    pub fn with_roots<P: Into<PathBuf>>(self, folders: impl IntoIterator<Item = P>) -> Self {
+        let folders = folders.into_iter().map(Into::into).collect();
+        self.update_settings(|settings| settings.answerers.roots = Some(folders))
+    }
+
+    /// Sets which media of results are handed to the model as files.
+    pub fn with_media(self, media: MediaParts) -> Self {
+        self.update_settings(|settings| settings.media = media)
+    }
+
+    /// Lets calls of all of the server's tools run without approval.
+    pub fn trusted(self) -> Self {
+        self.update_view(|view| view.trusts_all = true)
+    }
+
+    /// Lets calls of these tools run without approval. The names are the server's own, here and in
+    /// [`only`](Self::only) and [`without`](Self::without).
+    pub fn allow<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
+        self.update_view(|view| view.allowed.extend(tools.into_iter().map(Into::into)))
+    }
+
+    /// Leaves out all tools but these.
+    pub fn only<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
+        self.update_view(|view| view.only = Some(tools.into_iter().map(Into::into).collect()))
+    }
+
+    /// Leaves out these tools.
+    pub fn without<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
+        self.update_view(|view| view.without.extend(tools.into_iter().map(Into::into)))
+    }
+
+    /// Takes the definitions that tools had before, as [`fingerprints`](Self::fingerprints) has returned them,
+    /// perhaps in another process. Calls of a tool that is not among them, or that has changed since, ask for
+    /// approval, even if it is allowed.
+    pub fn with_fingerprints(self, known: &BTreeMap<String, String>) -> Self {
+        let parsed = known.iter().filter_map(|(name, fingerprint)| {
+            Some((name.clone(), u128::from_str_radix(fingerprint, 16).ok()?))
+        });
+        let by_name = parsed.collect();
+        let client = self.update_settings(|_| {});
+        *lock_ignoring_poison(&client.shared.accepted) =
+            AcceptedDefinitions { by_name, is_complete: true, revision: 0 };
+        client
+    }
+
+    /// The server's name, which its tools' names begin with.
+    pub fn name(&self) -> &str {
+        &self.shared.settings.name
+    }
+
+    /// The tools of the server as they are now.
+    ///
+    /// An agent with this toolkit keeps these tools. For tools that may change while it runs, hand it the
+    /// client itself, with [`Agent::with_tool_source`](crate::Agent::with_tool_source).
+    ///
+    /// # Errors
+    ///
+    /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or breaks off, and
+    ///   [`Timeout`](ErrorKind::Timeout) if it is not ready in time.
+    /// - [`Auth`](ErrorKind::Auth) if it wants another authorization.
+    /// - [`Unsupported`](ErrorKind::Unsupported) if it speaks another version of the protocol, and
+    ///   [`Protocol`](ErrorKind::Protocol) if it breaks it.
+    /// - [`TooLarge`](ErrorKind::TooLarge) if it lists more than the [limits](Limits) allow.
+    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if a key would be sent over plain http.
+    pub async fn toolkit(&self) -> Result<Toolkit, Error> {
+        Ok(Toolkit::new(self.list().await?.tools.iter().cloned()))
+    }
+
+    /// What was left out of the last listing, and why, and which definitions have changed. Empty before the
+    /// first listing.
+    pub fn notes(&self) -> Vec<String> {
+        let built = lock_ignoring_poison(&self.view.built);
+        built.as_ref().map_or_else(Vec::new, |built| built.notes.to_vec())
+    }
+
+    /// What the server says of itself. Connects if need be.
+    ///
+    /// # Errors
+    ///
+    /// As [`toolkit`](Self::toolkit).
+    pub async fn server_info(&self) -> Result<ServerInfo, Error> {
+        Ok(self.shared.connection().await?.info.clone())
+    }
+
+    /// The fingerprint of each tool's definition, by the tool's own name, to be kept for
+    /// [`with_fingerprints`](Self::with_fingerprints).
+    ///
+    /// # Errors
+    ///
+    /// As [`toolkit`](Self::toolkit).
+    pub async fn fingerprints(&self) -> Result<BTreeMap<String, String>, Error> {
+        let listing = self.shared.listing().await?;
+        let of_tool =
+            |tool: &ListedTool| (tool.original_name.clone(), format!("{:032x}", tool.fingerprint));
+        Ok(listing.tools.iter().map(of_tool).collect())
+    }
+
+    /// The end of what the server's process has written to its standard error, at most
+    /// [`Limits::stderr_bytes`]. `None` without a process.
+    pub fn stderr(&self) -> Option<String> {
+        let connection = lock_ignoring_poison(&self.shared.state).connection.clone();
+        connection?.stderr()
+    }
+
+    /// Closes the connection, and waits until the server's process and all that it has started are gone.
+    /// Calls in progress fail. The next use connects again.
+    pub async fn close(&self) {
+        let connection = {
+            let mut state = lock_ignoring_poison(&self.shared.state);
+            (state.listing, state.connecting) = (None, None);
+            state.connection.take()
+        };
+        if let Some(connection) = connection {
+            connection.close().await;
+        }
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(super) fn media(&self) -> MediaParts {
+        self.shared.settings.media
+    }
+
+    /// The tools of the view, made once for each listing.
+    async fn list(&self) -> Result<BuiltTools, Error> {
+        let listing = self.shared.listing().await?;
+        let accepted_revision = lock_ignoring_poison(&self.shared.accepted).revision;
+        let mut built = lock_ignoring_poison(&self.view.built);
+        if let Some(built) = &*built
+            && Arc::ptr_eq(&built.listing, &listing)
+            && built.accepted_revision == accepted_revision
+        {
+            return Ok(built.clone());
+        }
+        let made = self.build_tools(listing);
+        *built = Some(made.clone());
+        Ok(made)
+    }
+
+    fn build_tools(&self, listing: Arc<Listing>) -> BuiltTools {
+        let accepted = lock_ignoring_poison(&self.shared.accepted).clone();
+        let mut notes = listing.left_out.clone();
+        let mut tools = Vec::new();
+        for tool in listing.tools.iter().filter(|tool| self.view.shows(&tool.original_name)) {
+            let is_accepted = accepted.by_name.get(&tool.original_name) == Some(&tool.fingerprint);
+            let is_trusted = self.view.trusts(&tool.original_name);
+            if is_trusted && !is_accepted {
+                notes.push(format!(
+                    "the definition of `{}` is not the one that was trusted: its calls ask for approval",
+                    tool.spec.name
+                ));
+            }
+            match self.build_tool(tool, is_trusted && is_accepted) {
+                Ok(tool) => tools.push(tool),
+                Err(error) => notes.push(format!("`{}` cannot be called: {error}", tool.spec.name)),
+            }
+        }
+        let accepted_revision = accepted.revision;
+        BuiltTools { listing, accepted_revision, tools: tools.into(), notes: notes.into() }
+    }
+
+    fn build_tool(&self, listed: &ListedTool, runs_freely: bool) -> Result<Tool, Error> {
+        // No view: it holds the tools.
+        let (shared, listed) = (Arc::clone(&self.shared), Arc::new(listed.clone()));
+        let (media, is_read_only) = (self.media(), listed.is_read_only);
+        let tool = Tool::raw_streaming(listed.spec.clone(), move |arguments, cx| {
+            call_tool(Arc::clone(&shared), Arc::clone(&listed), arguments, media, cx)
+        })?;
+        let settings = &self.shared.settings;
+        let mut tool = tool.with_timeout(settings.limits.call_total);
+        if !is_read_only {
+            tool = tool.exclusive();
+        }
+        if !runs_freely {
+            tool = tool.requires_approval();
+        }
+        if settings.answerers.sampling.is_some() {
+            tool = tool.running_sub_agents();
+        }
+        Ok(tool)
+    }
+
+    /// A client with other settings has a connection of its own.
+    fn update_settings(self, update: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = self.shared.settings.clone();
+        update(&mut settings);
+        let accepted = Mutex::new(lock_ignoring_poison(&self.shared.accepted).clone());
+        let shared = Arc::new(Shared { settings, state: Mutex::default(), accepted });
+        Self { shared, view: Arc::new(self.view.with_nothing_built()) }
+    }
+
+    fn update_endpoint(self, update: impl FnOnce(&mut HttpEndpoint)) -> Self {
+        self.update_settings(|settings| match &mut settings.endpoint {
+            Endpoint::Http(http) => update(Arc::make_mut(http)),
+            Endpoint::Stdio(_) => {}
+        })
+    }
+
+    fn update_view(self, update: impl FnOnce(&mut View)) -> Self {
+        let mut view = self.view.with_nothing_built();
+        update(&mut view);
+        Self { view: Arc::new(view), ..self }
+    }
+}
+
+impl Shared {
+    /// The connection, made if there is none. All that need one at the same time wait for one attempt; if all
+    /// of them are dropped, so is the attempt.
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
+        let (dead, connecting) = {
+            let mut state = lock_ignoring_poison(&self.state);
+            match &state.connection {
+                Some(connection) if connection.is_open() => return Ok(Arc::clone(connection)),
+                _ => {}
+            }
+            let dead = state.connection.take();
+            let running = state.connecting.as_ref().and_then(WeakShared::upgrade);
+            let connecting = running.unwrap_or_else(|| self.begin_connecting(&mut state));
+            (dead, connecting)
+        };
+        drop(dead);
+        let connection = connecting.await?;
+        let mut state = lock_ignoring_poison(&self.state);
+        if state.connection.is_none() {
+            state.connection = Some(Arc::clone(&connection));
+            // What another connection has listed may be out of date.
+            state.listing = None;
+        }
+        Ok(connection)
+    }
+
+    fn begin_connecting(&self, state: &mut State) -> SharedFuture<Connecting> {
+        let settings = self.settings.clone();
+        let connecting = async move {
+            if let Endpoint::Http(http) = &settings.endpoint {
+                http.validate()?;
+            }
+            let settings = ConnectionSettings {
+                capabilities: settings.answerers.capabilities(),
+                roots: settings.answerers.roots_answer(),
+                name: settings.name,
+                endpoint: settings.endpoint,
+                limits: settings.limits,
+            };
+            Ok(Arc::new(Connection::open(&settings).await?))
+        };
+        let connecting = connecting.boxed().shared();
+        state.connecting = connecting.downgrade();
+        connecting
+    }
+
+    /// The tools as they are now: the last listing, unless the server has reported a change or the connection
+    /// is another one.
+    pub(super) async fn listing(&self) -> Result<Arc<Listing>, Error> {
+        let connection = self.connection().await?;
+        {
+            let state = lock_ignoring_poison(&self.state);
+            let is_current =
+                |listing: &&Arc<Listing>| listing.revision == connection.tools_revision();
+            if let Some(listing) = state.listing.as_ref().filter(is_current) {
+                return Ok(Arc::clone(listing));
+            }
+        }
+        let Settings { name, limits, .. } = &self.settings;
+        let listing = Arc::new(Listing::fetch(&connection, name, limits).await?);
+        let mut accepted = lock_ignoring_poison(&self.accepted);
+        if !accepted.is_complete {
+            for tool in &listing.tools {
+                let name = tool.original_name.clone();
+                accepted.by_name.entry(name).or_insert(tool.fingerprint);
+            }
+        }
+        drop(accepted);
+        lock_ignoring_poison(&self.state).listing = Some(Arc::clone(&listing));
+        Ok(listing)
+    }
+
+    /// The connection for a call of a tool whose definition is still what the model was told.
+    pub(super) async fn connection_for_call(
+        &self,
+        tool: &ListedTool,
+    ) -> Result<Arc<Connection>, Error> {
+        let listing = self.listing().await?;
+        let name = &tool.original_name;
+        let known = listing.tools.iter().find(|known| known.original_name == *name);
+        let message = match known {
+            Some(known) if known.fingerprint == tool.fingerprint => {
+                self.accept(tool);
+                return self.connection().await;
+            }
+            Some(_) => "has changed since it was called, and the call did not run",
+            None => "is gone from the server, and the call did not run",
+        };
+        Err(Error::new(ErrorKind::Conflict, format!("the tool `{}` {message}", tool.spec.name)))
+    }
+
+    /// A call runs: its tool is allowed, or the call was approved.
+    fn accept(&self, tool: &ListedTool) {
+        let mut accepted = lock_ignoring_poison(&self.accepted);
+        if accepted.by_name.insert(tool.original_name.clone(), tool.fingerprint)
+            != Some(tool.fingerprint)
+        {
+            accepted.revision += 1;
+        }
+    }
+}
+
+impl View {
+    fn shows(&self, tool: &str) -> bool {
+        let is_chosen = self.only.as_ref().is_none_or(|only| only.contains(tool));
+        is_chosen && !self.without.contains(tool)
+    }
+
+    fn trusts(&self, tool: &str) -> bool {
+        self.trusts_all || self.allowed.contains(tool)
+    }
+
+    fn with_nothing_built(&self) -> Self {
+        Self {
+            trusts_all: self.trusts_all,
+            allowed: self.allowed.clone(),
+            only: self.only.clone(),
+            without: self.without.clone(),
+            built: Mutex::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("name", &self.name())
+            .field("endpoint", &self.shared.settings.endpoint)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,208 @@
+//! How a server's process is started.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use crate::http::Secret;
+
+/// The variables of this process that a server gets unless told otherwise, beside `LC_*`: enough to find
+/// programs, the user's folders and the time zone, and none that holds a key.
+#[cfg(not(windows))]
+const INHERITED_VARIABLES: &[&str] =
+    &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
+#[cfg(windows)]
+const INHERITED_VARIABLES: &[&str] = &[
+    "APPDATA",
+    "COMSPEC",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATH",
+    "PATHEXT",
+    "PROCESSOR_ARCHITECTURE",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "USERNAME",
+    "USERPROFILE",
+];
+
+/// The command that starts an MCP server, which then speaks on its standard input and output.
+///
+/// The server's environment is a list of what is allowed: `PATH`, `HOME` and the like, and the variables
+/// that [`env`](Self::env) and [`inherit_env`](Self::inherit_env) name. The keys of model providers that this
+/// process has never reach a server by themselves.
+///
+/// ```
+/// use turnstream::mcp::ServerCommand;
+///
+/// let files = ServerCommand::new("npx").args(["-y", "@modelcontextprotocol/server-filesystem", "."]);
+/// let github = ServerCommand::new("github-mcp-server").arg("stdio").inherit_env("GITHUB_TOKEN");
+/// # drop((files, github));
+/// ```
+#[derive(Clone)]
+pub struct ServerCommand {
+    program: OsString,
+    args: Vec<OsString>,
+    env: BTreeMap<OsString, OsString>,
+    inherited: Vec<OsString>,
+    working_dir: Option<PathBuf>,
+}
+
+impl ServerCommand {
+    /// A command without arguments. The program is looked for in `PATH`.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        Self {
+            program: program.as_ref().to_owned(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            inherited: Vec::new(),
+            working_dir: None,
+        }
+    }
+
+    /// Adds an argument. No shell reads it.
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<T: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = T>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable of the server's environment. `Debug` and errors do not show its value.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.env.insert(name.as_ref().to_owned(), value.as_ref().to_owned());
+        self
+    }
+
+    /// Lets the server have a variable of this process, if it is set when the server is started.
+    pub fn inherit_env(mut self, name: impl AsRef<OsStr>) -> Self {
+        self.inherited.push(name.as_ref().to_owned());
+        self
+    }
+
+    /// Sets the folder that the server is started in; that of this process unless set.
+    pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.working_dir = Some(folder.into());
+        self
+    }
+
+    /// The program as text, for messages.
+    pub(super) fn program(&self) -> String {
+        self.program.to_string_lossy().into_owned()
+    }
+
+    /// The arguments as text.
+    pub(super) fn args_as_text(&self) -> impl Iterator<Item = String> {
+        self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
+    }
+
+    /// What of the environment no message shows: what it was given beside the usual variables.
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        let is_long = |value: &str| value.len() >= 8;
+        self.granted_env()
+            .map(|(_, value)| value.to_string_lossy().into_owned())
+            .filter(|value| is_long(value))
+            .map(Secret::new)
+            .collect()
+    }
+
+    /// The command as tokio starts it, with pipes and in a process group of its own.
+    pub(super) fn to_tokio(&self) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new(&self.program);
+        command
+            .args(&self.args)
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| is_usual(name)))
+            .envs(self.granted_env())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        if let Some(folder) = &self.working_dir {
+            command.current_dir(folder);
+        }
+        #[cfg(unix)]
+        command.process_group(0);
+        command
+    }
+
+    /// The variables that were named, with their values.
+    fn granted_env(&self) -> impl Iterator<Item = (OsString, OsString)> {
+        let inherited =
+            self.inherited.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));
+        inherited.chain(self.env.iter().map(|(name, value)| (name.clone(), value.clone())))
+    }
+}
+
+/// Whether a server gets a variable that nobody named.
+fn is_usual(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let is_listed = |known: &&str| match cfg!(windows) {
+        true => known.eq_ignore_ascii_case(&name),
+        false => **known == *name,
+    };
+    INHERITED_VARIABLES.iter().any(|known| is_listed(&known)) || name.starts_with("LC_")
+}
+
+impl fmt::Debug for ServerCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.env.keys().chain(&self.inherited).collect();
+        f.debug_struct("ServerCommand")
+            .field("program", &self.program)
+            .field("args", &self.args.len())
+            .field("env", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env_of(command: &ServerCommand) -> Vec<String> {
+        let command = command.to_tokio();
+        let set = command.as_std().get_envs().filter(|(_, value)| value.is_some());
+        set.map(|(name, _)| name.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn only_the_usual_variables_and_those_that_were_named_reach_a_server() {
+        // Cargo sets these for every test.
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let command = ServerCommand::new("server").env("TOKEN", "t");
+        let names = env_of(&command);
+        assert!(names.iter().all(|name| name == "TOKEN" || is_usual(OsStr::new(name))));
+        assert!(names.contains(&"TOKEN".to_owned()) && names.contains(&"PATH".to_owned()));
+        assert!(
+            env_of(&command.inherit_env("CARGO_MANIFEST_DIR"))
+                .contains(&"CARGO_MANIFEST_DIR".into())
+        );
+        for key in
+            ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "AWS_SECRET_ACCESS_KEY"]
+        {
+            assert!(!is_usual(OsStr::new(key)));
+        }
+    }
+
+    #[test]
+    fn a_command_shows_no_value_of_its_environment_and_no_argument() {
+        let command = ServerCommand::new("server").arg("--key=abc").env("TOKEN", "secret-value");
+        let shown = format!("{command:?}");
+        assert!(
+            shown.contains("TOKEN") && !shown.contains("secret-value") && !shown.contains("abc")
+        );
+        let secrets = command.secrets();
+        assert_eq!(secrets.iter().map(Secret::expose).collect::<Vec<_>>(), ["secret-value"]);
+    }
+}

@@ -1,0 +1,186 @@
+//! The content of results, resources and prompts, as parts that a model reads.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::item::{Content, Part};
+use crate::tool::ToolOutput;
+
+/// Images that every provider takes which takes images.
+const IMAGE_TYPES: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/webp"];
+
+/// Which media are handed to the model as files. Images that all providers take always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MediaParts {
+    /// Audio and other files are named, with their type and size: a provider that does not take them refuses
+    /// the request.
+    #[default]
+    Named,
+    /// They are file parts, for a provider that takes them.
+    Sent,
+}
+
+/// The result of a call: what the model reads.
+pub(super) fn tool_output(result: &Value, media: MediaParts) -> ToolOutput {
+    let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut parts: Vec<Part> = blocks.iter().flat_map(|block| parts_of(block, media)).collect();
+    let has_text =
+        parts.iter().any(|part| part.as_text().is_some_and(|text| !text.trim().is_empty()));
+    match &result["structuredContent"] {
+        Value::Null => {}
+        structured if !has_text => parts.push(Part::Text { text: structured.to_string() }),
+        _ => {}
+    }
+    let content = match parts.is_empty() {
+        true => Content::from("The tool returned nothing."),
+        false => content_of(parts),
+    };
+    match result["isError"] == true {
+        true => ToolOutput::error(content),
+        false => ToolOutput::ok(content),
+    }
+}
+
+/// Parts as content. Several texts are one, a line each.
+pub(super) fn content_of(parts: Vec<Part>) -> Content {
+    let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
+    for part in parts {
+        match (joined.last_mut(), part) {
+            (Some(Part::Text { text: last }), Part::Text { text }) => {
+                last.push('\n');
+                last.push_str(&text);
+            }
+            (_, part) => joined.push(part),
+        }
+    }
+    match joined.as_slice() {
+        [Part::Text { text }] => Content::Text(text.clone()),
+        _ => Content::Parts(joined),
+    }
+}
+
+/// The parts of one block of content. A block of a kind that is not known is its JSON.
+pub(super) fn parts_of(block: &Value, media: MediaParts) -> Vec<Part> {
+    let text = |field: &str| block[field].as_str();
+    let part = match (text("type"), text("data"), text("text")) {
+        (Some("text"), _, Some(words)) => Part::Text { text: words.to_owned() },
+        (Some(kind @ ("image" | "audio")), Some(data), _) => {
+            let media_type = text("mimeType").unwrap_or(kind);
+            return media_parts(media_type, data, kind, media);
+        }
+        (Some("resource_link"), ..) => Part::Text { text: describe_link(block) },
+        (Some("resource"), ..) => return resource_parts(&block["resource"], media),
+        _ => Part::Text { text: block.to_string() },
+    };
+    vec![part]
+}
+
+/// The parts of the contents of a resource.
+pub(super) fn resource_parts(resource: &Value, media: MediaParts) -> Vec<Part> {
+    let uri = resource["uri"].as_str().unwrap_or("a resource");
+    if let Some(text) = resource["text"].as_str() {
+        return vec![Part::Text { text: format!("{uri}:\n{text}") }];
+    }
+    let media_type = resource["mimeType"].as_str().unwrap_or("application/octet-stream");
+    match resource["blob"].as_str() {
+        Some(blob) => media_parts(media_type, blob, uri, media),
+        None => vec![Part::Text { text: format!("{uri} is empty.") }],
+    }
+}
+
+fn media_parts(media_type: &str, base64: &str, what: &str, media: MediaParts) -> Vec<Part> {
+    if IMAGE_TYPES.contains(&media_type) {
+        return vec![Part::image(media_type, base64)];
+    }
+    match media {
+        MediaParts::Sent => vec![Part::file(media_type, base64)],
+        MediaParts::Named => {
+            let bytes = base64.trim_end_matches('=').len() * 3 / 4;
+            let text = format!("[{what}: {media_type}, {bytes} bytes, which cannot be shown]");
+            vec![Part::Text { text }]
+        }
+    }
+}
+
+/// A resource that the result names and does not contain.
+fn describe_link(link: &Value) -> String {
+    let mut text = format!("[resource {}", link["uri"].as_str().unwrap_or("without an address"));
+    for field in ["name", "description", "mimeType"] {
+        if let Some(value) = link[field].as_str().filter(|value| !value.is_empty()) {
+            let _ = write!(text, ", {value}");
+        }
+    }
+    text + "]"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn content(result: &Value) -> Content {
+        tool_output(result, MediaParts::Named).content
+    }
+
+    #[test]
+    fn texts_are_joined_and_images_stay_where_they_are() {
+        let result = json!({ "content": [
+            { "type": "text", "text": "a" },
+            { "type": "text", "text": "b" },
+            { "type": "image", "mimeType": "image/png", "data": "AAAA" },
+            { "type": "text", "text": "c" },
+        ]});
+        let parts = vec!["a\nb".into(), Part::image("image/png", "AAAA"), "c".into()];
+        assert_eq!(content(&result), Content::Parts(parts));
+    }
+
+    #[test]
+    fn structured_content_is_read_where_there_is_no_text() {
+        let structured = json!({ "degrees": 4 });
+        let with_text = json!({ "content": [{ "type": "text", "text": "4" }], "structuredContent": structured });
+        assert_eq!(content(&with_text), Content::from("4"));
+        let alone = json!({ "content": [], "structuredContent": structured });
+        assert_eq!(content(&alone), Content::from(r#"{"degrees":4}"#));
+    }
+
+    #[test]
+    fn audio_and_unknown_files_are_named_or_sent() {
+        let audio =
+            json!({ "content": [{ "type": "audio", "mimeType": "audio/wav", "data": "AAAA" }] });
+        assert_eq!(
+            content(&audio),
+            Content::from("[audio: audio/wav, 3 bytes, which cannot be shown]")
+        );
+        let sent = tool_output(&audio, MediaParts::Sent).content;
+        assert_eq!(sent, Content::Parts(vec![Part::file("audio/wav", "AAAA")]));
+    }
+
+    #[test]
+    fn resources_are_text_with_their_address() {
+        let result = json!({ "content": [
+            { "type": "resource", "resource": { "uri": "file:///a", "text": "hello" } },
+            { "type": "resource", "resource": { "uri": "file:///b", "mimeType": "image/png", "blob": "AAAA" } },
+            { "type": "resource_link", "uri": "file:///c", "name": "c.txt", "mimeType": "text/plain" },
+        ]});
+        assert_eq!(
+            content(&result),
+            Content::Parts(vec![
+                "file:///a:\nhello".into(),
+                Part::image("image/png", "AAAA"),
+                "[resource file:///c, c.txt, text/plain]".into(),
+            ])
+        );
+    }
+
+    #[test]
+    fn nothing_at_all_and_unknown_blocks_are_readable() {
+        assert_eq!(content(&json!({})), Content::from("The tool returned nothing."));
+        let odd = json!({ "content": [{ "type": "hologram", "x": 1 }], "isError": true });
+        let output = tool_output(&odd, MediaParts::Named);
+        assert!(output.failed);
+        assert_eq!(output.content, Content::from(r#"{"type":"hologram","x":1}"#));
+    }
+}

@@ -1,0 +1,176 @@
+//! Where a server is.
+
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind};
+use crate::http::{self, Credential, Header, HttpClient, Secret, is_secret_name, secrets_in};
+use crate::mcp::ServerCommand;
+
+/// Where a server is: a process of this machine, or an address.
+#[derive(Clone, Debug)]
+pub(super) enum Endpoint {
+    Stdio(ServerCommand),
+    Http(Arc<HttpEndpoint>),
+}
+
+/// An address, and what requests to it have.
+#[derive(Clone)]
+pub(super) struct HttpEndpoint {
+    pub(super) address: http::Endpoint,
+    pub(super) headers: Vec<Header>,
+    pub(super) credential: Option<Credential>,
+    pub(super) http_client: HttpClient,
+}
+
+impl Endpoint {
+    /// What no message shows.
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        match self {
+            Self::Stdio(command) => command.secrets(),
+            Self::Http(http) => {
+                let in_headers = http.headers.iter().flat_map(secrets_in);
+                http.address.secrets().into_iter().chain(in_headers).collect()
+            }
+        }
+    }
+
+    /// A name for the server, made of its command or address.
+    pub(super) fn default_name(&self) -> String {
+        let name = match self {
+            Self::Stdio(command) => name_of_command(command),
+            Self::Http(http) => name_of_host(http.address.host_name()),
+        };
+        if name.is_empty() { "server".to_owned() } else { name }
+    }
+}
+
+impl HttpEndpoint {
+    pub(super) fn new(url: &str) -> Result<Self, Error> {
+        Ok(Self {
+            address: http::Endpoint::exact(url)?,
+            headers: Vec::new(),
+            credential: None,
+            http_client: HttpClient::shared(),
+        })
+    }
+
+    /// Refuses to send a key where others can read it.
+    pub(super) fn validate(&self) -> Result<(), Error> {
+        let has_key = self.credential.is_some()
+            || self.address.has_credentials()
+            || self.headers.iter().any(|(name, value)| is_secret_name(name) && !value.is_empty());
+        if has_key && self.address.is_plain_http() && !self.address.is_loopback() {
+            let message = format!(
+                "a key is not sent to {} over plain http, where others can read it: use https",
+                self.address.host_and_port()
+            );
+            return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("url"));
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for HttpEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("HttpEndpoint")
+            .field("host", &self.address.host_and_port())
+            .field("headers", &headers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Programs that run another program, which their first argument names.
+const RUNNERS: &[&str] = &[
+    "bun", "bunx", "deno", "docker", "node", "npm", "npx", "pipx", "pnpm", "podman", "python",
+    "python3", "uv", "uvx", "yarn",
+];
+
+/// Words between a runner and the name of what it runs.
+const RUNNER_WORDS: &[&str] = &["dlx", "exec", "run", "tool", "x"];
+
+fn name_of_command(command: &ServerCommand) -> String {
+    let program = stem(&command.program());
+    if !RUNNERS.contains(&program.as_str()) {
+        return server_word(&program);
+    }
+    let is_word = |arg: &String| !arg.starts_with('-') && !RUNNER_WORDS.contains(&arg.as_str());
+    let name = command.args_as_text().find(is_word).map(|arg| server_word(&stem(&arg)));
+    name.unwrap_or(program)
+}
+
+/// The last part of a path or a package's name, without an ending or a version.
+fn stem(path: &str) -> String {
+    let last = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    let last = last.split_once('@').map_or(last, |(name, _version)| name);
+    let endings = [".exe", ".cmd", ".js", ".mjs", ".cjs", ".ts", ".py"];
+    let without = endings.iter().find_map(|ending| last.strip_suffix(ending));
+    without.unwrap_or(last).to_owned()
+}
+
+/// What is left of `mcp-server-git` or `github-mcp-server`.
+fn server_word(name: &str) -> String {
+    let parts = name.split(['-', '_']).filter(|part| !matches!(*part, "mcp" | "server" | ""));
+    let word = parts.collect::<Vec<_>>().join("-");
+    if word.is_empty() { name.to_owned() } else { word }
+}
+
+fn name_of_host(host: &str) -> String {
+    if host.parse::<std::net::IpAddr>().is_ok() || host.starts_with('[') {
+        return String::new();
+    }
+    let mut labels: Vec<_> = host.split('.').collect();
+    if labels.len() > 1 {
+        labels.pop();
+    }
+    let is_general = |label: &&str| matches!(*label, "mcp" | "www" | "api");
+    labels.iter().find(|label| !is_general(label)).copied().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_after_its_program_package_or_host() {
+        let of_command = |words: &str| {
+            let mut words = words.split(' ');
+            let command = ServerCommand::new(words.next().unwrap()).args(words);
+            Endpoint::Stdio(command).default_name()
+        };
+        for (command, name) in [
+            ("npx -y @modelcontextprotocol/server-filesystem@2026.8.31 .", "filesystem"),
+            ("uvx mcp-server-git --repository .", "git"),
+            ("/usr/local/bin/github-mcp-server stdio", "github"),
+            ("node dist/index.js stdio", "index"),
+            ("uv run server.py", "server"),
+            ("mcp-server", "mcp-server"),
+            ("npx", "npx"),
+        ] {
+            assert_eq!(of_command(command), name, "{command}");
+        }
+        for (url, name) in [
+            ("https://mcp.linear.app/mcp", "linear"),
+            ("https://api.example.com/", "example"),
+            ("http://127.0.0.1:80/mcp", "server"),
+            ("http://[::1]:80/mcp", "server"),
+            ("http://localhost:80/mcp", "localhost"),
+        ] {
+            let endpoint = Endpoint::Http(HttpEndpoint::new(url).unwrap().into());
+            assert_eq!(endpoint.default_name(), name, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_not_sent_over_plain_http_to_another_machine() {
+        let with_key = |url: &str| {
+            let mut endpoint = HttpEndpoint::new(url).unwrap();
+            endpoint.headers.push(("authorization".into(), "Bearer abc".into()));
+            endpoint.validate()
+        };
+        assert!(with_key("https://a.example/mcp").is_ok());
+        assert!(with_key("http://127.0.0.1/mcp").is_ok());
+        assert_eq!(with_key("http://a.example/mcp").unwrap_err().kind(), ErrorKind::InvalidRequest);
+        assert!(HttpEndpoint::new("http://a.example/mcp").unwrap().validate().is_ok());
+    }
+}

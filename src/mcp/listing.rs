@@ -1,0 +1,261 @@
+//! The tools that a server lists.
+
+use serde_json::{Map, Value, json};
+
+use crate::error::{Error, ErrorKind};
+use crate::fnv::fnv1a_128;
+use crate::mcp::limits::Limits;
+use crate::mcp::sdk::Connection;
+use crate::mcp::tool_name::tool_name;
+use crate::request::ToolSpec;
+
+/// The tools of a server as it listed them, in its order.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) tools: Vec<ListedTool>,
+    /// What was left out, and why.
+    pub(super) left_out: Vec<String>,
+    /// The revision of the server's tools, as the connection counted it before it asked.
+    pub(super) revision: u64,
+}
+
+/// One tool of a server.
+#[derive(Clone, Debug)]
+pub(super) struct ListedTool {
+    /// The name that the server knows it by.
+    pub(super) original_name: String,
+    /// What the model is told.
+    pub(super) spec: ToolSpec,
+    /// Whether the server says that it changes nothing.
+    pub(super) is_read_only: bool,
+    /// Of its name, description, schema and hints. It changes with each of them.
+    pub(super) fingerprint: u128,
+}
+
+impl Listing {
+    /// Reads all pages.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLarge`](ErrorKind::TooLarge) beyond a limit, [`Protocol`](ErrorKind::Protocol) if an answer is not
+    /// a list, and what the connection fails with.
+    pub(super) async fn fetch(
+        connection: &Connection,
+        server: &str,
+        limits: &Limits,
+    ) -> Result<Self, Error> {
+        let revision = connection.tools_revision();
+        let mut listing = Self { tools: Vec::new(), left_out: Vec::new(), revision };
+        if !connection.info.has_tools {
+            return Ok(listing);
+        }
+        let mut budget = ListBudget::new(server, "tools", limits);
+        let mut cursor = None;
+        loop {
+            let page = connection.request("tools/list", page_params(cursor)).await?;
+            let tools = budget.take_page(&page)?;
+            for tool in tools {
+                match ListedTool::from_json(tool, server) {
+                    Ok(tool) => {
+                        budget.take_schema(&tool.spec)?;
+                        listing.push(tool);
+                    }
+                    Err(why) => listing.left_out.push(why),
+                }
+            }
+            cursor = next_cursor(&page);
+            if cursor.is_none() {
+                return Ok(listing);
+            }
+        }
+    }
+
+    fn push(&mut self, tool: ListedTool) {
+        match self.tools.iter().any(|known| known.spec.name == tool.spec.name) {
+            true => self.left_out.push(format!("`{}` is listed twice", tool.spec.name)),
+            false => self.tools.push(tool),
+        }
+    }
+}
+
+/// The parameters of a request for a page.
+pub(super) fn page_params(cursor: Option<String>) -> Value {
+    cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }))
+}
+
+/// The cursor of the page after this one.
+pub(super) fn next_cursor(page: &Value) -> Option<String> {
+    page["nextCursor"].as_str().map(str::to_owned)
+}
+
+/// What a list may still take.
+pub(super) struct ListBudget<'a> {
+    server: &'a str,
+    /// The field that holds the list.
+    field: &'static str,
+    limits: &'a Limits,
+    pages: usize,
+    entries: usize,
+    schema_bytes: usize,
+}
+
+impl<'a> ListBudget<'a> {
+    pub(super) fn new(server: &'a str, field: &'static str, limits: &'a Limits) -> Self {
+        Self { server, field, limits, pages: 0, entries: 0, schema_bytes: 0 }
+    }
+
+    /// The entries of the next page.
+    pub(super) fn take_page<'page>(&mut self, page: &'page Value) -> Result<&'page [Value], Error> {
+        let Self { server, field, .. } = *self;
+        let Some(entries) = page[field].as_array() else {
+            let message = format!("the MCP server `{server}` answered without a list of {field}");
+            return Err(Error::new(ErrorKind::Protocol, message));
+        };
+        self.pages += 1;
+        self.entries += entries.len();
+        self.check(self.pages, self.limits.pages, "pages")?;
+        self.check(self.entries, self.limits.tools, field)?;
+        Ok(entries)
+    }
+
+    fn take_schema(&mut self, spec: &ToolSpec) -> Result<(), Error> {
+        self.schema_bytes += spec.parameters.as_str().len();
+        self.check(self.schema_bytes, self.limits.schema_bytes, "bytes of schemas")
+    }
+
+    fn check(&self, count: usize, limit: usize, what: &str) -> Result<(), Error> {
+        if count <= limit {
+            return Ok(());
+        }
+        let Self { server, field, .. } = self;
+        let message =
+            format!("the MCP server `{server}` lists its {field} with more than {limit} {what}");
+        Err(Error::new(ErrorKind::TooLarge, message))
+    }
+}
+
+impl ListedTool {
+    /// Reads a tool, or says why it is left out.
+    fn from_json(json: &Value, server: &str) -> Result<Self, String> {
+        let Some(original_name) = json["name"].as_str().filter(|name| !name.is_empty()) else {
+            return Err("a tool without a name".to_owned());
+        };
+        let name = tool_name(server, original_name);
+        let Some(schema) = json["inputSchema"].as_object() else {
+            return Err(format!("`{name}` has no schema of its arguments"));
+        };
+        let schema = checked_schema(schema).map_err(|why| format!("`{name}` {why}"))?;
+        let annotations = &json["annotations"];
+        let title = json["title"].as_str().or_else(|| annotations["title"].as_str());
+        let description = json["description"].as_str().filter(|text| !text.trim().is_empty());
+        let description = description.or(title).unwrap_or(original_name);
+        let spec = ToolSpec::new(name, description, schema);
+        let fingerprint = fingerprint(json);
+        let is_read_only = annotations["readOnlyHint"] == true;
+        Ok(Self { original_name: original_name.to_owned(), spec, is_read_only, fingerprint })
+    }
+}
+
+/// The schema as it came, but for a `type` that is missing at its top.
+fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
+    let mut schema = schema.clone();
+    match schema.get("type") {
+        None => drop(schema.insert("type".to_owned(), "object".into())),
+        Some(Value::String(kind)) if kind == "object" => {}
+        Some(kind) => return Err(format!("takes arguments of the type {kind}, not an object")),
+    }
+    let schema = Value::Object(schema);
+    match remote_reference(&schema) {
+        Some(reference) => {
+            Err(format!("has a schema that refers to `{reference}`, which is not fetched"))
+        }
+        None => Ok(schema),
+    }
+}
+
+/// A `$ref` that leads out of the document.
+fn remote_reference(schema: &Value) -> Option<&str> {
+    match schema {
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| match value {
+            Value::String(target) if matches!(key.as_str(), "$ref" | "$dynamicRef") => {
+                (!target.starts_with('#')).then_some(target.as_str())
+            }
+            value => remote_reference(value),
+        }),
+        Value::Array(values) => values.iter().find_map(remote_reference),
+        _ => None,
+    }
+}
+
+fn fingerprint(json: &Value) -> u128 {
+    let parts =
+        ["name", "description", "inputSchema", "annotations"].map(|part| json[part].to_string());
+    fnv1a_128(parts.iter().flat_map(|part| part.bytes().chain([0])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(json: &Value) -> Result<ListedTool, String> {
+        ListedTool::from_json(json, "s")
+    }
+
+    #[test]
+    fn a_tool_is_read_with_its_schema_in_the_order_in_which_it_came() {
+        let schema =
+            json!({ "type": "object", "properties": { "z": {}, "a": { "$ref": "#/$defs/b" } } });
+        let tool = listed(&json!({
+            "name": "x", "title": "X", "description": "Does x", "inputSchema": schema,
+            "annotations": { "readOnlyHint": true },
+        }));
+        let tool = tool.unwrap();
+        assert_eq!((tool.spec.name.as_str(), tool.spec.description.as_str()), ("s__x", "Does x"));
+        assert_eq!(tool.spec.parameters.as_str(), schema.to_string());
+        assert!(tool.is_read_only);
+    }
+
+    #[test]
+    fn a_tool_that_no_model_could_call_is_left_out_with_the_reason() {
+        let schema = json!({ "type": "object" });
+        for (tool, reason) in [
+            (json!({ "inputSchema": schema }), "a tool without a name"),
+            (json!({ "name": "", "inputSchema": schema }), "a tool without a name"),
+            (json!({ "name": "x" }), "`s__x` has no schema of its arguments"),
+            (json!({ "name": "x", "inputSchema": [] }), "`s__x` has no schema of its arguments"),
+            (
+                json!({ "name": "x", "inputSchema": { "type": "string" } }),
+                "`s__x` takes arguments of the type \"string\", not an object",
+            ),
+            (
+                json!({ "name": "x", "inputSchema": { "properties": { "a": [{ "$ref": "http://a.example/b" }] } } }),
+                "`s__x` has a schema that refers to `http://a.example/b`, which is not fetched",
+            ),
+        ] {
+            assert_eq!(listed(&tool).unwrap_err(), reason);
+        }
+    }
+
+    #[test]
+    fn a_missing_type_of_the_schema_is_added_and_a_missing_description_is_the_title() {
+        let tool = listed(&json!({ "name": "x", "title": "X", "inputSchema": {} })).unwrap();
+        assert_eq!(tool.spec.parameters.as_str(), r#"{"type":"object"}"#);
+        assert_eq!(tool.spec.description, "X");
+    }
+
+    #[test]
+    fn the_fingerprint_changes_with_description_schema_and_hints() {
+        let tool = json!({ "name": "x", "description": "d", "inputSchema": {}, "annotations": {} });
+        let original = listed(&tool).unwrap().fingerprint;
+        assert_eq!(listed(&tool.clone()).unwrap().fingerprint, original);
+        for (field, value) in [
+            ("description", json!("e")),
+            ("inputSchema", json!({ "properties": {} })),
+            ("annotations", json!({ "readOnlyHint": true })),
+        ] {
+            let mut changed = tool.clone();
+            changed[field] = value;
+            assert_ne!(listed(&changed).unwrap().fingerprint, original, "{field}");
+        }
+    }
+}

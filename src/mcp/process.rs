@@ -1,0 +1,193 @@
+//! A server's process, from its start to the end of its whole group.
+
+use std::collections::VecDeque;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::sync::{oneshot, watch};
+
+use crate::error::{Error, ErrorKind};
+use crate::lock::lock_ignoring_poison;
+use crate::mcp::ServerCommand;
+use crate::mcp::limits::Limits;
+
+/// After this a process group that was asked to end is killed.
+const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How much of the standard error a message shows.
+const MAX_SHOWN_STDERR: usize = 400;
+
+/// A server's process. A task of the runtime it was started in watches over it: dropping this lets the
+/// process end, and kills its group if it does not. If the runtime ends first, the group is killed then.
+#[derive(Debug)]
+pub(super) struct ServerProcess {
+    pub(super) report: Arc<ProcessReport>,
+    /// Dropped to let the process end.
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    /// Closed when the process and its group are gone.
+    ended: watch::Receiver<()>,
+}
+
+/// What is known of a process: how it ended, and the end of what it wrote to its standard error.
+#[derive(Debug, Default)]
+pub(super) struct ProcessReport {
+    stderr: Mutex<VecDeque<u8>>,
+    exit_status: Mutex<Option<ExitStatus>>,
+}
+
+impl ServerProcess {
+    /// Starts a process. Must be called in a tokio runtime.
+    pub(super) fn start(
+        command: &ServerCommand,
+        limits: &Limits,
+    ) -> Result<(Self, ChildStdout, ChildStdin), Error> {
+        let failed = |error: std::io::Error| {
+            let message =
+                format!("the server `{}` could not be started: {error}", command.program());
+            Error::new(ErrorKind::Connect, message).with_source(error).with_retryable(false)
+        };
+        let mut child = command.to_tokio().spawn().map_err(failed)?;
+        let group = ProcessGroup::new(child.id());
+        let pipes = (child.stdout.take(), child.stdin.take(), child.stderr.take());
+        let (Some(stdout), Some(stdin), Some(stderr)) = pipes else {
+            return Err(failed(std::io::Error::other("it has no pipes")));
+        };
+        let report = Arc::new(ProcessReport::default());
+        tokio::spawn(keep_newest_bytes(stderr, Arc::clone(&report), limits.stderr_bytes));
+        let (stop, stopped) = oneshot::channel();
+        let (ending, ended) = watch::channel(());
+        let (closing, kept) = (limits.close, Arc::clone(&report));
+        tokio::spawn(async move {
+            watch_over(child, group, stopped, closing, &kept).await;
+            drop(ending);
+        });
+        let process = Self { report, stop: Mutex::new(Some(stop)), ended };
+        Ok((process, stdout, stdin))
+    }
+
+    /// Lets the process end: its standard input is closed by now, or soon is.
+    pub(super) fn stop(&self) {
+        drop(lock_ignoring_poison(&self.stop).take());
+    }
+
+    /// Waits until the process and its group are gone.
+    pub(super) fn wait_ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ended = self.ended.clone();
+        async move { while ended.changed().await.is_ok() {} }
+    }
+}
+
+impl ProcessReport {
+    /// The end of what the process wrote to its standard error.
+    pub(super) fn stderr(&self) -> String {
+        let mut kept = lock_ignoring_poison(&self.stderr);
+        String::from_utf8_lossy(kept.make_contiguous()).into_owned()
+    }
+
+    /// How the process ended, and its last words, for a message; empty if nothing is known.
+    pub(super) fn describe(&self) -> String {
+        let status = *lock_ignoring_poison(&self.exit_status);
+        let status = status.map(|status| format!("; the process ended ({status})"));
+        let stderr = self.stderr();
+        let stderr = stderr.trim();
+        let start = stderr.len().saturating_sub(MAX_SHOWN_STDERR);
+        let start = (start..=stderr.len()).find(|at| stderr.is_char_boundary(*at)).unwrap_or(0);
+        let shown = stderr[start..].split_whitespace().collect::<Vec<_>>().join(" ");
+        let shown = match shown.is_empty() {
+            true => String::new(),
+            false => format!("; the end of its standard error: {shown}"),
+        };
+        status.unwrap_or_default() + &shown
+    }
+}
+
+/// Waits until the process ends or is to end, and leaves nothing of its group.
+async fn watch_over(
+    mut child: Child,
+    group: ProcessGroup,
+    stopped: oneshot::Receiver<()>,
+    closing: Duration,
+    report: &ProcessReport,
+) {
+    let mut status = tokio::select! {
+        status = child.wait() => status.ok(),
+        _ = stopped => None,
+    };
+    if status.is_none() {
+        status = tokio::time::timeout(closing, child.wait()).await.ok().and_then(Result::ok);
+    }
+    if status.is_none() {
+        group.terminate();
+        status =
+            tokio::time::timeout(TERMINATE_TIMEOUT, child.wait()).await.ok().and_then(Result::ok);
+    }
+    // Also if the process has ended: what it started, as `npx` and `uvx` do, may run on.
+    drop(group);
+    if status.is_none() {
+        let _ = child.start_kill();
+        status = child.wait().await.ok();
+    }
+    *lock_ignoring_poison(&report.exit_status) = status;
+}
+
+async fn keep_newest_bytes(
+    mut stderr: impl AsyncRead + Unpin,
+    report: Arc<ProcessReport>,
+    max_bytes: usize,
+) {
+    let mut chunk = vec![0; 4096];
+    while let Ok(len @ 1..) = stderr.read(&mut chunk).await {
+        let mut kept = lock_ignoring_poison(&report.stderr);
+        kept.extend(&chunk[..len]);
+        let surplus = kept.len().saturating_sub(max_bytes);
+        kept.drain(..surplus);
+    }
+}
+
+/// The group of a server's processes. Dropping it kills all that are left.
+struct ProcessGroup {
+    #[cfg(unix)]
+    leader: Option<rustix::process::Pid>,
+}
+
+#[cfg(unix)]
+impl ProcessGroup {
+    fn new(leader: Option<u32>) -> Self {
+        let pid = leader.and_then(|id| i32::try_from(id).ok());
+        Self { leader: pid.and_then(rustix::process::Pid::from_raw) }
+    }
+
+    /// Asks all of them to end.
+    fn terminate(&self) {
+        self.send(rustix::process::Signal::TERM);
+    }
+
+    fn send(&self, signal: rustix::process::Signal) {
+        if let Some(leader) = self.leader {
+            // It fails if none is left.
+            let _ = rustix::process::kill_process_group(leader, signal);
+        }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        self.send(rustix::process::Signal::KILL);
+    }
+}
+
+/// Elsewhere only the process itself is ended.
+#[cfg(not(unix))]
+impl ProcessGroup {
+    fn new(_leader: Option<u32>) -> Self {
+        Self {}
+    }
+
+    fn terminate(&self) {
+        let Self {} = self;
+    }
+}

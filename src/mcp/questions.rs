@@ -1,0 +1,247 @@
+//! What a server asks of the client while it works on a call: input of the user, a model, folders.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use crate::agent::Agent;
+use crate::error::panic_to_error_async;
+
+/// A question of a server to the user, for example for a choice or a missing value.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Elicitation {
+    /// The server's name.
+    pub server: String,
+    /// The question, in the server's words. Show which server it comes from.
+    pub message: String,
+    /// The form of the answer.
+    pub form: ElicitationForm,
+}
+
+/// The form of the answer to an [`Elicitation`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ElicitationForm {
+    /// An object of this flat JSON Schema.
+    Fields(Value),
+    /// None: the user is to open an address. Do not open it without the user's consent.
+    Url(String),
+}
+
+/// What the user answers to an [`Elicitation`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum ElicitationAnswer {
+    /// An object that fits the form; `null` for an address. Fields that are missing get the defaults of the
+    /// form.
+    Accept(Value),
+    /// The user refuses.
+    Decline,
+    /// The user has made no choice.
+    Cancel,
+}
+
+pub(super) type ElicitationFn =
+    dyn Fn(Elicitation) -> BoxFuture<'static, ElicitationAnswer> + Send + Sync;
+
+/// Who answers a server's questions. Without an answerer elicitation is declined, and the others are refused.
+#[derive(Clone, Default)]
+pub(super) struct Answerers {
+    pub(super) elicitation: Option<Arc<ElicitationFn>>,
+    pub(super) sampling: Option<Agent>,
+    pub(super) roots: Option<Vec<PathBuf>>,
+}
+
+impl Answerers {
+    /// The capabilities that a server is told of.
+    pub(super) fn capabilities(&self) -> Value {
+        let mut capabilities = Map::new();
+        if self.elicitation.is_some() {
+            capabilities.insert("elicitation".to_owned(), json!({ "form": {}, "url": {} }));
+        }
+        if self.sampling.is_some() {
+            capabilities.insert("sampling".to_owned(), json!({}));
+        }
+        if self.roots.is_some() {
+            capabilities.insert("roots".to_owned(), json!({}));
+        }
+        Value::Object(capabilities)
+    }
+
+    /// The answer to `roots/list`, if the server may ask for it.
+    pub(super) fn roots_answer(&self) -> Option<Value> {
+        let root = |folder: &PathBuf| json!({ "uri": file_url(folder), "name": file_name(folder) });
+        let roots = self.roots.as_ref()?.iter().map(root).collect::<Vec<_>>();
+        Some(json!({ "roots": roots }))
+    }
+
+    /// Asks the user, or declines. A hook that panics declines.
+    pub(super) fn ask_user(&self, server: &str, params: &Value) -> BoxFuture<'static, Value> {
+        let Some(hook) = self.elicitation.clone() else {
+            return futures::future::ready(answer_of(ElicitationAnswer::Decline)).boxed();
+        };
+        let text = |field: &str| params[field].as_str().map(str::to_owned);
+        let schema = params["requestedSchema"].clone();
+        let form = match text("url").filter(|_| params["mode"] == "url") {
+            Some(url) => ElicitationForm::Url(url),
+            None => ElicitationForm::Fields(schema.clone()),
+        };
+        let message = text("message").unwrap_or_default();
+        let elicitation = Elicitation { server: server.to_owned(), message, form };
+        async move {
+            let asked = async move { Ok(hook(elicitation).await) };
+            let answer = panic_to_error_async("the hook for questions", asked).await;
+            answer_of(match answer.unwrap_or(ElicitationAnswer::Decline) {
+                ElicitationAnswer::Accept(content) => {
+                    ElicitationAnswer::Accept(with_defaults(content, &schema))
+                }
+                other => other,
+            })
+        }
+        .boxed()
+    }
+}
+
+impl fmt::Debug for Answerers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answerers")
+            .field("elicitation", &self.elicitation.is_some())
+            .field("sampling", &self.sampling.is_some())
+            .field("roots", &self.roots)
+            .finish()
+    }
+}
+
+/// The answer to a question of the user that was not put; `None` for a question that cannot be declined.
+pub(super) fn declined_answer(method: &str) -> Option<Value> {
+    (method == "elicitation/create").then(|| answer_of(ElicitationAnswer::Decline))
+}
+
+/// The answer to a question of the user that came too late.
+pub(super) fn cancelled_answer() -> Value {
+    answer_of(ElicitationAnswer::Cancel)
+}
+
+fn answer_of(answer: ElicitationAnswer) -> Value {
+    match answer {
+        ElicitationAnswer::Accept(Value::Null) => json!({ "action": "accept" }),
+        ElicitationAnswer::Accept(content) => json!({ "action": "accept", "content": content }),
+        ElicitationAnswer::Decline => json!({ "action": "decline" }),
+        ElicitationAnswer::Cancel => json!({ "action": "cancel" }),
+    }
+}
+
+/// The content with the defaults of the fields that it does not have.
+fn with_defaults(content: Value, schema: &Value) -> Value {
+    let Value::Object(mut fields) = content else { return content };
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        if let Some(default) = field.get("default")
+            && !fields.contains_key(name)
+        {
+            fields.insert(name.clone(), default.clone());
+        }
+    }
+    Value::Object(fields)
+}
+
+/// What a sampling request asks of a model, as one prompt.
+pub(super) fn sampling_prompt(params: &Value) -> String {
+    let mut prompt = Vec::new();
+    if let Some(system) = params["systemPrompt"].as_str() {
+        prompt.push(system.to_owned());
+    }
+    let messages = params["messages"].as_array().map_or(&[][..], Vec::as_slice);
+    for message in messages {
+        let text = text_of(&message["content"]);
+        prompt.push(match messages.len() {
+            1 => text,
+            _ => format!("{}: {text}", message["role"].as_str().unwrap_or("user")),
+        });
+    }
+    prompt.join("\n\n")
+}
+
+/// The answer to a sampling request.
+pub(super) fn sampling_answer(text: &str, model: &str) -> Value {
+    json!({
+        "role": "assistant",
+        "content": { "type": "text", "text": text },
+        "model": model,
+        "stopReason": "endTurn",
+    })
+}
+
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::Array(blocks) => blocks.iter().map(text_of).collect::<Vec<_>>().join("\n"),
+        block => match block["text"].as_str() {
+            Some(text) => text.to_owned(),
+            None => block.to_string(),
+        },
+    }
+}
+
+fn file_name(folder: &Path) -> String {
+    folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The address of a folder.
+fn file_url(folder: &Path) -> String {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    reqwest::Url::from_directory_path(&absolute)
+        .map_or_else(|()| format!("file://{}", absolute.display()), |url| url.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+
+    #[test]
+    fn without_a_hook_a_question_is_declined_and_no_capability_is_told() {
+        let answerers = Answerers::default();
+        assert_eq!(answerers.capabilities(), json!({}));
+        let answer = block_on(answerers.ask_user("s", &json!({ "message": "Your name?" })));
+        assert_eq!(answer, json!({ "action": "decline" }));
+    }
+
+    #[test]
+    fn an_accepted_answer_has_the_defaults_of_the_fields_that_it_leaves_out() {
+        let hook: Arc<ElicitationFn> = Arc::new(|asked| {
+            assert_eq!((asked.server.as_str(), asked.message.as_str()), ("s", "Who?"));
+            futures::future::ready(ElicitationAnswer::Accept(json!({ "name": "Ada" }))).boxed()
+        });
+        let answerers = Answerers { elicitation: Some(hook), ..Answerers::default() };
+        let schema = json!({ "properties": {
+            "name": { "default": "nobody" }, "age": { "default": 7 }, "note": {},
+        }});
+        let params = json!({ "message": "Who?", "requestedSchema": schema });
+        let answer = block_on(answerers.ask_user("s", &params));
+        assert_eq!(answer, json!({ "action": "accept", "content": { "name": "Ada", "age": 7 } }));
+    }
+
+    #[test]
+    fn a_hook_that_panics_declines() {
+        let hook: Arc<ElicitationFn> = Arc::new(|_| panic!("no user"));
+        let answerers = Answerers { elicitation: Some(hook), ..Answerers::default() };
+        assert_eq!(block_on(answerers.ask_user("s", &json!({}))), json!({ "action": "decline" }));
+    }
+
+    #[test]
+    fn a_sampling_request_is_one_prompt() {
+        let one = json!({ "systemPrompt": "Be brief.", "messages": [
+            { "role": "user", "content": { "type": "text", "text": "Hi" } },
+        ]});
+        assert_eq!(sampling_prompt(&one), "Be brief.\n\nHi");
+        let two = json!({ "messages": [
+            { "role": "user", "content": { "type": "text", "text": "Hi" } },
+            { "role": "assistant", "content": [{ "type": "text", "text": "Yes?" }] },
+        ]});
+        assert_eq!(sampling_prompt(&two), "user: Hi\n\nassistant: Yes?");
+    }
+}

@@ -1,0 +1,205 @@
+//! A server's resources and prompts: listed and read, and put into a request if the user wants them there.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::error::{Error, ErrorKind};
+use crate::item::{Content, Item, Part};
+use crate::mcp::Client;
+use crate::mcp::content::{content_of, parts_of, resource_parts};
+use crate::mcp::listing::{ListBudget, next_cursor, page_params};
+
+/// Something that a server lets read, by its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resource {
+    /// The address: of a [resource](Client::resources) as it is read, of a
+    /// [template](Client::resource_templates) with names in braces, such as `file:///{path}`.
+    pub uri: String,
+    /// The name.
+    pub name: String,
+    /// What it is.
+    pub description: Option<String>,
+    /// For example `text/markdown`.
+    pub media_type: Option<String>,
+}
+
+/// Words that a server has prepared, for example for a slash command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Prompt {
+    /// The name.
+    pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// The values that it takes.
+    pub arguments: Vec<PromptArgument>,
+}
+
+/// A value that a [`Prompt`] takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PromptArgument {
+    /// The name.
+    pub name: String,
+    /// What it is.
+    pub description: Option<String>,
+    /// Whether the prompt cannot do without it.
+    pub is_required: bool,
+}
+
+impl Client {
+    /// The resources of the server; none if it has no such thing.
+    ///
+    /// # Errors
+    ///
+    /// As [`toolkit`](Self::toolkit).
+    pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
+        self.list_all(
+            "resources/list",
+            "resources",
+            |info| info.has_resources,
+            |json| Resource::from_json(json, "uri"),
+        )
+        .await
+    }
+
+    /// The addresses with names in braces that the server can read.
+    ///
+    /// # Errors
+    ///
+    /// As [`toolkit`](Self::toolkit).
+    pub async fn resource_templates(&self) -> Result<Vec<Resource>, Error> {
+        let method = "resources/templates/list";
+        self.list_all(
+            method,
+            "resourceTemplates",
+            |info| info.has_resources,
+            |json| Resource::from_json(json, "uriTemplate"),
+        )
+        .await
+    }
+
+    /// Reads a resource, as the content of a message of the user. Dropping the future cancels it.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such resource,
+    /// [`Unsupported`](ErrorKind::Unsupported) if it asks for input first, and as [`toolkit`](Self::toolkit).
+    pub async fn read_resource(&self, uri: &str) -> Result<Content, Error> {
+        let connection = self.shared().connection().await?;
+        let read = connection.request("resources/read", json!({ "uri": uri })).await?;
+        let contents = self.array_of(&read, "contents")?;
+        let parts = contents.iter().flat_map(|resource| resource_parts(resource, self.media()));
+        Ok(content_of(parts.collect()))
+    }
+
+    /// The prompts of the server; none if it has no such thing.
+    ///
+    /// # Errors
+    ///
+    /// As [`toolkit`](Self::toolkit).
+    pub async fn prompts(&self) -> Result<Vec<Prompt>, Error> {
+        self.list_all("prompts/list", "prompts", |info| info.has_prompts, Prompt::from_json).await
+    }
+
+    /// A prompt with values for its arguments, as items to [begin a run](crate::Agent::run) with. Dropping the future
+    /// cancels it.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such prompt or a value is missing,
+    /// [`Unsupported`](ErrorKind::Unsupported) if it asks for input first, and as [`toolkit`](Self::toolkit).
+    pub async fn prompt(
+        &self,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+    ) -> Result<Vec<Item>, Error> {
+        let connection = self.shared().connection().await?;
+        let params = json!({ "name": name, "arguments": arguments });
+        let prompt = connection.request("prompts/get", params).await?;
+        let messages = self.array_of(&prompt, "messages")?;
+        Ok(messages.iter().map(|message| self.item_of(message)).collect())
+    }
+
+    fn item_of(&self, message: &Value) -> Item {
+        let content = match &message["content"] {
+            Value::Array(blocks) => blocks.as_slice(),
+            block => std::slice::from_ref(block),
+        };
+        let parts = content.iter().flat_map(|block| parts_of(block, self.media()));
+        let content = content_of(parts.collect::<Vec<Part>>());
+        match message["role"].as_str() {
+            Some("assistant") => Item::text(content.text()),
+            _ => Item::user(content),
+        }
+    }
+
+    /// Reads all pages of a list.
+    async fn list_all<T>(
+        &self,
+        method: &str,
+        field: &'static str,
+        is_offered: impl Fn(&crate::mcp::ServerInfo) -> bool,
+        read: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Vec<T>, Error> {
+        let connection = self.shared().connection().await?;
+        if !is_offered(&connection.info) {
+            return Ok(Vec::new());
+        }
+        let mut budget = ListBudget::new(self.name(), field, &self.shared().settings.limits);
+        let (mut listed, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = connection.request(method, page_params(cursor)).await?;
+            listed.extend(budget.take_page(&page)?.iter().filter_map(&read));
+            cursor = next_cursor(&page);
+            if cursor.is_none() {
+                return Ok(listed);
+            }
+        }
+    }
+
+    fn array_of<'a>(&self, result: &'a Value, field: &str) -> Result<&'a [Value], Error> {
+        if result["resultType"] == "input_required" {
+            let message =
+                format!("the MCP server `{}` asks for input, which only calls can", self.name());
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        result[field].as_array().map(Vec::as_slice).ok_or_else(|| {
+            let message = format!("the MCP server `{}` answered without `{field}`", self.name());
+            Error::new(ErrorKind::Protocol, message)
+        })
+    }
+}
+
+impl Resource {
+    fn from_json(json: &Value, address: &str) -> Option<Self> {
+        let uri = json[address].as_str()?.to_owned();
+        let name = json["name"].as_str().unwrap_or(&uri).to_owned();
+        let media_type = text(&json["mimeType"]);
+        Some(Self { uri, name, description: text(&json["description"]), media_type })
+    }
+}
+
+impl Prompt {
+    fn from_json(json: &Value) -> Option<Self> {
+        let arguments = json["arguments"].as_array().map_or(&[][..], Vec::as_slice);
+        let argument = |json: &Value| {
+            Some(PromptArgument {
+                name: text(&json["name"])?,
+                description: text(&json["description"]),
+                is_required: json["required"] == true,
+            })
+        };
+        Some(Self {
+            name: text(&json["name"])?,
+            description: text(&json["description"]),
+            arguments: arguments.iter().filter_map(argument).collect(),
+        })
+    }
+}
+
+fn text(json: &Value) -> Option<String> {
+    json.as_str().map(str::to_owned)
+}

@@ -1,0 +1,893 @@
+//! A connection to a server, by rmcp: the protocol's official SDK. Its types are in this file alone.
+//!
+//! rmcp runs tasks of its own on the runtime that a connection was made in. They belong to the connection,
+//! never to a run: what they receive for a call goes through [`ActiveCalls`], which keeps nothing for a call
+//! that was dropped.
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::stream::BoxStream;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::ErrorData;
+use rmcp::model::{
+    ClientConfig, ClientJsonRpcMessage, ClientRequest, ClientResult, ErrorCode, NumberOrString,
+    ProtocolVersion, ServerNotification, ServerRequest, ServerResult, SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, InboundStreamOrigin,
+    NotificationContext, Peer, PeerRequestOptions, RequestContext, RequestHandle, RoleClient,
+    RunningService, Service, ServiceError,
+};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
+    StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
+    StreamableHttpResponseLimits,
+};
+use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
+use serde_json::{Value, json};
+use sse_stream::Sse;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::error::{Error, ErrorKind, source_chain};
+use crate::http::{Authorization, KeyHeader, Secret, mask_secrets};
+use crate::lock::lock_ignoring_poison;
+use crate::mcp::active_calls::{ActiveCallGuard, ActiveCalls, Arrived, Question};
+use crate::mcp::bounded_reader::{BoundedLines, OutputReport};
+use crate::mcp::endpoint::{Endpoint, HttpEndpoint};
+use crate::mcp::process::ServerProcess;
+use crate::mcp::questions::declined_answer;
+use crate::mcp::{Era, Limits, ServerInfo};
+
+/// The newest version of the protocol that this crate was tested with.
+const NEWEST_VERSION: ProtocolVersion = ProtocolVersion::V_2026_07_28;
+
+/// The longest wait for the answer to `server/discover`: rmcp would send `initialize` on the same connection
+/// after 10 seconds, and a server that is silent needs a fresh one.
+const MAX_PROBE: Duration = Duration::from_secs(9);
+
+/// A process that has closed its output has this long to end, so that an error can say how it did.
+const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The first and the longest wait before changes of a list are subscribed to again.
+const RESUBSCRIBE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+/// What a connection is made from.
+#[derive(Clone, Debug)]
+pub(super) struct ConnectionSettings {
+    /// The server's name, for messages.
+    pub(super) name: String,
+    pub(super) endpoint: Endpoint,
+    pub(super) limits: Limits,
+    /// The capabilities that the server is told of, as JSON.
+    pub(super) capabilities: Value,
+    /// The answer to `roots/list`, if the server may ask for it.
+    pub(super) roots: Option<Value>,
+}
+
+/// A connection to a server that is ready. Dropping it closes it; its process is killed if it does not end.
+pub(super) struct Connection {
+    pub(super) info: ServerInfo,
+    peer: Peer<RoleClient>,
+    /// `None` once it was closed.
+    service: Mutex<Option<RunningService<RoleClient, Handler>>>,
+    calls: Arc<ActiveCalls>,
+    tools_revision: Arc<AtomicU64>,
+    context: ErrorContext,
+    limits: Limits,
+    subscription: Option<tokio::task::AbortHandle>,
+}
+
+/// What an error of a connection can tell.
+#[derive(Clone)]
+struct ErrorContext {
+    server: String,
+    secrets: Arc<[Secret]>,
+    process: Option<Arc<ServerProcess>>,
+    output: Arc<OutputReport>,
+}
+
+/// How a connection is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lifecycle {
+    /// `server/discover`; `initialize` if the server answers that with an error.
+    Probe,
+    /// `server/discover` alone.
+    Modern,
+    /// `initialize` alone.
+    Legacy,
+}
+
+impl Connection {
+    /// Connects. Dropping the future ends what it has begun.
+    ///
+    /// It first sends `server/discover`, of the protocol from 2026-07-28 on. A server that answers with an
+    /// error is asked to `initialize`; one that is silent or that breaks off gets a fresh process or
+    /// connection for it.
+    pub(super) async fn open(settings: &ConnectionSettings) -> Result<Self, Error> {
+        if Handle::try_current().is_err() {
+            let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
+            return Err(Error::new(ErrorKind::Connect, message).with_retryable(false));
+        }
+        let start = settings.limits.start;
+        match tokio::time::timeout(start, Self::probe(settings)).await {
+            Ok(connected) => connected,
+            Err(_) => {
+                let message =
+                    format!("the MCP server `{}` was not ready after {start:?}", settings.name);
+                Err(Error::new(ErrorKind::Timeout, message))
+            }
+        }
+    }
+
+    async fn probe(settings: &ConnectionSettings) -> Result<Self, Error> {
+        let limit = MAX_PROBE.min(settings.limits.start / 3);
+        let probe = tokio::time::timeout(limit, Self::begin(settings, Lifecycle::Probe)).await;
+        let probe_error = match probe {
+            Ok(Ok(connection)) => return Ok(connection),
+            // Nothing about these is different for another version of the protocol.
+            Ok(Err(error)) if is_final(&error) => return Err(error),
+            Ok(Err(error)) => Some(error),
+            Err(_) => None,
+        };
+        let legacy = match Self::begin(settings, Lifecycle::Legacy).await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => error,
+        };
+        if probe_error.is_none() && legacy.find_source::<Refusal>().is_some() {
+            // It was slow to start, and refuses what servers of before 2026-07-28 understand.
+            return Self::begin(settings, Lifecycle::Modern).await;
+        }
+        Err(legacy)
+    }
+
+    /// Connects in one way. Dropping the future ends what it has begun.
+    async fn begin(settings: &ConnectionSettings, lifecycle: Lifecycle) -> Result<Self, Error> {
+        let limits = &settings.limits;
+        let output = Arc::new(OutputReport::default());
+        let secrets: Arc<[Secret]> = settings.endpoint.secrets().into();
+        let mut context =
+            ErrorContext { server: settings.name.clone(), secrets, process: None, output };
+        match &settings.endpoint {
+            Endpoint::Stdio(command) => {
+                let (process, stdout, stdin) = ServerProcess::start(command, limits)?;
+                let output = Arc::clone(&context.output);
+                let lines = BoundedLines::new(stdout, limits.message_bytes, output);
+                let transport = AsyncRwTransport::new_client(lines, stdin)
+                    // The reader's own limit is reached first.
+                    .with_max_line_length(limits.message_bytes.saturating_add(64));
+                context.process = Some(Arc::new(process));
+                Self::serve(settings, lifecycle, transport, context).await
+            }
+            Endpoint::Http(http) => {
+                let backend = HttpBackend {
+                    client: http.http_client.reqwest_client(&http.address)?,
+                    endpoint: Arc::clone(http),
+                };
+                let mut config =
+                    StreamableHttpClientTransportConfig::with_uri(http.address.url().as_str());
+                config.max_sse_event_size = limits.message_bytes;
+                config.max_json_response_size = limits.message_bytes;
+                let transport = StreamableHttpClientTransport::with_client(backend, config);
+                Self::serve(settings, lifecycle, transport, context).await
+            }
+        }
+    }
+
+    async fn serve<T, E, A>(
+        settings: &ConnectionSettings,
+        lifecycle: Lifecycle,
+        transport: T,
+        context: ErrorContext,
+    ) -> Result<Self, Error>
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: StdError + Send + Sync + 'static,
+    {
+        let handler = Handler::new(settings)?;
+        let (calls, tools_revision) =
+            (Arc::clone(&handler.calls), Arc::clone(&handler.tools_revision));
+        let preferred_versions = vec![NEWEST_VERSION];
+        let mode = match lifecycle {
+            Lifecycle::Probe => ClientLifecycleMode::Auto {
+                preferred_versions,
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+            Lifecycle::Modern => ClientLifecycleMode::Discover { preferred_versions },
+            Lifecycle::Legacy => ClientLifecycleMode::Initialize,
+        };
+        let service = match handler.serve_with_lifecycle(transport, mode).await {
+            Ok(service) => service,
+            Err(error) => return Err(context.on_start_error(error).await),
+        };
+        let peer = service.peer().clone();
+        let info = server_info(&peer);
+        let subscription = (info.era == Era::Modern && info.reports_tool_changes).then(|| {
+            tokio::spawn(subscribe_to_tool_changes(peer.clone(), Arc::clone(&tools_revision)))
+                .abort_handle()
+        });
+        let (service, limits) = (Mutex::new(Some(service)), settings.limits);
+        Ok(Self { info, peer, service, calls, tools_revision, context, limits, subscription })
+    }
+
+    /// Whether requests can be sent.
+    pub(super) fn is_open(&self) -> bool {
+        !self.peer.is_transport_closed()
+    }
+
+    /// Rises with each change of the tools that the server reports.
+    pub(super) fn tools_revision(&self) -> u64 {
+        self.tools_revision.load(Ordering::Acquire)
+    }
+
+    /// The end of what the server's process has written to its standard error.
+    pub(super) fn stderr(&self) -> Option<String> {
+        let text = self.context.process.as_ref()?.report.stderr();
+        Some(mask_secrets(&self.context.secrets, &text))
+    }
+
+    /// Sends a request that is not a call, and waits for its answer for as long as a request may take.
+    pub(super) async fn request(&self, method: &str, params: Value) -> Result<Value, Error> {
+        let limit = self.limits.request;
+        let answered = async {
+            let mut pending = self.send(method, params).await?;
+            std::future::poll_fn(|cx| {
+                loop {
+                    match pending.poll_update(cx) {
+                        Poll::Ready(CallUpdate::Answered(answer)) => return Poll::Ready(answer),
+                        // Only calls report progress and ask for input.
+                        Poll::Ready(CallUpdate::Arrived(_)) => {}
+                        Poll::Pending => return Poll::Pending,
+                    }
+                }
+            })
+            .await
+            .map_err(|failure| (failure, pending))
+        };
+        match tokio::time::timeout(limit, answered).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err((failure, _))) => Err(self.describe(failure).await),
+            Err(_) => {
+                let message = format!(
+                    "the MCP server `{}` did not answer `{method}` within {limit:?}",
+                    self.context.server
+                );
+                Err(Error::new(ErrorKind::Timeout, message))
+            }
+        }
+    }
+
+    /// Sends a request. Dropping what is returned before its answer has come cancels it on the server.
+    pub(super) async fn send(
+        &self,
+        method: &str,
+        params: Value,
+    ) -> Result<PendingRequest, (RequestFailure, PendingRequest)> {
+        let request: Result<ClientRequest, _> =
+            serde_json::from_value(json!({ "method": method, "params": params }));
+        let sent = match request {
+            Ok(request) => {
+                self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await
+            }
+            Err(_) => Err(ServiceError::UnexpectedResponse),
+        };
+        let handle = match sent {
+            Ok(handle) => handle,
+            Err(error) => {
+                let none = PendingRequest { handle: None, call: None };
+                return Err((RequestFailure(error), none));
+            }
+        };
+        let call = self.calls.register(key(&handle.id), key(&handle.progress_token.0));
+        Ok(PendingRequest { handle: Some(handle), call: Some(call) })
+    }
+
+    /// The failure of a request as an error of this crate.
+    pub(super) async fn describe(&self, failure: RequestFailure) -> Error {
+        self.context.on_service_error(failure.0).await
+    }
+
+    /// Closes the connection, and waits until its process and all that it has started are gone.
+    pub(super) async fn close(&self) {
+        let service = lock_ignoring_poison(&self.service).take();
+        if let Some(process) = &self.context.process {
+            process.stop();
+        }
+        if let Some(mut service) = service {
+            let _ = service.close_with_timeout(self.limits.close).await;
+        }
+        if let Some(process) = &self.context.process {
+            process.wait_ended().await;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(subscription) = &self.subscription {
+            subscription.abort();
+        }
+    }
+}
+
+/// A request that was sent. Dropping it cancels the request on the server, unless it was answered.
+pub(super) struct PendingRequest {
+    handle: Option<RequestHandle<RoleClient>>,
+    call: Option<ActiveCallGuard>,
+}
+
+/// What comes of a request.
+pub(super) enum CallUpdate {
+    Arrived(Arrived),
+    Answered(Result<Value, RequestFailure>),
+}
+
+/// Why a request has no answer.
+pub(super) struct RequestFailure(ServiceError);
+
+impl PendingRequest {
+    /// What comes next: what arrived beside the answer, then the answer. Pending after that.
+    pub(super) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<CallUpdate> {
+        if let Some(call) = &self.call
+            && let Poll::Ready(arrived) = call.poll_arrived(cx)
+        {
+            return Poll::Ready(CallUpdate::Arrived(arrived));
+        }
+        let Some(handle) = &mut self.handle else { return Poll::Pending };
+        let Poll::Ready(answer) = Pin::new(&mut handle.rx).poll(cx) else { return Poll::Pending };
+        (self.handle, self.call) = (None, None);
+        let answer = answer.unwrap_or(Err(ServiceError::TransportClosed));
+        let value = answer.and_then(|result: ServerResult| {
+            serde_json::to_value(result).map_err(|_| ServiceError::UnexpectedResponse)
+        });
+        Poll::Ready(CallUpdate::Answered(value.map_err(RequestFailure)))
+    }
+}
+
+impl Drop for PendingRequest {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            // One poll hands the message to the connection's task.
+            let _ =
+                handle.cancel(Some("the caller does not wait any more".to_owned())).now_or_never();
+        }
+    }
+}
+
+/// What a server answered in the place of a result.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// The code of JSON-RPC.
+    pub(super) code: i32,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the server answered with the error {}", self.code)
+    }
+}
+
+impl StdError for Refusal {}
+
+/// Whether connecting in another way would fail as well.
+fn is_final(error: &Error) -> bool {
+    let is_unreachable = || {
+        error.find_source::<HttpFailure>().is_some()
+            || error.find_source::<std::io::Error>().is_some()
+    };
+    error.kind() == ErrorKind::Auth || error.kind() == ErrorKind::Connect && is_unreachable()
+}
+
+/// An id or a token as text.
+fn key(id: &NumberOrString) -> String {
+    match id {
+        NumberOrString::Number(number) => number.to_string(),
+        NumberOrString::String(text) => format!("\"{text}"),
+    }
+}
+
+fn server_info(peer: &Peer<RoleClient>) -> ServerInfo {
+    let info = peer.peer_info();
+    let json =
+        info.map(|info| serde_json::to_value(&*info).unwrap_or_default()).unwrap_or_default();
+    ServerInfo::from_json(&json)
+}
+
+/// Listens for changes of the list of tools until the connection is closed. The task belongs to the
+/// connection, which ends it.
+async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU64>) {
+    let filter: Result<SubscriptionFilter, _> =
+        serde_json::from_value(json!({ "toolsListChanged": true }));
+    let Ok(filter) = filter else { return };
+    let (mut wait, longest) = RESUBSCRIBE_BACKOFF;
+    while !peer.is_transport_closed() {
+        if let Ok(mut subscription) = peer.listen(filter.clone()).await {
+            wait = RESUBSCRIBE_BACKOFF.0;
+            while let Ok(Some(_)) = subscription.next().await {
+                revision.fetch_add(1, Ordering::AcqRel);
+            }
+            // It may have changed between two subscriptions.
+            revision.fetch_add(1, Ordering::AcqRel);
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(longest);
+    }
+}
+
+/// What rmcp asks of a client.
+struct Handler {
+    config: ClientConfig,
+    roots: Option<Value>,
+    calls: Arc<ActiveCalls>,
+    tools_revision: Arc<AtomicU64>,
+}
+
+impl Handler {
+    fn new(settings: &ConnectionSettings) -> Result<Self, Error> {
+        let config = json!({
+            "protocolVersion": ProtocolVersion::LATEST_WITH_INITIALIZE,
+            "capabilities": settings.capabilities,
+            "clientInfo": { "name": "turnstream", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let config = serde_json::from_value(config).map_err(|error| {
+            let message = format!("the capabilities cannot be written: {error}");
+            Error::new(ErrorKind::InvalidRequest, message)
+        })?;
+        let (calls, tools_revision) = (Arc::default(), Arc::default());
+        Ok(Self { config, roots: settings.roots.clone(), calls, tools_revision })
+    }
+
+    /// Hands a request of the server to a call of this client, and waits for its answer.
+    async fn ask(
+        &self,
+        request: &ServerRequest,
+        context: &RequestContext<RoleClient>,
+    ) -> Result<Value, ErrorData> {
+        let request = serde_json::to_value(request).unwrap_or_default();
+        let method = request["method"].as_str().unwrap_or_default().to_owned();
+        let origin = context.extensions.get::<InboundStreamOrigin>();
+        let request_id = origin.and_then(|origin| match origin {
+            InboundStreamOrigin::OutboundRequest(id) => Some(key(id)),
+            InboundStreamOrigin::Unassociated => None,
+        });
+        let (answer, answered) = oneshot::channel();
+        let question =
+            Question { method: method.clone(), params: request["params"].clone(), answer };
+        let declined = || {
+            declined_answer(&method).ok_or_else(|| {
+                ErrorData::new(ErrorCode::INVALID_REQUEST, "the client has declined", None)
+            })
+        };
+        if self.calls.on_question(request_id.as_deref(), question).is_err() {
+            return declined();
+        }
+        tokio::select! {
+            answer = answered => answer.or_else(|_| declined()),
+            () = context.ct.cancelled() => declined(),
+        }
+    }
+}
+
+impl Service<RoleClient> for Handler {
+    async fn handle_request(
+        &self,
+        request: ServerRequest,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ClientResult, ErrorData> {
+        let unreadable = |error: serde_json::Error| {
+            ErrorData::new(ErrorCode::INTERNAL_ERROR, format!("no such answer: {error}"), None)
+        };
+        match &request {
+            ServerRequest::PingRequest(_) => Ok(ClientResult::empty(())),
+            ServerRequest::ListRootsRequest(_) => match &self.roots {
+                Some(roots) => serde_json::from_value(roots.clone())
+                    .map(ClientResult::ListRootsResult)
+                    .map_err(unreadable),
+                None => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "roots/list", None)),
+            },
+            ServerRequest::ElicitRequest(_) => {
+                let answer = self.ask(&request, &context).await?;
+                serde_json::from_value(answer).map(ClientResult::ElicitResult).map_err(unreadable)
+            }
+            ServerRequest::CreateMessageRequest(_) => {
+                let answer = self.ask(&request, &context).await?;
+                serde_json::from_value(answer)
+                    .map(|result| ClientResult::CreateMessageResult(Box::new(result)))
+                    .map_err(unreadable)
+            }
+            request => {
+                let request = serde_json::to_value(request).unwrap_or_default();
+                let method = request["method"].as_str().unwrap_or_default().to_owned();
+                Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
+            }
+        }
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: ServerNotification,
+        _context: NotificationContext<RoleClient>,
+    ) -> Result<(), ErrorData> {
+        match notification {
+            ServerNotification::ProgressNotification(progress) => {
+                let params = progress.params;
+                let token = key(&params.progress_token.0);
+                let mut shown = json!({ "progress": params.progress });
+                if let Some(total) = params.total {
+                    shown["total"] = json!(total);
+                }
+                if let Some(message) = params.message {
+                    shown["message"] = message.into();
+                }
+                self.calls.on_progress(&token, shown);
+            }
+            ServerNotification::ToolListChangedNotification(_) => {
+                self.tools_revision.fetch_add(1, Ordering::AcqRel);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        self.config.clone()
+    }
+}
+
+impl ErrorContext {
+    async fn on_start_error(&self, error: ClientInitializeError) -> Error {
+        let server = &self.server;
+        match error {
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
+                Box::pin(self.on_start_error(*fallback)).await
+            }
+            ClientInitializeError::ConnectionClosed(_) => self.on_closed().await,
+            ClientInitializeError::TransportError { error, .. } => {
+                self.on_transport_error(&*error.error).await
+            }
+            ClientInitializeError::JsonRpcError(error) => self.refused(&error),
+            ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+                let versions: Vec<_> =
+                    server_supported.iter().map(ProtocolVersion::as_str).collect();
+                let message = format!(
+                    "the MCP server `{server}` speaks none of the protocol's versions that this \
+                     client does, but {}",
+                    if versions.is_empty() { "names none".to_owned() } else { versions.join(", ") }
+                );
+                Error::new(ErrorKind::Unsupported, message)
+            }
+            other => {
+                let what = mask_secrets(&self.secrets, &shortened(&other.to_string()));
+                let message =
+                    format!("the MCP server `{server}` broke its protocol at the start: {what}");
+                Error::new(ErrorKind::Protocol, message)
+            }
+        }
+    }
+
+    async fn on_service_error(&self, error: ServiceError) -> Error {
+        let server = &self.server;
+        match error {
+            ServiceError::McpError(error) => self.refused(&error),
+            ServiceError::TransportSend(error) => self.on_transport_error(&*error.error).await,
+            ServiceError::TransportClosed => self.on_closed().await,
+            ServiceError::Timeout { .. } => {
+                let message = format!("the MCP server `{server}` did not answer in time");
+                Error::new(ErrorKind::Timeout, message)
+            }
+            other => {
+                let what = mask_secrets(&self.secrets, &shortened(&other.to_string()));
+                let message = format!("the MCP server `{server}` broke its protocol: {what}");
+                Error::new(ErrorKind::Protocol, message)
+            }
+        }
+    }
+
+    fn refused(&self, error: &ErrorData) -> Error {
+        let kind = match error.code {
+            ErrorCode::METHOD_NOT_FOUND => ErrorKind::Unsupported,
+            ErrorCode::INVALID_PARAMS | ErrorCode::INVALID_REQUEST => ErrorKind::InvalidRequest,
+            _ => ErrorKind::Server,
+        };
+        let text = mask_secrets(&self.secrets, &shortened(&error.message));
+        let message =
+            format!("the MCP server `{}` refused: {text} (code {})", self.server, error.code.0);
+        Error::new(kind, message).with_source(Refusal { code: error.code.0 })
+    }
+
+    /// The connection was closed: because of what the server sent, or because it has ended.
+    async fn on_closed(&self) -> Error {
+        let server = &self.server;
+        if let Some(limit) = self.output.oversized_line.get() {
+            let message =
+                format!("the MCP server `{server}` sent a message of more than {limit} bytes");
+            return Error::new(ErrorKind::TooLarge, message);
+        }
+        let mut about = String::new();
+        if let Some(process) = &self.process {
+            let _ = tokio::time::timeout(EXIT_STATUS_TIMEOUT, process.wait_ended()).await;
+            about = process.report.describe();
+        }
+        if let Some(noise) = self.output.noise.get() {
+            about = format!("{about}; it wrote to its standard output: {noise}");
+        }
+        let about = mask_secrets(&self.secrets, &about);
+        let message = format!("the MCP server `{server}` closed its connection{about}");
+        Error::new(ErrorKind::Connect, message)
+    }
+
+    async fn on_transport_error(&self, error: &(dyn StdError + Send + Sync + 'static)) -> Error {
+        match self.transport_error(error) {
+            Some(error) => error,
+            // A pipe that is closed.
+            None => self.on_closed().await,
+        }
+    }
+
+    /// The error of a transport; `None` if the connection was closed.
+    fn transport_error(&self, error: &(dyn StdError + 'static)) -> Option<Error> {
+        let server = &self.server;
+        for source in source_chain(error) {
+            if let Some(own) = source
+                .downcast_ref::<std::io::Error>()
+                .and_then(|error| error.get_ref())
+                .and_then(|inner| inner.downcast_ref::<Error>())
+            {
+                return Some(own.clone());
+            }
+            if source.is::<AuthRequiredError>() || source.is::<InsufficientScopeError>() {
+                let status = if source.is::<AuthRequiredError>() { 401 } else { 403 };
+                let message = format!("the MCP server `{server}` wants another authorization");
+                return Some(Error::new(ErrorKind::Auth, message).with_status(status));
+            }
+            if let Some(HttpStatusError { status, .. }) = source.downcast_ref() {
+                let kind = if *status == 429 { ErrorKind::RateLimited } else { ErrorKind::Server };
+                let message =
+                    format!("the MCP server `{server}` answered with the status {status}");
+                return Some(Error::new(kind, message).with_status(*status));
+            }
+            if let Some(error) = source.downcast_ref::<reqwest::Error>() {
+                return Some(self.on_http_error(error));
+            }
+            match source.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+                Some(StreamableHttpError::Client(error)) => return Some(self.on_http_error(error)),
+                Some(StreamableHttpError::ResponseBodyTooLarge { max_size }) => {
+                    let message = format!(
+                        "the MCP server `{server}` sent a message of more than {max_size} bytes"
+                    );
+                    return Some(Error::new(ErrorKind::TooLarge, message));
+                }
+                Some(StreamableHttpError::TransportChannelClosed) => return None,
+                Some(
+                    StreamableHttpError::UnexpectedServerResponse(_)
+                    | StreamableHttpError::UnexpectedContentType(_)
+                    | StreamableHttpError::Deserialize(_)
+                    | StreamableHttpError::UnexpectedEndOfStream
+                    | StreamableHttpError::Sse(_),
+                ) => {
+                    let what = mask_secrets(&self.secrets, &shortened(&source.to_string()));
+                    let message = format!("the MCP server `{server}` broke its protocol: {what}");
+                    return Some(Error::new(ErrorKind::Protocol, message));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn on_http_error(&self, error: &reqwest::Error) -> Error {
+        let innermost = source_chain(error).last().map(ToString::to_string).unwrap_or_default();
+        let what = mask_secrets(&self.secrets, &shortened(&innermost));
+        let status = error.status().map(|status| status.as_u16());
+        let (kind, did) = match (status, error.is_timeout()) {
+            (Some(401 | 403), _) => (ErrorKind::Auth, "refused the request"),
+            (Some(404), _) => (ErrorKind::InvalidRequest, "was not found at its address"),
+            (Some(400..=499), _) => (ErrorKind::InvalidRequest, "refused the request"),
+            (Some(_), _) => (ErrorKind::Server, "failed"),
+            (None, true) => (ErrorKind::Timeout, "did not answer in time"),
+            (None, false) => (ErrorKind::Connect, "could not be reached"),
+        };
+        let what = status.map_or(what, |status| format!("status {status}"));
+        let message = format!("the MCP server `{}` {did}: {what}", self.server);
+        let error = Error::new(kind, message).with_source(HttpFailure);
+        status.map_or_else(|| error.clone(), |status| error.clone().with_status(status))
+    }
+}
+
+/// Marks an error of the HTTP transport.
+#[derive(Debug)]
+struct HttpFailure;
+
+impl std::fmt::Display for HttpFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the request failed")
+    }
+}
+
+impl StdError for HttpFailure {}
+
+/// A server's text in a length that a message can have.
+fn shortened(text: &str) -> String {
+    const MAX_TEXT: usize = 600;
+    crate::item::truncate_middle(text.to_owned(), MAX_TEXT)
+}
+
+/// The HTTP client of a connection: rmcp's own for reqwest, with this crate's credentials.
+#[derive(Clone)]
+struct HttpBackend {
+    client: reqwest::Client,
+    endpoint: Arc<HttpEndpoint>,
+}
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type HttpResult<T> = Result<T, StreamableHttpError<reqwest::Error>>;
+
+impl HttpBackend {
+    /// Sends with what authorizes the request. A token that the server refuses is fetched anew, once.
+    async fn authorized<T, F: Future<Output = HttpResult<T>>>(
+        &self,
+        headers: Headers,
+        send: impl Fn(Headers) -> F,
+    ) -> HttpResult<T> {
+        let authorization = self.authorize().await?;
+        let sent = send(self.with_own_headers(headers.clone(), &authorization)?).await;
+        match sent {
+            Err(StreamableHttpError::AuthRequired(_)) if authorization.discard_cached_token() => {
+                let authorization = self.authorize().await?;
+                send(self.with_own_headers(headers, &authorization)?).await
+            }
+            sent => sent,
+        }
+    }
+
+    async fn authorize(&self) -> HttpResult<Authorization> {
+        let HttpEndpoint { address, credential, .. } = &*self.endpoint;
+        let Some(credential) = credential else { return Ok(Authorization::default()) };
+        let authorized = credential
+            .authorize(KeyHeader::Bearer, address, std::iter::empty(), &Bytes::new())
+            .await;
+        authorized.map_err(own_error)
+    }
+
+    fn with_own_headers(
+        &self,
+        mut headers: Headers,
+        authorization: &Authorization,
+    ) -> HttpResult<Headers> {
+        for (name, value) in self.endpoint.headers.iter().chain(&authorization.headers) {
+            let wrong = || {
+                let message = "a key or header has characters that HTTP does not allow";
+                own_error(Error::new(ErrorKind::InvalidRequest, message).with_parameter("headers"))
+            };
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+            let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+}
+
+/// An error of this crate on its way through rmcp.
+fn own_error(error: Error) -> StreamableHttpError<reqwest::Error> {
+    StreamableHttpError::Io(std::io::Error::other(error))
+}
+
+impl StreamableHttpClient for HttpBackend {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> HttpResult<StreamableHttpPostResponse> {
+        let limits = StreamableHttpResponseLimits::default();
+        self.post_message_with_response_limits(
+            uri,
+            message,
+            session_id,
+            auth_header,
+            headers,
+            limits,
+        )
+        .await
+    }
+
+    async fn post_message_with_response_limits(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        headers: Headers,
+        limits: StreamableHttpResponseLimits,
+    ) -> HttpResult<StreamableHttpPostResponse> {
+        let post = |headers| {
+            let (uri, message, session_id) = (uri.clone(), message.clone(), session_id.clone());
+            let auth_header = auth_header.clone();
+            self.client.post_message_with_response_limits(
+                uri,
+                message,
+                session_id,
+                auth_header,
+                headers,
+                limits,
+            )
+        };
+        self.authorized(headers, post).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> HttpResult<()> {
+        let delete = |headers| {
+            self.client.delete_session(
+                uri.clone(),
+                session_id.clone(),
+                auth_header.clone(),
+                headers,
+            )
+        };
+        self.authorized(headers, delete).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> HttpResult<BoxStream<'static, Result<Sse, SseError>>> {
+        let max_bytes = StreamableHttpResponseLimits::default().max_sse_event_size;
+        self.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            auth_header,
+            headers,
+            max_bytes,
+        )
+        .await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        headers: Headers,
+        max_bytes: usize,
+    ) -> HttpResult<BoxStream<'static, Result<Sse, SseError>>> {
+        let get = |headers| {
+            let (uri, session_id) = (uri.clone(), session_id.clone());
+            let (last_event_id, auth_header) = (last_event_id.clone(), auth_header.clone());
+            self.client.get_stream_with_max_sse_event_size(
+                uri,
+                session_id,
+                last_event_id,
+                auth_header,
+                headers,
+                max_bytes,
+            )
+        };
+        self.authorized(headers, get).await
+    }
+}

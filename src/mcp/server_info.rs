@@ -1,0 +1,64 @@
+//! What a server says of itself.
+
+use serde_json::Value;
+
+/// Which of the protocol's two forms a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Era {
+    /// From 2026-07-28 on: each request stands alone, and a server asks only in the place of a result.
+    Modern,
+    /// Up to 2025-11-25: a handshake, sessions, and requests of the server.
+    Legacy,
+}
+
+/// What a server says of itself. It is the server's word: nothing of it is checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerInfo {
+    /// The name of the program.
+    pub name: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// The version of the protocol, for example `2026-07-28`.
+    pub protocol_version: String,
+    /// The form of the protocol.
+    pub era: Era,
+    /// How the server wants to be used, in words for a model. It is not sent to one unless you put it into a
+    /// [system prompt](crate::Agent::with_system).
+    pub instructions: Option<String>,
+    /// Whether it has tools.
+    pub has_tools: bool,
+    /// Whether it reports that its tools have changed.
+    pub reports_tool_changes: bool,
+    /// Whether it has resources.
+    pub has_resources: bool,
+    /// Whether it has prompts.
+    pub has_prompts: bool,
+}
+
+/// The first version without a handshake.
+const FIRST_MODERN_VERSION: &str = "2026-07-28";
+
+impl ServerInfo {
+    pub(super) fn from_json(json: &Value) -> Self {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let protocol_version = text(&json["protocolVersion"]).unwrap_or_default();
+        let capabilities = &json["capabilities"];
+        let era = match *protocol_version >= *FIRST_MODERN_VERSION {
+            true => Era::Modern,
+            false => Era::Legacy,
+        };
+        Self {
+            name: text(&json["serverInfo"]["name"]),
+            version: text(&json["serverInfo"]["version"]),
+            era,
+            instructions: text(&json["instructions"]),
+            has_tools: capabilities["tools"].is_object(),
+            reports_tool_changes: capabilities["tools"]["listChanged"] == true,
+            has_resources: capabilities["resources"].is_object(),
+            has_prompts: capabilities["prompts"].is_object(),
+            protocol_version,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Servers as other clients configure them: `mcpServers` in JSON.
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, ErrorKind};
+use crate::mcp::{Client, ServerCommand};
+
+impl Client {
+    /// Reads servers as other clients configure them, in their order:
+    ///
+    /// ```
+    /// use turnstream::mcp::Client;
+    ///
+    /// let servers = Client::from_json(r#"{
+    ///     "mcpServers": {
+    ///         "files": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."] },
+    ///         "tracker": { "url": "https://mcp.example.com/mcp", "headers": { "x-team": "blue" } },
+    ///         "old": { "command": "old-server", "disabled": true }
+    ///     }
+    /// }"#)?;
+    /// assert_eq!(servers.len(), 2);
+    /// assert_eq!(servers[1].name(), "tracker");
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    ///
+    /// A server has a `command`, with `args`, `env` and `cwd`, or a `url`, with `headers`. `servers` is read as
+    /// `mcpServers` is. `${NAME}` and `${NAME:-default}` in a text stand for a variable of this process. One
+    /// that is `disabled` is left out, and fields of other clients are passed over.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if it is not such JSON, naming the place, or a variable is
+    /// not set; [`Unsupported`](ErrorKind::Unsupported) for a server of the type `sse`, a transport that the
+    /// protocol gave up in 2025.
+    pub fn from_json(json: &str) -> Result<Vec<Self>, Error> {
+        read_servers(json, &|name| std::env::var(name).ok())
+    }
+}
+
+type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn read_servers(json: &str, variables: Variables<'_>) -> Result<Vec<Client>, Error> {
+    let json: Value = serde_json::from_str(json)
+        .map_err(|error| invalid("the list of servers", &format!("is not JSON: {error}")))?;
+    let servers = json.get("mcpServers").or_else(|| json.get("servers"));
+    let Some(servers) = servers.and_then(Value::as_object) else {
+        return Err(invalid("the list of servers", "has no object `mcpServers`"));
+    };
+    let mut clients = Vec::with_capacity(servers.len());
+    for (name, server) in servers {
+        let Some(fields) = server.as_object() else {
+            return Err(invalid(name, "is not an object"));
+        };
+        if fields.get("disabled") != Some(&Value::Bool(true)) {
+            let fields = Fields { name, fields, variables };
+            clients.push(fields.client()?.with_name(name));
+        }
+    }
+    Ok(clients)
+}
+
+/// The fields of one server.
+struct Fields<'a> {
+    name: &'a str,
+    fields: &'a Map<String, Value>,
+    variables: Variables<'a>,
+}
+
+impl Fields<'_> {
+    fn client(&self) -> Result<Client, Error> {
+        match (self.text("command")?, self.text("url")?) {
+            (Some(command), None) => {
+                let mut command = ServerCommand::new(command).args(self.texts("args")?);
+                for (name, value) in self.map("env")? {
+                    command = command.env(name, value);
+                }
+                if let Some(folder) = self.text("cwd")? {
+                    command = command.current_dir(folder);
+                }
+                Ok(Client::stdio(command))
+            }
+            (None, Some(url)) => {
+                if self.text("type")?.as_deref() == Some("sse") {
+                    let message = format!(
+                        "the server `{}` has the type `sse`, a transport that the protocol gave up: \
+                         most such servers have a newer address, which often ends with `/mcp`",
+                        self.name
+                    );
+                    return Err(Error::new(ErrorKind::Unsupported, message));
+                }
+                let client =
+                    Client::http(&url).map_err(|error| invalid(self.name, error.message()))?;
+                let headers = self.map("headers")?.into_iter();
+                Ok(headers.fold(client, |client, (name, value)| client.with_header(name, value)))
+            }
+            (Some(_), Some(_)) => Err(invalid(self.name, "has a `command` and a `url`")),
+            (None, None) => Err(invalid(self.name, "has neither a `command` nor a `url`")),
+        }
+    }
+
+    fn text(&self, field: &str) -> Result<Option<String>, Error> {
+        self.fields.get(field).map(|value| self.expand(field, value)).transpose()
+    }
+
+    fn texts(&self, field: &str) -> Result<Vec<String>, Error> {
+        match self.fields.get(field) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(values)) => {
+                values.iter().map(|value| self.expand(field, value)).collect()
+            }
+            Some(_) => Err(invalid(self.name, &format!("has a `{field}` that is not a list"))),
+        }
+    }
+
+    fn map(&self, field: &str) -> Result<Vec<(String, String)>, Error> {
+        match self.fields.get(field) {
+            None => Ok(Vec::new()),
+            Some(Value::Object(values)) => values
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), self.expand(field, value)?)))
+                .collect(),
+            Some(_) => Err(invalid(self.name, &format!("has a `{field}` that is not an object"))),
+        }
+    }
+
+    /// The text of a field, with the values of the variables that it names.
+    fn expand(&self, field: &str, value: &Value) -> Result<String, Error> {
+        let Some(mut rest) = value.as_str() else {
+            return Err(invalid(self.name, &format!("has a `{field}` that is not text")));
+        };
+        let mut expanded = String::with_capacity(rest.len());
+        while let Some((before, after)) = rest.split_once("${") {
+            expanded.push_str(before);
+            let Some((variable, after)) = after.split_once('}') else {
+                return Err(invalid(
+                    self.name,
+                    &format!("has a `{field}` with a `${{` without its `}}`"),
+                ));
+            };
+            let (name, default) = match variable.split_once(":-") {
+                Some((name, default)) => (name, Some(default.to_owned())),
+                None => (variable, None),
+            };
+            let value = (self.variables)(name).filter(|value| !value.is_empty()).or(default);
+            let Some(value) = value else {
+                let why =
+                    format!("needs the variable `{name}` for its `{field}`, and it is not set");
+                return Err(invalid(self.name, &why));
+            };
+            expanded.push_str(&value);
+            rest = after;
+        }
+        expanded.push_str(rest);
+        Ok(expanded)
+    }
+}
+
+fn invalid(server: &str, why: &str) -> Error {
+    Error::new(ErrorKind::InvalidRequest, format!("the MCP configuration of `{server}` {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<Vec<Client>, Error> {
+        let variables = |name: &str| (name == "TOKEN").then(|| "secret-token".to_owned());
+        read_servers(json, &variables)
+    }
+
+    fn message(json: &str) -> String {
+        read(json).unwrap_err().message().to_owned()
+    }
+
+    #[test]
+    fn servers_are_read_in_their_order_with_their_variables() {
+        let clients = read(
+            r#"{"mcpServers": {
+                "z": { "command": "z", "args": ["${TOKEN}", "${MISSING:-x}"], "env": { "A": "1" }, "cwd": "/" },
+                "off": { "command": "off", "disabled": true },
+                "a": { "type": "http", "url": "https://a.example/mcp", "headers": { "authorization": "Bearer ${TOKEN}" } }
+            }}"#,
+        );
+        let clients = clients.unwrap();
+        let names: Vec<_> = clients.iter().map(Client::name).collect();
+        assert_eq!(names, ["z", "a"]);
+        let shown = format!("{clients:?}");
+        assert!(!shown.contains("secret-token"), "{shown}");
+    }
+
+    #[test]
+    fn a_mistake_is_an_error_that_names_its_place() {
+        for (json, expected) in [
+            ("[", "the MCP configuration of `the list of servers` is not JSON"),
+            ("{}", "the MCP configuration of `the list of servers` has no object `mcpServers`"),
+            (r#"{"servers":{"a":1}}"#, "the MCP configuration of `a` is not an object"),
+            (
+                r#"{"servers":{"a":{}}}"#,
+                "the MCP configuration of `a` has neither a `command` nor a `url`",
+            ),
+            (
+                r#"{"servers":{"a":{"command":"b","args":"c"}}}"#,
+                "`a` has a `args` that is not a list",
+            ),
+            (
+                r#"{"servers":{"a":{"command":"${B}"}}}"#,
+                "`a` needs the variable `B` for its `command`",
+            ),
+            (
+                r#"{"servers":{"a":{"command":"${B"}}}"#,
+                "`a` has a `command` with a `${` without its `}`",
+            ),
+            (r#"{"servers":{"a":{"url":"ftp://b"}}}"#, "`a` the base URL must begin with http"),
+        ] {
+            let message = message(json);
+            assert!(message.contains(expected), "{message}");
+        }
+        let sse = r#"{"servers":{"a":{"type":"sse","url":"https://b"}}}"#;
+        assert_eq!(read(sse).unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+}

@@ -1,0 +1,60 @@
+//! The names under which a model calls the tools of servers.
+
+use crate::fnv::fnv1a_64;
+
+/// What every provider takes.
+const MAX_NAME_LEN: usize = 64;
+
+/// A server's name may take this much of it.
+const MAX_SERVER_NAME_LEN: usize = 24;
+
+const SEPARATOR: &str = "__";
+
+/// `{server}__{tool}`, in the letters and the length that every provider takes. A name that had to be changed
+/// or cut ends with a hash of the original, so that it is the same after every list.
+pub(super) fn tool_name(server: &str, tool: &str) -> String {
+    let server = fit(server, MAX_SERVER_NAME_LEN);
+    let max_tool_len = MAX_NAME_LEN - server.len() - SEPARATOR.len();
+    format!("{server}{SEPARATOR}{}", fit(tool, max_tool_len))
+}
+
+/// A name of letters, digits, `_` and `-`, at most `max_len` of them.
+fn fit(name: &str, max_len: usize) -> String {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.len() <= max_len && name.chars().all(is_allowed) {
+        return name.to_owned();
+    }
+    let suffix = format!("_{:08x}", fnv1a_64(name.bytes()) >> 32);
+    let cleaned = name.chars().map(|c| if is_allowed(c) { c } else { '_' });
+    cleaned.take(max_len - suffix.len()).collect::<String>() + &suffix
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_fits_is_kept() {
+        assert_eq!(tool_name("files", "read-File_2"), "files__read-File_2");
+    }
+
+    #[test]
+    fn names_that_are_changed_or_cut_stay_distinct_and_the_same() {
+        let long = "a".repeat(300);
+        let longer = "a".repeat(301);
+        let tools = ["a.b", "a/b", "a b", "a_b", "", "über", "ÜBER", &long, &longer];
+        let names: HashSet<String> = tools.iter().map(|tool| tool_name("s", tool)).collect();
+        assert_eq!(names.len(), tools.len(), "{names:?}");
+        assert_eq!(tool_name("s", "a.b"), "s__a_b_e61d9919");
+        for name in names.iter().chain([&tool_name(&long, &long), &tool_name("", "x")]) {
+            assert!(name.len() <= 64 && !name.is_empty(), "{name}");
+            assert!(
+                name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'),
+                "{name}"
+            );
+        }
+        assert_ne!(tool_name(&long, "x"), tool_name(&longer, "x"));
+    }
+}
