@@ -137,7 +137,11 @@ impl Answer {
         let bytes = response.body.into_iter().map_while(|part| match part {
             BodyPart::Bytes(bytes) => Some(bytes),
             BodyPart::Delay(_) => Some(Bytes::new()),
-            BodyPart::Hang | BodyPart::Cut | BodyPart::Reset => None,
+            BodyPart::Stream(_)
+            | BodyPart::Hang
+            | BodyPart::Silence
+            | BodyPart::Cut
+            | BodyPart::Reset => None,
         });
         bytes.collect::<Vec<_>>().concat()
     }

@@ -204,7 +204,7 @@ fn compress(parts: Vec<BodyPart>) -> Vec<BodyPart> {
     let mut gzip = Gzip::new();
     let pack = |part| match part {
         BodyPart::Bytes(bytes) => BodyPart::Bytes(gzip.compress_chunk(&bytes)),
-        part @ (BodyPart::Delay(_) | BodyPart::Hang | BodyPart::Cut | BodyPart::Reset) => part,
+        part => part,
     };
     let mut parts: Vec<BodyPart> = parts.into_iter().map(pack).collect();
     parts.push(BodyPart::Bytes(gzip.finish()));
@@ -246,7 +246,7 @@ fn split_into_parts(parts: Vec<BodyPart>, mut size: impl FnMut() -> usize) -> Ve
     for part in parts {
         match part {
             BodyPart::Bytes(bytes) => run.extend_from_slice(&bytes),
-            part @ (BodyPart::Delay(_) | BodyPart::Hang | BodyPart::Cut | BodyPart::Reset) => {
+            part => {
                 flush(&mut run, &mut out);
                 out.push(part);
             }
@@ -259,7 +259,7 @@ fn split_into_parts(parts: Vec<BodyPart>, mut size: impl FnMut() -> usize) -> Ve
 fn slow_down(parts: Vec<BodyPart>, wait: Duration) -> Vec<BodyPart> {
     let slow = |part| match part {
         part @ BodyPart::Bytes(_) => vec![BodyPart::Delay(wait), part],
-        part @ (BodyPart::Delay(_) | BodyPart::Hang | BodyPart::Cut | BodyPart::Reset) => {
+        part => {
             vec![part]
         }
     };

@@ -3,7 +3,8 @@
 //! [`ModelServer`] speaks the real wires from a script, so that the whole path is run: HTTP,
 //! frames, decoding. An [`Answer`] is what it gives to one request; a [`Fault`] is what goes wrong
 //! on the way. [`lint`] knows what a strict vendor refuses, and [`http`] is the plain server below.
-//! [`provider_suite`] has the tests of a provider, for those who write one.
+//! [`provider_suite`] has the tests of a provider, for those who write one. [`mcp`] is a server of
+//! tools instead of a model.
 //!
 //! An agent over every wire, from one script, through a bad day:
 //!
@@ -47,6 +48,7 @@ mod signatures;
 
 pub mod http;
 pub mod lint;
+pub mod mcp;
 pub mod provider_suite;
 
 pub use answer::Answer;

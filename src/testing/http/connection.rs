@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use futures::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::ReadHalf;
@@ -144,17 +145,24 @@ async fn write_response(
     response: HttpResponse,
     framing: Framing,
 ) -> io::Result<WriteOutcome> {
+    if let Some(BodyPart::Silence) = response.body.first() {
+        return pending().await;
+    }
     writer.write_all(&encode_head(&response, framing)).await?;
     for part in response.body {
         match part {
-            BodyPart::Bytes(data) => match framing.body {
-                // A chunk of no bytes would be the last.
-                BodyFraming::Chunked if data.is_empty() => {}
-                BodyFraming::Chunked => writer.write_all(&encode_chunk(&data)).await?,
-                BodyFraming::Absent => {}
-            },
+            BodyPart::Bytes(data) => write_bytes(writer, &data, framing.body).await?,
             BodyPart::Delay(duration) => sleep(duration).await,
-            BodyPart::Hang => pending().await,
+            BodyPart::Stream(body) => {
+                let mut stream = body.take();
+                while let Some(piece) = stream.next().await {
+                    match piece {
+                        Ok(data) => write_bytes(writer, &data, framing.body).await?,
+                        Err(_) => return Ok(WriteOutcome::Cut),
+                    }
+                }
+            }
+            BodyPart::Hang | BodyPart::Silence => pending().await,
             BodyPart::Cut => return Ok(WriteOutcome::Cut),
             BodyPart::Reset => return Ok(WriteOutcome::Reset),
         }
@@ -164,6 +172,19 @@ async fn write_response(
         BodyFraming::Absent => {}
     }
     Ok(WriteOutcome::Complete)
+}
+
+async fn write_bytes(
+    writer: &mut (impl AsyncWrite + Unpin),
+    data: &[u8],
+    framing: BodyFraming,
+) -> io::Result<()> {
+    match framing {
+        // A chunk of no bytes would be the last.
+        BodyFraming::Chunked if data.is_empty() => Ok(()),
+        BodyFraming::Chunked => writer.write_all(&encode_chunk(data)).await,
+        BodyFraming::Absent => Ok(()),
+    }
 }
 
 /// Waits until the client closes the connection. What it sends meanwhile is the next request.

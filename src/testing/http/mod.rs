@@ -35,6 +35,7 @@
 //! # }
 //! ```
 
+mod body_stream;
 mod request;
 mod response;
 
@@ -47,6 +48,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
+pub use body_stream::BodyStream;
 pub use request::HttpRequest;
 pub use response::{BodyPart, HttpResponse};
 pub use server::LoopbackServer;

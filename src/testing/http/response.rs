@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::testing::http::body_stream::BodyStream;
 use crate::testing::http::request::HttpRequest;
 
 /// What the server shall answer, and how it shall misbehave while it does.
 ///
-/// The head goes out at once; then the parts follow, in order. An answer that reaches the end of
+/// The head goes out at once, unless the first part is [`BodyPart::Silence`]; then the parts follow, in order. An answer that reaches the end of
 /// its parts gets the final chunk and leaves the connection open for the next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
@@ -34,8 +35,13 @@ pub enum BodyPart {
     Bytes(Bytes),
     /// Waits, by the clock of tokio: if that is paused, the wait is over as soon as all are idle.
     Delay(Duration),
+    /// Sends what a stream yields, as one HTTP chunk each, until the stream ends.
+    Stream(BodyStream),
     /// Waits for ever: until the client closes the connection, or the server is dropped.
     Hang,
+    /// Waits like [`Hang`](Self::Hang). As the first part, it also withholds the head, so that the
+    /// client receives nothing at all.
+    Silence,
     /// Closes the connection at once, without the final chunk.
     Cut,
     /// Resets the connection at once. The client may lose bytes it has not read yet.

@@ -1,0 +1,138 @@
+//! The answer of a tool.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+/// What a tool of an [`McpServer`](crate::testing::mcp::McpServer) answers: a result, or an error
+/// of JSON-RPC.
+///
+/// A text, and a `Result` of two answers, convert into one.
+///
+/// ```
+/// use turnstream::testing::mcp::McpAnswer;
+///
+/// let picture = McpAnswer::text("A dot:").with_image("image/png", b"not really a picture");
+/// let failed = McpAnswer::error("the disk is full");
+/// # let _ = (picture, failed);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct McpAnswer(pub(super) Outcome);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outcome {
+    Result(Map<String, Value>),
+    RpcError {
+        code: i64,
+        message: String,
+        data: Option<Value>,
+    },
+    /// The client has to answer a question first, and to repeat the request. Modern era only.
+    InputRequired {
+        key: String,
+        request: Value,
+        /// The answers that the client gave before.
+        answered: Map<String, Value>,
+    },
+}
+
+impl McpAnswer {
+    /// Creates a result with no content.
+    pub fn empty() -> Self {
+        let mut result = Map::new();
+        result.insert("content".into(), json!([]));
+        Self(Outcome::Result(result))
+    }
+
+    /// Creates a result with one block of text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::empty().with_text(text)
+    }
+
+    /// Creates a result that says that the tool failed (`isError`).
+    pub fn error(text: impl Into<String>) -> Self {
+        Self::text(text).with_field("isError", true)
+    }
+
+    /// Creates an error of JSON-RPC in place of a result.
+    pub fn rpc_error(code: i64, message: impl Into<String>) -> Self {
+        Self(Outcome::RpcError { code, message: message.into(), data: None })
+    }
+
+    /// Adds a block of text.
+    pub fn with_text(self, text: impl Into<String>) -> Self {
+        self.with_block(json!({ "type": "text", "text": text.into() }))
+    }
+
+    /// Adds an image.
+    pub fn with_image(self, mime_type: &str, bytes: impl AsRef<[u8]>) -> Self {
+        self.with_data("image", mime_type, bytes.as_ref())
+    }
+
+    /// Adds a sound.
+    pub fn with_audio(self, mime_type: &str, bytes: impl AsRef<[u8]>) -> Self {
+        self.with_data("audio", mime_type, bytes.as_ref())
+    }
+
+    /// Adds a link to a resource.
+    pub fn with_resource_link(self, uri: &str, name: &str) -> Self {
+        self.with_block(json!({ "type": "resource_link", "uri": uri, "name": name }))
+    }
+
+    /// Adds a resource of text.
+    pub fn with_resource(self, uri: &str, mime_type: &str, text: &str) -> Self {
+        let resource = json!({ "uri": uri, "mimeType": mime_type, "text": text });
+        self.with_block(json!({ "type": "resource", "resource": resource }))
+    }
+
+    /// Adds a block as it is, lawful or not. Changes nothing in an error of JSON-RPC.
+    pub fn with_block(mut self, block: Value) -> Self {
+        if let Outcome::Result(result) = &mut self.0
+            && let Some(Value::Array(content)) = result.get_mut("content")
+        {
+            content.push(block);
+        }
+        self
+    }
+
+    /// Sets `structuredContent`.
+    pub fn with_structured(self, content: impl Into<Value>) -> Self {
+        self.with_field("structuredContent", content)
+    }
+
+    /// Sets a field of the result, or the `data` of an error of JSON-RPC. For what the other
+    /// methods do not build: `_meta`, or content that is not lawful.
+    pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
+        match &mut self.0 {
+            Outcome::Result(result) => drop(result.insert(name.to_owned(), value.into())),
+            Outcome::RpcError { data, .. } => *data = Some(value.into()),
+            Outcome::InputRequired { .. } => {}
+        }
+        self
+    }
+
+    fn with_data(self, kind: &str, mime_type: &str, bytes: &[u8]) -> Self {
+        let data = STANDARD.encode(bytes);
+        self.with_block(json!({ "type": kind, "data": data, "mimeType": mime_type }))
+    }
+}
+
+impl From<&str> for McpAnswer {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for McpAnswer {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl<A: Into<McpAnswer>> From<Result<A, McpAnswer>> for McpAnswer {
+    /// Takes whichever it is, so that a handler can use `?` on
+    /// [`McpCall::ask`](crate::testing::mcp::McpCall::ask).
+    fn from(result: Result<A, McpAnswer>) -> Self {
+        result.map_or_else(|answer| answer, Into::into)
+    }
+}

@@ -1,0 +1,133 @@
+//! A call, as the handler of a tool sees it.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use crate::testing::mcp::answer::{McpAnswer, Outcome};
+use crate::testing::mcp::era::Protocol;
+use crate::testing::mcp::message::{MISSING_CAPABILITY, Request, notification};
+use crate::testing::mcp::outgoing::Outgoing;
+use crate::testing::mcp::peer::Peer;
+
+/// A running `tools/call`: lets the handler report progress and ask the client for input.
+///
+/// The handler's future is dropped when the client cancels the call: by `notifications/cancelled`,
+/// or by closing the response in the modern era over HTTP. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct McpCall {
+    pub(super) protocol: Protocol,
+    pub(super) request: Arc<Request>,
+    pub(super) peer: Arc<Peer>,
+    pub(super) out: mpsc::Sender<Outgoing>,
+    /// The client's answers so far, by the key of the question. Modern era only.
+    pub(super) answered: Arc<Map<String, Value>>,
+}
+
+impl McpCall {
+    /// Reports progress, if the client asked for it with a `progressToken`.
+    pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        let Some(token) = self.meta().get("progressToken") else {
+            return;
+        };
+        let mut params = json!({ "progressToken": token, "progress": progress });
+        if let Some(total) = total {
+            params["total"] = json!(total);
+        }
+        if let Some(message) = message {
+            params["message"] = json!(message);
+        }
+        self.notify("notifications/progress", params).await;
+    }
+
+    /// Sends a notification as it is, lawful or not.
+    pub async fn notify(&self, method: &str, params: Value) {
+        self.send(notification(method, &params)).await;
+    }
+
+    /// Asks the client a question: `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    /// Returns the client's result.
+    ///
+    /// `key` names the question among those of one call.
+    ///
+    /// In the legacy era this sends a request and waits. In the modern era a call cannot wait: the
+    /// `Err` is an answer that the handler must return, and the client repeats the call with the
+    /// result, which runs the handler from the start.
+    ///
+    /// # Errors
+    ///
+    /// The answer that the handler must return: the question itself (modern), or an error, if the
+    /// client refuses or has not declared the capability.
+    pub async fn ask(&self, key: &str, method: &str, params: Value) -> Result<Value, McpAnswer> {
+        let capability = method.split('/').next().unwrap_or_default();
+        match self.protocol {
+            Protocol::Modern => {
+                if let Some(result) = self.answered.get(key) {
+                    return Ok(result.clone());
+                }
+                let declared = self.meta().get("io.modelcontextprotocol/clientCapabilities");
+                if !declared.is_some_and(|declared| declared.get(capability).is_some()) {
+                    let message = format!("the client has no capability `{capability}`");
+                    let required = json!({ "requiredCapabilities": { capability: {} } });
+                    return Err(McpAnswer::rpc_error(MISSING_CAPABILITY, message)
+                        .with_field("data", required));
+                }
+                Err(McpAnswer(Outcome::InputRequired {
+                    key: key.to_owned(),
+                    request: json!({ "method": method, "params": params }),
+                    answered: self.answered.as_ref().clone(),
+                }))
+            }
+            Protocol::Legacy => {
+                if !self.peer.has_capability(capability) {
+                    let message = format!("the client has no capability `{capability}`");
+                    return Err(McpAnswer::error(message));
+                }
+                let id = self.peer.next_request_id();
+                let response = self.peer.expect_response(&id);
+                let request =
+                    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+                self.send(request).await;
+                match response.await {
+                    Ok(Ok(result)) => Ok(result),
+                    Ok(Err(error)) => {
+                        Err(McpAnswer::error(format!("the client refused `{method}`: {error}")))
+                    }
+                    Err(_) => Err(McpAnswer::error("the session ended before the client answered")),
+                }
+            }
+        }
+    }
+
+    /// Asks the user for input that fits a schema: `elicitation/create`, see [`ask`](Self::ask).
+    /// The result has an `action` and, if that is `accept`, a `content`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub async fn elicit(
+        &self,
+        key: &str,
+        message: &str,
+        schema: Value,
+    ) -> Result<Value, McpAnswer> {
+        let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
+        self.ask(key, "elicitation/create", params).await
+    }
+
+    /// Returns `_meta` of the request, or null.
+    pub fn meta(&self) -> &Value {
+        self.request.params.get("_meta").unwrap_or(&Value::Null)
+    }
+
+    /// Whether the call belongs to the modern era.
+    pub fn is_modern(&self) -> bool {
+        self.protocol == Protocol::Modern
+    }
+
+    async fn send(&self, message: Value) {
+        // Without a receiver the client has closed the response: there is nobody to send to.
+        let _ = self.out.send(Outgoing::Message(message)).await;
+    }
+}

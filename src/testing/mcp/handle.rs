@@ -1,0 +1,58 @@
+//! The server as a test sees it while it runs.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::testing::mcp::log::McpReceived;
+use crate::testing::mcp::state::State;
+use crate::testing::mcp::tool::McpTool;
+
+/// Reads the log of a running [`McpServer`](crate::testing::mcp::McpServer), and changes the
+/// server. Cheap to clone.
+#[derive(Clone)]
+pub struct McpServerHandle(pub(super) Arc<State>);
+
+impl McpServerHandle {
+    /// Returns every message received so far, in order, over all connections.
+    pub fn received(&self) -> Vec<McpReceived> {
+        self.0.log.received()
+    }
+
+    /// Returns the methods of the messages received so far. Responses are left out.
+    pub fn methods(&self) -> Vec<String> {
+        let received = self.received();
+        let methods = received.iter().map(McpReceived::method);
+        methods.filter(|method| !method.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Returns the ways in which clients broke the protocol, one sentence each.
+    pub fn violations(&self) -> Vec<String> {
+        self.0.log.violations()
+    }
+
+    /// Waits until the log is as the closure wants it, which it may be already. The closure is
+    /// called after each change of the log, and must not use the handle.
+    ///
+    /// A test awaits this in place of a sleep.
+    pub async fn wait_until(&self, reached: impl FnMut(&[McpReceived]) -> bool) {
+        self.0.log.wait_until(reached).await;
+    }
+
+    /// Replaces the tools, and notifies the clients that want it: those of the legacy era on their
+    /// stream, those of the modern era that subscribed.
+    pub fn set_tools(&self, tools: impl IntoIterator<Item = McpTool>) {
+        self.0.set_tools(tools.into_iter().collect());
+    }
+
+    /// Ends all sessions of the legacy era over HTTP, as a server does that restarts. The next
+    /// request of each gets status 404.
+    pub fn expire_sessions(&self) {
+        self.0.close_all_sessions();
+    }
+}
+
+impl fmt::Debug for McpServerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServerHandle").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! A record of every message that the server received.
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+/// A message that the server received, and its outcome so far.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct McpReceived {
+    /// The message as the client sent it. A line that is not JSON is a string.
+    pub message: Value,
+    /// The headers that the message came with, their names in lower case. None over stdio.
+    pub headers: Vec<(String, String)>,
+    /// The state of a request. `None` for a notification, a response, and a message that could not
+    /// be read.
+    pub status: Option<McpRequestStatus>,
+}
+
+/// The state of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum McpRequestStatus {
+    /// Not answered yet.
+    Running,
+    /// Answered, with a result or an error.
+    Answered,
+    /// Cancelled by the client, or the connection ended first. Its handler was dropped.
+    Cancelled,
+}
+
+impl McpReceived {
+    /// Returns the method, or the empty string for a response.
+    pub fn method(&self) -> &str {
+        self.message.get("method").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Returns the parameters, or null.
+    pub fn params(&self) -> &Value {
+        self.message.get("params").unwrap_or(&Value::Null)
+    }
+
+    /// Returns the first value of the header `name`, whose case does not matter.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether this is a `tools/call` of the tool `name`.
+    pub fn is_call(&self, name: &str) -> bool {
+        self.method() == "tools/call" && self.params().get("name").is_some_and(|n| n == name)
+    }
+}
+
+/// What the log holds.
+#[derive(Debug, Default)]
+pub(super) struct LogEntries {
+    pub(super) received: Vec<McpReceived>,
+    pub(super) violations: Vec<String>,
+}
+
+/// The log, with a way to wait for a change of it.
+#[derive(Debug, Default)]
+pub(super) struct Log(watch::Sender<LogEntries>);
+
+impl Log {
+    pub(super) fn record(
+        &self,
+        message: Value,
+        headers: &[(String, String)],
+        status: Option<McpRequestStatus>,
+    ) -> usize {
+        let mut index = 0;
+        self.0.send_modify(|log| {
+            index = log.received.len();
+            log.received.push(McpReceived { message, headers: headers.to_vec(), status });
+        });
+        index
+    }
+
+    pub(super) fn record_violation(&self, violation: impl Into<String>) {
+        self.0.send_modify(|log| log.violations.push(violation.into()));
+    }
+
+    /// Sets the status of a request, if it is still running.
+    pub(super) fn end(&self, index: usize, status: McpRequestStatus) {
+        self.0.send_modify(|log| {
+            if let Some(entry) = log.received.get_mut(index)
+                && entry.status == Some(McpRequestStatus::Running)
+            {
+                entry.status = Some(status);
+            }
+        });
+    }
+
+    pub(super) fn received(&self) -> Vec<McpReceived> {
+        self.0.borrow().received.clone()
+    }
+
+    pub(super) fn violations(&self) -> Vec<String> {
+        self.0.borrow().violations.clone()
+    }
+
+    pub(super) async fn wait_until(&self, mut reached: impl FnMut(&[McpReceived]) -> bool) {
+        let mut log = self.0.subscribe();
+        // An error would mean that the sender was dropped, and `self` has it.
+        let _ = log.wait_for(|log| reached(&log.received)).await;
+    }
+}

@@ -1,0 +1,65 @@
+//! Messages on their way to the client, and their bytes.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+/// The size of the pieces in which padding is sent.
+const PIECE_BYTES: u64 = 64 * 1024;
+
+/// One thing that the server sends.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outgoing {
+    Message(Value),
+    /// Bytes that are sent as one message, whether they are one or not.
+    Raw(Bytes),
+    /// A message with a long middle, which is never in memory as a whole.
+    Padded {
+        before: String,
+        padding: u64,
+        after: String,
+        /// Whether the message ends, so that another can follow.
+        ends: bool,
+    },
+}
+
+/// How messages are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MessageFraming {
+    /// One per line.
+    Line,
+    /// One per event of an event stream.
+    Sse,
+    /// One JSON document.
+    Document,
+}
+
+impl Outgoing {
+    /// The bytes, in pieces that are made when they are asked for.
+    pub(super) fn pieces(self, framing: MessageFraming) -> Box<dyn Iterator<Item = Bytes> + Send> {
+        let (start, end) = match framing {
+            MessageFraming::Line => ("", "\n"),
+            MessageFraming::Sse => ("event: message\ndata: ", "\n\n"),
+            MessageFraming::Document => ("", ""),
+        };
+        match self {
+            Self::Message(message) => {
+                Box::new([Bytes::from(format!("{start}{message}{end}"))].into_iter())
+            }
+            Self::Raw(bytes) => Box::new(
+                [Bytes::from([start.as_bytes(), &bytes, end.as_bytes()].concat())].into_iter(),
+            ),
+            Self::Padded { before, padding, after, ends } => {
+                let piece = Bytes::from(vec![b'a'; usize::try_from(PIECE_BYTES).unwrap_or(1)]);
+                let whole = (0..padding / PIECE_BYTES).map({
+                    let piece = piece.clone();
+                    move |_| piece.clone()
+                });
+                // The remainder is smaller than a piece.
+                let rest = piece.slice(..usize::try_from(padding % PIECE_BYTES).unwrap_or(0));
+                let end = if ends { end } else { "" };
+                let first = [Bytes::from(format!("{start}{before}"))].into_iter();
+                Box::new(first.chain(whole).chain([rest, Bytes::from(format!("{after}{end}"))]))
+            }
+        }
+    }
+}

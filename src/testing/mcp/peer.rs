@@ -1,0 +1,113 @@
+//! The other side of one connection or session: what it can do, and what is under way.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures::future::AbortHandle;
+use serde_json::{Map, Value};
+use tokio::sync::{oneshot, watch};
+
+use crate::lock::lock_ignoring_poison;
+
+/// A client, for as long as its connection or session lives. No lock is held across an await.
+#[derive(Debug, Default)]
+pub(super) struct Peer {
+    /// The version that `initialize` agreed on. `None` before, and in the modern era.
+    version: Mutex<Option<String>>,
+    capabilities: Mutex<Map<String, Value>>,
+    is_initialized: AtomicBool,
+    request_count: AtomicU64,
+    /// The server's requests that wait for the client.
+    pending: Mutex<HashMap<String, oneshot::Sender<Result<Value, Value>>>>,
+    /// The client's requests that run, by their id.
+    running: Mutex<HashMap<String, AbortHandle>>,
+    is_closed: watch::Sender<bool>,
+}
+
+impl Peer {
+    pub(super) fn start_legacy(&self, version: &str, capabilities: Map<String, Value>) {
+        *lock_ignoring_poison(&self.version) = Some(version.to_owned());
+        *lock_ignoring_poison(&self.capabilities) = capabilities;
+    }
+
+    /// The version that `initialize` agreed on.
+    pub(super) fn legacy_version(&self) -> Option<String> {
+        lock_ignoring_poison(&self.version).clone()
+    }
+
+    /// Whether the client has the capability, by what it sent with `initialize`.
+    pub(super) fn has_capability(&self, name: &str) -> bool {
+        lock_ignoring_poison(&self.capabilities).contains_key(name)
+    }
+
+    pub(super) fn set_initialized(&self) {
+        self.is_initialized.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_initialized(&self) -> bool {
+        self.is_initialized.load(Ordering::SeqCst)
+    }
+
+    /// Draws the id of a request to the client.
+    pub(super) fn next_request_id(&self) -> String {
+        format!("server-{}", self.request_count.fetch_add(1, Ordering::SeqCst))
+    }
+
+    /// Registers a request to the client. The receiver gets the result or the error.
+    pub(super) fn expect_response(&self, id: &str) -> oneshot::Receiver<Result<Value, Value>> {
+        let (sender, receiver) = oneshot::channel();
+        lock_ignoring_poison(&self.pending).insert(id.to_owned(), sender);
+        receiver
+    }
+
+    /// Takes a response of the client. Returns false if no request waits for it.
+    pub(super) fn take_response(&self, id: &Value, outcome: Result<Value, Value>) -> bool {
+        let waiting = id.as_str().and_then(|id| lock_ignoring_poison(&self.pending).remove(id));
+        let Some(waiting) = waiting else {
+            return false;
+        };
+        // A call that was cancelled does not wait for the response any more, which is lawful.
+        let _ = waiting.send(outcome);
+        true
+    }
+
+    /// Registers a request of the client. Returns false if its id is in use.
+    pub(super) fn add_running(&self, id: &Value, abort: AbortHandle) -> bool {
+        let mut running = lock_ignoring_poison(&self.running);
+        if running.contains_key(&id.to_string()) {
+            return false;
+        }
+        running.insert(id.to_string(), abort);
+        true
+    }
+
+    pub(super) fn remove_running(&self, id: &Value) {
+        lock_ignoring_poison(&self.running).remove(&id.to_string());
+    }
+
+    /// Cancels a request. Nothing happens if it is not running, which is lawful: it may have been
+    /// answered in the meantime.
+    pub(super) fn cancel(&self, id: &Value) {
+        if let Some(abort) = lock_ignoring_poison(&self.running).remove(&id.to_string()) {
+            abort.abort();
+        }
+    }
+
+    /// Ends the session: cancels all requests and ends its streams.
+    pub(super) fn close(&self) {
+        for (_, abort) in lock_ignoring_poison(&self.running).drain() {
+            abort.abort();
+        }
+        // The calls that wait for the client learn that it is gone.
+        lock_ignoring_poison(&self.pending).clear();
+        self.is_closed.send_replace(true);
+    }
+
+    /// Waits until the session is [closed](Self::close).
+    pub(super) async fn wait_until_closed(&self) {
+        let mut closed = self.is_closed.subscribe();
+        // An error would mean that the sender was dropped, and `self` has it.
+        let _ = closed.wait_for(|closed| *closed).await;
+    }
+}

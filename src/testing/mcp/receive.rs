@@ -1,0 +1,55 @@
+//! What is received and has no answer: notifications, and the client's responses.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::testing::mcp::fault::McpFault;
+use crate::testing::mcp::message::Request;
+use crate::testing::mcp::peer::Peer;
+use crate::testing::mcp::state::State;
+
+impl State {
+    pub(super) fn receive_notification(
+        &self,
+        peer: &Peer,
+        method: &str,
+        params: &Map<String, Value>,
+    ) {
+        match method {
+            "notifications/initialized" => match peer.legacy_version() {
+                Some(_) => peer.set_initialized(),
+                None => self.log.record_violation(format!("`{method}` came before `initialize`")),
+            },
+            "notifications/cancelled" => match params.get("requestId") {
+                Some(id) => peer.cancel(id),
+                None => self.log.record_violation(format!("`{method}` has no `requestId`")),
+            },
+            // Others, and unknown ones, are lawful and change nothing here.
+            _ => {}
+        }
+    }
+
+    pub(super) fn receive_response(&self, peer: &Peer, id: &Value, outcome: Result<Value, Value>) {
+        if !peer.take_response(id, outcome) {
+            let violation =
+                format!("a response came for {id}, which is not a request of the server");
+            self.log.record_violation(violation);
+        }
+    }
+
+    /// Whether a fault keeps the request from being answered.
+    pub(super) fn is_silent_on(&self, request: &Request) -> bool {
+        let is_first = matches!(request.method.as_str(), "server/discover" | "initialize");
+        self.has_fault(McpFault::Silent)
+            || (self.has_fault(McpFault::SilentAfterDiscover) && !is_first)
+    }
+
+    /// How long to wait before each byte.
+    pub(super) fn drip(&self) -> Option<Duration> {
+        self.faults().into_iter().find_map(|fault| match fault {
+            McpFault::SlowDrip(wait) => Some(wait),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! Runs what a request leads to, and sends what comes of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{AbortHandle, Abortable, BoxFuture};
+use futures::{FutureExt, StreamExt, stream};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use crate::error::panic_to_error_async;
+use crate::testing::mcp::answer::{McpAnswer, Outcome};
+use crate::testing::mcp::call::McpCall;
+use crate::testing::mcp::dispatch::{PreparedCall, Reaction, complete};
+use crate::testing::mcp::era::Protocol;
+use crate::testing::mcp::fault::McpFault;
+use crate::testing::mcp::log::McpRequestStatus;
+use crate::testing::mcp::message::{INTERNAL_ERROR, Request, error_message, notification};
+use crate::testing::mcp::outgoing::Outgoing;
+use crate::testing::mcp::peer::Peer;
+use crate::testing::mcp::state::{Question, State};
+
+const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// How long [`McpFault::EndlessProgress`] waits between two notifications.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A request that is being answered. Dropped before its end, it is cancelled in the log.
+#[derive(Debug)]
+pub(super) struct RunningRequest {
+    pub(super) state: Arc<State>,
+    pub(super) peer: Arc<Peer>,
+    pub(super) protocol: Protocol,
+    pub(super) request: Arc<Request>,
+    /// Its index in the log.
+    pub(super) index: usize,
+}
+
+impl RunningRequest {
+    /// Runs to the end, in a future that [`Peer::cancel`] drops what it runs of. `None` if the id is
+    /// in use.
+    pub(super) fn start(
+        self,
+        reaction: Reaction,
+        out: mpsc::Sender<Outgoing>,
+    ) -> Option<BoxFuture<'static, ()>> {
+        let (abort, registration) = AbortHandle::new_pair();
+        if !self.peer.add_running(&self.request.id, abort) {
+            return None;
+        }
+        let registered = Registered(Arc::clone(&self.peer), self.request.id.clone());
+        let run = async move {
+            let _registered = registered;
+            self.run(reaction, out).await;
+        };
+        Some(Abortable::new(run, registration).map(drop).boxed())
+    }
+
+    async fn run(self, reaction: Reaction, out: mpsc::Sender<Outgoing>) {
+        match reaction {
+            Reaction::Answer(message) => self.send_answer(message, &out).await,
+            Reaction::Silence => std::future::pending().await,
+            Reaction::Listen { wants_tools } => self.listen(wants_tools, &out).await,
+            Reaction::Call(call) => self.call(call, &out).await,
+        }
+    }
+
+    async fn call(&self, prepared: PreparedCall, out: &mpsc::Sender<Outgoing>) {
+        let PreparedCall { tool, arguments, answered } = prepared;
+        let call = McpCall {
+            protocol: self.protocol,
+            request: Arc::clone(&self.request),
+            peer: Arc::clone(&self.peer),
+            out: out.clone(),
+            answered: Arc::new(answered),
+        };
+        for fault in self.state.faults() {
+            match fault {
+                McpFault::EndlessProgress => return progress_for_ever(&self.request, out).await,
+                McpFault::LongLine(padding) => {
+                    let _ = out.send(self.padded(padding, false)).await;
+                    return std::future::pending().await;
+                }
+                McpFault::LargeResult(padding) => {
+                    let _ = out.send(self.padded(padding, true)).await;
+                    return self.end();
+                }
+                _ => {}
+            }
+        }
+        let handler = async { (tool.handler)(arguments.clone(), call).await };
+        let answer = panic_to_error_async("the tool's handler", handler.map(Ok)).await;
+        let answer =
+            answer.unwrap_or_else(|panic| McpAnswer::rpc_error(INTERNAL_ERROR, panic.to_string()));
+        let message = self.message_of(answer, arguments);
+        self.send_answer(message, out).await;
+    }
+
+    fn message_of(&self, answer: McpAnswer, arguments: Value) -> Value {
+        match answer.0 {
+            Outcome::Result(result) => {
+                complete(self.protocol, &self.request, Value::Object(result))
+            }
+            Outcome::RpcError { code, message, data } => {
+                error_message(&self.request.id, code, message, data)
+            }
+            Outcome::InputRequired { key, request, answered } => {
+                let tool = self.request.param("name").unwrap_or_default().to_owned();
+                let input_requests = json!({ key.as_str(): request });
+                let question = Question { tool, arguments, key, answered };
+                self.request.result(&json!({
+                    "resultType": "input_required",
+                    "inputRequests": input_requests,
+                    "requestState": self.state.add_question(question),
+                }))
+            }
+        }
+    }
+
+    /// Sends an answer, with whatever the faults add to it.
+    async fn send_answer(&self, message: Value, out: &mpsc::Sender<Outgoing>) {
+        for outgoing in answer_with_faults(&self.state, &self.peer, message) {
+            // Without a receiver the client has closed the response.
+            let _ = out.send(outgoing).await;
+        }
+        self.end();
+    }
+
+    async fn listen(&self, wants_tools: bool, out: &mpsc::Sender<Outgoing>) {
+        let meta = json!({ SUBSCRIPTION_KEY: self.request.id });
+        let filter = match wants_tools {
+            true => json!({ "toolsListChanged": true }),
+            false => json!({}),
+        };
+        let mut version = self.state.tools_version();
+        let params = json!({ "notifications": filter, "_meta": meta });
+        let message = notification("notifications/subscriptions/acknowledged", &params);
+        let _ = out.send(Outgoing::Message(message)).await;
+        while version.changed().await.is_ok() {
+            if wants_tools {
+                let changed =
+                    notification("notifications/tools/list_changed", &json!({ "_meta": meta }));
+                let _ = out.send(Outgoing::Message(changed)).await;
+            }
+        }
+    }
+
+    /// A result with a text of this many bytes.
+    fn padded(&self, padding: u64, ends: bool) -> Outgoing {
+        const MARK: &str = "<padding>";
+        let result = json!({ "content": [{ "type": "text", "text": MARK }] });
+        let message = complete(self.protocol, &self.request, result).to_string();
+        // Invariant: the text is in the message, and has nothing to escape.
+        let (before, after) = message.rsplit_once(MARK).unwrap_or((&message, ""));
+        Outgoing::Padded { before: before.to_owned(), padding, after: after.to_owned(), ends }
+    }
+
+    fn end(&self) {
+        self.state.log.end(self.index, McpRequestStatus::Answered);
+    }
+}
+
+impl Drop for RunningRequest {
+    /// Marks the request as cancelled, if it is not answered.
+    fn drop(&mut self) {
+        self.state.log.end(self.index, McpRequestStatus::Cancelled);
+    }
+}
+
+/// Takes a request out of those that run, when it ends or is dropped.
+struct Registered(Arc<Peer>, Value);
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.0.remove_running(&self.1);
+    }
+}
+
+async fn progress_for_ever(request: &Request, out: &mpsc::Sender<Outgoing>) {
+    let token = request.meta().and_then(|meta| meta.get("progressToken"));
+    let token = token.unwrap_or(&request.id).clone();
+    let progress = stream::iter(1_u64..).then(|progress| {
+        let params = json!({ "progressToken": token, "progress": progress });
+        let message = notification("notifications/progress", &params);
+        async move {
+            // Without a receiver the client has closed the response.
+            let _ = out.send(Outgoing::Message(message)).await;
+            sleep(PROGRESS_INTERVAL).await;
+        }
+    });
+    progress.for_each(|()| std::future::ready(())).await;
+}
+
+/// An answer, with whatever the faults add to it.
+pub(super) fn answer_with_faults(state: &State, peer: &Peer, mut answer: Value) -> Vec<Outgoing> {
+    let mut outgoing = Vec::new();
+    let mut count = 1;
+    for fault in state.faults() {
+        match fault {
+            McpFault::Noise => outgoing.extend(
+                ["INFO the server is ready", "{\"jsonrpc\":\"2.0\",\"id\":", "[1,2", "null", ""]
+                    .map(|noise| Outgoing::Raw(Bytes::from_static(noise.as_bytes()))),
+            ),
+            McpFault::BinaryNoise => {
+                let noise: &[u8] = &[0xff, 0xfe, 0x00, 0x80, 0xc3, 0x28, 0x1b, b'[', b'2', b'J'];
+                outgoing.push(Outgoing::Raw(Bytes::from_static(noise)));
+            }
+            McpFault::UnsolicitedRequests => {
+                outgoing.extend(unsolicited_requests(peer).map(Outgoing::Message));
+            }
+            McpFault::WrongIds => answer["id"] = json!(format!("not {}", answer["id"])),
+            McpFault::AnswersTwice => count = 2,
+            _ => {}
+        }
+    }
+    outgoing.extend(std::iter::repeat_n(Outgoing::Message(answer), count));
+    outgoing
+}
+
+/// A request of each kind. The client's answers to them are expected.
+fn unsolicited_requests(peer: &Peer) -> impl Iterator<Item = Value> {
+    let message = json!({ "role": "user", "content": { "type": "text", "text": "Hi" } });
+    let sampling = json!({ "messages": [message], "maxTokens": 10 });
+    let elicitation = json!({
+        "mode": "form",
+        "message": "Which password?",
+        "requestedSchema": { "type": "object", "properties": {} },
+    });
+    let requests = [
+        ("sampling/createMessage", sampling),
+        ("elicitation/create", elicitation),
+        ("roots/list", json!({})),
+        ("ping", json!({})),
+        ("no/such/method", json!({})),
+    ];
+    requests.into_iter().map(|(method, params)| {
+        let id = peer.next_request_id();
+        drop(peer.expect_response(&id));
+        json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+    })
+}

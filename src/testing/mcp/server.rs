@@ -1,0 +1,157 @@
+//! The server, before it runs.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::testing::mcp::era::McpEra;
+use crate::testing::mcp::fault::McpFault;
+use crate::testing::mcp::handle::McpServerHandle;
+use crate::testing::mcp::http::McpHttpServer;
+use crate::testing::mcp::resource::{Contents, Prompt, Resource};
+use crate::testing::mcp::state::{Settings, State};
+use crate::testing::mcp::stdio;
+use crate::testing::mcp::tool::McpTool;
+
+/// A scripted MCP server, for tests and examples.
+///
+/// It speaks both eras of the protocol, over a pair of streams ([`serve`](Self::serve)) or over
+/// HTTP on the loopback device ([`start_http`](Self::start_http)). It is strict: a message that
+/// breaks the protocol is refused where the protocol says so, and recorded in
+/// [`violations`](McpServerHandle::violations). A [`McpFault`] makes it misbehave.
+///
+/// Clones are the same server: they share tools, settings and log.
+///
+/// See the [module](crate::testing::mcp) for an example.
+#[derive(Clone, Default)]
+pub struct McpServer {
+    state: Arc<State>,
+}
+
+impl McpServer {
+    /// Creates a server of both eras without tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the eras that the server speaks.
+    pub fn with_era(self, era: McpEra) -> Self {
+        self.with(|settings| settings.era = era)
+    }
+
+    /// Sets the instructions that the server sends when it is discovered or initialized.
+    pub fn with_instructions(self, instructions: impl Into<String>) -> Self {
+        self.with(|settings| settings.instructions = Some(instructions.into()))
+    }
+
+    /// Adds a tool, after those that are listed already.
+    pub fn with_tool(self, tool: McpTool) -> Self {
+        self.with(|settings| settings.tools.push(tool))
+    }
+
+    /// Adds a resource of text.
+    pub fn with_resource(self, uri: &str, name: &str, mime_type: &str, text: &str) -> Self {
+        self.with_contents(uri, name, mime_type, Contents::Text(text.to_owned()))
+    }
+
+    /// Adds a resource of bytes.
+    pub fn with_binary_resource(
+        self,
+        uri: &str,
+        name: &str,
+        mime_type: &str,
+        bytes: impl Into<Bytes>,
+    ) -> Self {
+        self.with_contents(uri, name, mime_type, Contents::Blob(bytes.into()))
+    }
+
+    /// Adds a prompt of one user message. The template has each argument as `{name}`, and all of
+    /// them are required.
+    pub fn with_prompt(
+        self,
+        name: &str,
+        description: &str,
+        arguments: &[&str],
+        template: &str,
+    ) -> Self {
+        let prompt = Prompt {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            arguments: arguments.iter().map(|&name| name.to_owned()).collect(),
+            template: template.to_owned(),
+        };
+        self.with(|settings| settings.prompts.push(prompt))
+    }
+
+    /// Sets the number of entries on a page of a list. 0 counts as 1. Without it, a list is one
+    /// page.
+    pub fn with_page_size(self, entries: usize) -> Self {
+        self.with(|settings| settings.page_size = Some(entries))
+    }
+
+    /// Adds a way in which the server misbehaves.
+    pub fn with_fault(self, fault: McpFault) -> Self {
+        self.with(|settings| settings.faults.push(fault))
+    }
+
+    /// Refuses HTTP requests without this header with status 401. Over stdio it changes nothing.
+    pub fn with_required_header(self, name: &str, value: &str) -> Self {
+        let header = (name.to_owned(), value.to_owned());
+        self.with(|settings| settings.required_headers.push(header))
+    }
+
+    /// Returns a handle that reads the log and changes the tools, also while the server runs.
+    pub fn handle(&self) -> McpServerHandle {
+        McpServerHandle(Arc::clone(&self.state))
+    }
+
+    /// Serves one client over a pair of streams, such as stdin and stdout, or the halves of
+    /// [`tokio::io::duplex`]. Returns when the reader ends.
+    ///
+    /// No task is spawned. Handlers that still run at the end are dropped, and dropping the future
+    /// drops everything.
+    ///
+    /// # Errors
+    ///
+    /// If reading or writing fails.
+    pub async fn serve(self, reader: impl AsyncRead, writer: impl AsyncWrite) -> io::Result<()> {
+        stdio::serve(self.state, reader, writer).await
+    }
+
+    /// Starts the server on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    ///
+    /// If no port of 127.0.0.1 can be had.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with I/O and time.
+    pub async fn start_http(self) -> io::Result<McpHttpServer> {
+        McpHttpServer::start(self.state).await
+    }
+
+    fn with_contents(self, uri: &str, name: &str, mime_type: &str, contents: Contents) -> Self {
+        let resource = Resource {
+            uri: uri.to_owned(),
+            name: name.to_owned(),
+            mime_type: mime_type.to_owned(),
+            contents,
+        };
+        self.with(|settings| settings.resources.push(resource))
+    }
+
+    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.state.settings());
+        self
+    }
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServer").field("era", &self.state.era()).finish_non_exhaustive()
+    }
+}

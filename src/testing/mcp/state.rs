@@ -1,0 +1,135 @@
+//! What the server and its connections share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+use crate::lock::lock_ignoring_poison;
+use crate::testing::mcp::era::McpEra;
+use crate::testing::mcp::fault::McpFault;
+use crate::testing::mcp::log::Log;
+use crate::testing::mcp::peer::Peer;
+use crate::testing::mcp::resource::{Prompt, Resource};
+use crate::testing::mcp::tool::McpTool;
+
+/// The shared state. No lock in here is held across an await, nor while a handler is called.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    settings: Mutex<Settings>,
+    pub(super) log: Log,
+    /// Counts the changes of the list of tools.
+    tools_version: watch::Sender<u64>,
+    listing_count: AtomicU64,
+    /// Messages received over HTTP.
+    http_message_count: AtomicU64,
+    /// The questions that were sent as results, by the `requestState` that went with each.
+    questions: Mutex<HashMap<String, Question>>,
+    /// The sessions of the legacy era over HTTP.
+    sessions: Mutex<HashMap<String, Arc<Peer>>>,
+    session_count: AtomicU64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings {
+    pub(super) era: McpEra,
+    pub(super) instructions: Option<String>,
+    pub(super) tools: Vec<McpTool>,
+    pub(super) resources: Vec<Resource>,
+    pub(super) prompts: Vec<Prompt>,
+    pub(super) page_size: Option<usize>,
+    pub(super) faults: Vec<McpFault>,
+    pub(super) required_headers: Vec<(String, String)>,
+}
+
+/// A question that the client has to answer, and the call that it belongs to.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) tool: String,
+    pub(super) arguments: Value,
+    pub(super) key: String,
+    /// The answers that the client gave before.
+    pub(super) answered: Map<String, Value>,
+}
+
+impl State {
+    pub(super) fn settings(&self) -> MutexGuard<'_, Settings> {
+        lock_ignoring_poison(&self.settings)
+    }
+
+    pub(super) fn era(&self) -> McpEra {
+        self.settings().era
+    }
+
+    pub(super) fn faults(&self) -> Vec<McpFault> {
+        self.settings().faults.clone()
+    }
+
+    pub(super) fn has_fault(&self, fault: McpFault) -> bool {
+        self.settings().faults.contains(&fault)
+    }
+
+    /// The tool, if there is one of this name; the first, if there are two.
+    pub(super) fn tool(&self, name: &str) -> Option<McpTool> {
+        self.settings().tools.iter().find(|tool| tool.name() == name).cloned()
+    }
+
+    pub(super) fn set_tools(&self, tools: Vec<McpTool>) {
+        self.settings().tools = tools;
+        self.tools_version.send_modify(|version| *version += 1);
+    }
+
+    pub(super) fn tools_version(&self) -> watch::Receiver<u64> {
+        self.tools_version.subscribe()
+    }
+
+    /// Counts a listing. Returns how many came before.
+    pub(super) fn next_listing(&self) -> u64 {
+        self.listing_count.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Counts a message received over HTTP. Returns its number, from 1.
+    pub(super) fn next_http_message(&self) -> u64 {
+        self.http_message_count.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Keeps a question. Returns the `requestState` to send with it.
+    pub(super) fn add_question(&self, question: Question) -> String {
+        let mut questions = lock_ignoring_poison(&self.questions);
+        // Characters that a client could be tempted to trim, escape or re-encode.
+        let state = format!(" state {}/+=\"é\\ ", questions.len());
+        questions.insert(state.clone(), question);
+        state
+    }
+
+    pub(super) fn question(&self, request_state: &str) -> Option<Question> {
+        lock_ignoring_poison(&self.questions).get(request_state).cloned()
+    }
+
+    /// Opens a session. Returns its id and its peer.
+    pub(super) fn open_session(&self) -> (String, Arc<Peer>) {
+        let id = format!("session-{}", self.session_count.fetch_add(1, Ordering::SeqCst));
+        let peer = Arc::<Peer>::default();
+        lock_ignoring_poison(&self.sessions).insert(id.clone(), Arc::clone(&peer));
+        (id, peer)
+    }
+
+    pub(super) fn session(&self, id: &str) -> Option<Arc<Peer>> {
+        lock_ignoring_poison(&self.sessions).get(id).cloned()
+    }
+
+    /// Ends a session and its calls. Returns false if there is none of this id.
+    pub(super) fn close_session(&self, id: &str) -> bool {
+        let closed = lock_ignoring_poison(&self.sessions).remove(id);
+        closed.inspect(|peer| peer.close()).is_some()
+    }
+
+    pub(super) fn close_all_sessions(&self) {
+        let sessions: Vec<_> = lock_ignoring_poison(&self.sessions).drain().collect();
+        for (_, peer) in sessions {
+            peer.close();
+        }
+    }
+}
