@@ -81,10 +81,11 @@ impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
-        match this.observe(&buf.filled()[before..]) {
-            true => Poll::Ready(Err(oversized())),
-            false => Poll::Ready(Ok(())),
+        if this.observe(&buf.filled()[before..]) {
+            buf.set_filled(before);
+            return Poll::Ready(Err(oversized()));
         }
+        Poll::Ready(Ok(()))
     }
 }
 

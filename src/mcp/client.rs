@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared as SharedFuture, WeakShared};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::agent::Agent;
 use crate::error::{Error, ErrorKind};
@@ -15,7 +17,7 @@ use crate::http::{Credential, HttpClient};
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::call::call_tool;
 use crate::mcp::content::MediaParts;
-use crate::mcp::endpoint::{Endpoint, HttpEndpoint};
+use crate::mcp::endpoint::{Endpoint, HttpEndpoint, Streams};
 use crate::mcp::limits::Limits;
 use crate::mcp::listing::{ListedTool, Listing};
 use crate::mcp::questions::{Answerers, Elicitation, ElicitationAnswer};
@@ -132,6 +134,48 @@ impl Client {
         Ok(Self::new(Endpoint::Http(Arc::new(HttpEndpoint::new(url)?))))
     }
 
+    /// A client of a server that reads and writes lines on a pair of streams, such as a socket or a
+    /// channel of SSH. `open` is called for each attempt to connect: a server that is silent about the newer form of
+    /// the protocol gets fresh streams for the older one.
+    ///
+    /// ```
+    /// use turnstream::mcp::Client;
+    /// use turnstream::testing::mcp::McpServer;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let server = McpServer::new();
+    /// let client = Client::streams(move || {
+    ///     let server = server.clone();
+    ///     async move {
+    ///         let (here, there) = tokio::io::duplex(1024);
+    ///         let (reader, writer) = tokio::io::split(there);
+    ///         tokio::spawn(server.serve(reader, writer));
+    ///         Ok(tokio::io::split(here))
+    ///     }
+    /// });
+    /// assert_eq!(client.server_info().await?.protocol_version, "2026-07-28");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn streams<F, Fut, R, W>(open: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<(R, W)>> + Send + 'static,
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let open = move || {
+            let opening = open();
+            async move {
+                let (reader, writer) = opening.await?;
+                Ok::<Streams, io::Error>((Box::new(reader), Box::new(writer)))
+            }
+            .boxed()
+        };
+        Self::new(Endpoint::Streams(Arc::new(open)))
+    }
+
     fn new(endpoint: Endpoint) -> Self {
         let settings = Settings {
             name: endpoint.default_name(),
@@ -155,7 +199,7 @@ impl Client {
         self.update_settings(|settings| settings.limits = limits)
     }
 
-    /// Adds a header to each request. Does nothing for a server that is a process.
+    /// Adds a header to each request. Does nothing for a server that is not reached over HTTP.
     pub fn with_header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let header = (name.into().into(), value.into());
         self.update_endpoint(|endpoint| endpoint.headers.push(header))
@@ -163,12 +207,12 @@ impl Client {
 
     /// Sets how requests are authorized: a key or a token as `authorization: Bearer …`. A token that the
     /// server refuses with 401 is fetched anew, once. A [signer](Credential::signer) is not asked for the
-    /// body. Does nothing for a server that is a process.
+    /// body. Does nothing for a server that is not reached over HTTP.
     pub fn with_credential(self, credential: Credential) -> Self {
         self.update_endpoint(|endpoint| endpoint.credential = Some(credential))
     }
 
-    /// Sets the HTTP client: certificates, proxies. Does nothing for a server that is a process.
+    /// Sets the HTTP client: certificates, proxies. Does nothing for a server that is not reached over HTTP.
     pub fn with_http_client(self, client: HttpClient) -> Self {
         self.update_endpoint(|endpoint| endpoint.http_client = client)
     }
@@ -392,7 +436,7 @@ impl Client {
     fn update_endpoint(self, update: impl FnOnce(&mut HttpEndpoint)) -> Self {
         self.update_settings(|settings| match &mut settings.endpoint {
             Endpoint::Http(http) => update(Arc::make_mut(http)),
-            Endpoint::Stdio(_) => {}
+            Endpoint::Stdio(_) | Endpoint::Streams(_) => {}
         })
     }
 

@@ -1,17 +1,28 @@
 //! Where a server is.
 
+use std::fmt;
+use std::io;
 use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::{Error, ErrorKind};
 use crate::http::{self, Credential, Header, HttpClient, Secret, is_secret_name, secrets_in};
 use crate::mcp::ServerCommand;
 
-/// Where a server is: a process of this machine, or an address.
-#[derive(Clone, Debug)]
+/// Where a server is: a process of this machine, a pair of streams, or an address.
+#[derive(Clone)]
 pub(super) enum Endpoint {
     Stdio(ServerCommand),
+    Streams(Arc<OpenStreams>),
     Http(Arc<HttpEndpoint>),
 }
+
+/// The streams that a server's messages come from and go to.
+pub(super) type Streams = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
+
+pub(super) type OpenStreams = dyn Fn() -> BoxFuture<'static, io::Result<Streams>> + Send + Sync;
 
 /// An address, and what requests to it have.
 #[derive(Clone)]
@@ -27,6 +38,7 @@ impl Endpoint {
     pub(super) fn secrets(&self) -> Vec<Secret> {
         match self {
             Self::Stdio(command) => command.secrets(),
+            Self::Streams(_) => Vec::new(),
             Self::Http(http) => {
                 let in_headers = http.headers.iter().flat_map(secrets_in);
                 http.address.secrets().into_iter().chain(in_headers).collect()
@@ -38,9 +50,20 @@ impl Endpoint {
     pub(super) fn default_name(&self) -> String {
         let name = match self {
             Self::Stdio(command) => name_of_command(command),
+            Self::Streams(_) => String::new(),
             Self::Http(http) => name_of_host(http.address.host_name()),
         };
         if name.is_empty() { "server".to_owned() } else { name }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio(command) => command.fmt(f),
+            Self::Streams(_) => f.write_str("Streams"),
+            Self::Http(http) => http.fmt(f),
+        }
     }
 }
 
@@ -70,8 +93,8 @@ impl HttpEndpoint {
     }
 }
 
-impl std::fmt::Debug for HttpEndpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for HttpEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
         f.debug_struct("HttpEndpoint")
             .field("host", &self.address.host_and_port())

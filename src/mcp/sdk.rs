@@ -35,6 +35,7 @@ use rmcp::transport::streamable_http_client::{
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use serde_json::{Value, json};
 use sse_stream::Sse;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -160,12 +161,17 @@ impl Connection {
         match &settings.endpoint {
             Endpoint::Stdio(command) => {
                 let (process, stdout, stdin) = ServerProcess::start(command, limits)?;
-                let output = Arc::clone(&context.output);
-                let lines = BoundedLines::new(stdout, limits.message_bytes, output);
-                let transport = AsyncRwTransport::new_client(lines, stdin)
-                    // The reader's own limit is reached first.
-                    .with_max_line_length(limits.message_bytes.saturating_add(64));
+                let transport = line_transport(stdout, stdin, limits, &context);
                 context.process = Some(Arc::new(process));
+                Self::serve(settings, lifecycle, transport, context).await
+            }
+            Endpoint::Streams(open) => {
+                let (reader, writer) = open().await.map_err(|error| {
+                    let message =
+                        format!("the MCP server `{}` could not be reached: {error}", settings.name);
+                    Error::new(ErrorKind::Connect, message).with_source(error)
+                })?;
+                let transport = line_transport(reader, writer, limits, &context);
                 Self::serve(settings, lifecycle, transport, context).await
             }
             Endpoint::Http(http) => {
@@ -377,6 +383,23 @@ impl std::fmt::Display for Refusal {
 }
 
 impl StdError for Refusal {}
+
+/// Messages as lines, with a limit on those that are read.
+fn line_transport<R, W>(
+    reader: R,
+    writer: W,
+    limits: &Limits,
+    context: &ErrorContext,
+) -> AsyncRwTransport<RoleClient, BoundedLines<R>, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let lines = BoundedLines::new(reader, limits.message_bytes, Arc::clone(&context.output));
+    // The reader's own limit is reached first.
+    AsyncRwTransport::new_client(lines, writer)
+        .with_max_line_length(limits.message_bytes.saturating_add(64))
+}
 
 /// Whether connecting in another way would fail as well.
 fn is_final(error: &Error) -> bool {

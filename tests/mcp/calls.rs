@@ -1,0 +1,185 @@
+//! Calls: names, arguments, progress, results.
+
+use std::time::Duration;
+
+use serde_json::json;
+use turnstream::event::ToolEvent;
+use turnstream::item::{Content, Part, ResultKind};
+use turnstream::mcp::{Limits, MediaParts};
+use turnstream::testing::mcp::{McpAnswer, McpEra, McpFault, McpServer, McpTool};
+
+use crate::support::{call, call_text, client_of, echo_tool, no_arguments};
+
+#[tokio::test(start_paused = true)]
+async fn tools_are_listed_in_the_order_of_the_server_over_several_pages() {
+    let mut server = McpServer::new().with_page_size(2);
+    for name in ["zeta", "alpha", "mid.dle", "b", "a"] {
+        server = server.with_tool(McpTool::new(name, name, no_arguments(), |_, _| async { "" }));
+    }
+    let kit = client_of(&server).toolkit().await.unwrap();
+    let names: Vec<_> = kit.specs().iter().map(|spec| spec.name.clone()).collect();
+    assert_eq!(names[..2], ["s__zeta", "s__alpha"]);
+    assert_eq!(names[3..], ["s__b", "s__a"]);
+    // The name that had to be changed ends with a hash.
+    assert!(names[2].starts_with("s__mid_dle_") && names[2].len() == "s__mid_dle_".len() + 8, "{names:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_and_without_choose_among_the_servers_own_names() {
+    let server = ["a", "b.c", "d"].into_iter().fold(McpServer::new(), |server, name| {
+        server.with_tool(McpTool::new(name, name, no_arguments(), |_, _| async { "" }))
+    });
+    let client = client_of(&server);
+    let count = |client: turnstream::mcp::Client| async move { client.toolkit().await.unwrap().specs().len() };
+    assert_eq!(count(client.clone().only(["a", "b.c"])).await, 2);
+    assert_eq!(count(client.clone().without(["b.c"])).await, 2);
+    assert_eq!(count(client.clone().only(["a"]).without(["a"])).await, 0);
+    assert_eq!(count(client).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_that_do_not_fit_the_schema_never_reach_the_server() {
+    let server = McpServer::new().with_tool(echo_tool());
+    let kit = client_of(&server).trusted().toolkit().await.unwrap();
+    let (result, _) = call(kit, "s__echo", json!({ "text": 1 })).await;
+    assert_eq!(result.kind, ResultKind::InvalidArguments);
+    assert!(!server.handle().methods().contains(&"tools/call".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_is_reported_as_it_comes() {
+    for era in [McpEra::Modern, McpEra::Legacy] {
+        let tool = McpTool::new("slow", "Slow", no_arguments(), |_, call| async move {
+            call.progress(1.0, Some(2.0), Some("half")).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            call.progress(2.0, None, None).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            "done"
+        });
+        let server = McpServer::new().with_era(era).with_tool(tool);
+        let kit = client_of(&server).trusted().toolkit().await.unwrap();
+        let (result, progress) = call(kit, "s__slow", json!({})).await;
+        assert_eq!(result.content.text(), "done");
+        let expected = [
+            json!({ "progress": 1.0, "total": 2.0, "message": "half" }),
+            json!({ "progress": 2.0 }),
+        ];
+        assert_eq!(progress, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_that_nobody_took_is_replaced_by_newer() {
+    let tool = McpTool::new("many", "Many", no_arguments(), |_, call| async move {
+        for step in 0..1_000 {
+            call.progress(f64::from(step), None, None).await;
+        }
+        "done"
+    });
+    let kit = client_of(&McpServer::new().with_tool(tool)).trusted().toolkit().await.unwrap();
+    let mut run = crate::support::run_call(kit, "s__many", json!({}));
+    let mut reported = Vec::new();
+    while let Some(event) = futures::StreamExt::next(&mut run).await {
+        if let turnstream::Event::Tool(ToolEvent::Progress { data, .. }) = event.unwrap() {
+            reported.push(data.to_value()["progress"].as_f64().unwrap());
+            // A consumer that is slower than the server.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    assert!(reported.len() < 1_000, "{} of 1,000", reported.len());
+    assert!(reported.is_sorted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn images_are_parts_and_other_media_are_named_unless_they_are_sent() {
+    let tool = McpTool::new("media", "Media", no_arguments(), |_, _| async {
+        McpAnswer::text("look").with_image("image/png", [0, 0, 0]).with_audio("audio/wav", [0, 0, 0])
+    });
+    let client = client_of(&McpServer::new().with_tool(tool)).trusted();
+    let (named, _) = call(client.toolkit().await.unwrap(), "s__media", json!({})).await;
+    let (text, image) = ("look".into(), Part::image("image/png", "AAAA"));
+    let audio = "[audio: audio/wav, 3 bytes, which cannot be shown]".into();
+    assert_eq!(named.content, Content::Parts(vec![text, image, audio]));
+    let sending = client.with_media(MediaParts::Sent);
+    let (sent, _) = call(sending.toolkit().await.unwrap(), "s__media", json!({})).await;
+    assert!(sent.content.into_parts().contains(&Part::file("audio/wav", "AAAA")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_a_tool_and_of_the_protocol_are_results_that_the_model_reads() {
+    let failing = McpTool::new("fails", "Fails", no_arguments(), |_, _| async {
+        McpAnswer::error("no such city")
+    });
+    let refusing = McpTool::new("refuses", "Refuses", no_arguments(), |_, _| async {
+        McpAnswer::rpc_error(-32603, "out of order")
+    });
+    let server = McpServer::new().with_tool(failing).with_tool(refusing);
+    let kit = client_of(&server).trusted().toolkit().await.unwrap();
+    let (result, _) = call(kit.clone(), "s__fails", json!({})).await;
+    assert_eq!((result.kind, result.content.text()), (ResultKind::Error, "no such city".to_owned()));
+    let (result, _) = call(kit, "s__refuses", json!({})).await;
+    assert_eq!(result.kind, ResultKind::Error);
+    assert_eq!(
+        result.content.text(),
+        "Error: the MCP server `s` refused: out of order (code -32603). Try another way."
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn structured_content_alone_is_json_text() {
+    let tool = McpTool::new("data", "Data", no_arguments(), |_, _| async {
+        McpAnswer::empty().with_structured(json!({ "degrees": 4 }))
+    });
+    let kit = client_of(&McpServer::new().with_tool(tool)).trusted().toolkit().await.unwrap();
+    assert_eq!(call_text(kit, "s__data", json!({})).await, r#"{"degrees":4}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_an_answer_or_progress_is_given_up_and_progress_renews_the_time() {
+    let server = McpServer::new()
+        .with_tool(McpTool::new("hangs", "Hangs", no_arguments(), |_, _| async {
+            std::future::pending::<&str>().await
+        }))
+        .with_tool(McpTool::new("slow", "Slow", no_arguments(), |_, call| async move {
+            for step in 0..5 {
+                call.progress(f64::from(step), None, None).await;
+                tokio::time::sleep(Duration::from_secs(50)).await;
+            }
+            "done"
+        }));
+    let handle = server.handle();
+    let client = client_of(&server).trusted();
+    let kit = client.toolkit().await.unwrap();
+    let text = call_text(kit.clone(), "s__hangs", json!({})).await;
+    assert!(text.starts_with("Error: the MCP server `s` has not answered for 60s. The call was cancelled"), "{text}");
+    handle.wait_until(|log| log.iter().any(|it| it.method() == "notifications/cancelled")).await;
+    assert_eq!(call_text(kit, "s__slow", json!({})).await, "done");
+
+    let limits = Limits { call_total: Duration::from_secs(120), ..Limits::default() };
+    let kit = client.with_limits(limits).toolkit().await.unwrap();
+    let (result, _) = call(kit, "s__slow", json!({})).await;
+    assert_eq!(result.kind, ResultKind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_are_hostile_become_distinct_lawful_ones_or_are_left_out() {
+    let client = client_of(&McpServer::new().with_fault(McpFault::BadNames));
+    let kit = client.toolkit().await.unwrap();
+    let names: std::collections::BTreeSet<_> = kit.specs().iter().map(|it| it.name.clone()).collect();
+    assert_eq!(names.len(), kit.specs().len());
+    assert!(names.len() >= 3, "{names:?}");
+    let notes = client.notes();
+    assert!(notes.contains(&"a tool without a name".to_owned()), "{notes:?}");
+    assert!(notes.iter().any(|note| note.ends_with("is listed twice")), "{notes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_whose_schema_no_provider_takes_are_left_out_with_the_reason() {
+    let server = McpServer::new().with_tool(echo_tool()).with_fault(McpFault::BadSchemas);
+    let client = client_of(&server);
+    let kit = client.toolkit().await.unwrap();
+    assert_eq!(kit.specs().iter().map(|it| &*it.name).collect::<Vec<_>>(), ["s__echo"]);
+    let notes = client.notes().join("; ");
+    assert!(notes.contains("has no schema of its arguments"), "{notes}");
+    assert!(notes.contains("which is not fetched"), "{notes}");
+}

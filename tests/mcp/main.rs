@@ -1,0 +1,16 @@
+//! MCP servers as toolkits: what a client finds, calls, cancels and survives.
+//!
+//! Most tests talk to the scripted server of `turnstream::testing`. Those in `foreign` talk to servers that
+//! are not ours, which `run.sh` installs.
+
+#![cfg(feature = "mcp")]
+
+mod support;
+
+mod approvals;
+mod calls;
+mod cancellation;
+mod connecting;
+mod http;
+mod questions;
+mod resources;
