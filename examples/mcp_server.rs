@@ -44,7 +44,11 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let handle = options.server.handle();
     let ended = options.run().await;
+    for violation in handle.violations() {
+        eprintln!("mcp_server: the client broke the protocol: {violation}");
+    }
     if let Err(error) = &ended {
         eprintln!("mcp_server: {error}");
     }
