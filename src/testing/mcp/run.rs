@@ -48,6 +48,7 @@ impl RunningRequest {
     ) -> Option<BoxFuture<'static, ()>> {
         let (abort, registration) = AbortHandle::new_pair();
         if !self.peer.add_running(&self.request.id, abort) {
+            self.end();
             return None;
         }
         let registered = Registered(Arc::clone(&self.peer), self.request.id.clone());
