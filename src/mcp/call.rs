@@ -17,13 +17,13 @@ use crate::mcp::questions::{cancelled_answer, sampling_answer, sampling_prompt};
 use crate::mcp::sdk::{CallUpdate, PendingRequest};
 use crate::tool::{ToolContext, ToolOutput, ToolUpdate, UpdateStream};
 
-/// Calls a tool. Dropping the stream cancels the call on the server.
+/// Calls a tool, for a call of a run if there is a context. Dropping the stream cancels the call on the server.
 pub(super) fn call_tool(
     shared: Arc<Shared>,
     tool: Arc<ListedTool>,
     arguments: Value,
     media: MediaParts,
-    cx: ToolContext,
+    cx: Option<ToolContext>,
 ) -> UpdateStream {
     stream! {
         let connection = match shared.connection_for_call(&tool).await {
@@ -68,7 +68,7 @@ pub(super) fn call_tool(
                     // Dropped, it is declined.
                     continue;
                 }
-                let asked = Asked::new(&shared, &question.method, &question.params, &cx);
+                let asked = Asked::new(&shared, &question.method, &question.params, cx.as_ref());
                 let mut answering = asked.stream();
                 while let Some(update) = answering.next().await {
                     match update {
@@ -112,7 +112,7 @@ pub(super) fn call_tool(
             let mut answers = Map::new();
             for (name, request) in result["inputRequests"].as_object().into_iter().flatten() {
                 let method = request["method"].as_str().unwrap_or_default();
-                let asked = Asked::new(&shared, method, &request["params"], &cx);
+                let asked = Asked::new(&shared, method, &request["params"], cx.as_ref());
                 let mut answering = asked.stream();
                 while let Some(update) = answering.next().await {
                     match update {
@@ -202,15 +202,18 @@ enum Answering {
 }
 
 impl Asked {
-    fn new(shared: &Shared, method: &str, params: &Value, cx: &ToolContext) -> Self {
+    fn new(shared: &Shared, method: &str, params: &Value, cx: Option<&ToolContext>) -> Self {
         let settings = &shared.settings;
         let answerers = &settings.answerers;
         let answer = match method {
             "elicitation/create" => AnswerSource::User(answerers.ask_user(&settings.name, params)),
             "sampling/createMessage" => {
-                answerers.sampling.as_ref().map_or(AnswerSource::Refused, |agent| {
-                    sample(agent, params, cx).unwrap_or(AnswerSource::Refused)
-                })
+                let sampled = answerers
+                    .sampling
+                    .as_ref()
+                    .zip(cx)
+                    .and_then(|(agent, cx)| sample(agent, params, cx));
+                sampled.unwrap_or(AnswerSource::Refused)
             }
             "roots/list" => {
                 answerers.roots_answer().map_or(AnswerSource::Refused, AnswerSource::Known)

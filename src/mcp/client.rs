@@ -7,8 +7,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use futures::FutureExt;
 use futures::future::{BoxFuture, Shared as SharedFuture, WeakShared};
+use futures::{FutureExt, StreamExt};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::agent::Agent;
@@ -23,7 +24,7 @@ use crate::mcp::listing::{ListedTool, Listing};
 use crate::mcp::questions::{Answerers, Elicitation, ElicitationAnswer};
 use crate::mcp::sdk::{Connection, ConnectionSettings};
 use crate::mcp::{ServerCommand, ServerInfo};
-use crate::tool::{Tool, Toolkit};
+use crate::tool::{Tool, ToolOutput, ToolUpdate, Toolkit};
 
 /// A client of one MCP server: its tools as a [`Toolkit`], its resources and its prompts. Cheap to clone;
 /// clones share the connection.
@@ -308,6 +309,44 @@ impl Client {
         Ok(Toolkit::new(self.list().await?.tools.iter().cloned()))
     }
 
+    /// Calls a tool by the server's own name, without a model: for a program that knows what it wants. The
+    /// arguments are sent as they are, and no approval is asked for. Progress is not reported, and the server may
+    /// ask the user, but no model.
+    ///
+    /// Dropping the future cancels the call on the server.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// # use turnstream::mcp::Client;
+    /// # async fn run(clock: Client) -> Result<(), turnstream::Error> {
+    /// let output = clock.call_tool("get_current_time", json!({ "timezone": "Europe/Oslo" })).await?;
+    /// println!("{}", output.content.text());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if there is no such tool, and as [`toolkit`](Self::toolkit). A
+    /// call that was begun and failed is an output that says so.
+    pub async fn call_tool(&self, tool: &str, arguments: Value) -> Result<ToolOutput, Error> {
+        let listing = self.shared.listing().await?;
+        let known = listing.tools.iter().find(|known| known.original_name == tool);
+        let Some(listed) = known.filter(|_| self.view.shows(tool)) else {
+            let message = format!("the MCP server `{}` has no tool `{tool}`", self.name());
+            return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(tool));
+        };
+        let (shared, listed) = (Arc::clone(&self.shared), Arc::new(listed.clone()));
+        let mut updates = call_tool(shared, listed, arguments, self.media(), None);
+        while let Some(update) = updates.next().await {
+            if let ToolUpdate::Output(output) = update {
+                return Ok(output);
+            }
+        }
+        // Invariant: a call ends with its output.
+        Err(Error::new(ErrorKind::Other, "the call ended without an output"))
+    }
+
     /// What was left out of the last listing, and why, and which definitions have changed. Empty before the
     /// first listing.
     pub fn notes(&self) -> Vec<String> {
@@ -408,7 +447,7 @@ impl Client {
         let (shared, listed) = (Arc::clone(&self.shared), Arc::new(listed.clone()));
         let (media, is_read_only) = (self.media(), listed.is_read_only);
         let tool = Tool::raw_streaming(listed.spec.clone(), move |arguments, cx| {
-            call_tool(Arc::clone(&shared), Arc::clone(&listed), arguments, media, cx)
+            call_tool(Arc::clone(&shared), Arc::clone(&listed), arguments, media, Some(cx))
         })?;
         let settings = &self.shared.settings;
         let mut tool = tool.with_timeout(settings.limits.call_total);

@@ -80,7 +80,8 @@ async fn a_definition_that_changes_is_reported_and_asks_again_until_a_call_was_a
     assert!(result.content.text().contains("has changed since it was called"), "{result:?}");
 
     assert!(needs_approval(&client, "s__read").await);
-    let note = "the definition of `s__read` is not the one that was trusted: its calls ask for approval";
+    let note =
+        "the definition of `s__read` is not the one that was trusted: its calls ask for approval";
     assert_eq!(client.notes(), [note]);
 
     let kit = client.toolkit().await.unwrap();

@@ -21,7 +21,10 @@ async fn tools_are_listed_in_the_order_of_the_server_over_several_pages() {
     assert_eq!(names[..2], ["s__zeta", "s__alpha"]);
     assert_eq!(names[3..], ["s__b", "s__a"]);
     // The name that had to be changed ends with a hash.
-    assert!(names[2].starts_with("s__mid_dle_") && names[2].len() == "s__mid_dle_".len() + 8, "{names:?}");
+    assert!(
+        names[2].starts_with("s__mid_dle_") && names[2].len() == "s__mid_dle_".len() + 8,
+        "{names:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -30,7 +33,9 @@ async fn only_and_without_choose_among_the_servers_own_names() {
         server.with_tool(McpTool::new(name, name, no_arguments(), |_, _| async { "" }))
     });
     let client = client_of(&server);
-    let count = |client: turnstream::mcp::Client| async move { client.toolkit().await.unwrap().specs().len() };
+    let count = |client: turnstream::mcp::Client| async move {
+        client.toolkit().await.unwrap().specs().len()
+    };
     assert_eq!(count(client.clone().only(["a", "b.c"])).await, 2);
     assert_eq!(count(client.clone().without(["b.c"])).await, 2);
     assert_eq!(count(client.clone().only(["a"]).without(["a"])).await, 0);
@@ -93,7 +98,9 @@ async fn progress_that_nobody_took_is_replaced_by_newer() {
 #[tokio::test(start_paused = true)]
 async fn images_are_parts_and_other_media_are_named_unless_they_are_sent() {
     let tool = McpTool::new("media", "Media", no_arguments(), |_, _| async {
-        McpAnswer::text("look").with_image("image/png", [0, 0, 0]).with_audio("audio/wav", [0, 0, 0])
+        McpAnswer::text("look")
+            .with_image("image/png", [0, 0, 0])
+            .with_audio("audio/wav", [0, 0, 0])
     });
     let client = client_of(&McpServer::new().with_tool(tool)).trusted();
     let (named, _) = call(client.toolkit().await.unwrap(), "s__media", json!({})).await;
@@ -116,7 +123,10 @@ async fn errors_of_a_tool_and_of_the_protocol_are_results_that_the_model_reads()
     let server = McpServer::new().with_tool(failing).with_tool(refusing);
     let kit = client_of(&server).trusted().toolkit().await.unwrap();
     let (result, _) = call(kit.clone(), "s__fails", json!({})).await;
-    assert_eq!((result.kind, result.content.text()), (ResultKind::Error, "no such city".to_owned()));
+    assert_eq!(
+        (result.kind, result.content.text()),
+        (ResultKind::Error, "no such city".to_owned())
+    );
     let (result, _) = call(kit, "s__refuses", json!({})).await;
     assert_eq!(result.kind, ResultKind::Error);
     assert_eq!(
@@ -151,7 +161,12 @@ async fn a_call_without_an_answer_or_progress_is_given_up_and_progress_renews_th
     let client = client_of(&server).trusted();
     let kit = client.toolkit().await.unwrap();
     let text = call_text(kit.clone(), "s__hangs", json!({})).await;
-    assert!(text.starts_with("Error: the MCP server `s` has not answered for 60s. The call was cancelled"), "{text}");
+    assert!(
+        text.starts_with(
+            "Error: the MCP server `s` has not answered for 60s. The call was cancelled"
+        ),
+        "{text}"
+    );
     handle.wait_until(|log| log.iter().any(|it| it.method() == "notifications/cancelled")).await;
     assert_eq!(call_text(kit, "s__slow", json!({})).await, "done");
 
@@ -165,7 +180,8 @@ async fn a_call_without_an_answer_or_progress_is_given_up_and_progress_renews_th
 async fn names_that_are_hostile_become_distinct_lawful_ones_or_are_left_out() {
     let client = client_of(&McpServer::new().with_fault(McpFault::BadNames));
     let kit = client.toolkit().await.unwrap();
-    let names: std::collections::BTreeSet<_> = kit.specs().iter().map(|it| it.name.clone()).collect();
+    let names: std::collections::BTreeSet<_> =
+        kit.specs().iter().map(|it| it.name.clone()).collect();
     assert_eq!(names.len(), kit.specs().len());
     assert!(names.len() >= 3, "{names:?}");
     let notes = client.notes();

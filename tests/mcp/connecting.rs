@@ -99,5 +99,8 @@ async fn callers_that_connect_at_the_same_time_share_one_connection() {
 fn outside_of_a_runtime_connecting_is_an_error() {
     let client = client_of(&McpServer::new());
     let error = futures::executor::block_on(client.toolkit()).unwrap_err();
-    assert_eq!(error.message(), "an MCP server needs a tokio runtime, and it was polled outside of any");
+    assert_eq!(
+        error.message(),
+        "an MCP server needs a tokio runtime, and it was polled outside of any"
+    );
 }

@@ -22,7 +22,8 @@ fn client_at(url: &str) -> Client {
 #[tokio::test]
 async fn tools_are_called_over_http_in_both_eras_without_a_violation() {
     for era in [McpEra::Both, McpEra::Modern, McpEra::Legacy] {
-        let server = McpServer::new().with_era(era).with_tool(echo_tool()).start_http().await.unwrap();
+        let server =
+            McpServer::new().with_era(era).with_tool(echo_tool()).start_http().await.unwrap();
         let client = client_at(&server.url());
         let kit = client.toolkit().await.unwrap();
         assert_eq!(call_text(kit, "s__echo", json!({ "text": "grüße" })).await, "grüße");
@@ -70,7 +71,9 @@ async fn headers_and_tokens_reach_the_server_and_a_missing_one_is_an_auth_error(
         let client = client_at(&server.url());
         let error = client.toolkit().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
-        assert!(client.clone().with_header("authorization", "Bearer right").toolkit().await.is_ok());
+        assert!(
+            client.clone().with_header("authorization", "Bearer right").toolkit().await.is_ok()
+        );
         assert!(client.clone().with_credential(Credential::key("right")).toolkit().await.is_ok());
         let wrong = client.with_header("authorization", "Bearer wrong-secret").toolkit().await;
         assert!(!format!("{:?}", wrong.unwrap_err()).contains("wrong-secret"));

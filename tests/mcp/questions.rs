@@ -30,7 +30,8 @@ fn asking(method: &'static str, params: &Value) -> McpTool {
 }
 
 fn name_question() -> Value {
-    let properties = json!({ "name": { "type": "string" }, "age": { "type": "integer", "default": 7 } });
+    let properties =
+        json!({ "name": { "type": "string" }, "age": { "type": "integer", "default": 7 } });
     let schema = json!({ "type": "object", "properties": properties, "required": ["name"] });
     json!({ "mode": "form", "message": "Who are you?", "requestedSchema": schema })
 }
@@ -42,7 +43,9 @@ async fn answer_of(client: Client) -> String {
 #[tokio::test(start_paused = true)]
 async fn the_user_answers_a_question_in_both_eras() {
     for era in ERAS {
-        let server = McpServer::new().with_era(era).with_tool(asking("elicitation/create", &name_question()));
+        let server = McpServer::new()
+            .with_era(era)
+            .with_tool(asking("elicitation/create", &name_question()));
         let client = client_of(&server).with_elicitation(|asked| async move {
             assert_eq!((&*asked.server, &*asked.message), ("s", "Who are you?"));
             assert!(matches!(asked.form, ElicitationForm::Fields(_)));
@@ -58,9 +61,12 @@ async fn the_user_answers_a_question_in_both_eras() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_takes_too_long_is_a_cancel() {
     for era in ERAS {
-        let server = McpServer::new().with_era(era).with_tool(asking("elicitation/create", &name_question()));
+        let server = McpServer::new()
+            .with_era(era)
+            .with_tool(asking("elicitation/create", &name_question()));
         let limits = Limits { input: Duration::from_secs(30), ..Limits::default() };
-        let client = client_of(&server).with_limits(limits).with_elicitation(|_| std::future::pending());
+        let client =
+            client_of(&server).with_limits(limits).with_elicitation(|_| std::future::pending());
         assert_eq!(answer_of(client).await, r#"{"action":"cancel"}"#);
     }
 }
@@ -68,7 +74,9 @@ async fn an_answer_that_takes_too_long_is_a_cancel() {
 #[tokio::test(start_paused = true)]
 async fn without_a_hook_the_server_is_not_told_that_it_may_ask() {
     for era in ERAS {
-        let server = McpServer::new().with_era(era).with_tool(asking("elicitation/create", &name_question()));
+        let server = McpServer::new()
+            .with_era(era)
+            .with_tool(asking("elicitation/create", &name_question()));
         let text = answer_of(client_of(&server)).await;
         assert!(text.contains("the client has no capability `elicitation`"), "{text}");
     }
@@ -78,15 +86,20 @@ async fn without_a_hook_the_server_is_not_told_that_it_may_ask() {
 async fn a_server_that_asks_without_being_allowed_gets_a_refusal_and_the_model_a_result() {
     // It asks whatever the client has declared.
     let tool = McpTool::new("asks", "Asks", no_arguments(), |_, _| async {
-        McpAnswer::empty()
-            .with_field("resultType", "input_required")
-            .with_field("inputRequests", json!({ "m": {
+        McpAnswer::empty().with_field("resultType", "input_required").with_field(
+            "inputRequests",
+            json!({ "m": {
                 "method": "sampling/createMessage",
                 "params": { "messages": [], "maxTokens": 1 },
-            }}))
+            }}),
+        )
     });
-    let text = answer_of(client_of(&McpServer::new().with_era(McpEra::Modern).with_tool(tool))).await;
-    assert!(text.starts_with("Declined: the MCP server `s` asked for `sampling/createMessage`"), "{text}");
+    let text =
+        answer_of(client_of(&McpServer::new().with_era(McpEra::Modern).with_tool(tool))).await;
+    assert!(
+        text.starts_with("Declined: the MCP server `s` asked for `sampling/createMessage`"),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +124,8 @@ async fn a_model_answers_for_the_server_and_its_tokens_count_for_the_run() {
             "messages": [{ "role": "user", "content": { "type": "text", "text": "A word?" } }],
             "maxTokens": 10,
         });
-        let server = McpServer::new().with_era(era).with_tool(asking("sampling/createMessage", &params));
+        let server =
+            McpServer::new().with_era(era).with_tool(asking("sampling/createMessage", &params));
         let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
         let model = Scripted::new([Reply::text("Hello").usage(usage)]);
         let client = client_of(&server).trusted().with_sampling(Agent::new(model));
@@ -119,12 +133,15 @@ async fn a_model_answers_for_the_server_and_its_tokens_count_for_the_run() {
         let (mut nested, mut text, mut used) = (0, String::new(), Usage::default());
         while let Some(event) = run.next().await {
             let event = event.unwrap();
-            nested += usize::from(matches!(event, Event::Nested { .. } | Event::Tool(turnstream::event::ToolEvent::Nested { .. })));
+            nested += usize::from(matches!(
+                event,
+                Event::Nested { .. } | Event::Tool(turnstream::event::ToolEvent::Nested { .. })
+            ));
             if let Some(result) = event.tool_output() {
                 text = result.content.text();
             }
             if let Some(outcome) = event.outcome() {
-                used = outcome.usage;
+                used = outcome.nested_usage;
             }
         }
         assert!(text.contains(r#""text":"Hello""#), "{text}");

@@ -52,6 +52,7 @@ async fn a_server_without_resources_and_prompts_lists_none_and_is_not_asked() {
     let client = client_of(&server);
     assert!(client.resources().await.unwrap().is_empty());
     assert!(client.prompts().await.unwrap().is_empty());
-    let asked = |method: &String| method.starts_with("resources/") || method.starts_with("prompts/");
+    let asked =
+        |method: &String| method.starts_with("resources/") || method.starts_with("prompts/");
     assert!(!server.handle().methods().iter().any(asked));
 }

@@ -1,0 +1,77 @@
+//! The client that the protocol's official conformance suite drives: it calls the tools that a scenario wants
+//! called, those without special arguments by an agent whose model is scripted. `tests/mcp/run.sh` runs it.
+//!
+//! The suite appends the address of its server, and names the scenario in `MCP_CONFORMANCE_SCENARIO`.
+
+use std::error::Error;
+
+use serde_json::{Map, Value, json};
+use turnstream::Agent;
+use turnstream::mcp::{Client, ElicitationAnswer};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::ToolSpec;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::args().next_back().ok_or("the last argument is the server's address")?;
+    let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
+    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_else(|_| "{}".to_owned());
+    let context: Value = serde_json::from_str(&context)?;
+    // Fields that an answer leaves out get the defaults of the question's form.
+    let answer = |_| async { ElicitationAnswer::Accept(json!({})) };
+    let client = Client::http(&url)?.with_name("mcp").trusted().with_elicitation(answer);
+    let kit = client.toolkit().await?;
+    for note in client.notes() {
+        eprintln!("left out: {note}");
+    }
+    if let Some(calls) = context["toolCalls"].as_array() {
+        // As they are, also where they do not fit the tool's schema.
+        for call in calls {
+            let name = call["name"].as_str().unwrap_or_default();
+            let output = client.call_tool(name, call["arguments"].clone()).await?;
+            eprintln!("{name}: {}", output.content.text());
+        }
+        client.close().await;
+        return Ok(());
+    }
+    let calls = calls_of(&scenario, &kit.specs());
+    let mut replies: Vec<Reply> =
+        calls.into_iter().map(|(name, arguments)| Reply::new().call(&name, arguments)).collect();
+    replies.push(Reply::text("done"));
+    let agent = Agent::new(Scripted::new(replies)).with_toolkit(kit).with_max_turns(100);
+    let outcome = agent.run("Call the tools").outcome().await;
+    for result in outcome.history.iter().filter_map(turnstream::Item::as_tool_result) {
+        eprintln!("{}: {}", result.name, result.content.text());
+    }
+    client.close().await;
+    Ok(())
+}
+
+/// The calls that a scenario wants, with the names that the model sees.
+fn calls_of(scenario: &str, tools: &[ToolSpec]) -> Vec<(String, Value)> {
+    if scenario == "json-schema-ref-no-deref" {
+        return Vec::new();
+    }
+    if let Some(echo) = tools.iter().find(|tool| tool.name.ends_with("json_schema_echo")) {
+        let other = tools.iter().find(|tool| tool.name != echo.name);
+        let schema = other.map(|tool| tool.parameters.to_value()).unwrap_or_default();
+        return vec![(echo.name.clone(), json!({ "schema": schema }))];
+    }
+    tools.iter().map(|tool| (tool.name.clone(), required_arguments(tool))).collect()
+}
+
+/// Any value for each argument that is required.
+fn required_arguments(tool: &ToolSpec) -> Value {
+    let schema = tool.parameters.to_value();
+    let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
+    let argument = |name: &Value| {
+        let name = name.as_str()?.to_owned();
+        let value = match schema["properties"][&name]["type"].as_str() {
+            Some("number" | "integer") => json!(1),
+            Some("boolean") => json!(true),
+            _ => json!("x"),
+        };
+        Some((name, value))
+    };
+    Value::Object(required.iter().filter_map(argument).collect::<Map<_, _>>())
+}

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Runs the MCP client against servers that are not this crate's own, and against the official conformance suite.
+# Installs both below target/ (servers.txt, install.sh). Where they cannot be had, it says so and is content; once
+# they are there, every such test has to run, and every scenario has to pass or to be in expected_failures.yml.
+# `run.sh tests [NAME]` runs only the tests (of that name), `run.sh conformance [SCENARIO]` only the suite.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+what=${1:-all} only=${2:-}
+source tests/mcp/install.sh
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+
+run_tests() {
+    local log=$mcp_folder/log wanted ran
+    cargo test -p turnstream --all-features --test mcp -- --ignored --nocapture ${only:+"$only"} \
+        2>"$mcp_folder/errors" | tee "$log" || { tail -50 "$mcp_folder/errors"; exit 1; }
+    wanted=$({ grep -rh '#\[ignore = "needs MCP servers' $mcp_here --include='*.rs' || true; } | wc -l)
+    ran=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$log")
+    tests_line="mcp: ${ran:-0} tests with servers ran, $((wanted - ${ran:-0})) were skipped"
+    [ "${ran:-0}" -gt 0 ] && { [ -n "$only" ] || [ "$ran" -eq "$wanted" ]; } || { echo "$tests_line"; exit 1; }
+}
+
+passed=0 expected=0 unexpected=0
+# conformance SUITE SCENARIO [REVISION]: runs one scenario. With --expected-failures the suite looks at the checks
+# only, so that a client that crashed or sent nothing at all passes: both are looked for here.
+conformance() {
+    local suite=$1 scenario=$2 revision=${3:-} output code
+    [ -z "$only" ] || [ "$only" = "$scenario" ] || return 0
+    # Without `exec` the suite's time limit ends a shell, and not the client.
+    for _ in 1 2; do
+        code=0
+        output=$(${suite} client --command "exec $target/debug/examples/mcp_conformance" --scenario "$scenario" \
+            ${revision:+--spec-version "$revision"} --timeout 20000 \
+            --expected-failures $mcp_here/expected_failures.yml 2>&1) || code=$?
+        # The older release warns of a reconnect that came 200 ms late, which a busy machine may need.
+        grep -q 'Client reconnected slightly late' <<<"$output" || break
+    done
+    local checks overall
+    checks=$(sed -n 's|^Passed: \([0-9]*/[0-9]*\),.*|\1|p' <<<"$output")
+    overall=$(sed -n 's/.*OVERALL: //p' <<<"$output")
+    local line="  ${revision:-0.1.16} $scenario: ${checks:-no} checks"
+    if [ "$code" -eq 0 ] && [ "$overall" = PASSED ] && [ "${checks:-0/0}" != 0/0 ]; then
+        passed=$((passed + 1))
+        echo "$line"
+    elif [ "$code" -eq 0 ] && grep -q '^  ~ ' <<<"$output"; then
+        expected=$((expected + 1))
+        echo "$line, failed as expected"
+    else
+        unexpected=$((unexpected + 1))
+        printf '%s\n%s, FAILED\n' "$output" "$line"
+    fi
+}
+# scenarios SUITE [REVISION]: all for clients but those of OAuth. A caller of this crate sends a token of its own.
+scenarios() {
+    $1 list --client ${2:+--spec-version "$2"} | sed -n 's/^  - \([^ ]*\).*/\1/p' | grep -v '^auth/'
+}
+run_conformance() {
+    cargo build --quiet -p turnstream --all-features --example mcp_conformance
+    local revision scenario names known=()
+    # The suite has a scenario run again for each revision that it applies to, on that revision's wire.
+    for revision in 2025-06-18 2025-11-25 2026-07-28; do
+        names=$(scenarios "$TURNSTREAM_MCP_CONFORMANCE_2026" $revision)
+        for scenario in $names; do
+            known+=("$scenario")
+            conformance "$TURNSTREAM_MCP_CONFORMANCE_2026" "$scenario" $revision
+        done
+    done
+    # The release before does not know revisions of the wire, and lists extensions among the rest.
+    names=$(scenarios "$TURNSTREAM_MCP_CONFORMANCE_2025")
+    for scenario in $names; do
+        known+=("$scenario")
+        conformance "$TURNSTREAM_MCP_CONFORMANCE_2025" "$scenario"
+    done
+    # The suite does not look at entries of scenarios that it does not run.
+    for scenario in $(sed -n 's/^ *- *\([^ :#]*\).*/\1/p' $mcp_here/expected_failures.yml); do
+        printf '%s\n' "${known[@]}" | grep -qxF -- "$scenario" || {
+            unexpected=$((unexpected + 1))
+            echo "  expected_failures.yml: $scenario is not a scenario that is run"
+        }
+    done
+    conformance_line="mcp conformance: $passed scenarios passed, $expected failed as expected"
+    [ "$unexpected" -eq 0 ] || { echo "$conformance_line, $unexpected did not"; exit 1; }
+    [ $((passed + expected)) -gt 0 ] || { echo "no scenario ran${only:+ that is called $only}"; exit 1; }
+}
+
+tests_line='' conformance_line=''
+case $what in
+all)
+    run_tests
+    run_conformance
+    ;;
+tests) run_tests ;;
+conformance) run_conformance ;;
+*)
+    echo "usage: run.sh [tests [NAME] | conformance [SCENARIO]]"
+    exit 2
+    ;;
+esac
+printf '%s\n' ${tests_line:+"$tests_line"} ${conformance_line:+"$conformance_line"}
