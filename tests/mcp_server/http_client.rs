@@ -127,7 +127,8 @@ impl HttpReply {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
                 let data = event.lines().find_map(|line| line.strip_prefix("data: "));
                 let message = serde_json::from_str(data.expect("an event has data")).unwrap();
-                self.text = rest.to_owned();
+                let end = self.text.len() - rest.len();
+                self.text.drain(..end);
                 return Some(message);
             }
             let chunk = self.chunk().await.unwrap()?;

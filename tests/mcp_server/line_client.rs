@@ -45,7 +45,6 @@ impl LineClient {
         client
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "each is made where it is sent")]
     pub(crate) async fn send(&mut self, message: Value) {
         self.send_line(&message.to_string()).await;
     }
