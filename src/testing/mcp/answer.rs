@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// What a tool of an [`McpServer`](crate::testing::mcp::McpServer) answers: a result, or an error
+/// The answer of a tool of an [`McpServer`](crate::testing::mcp::McpServer): a result, or an error
 /// of JSON-RPC.
 ///
 /// A text, and a `Result` of two answers, convert into one.
@@ -130,7 +130,7 @@ impl From<String> for McpAnswer {
 }
 
 impl<A: Into<McpAnswer>> From<Result<A, McpAnswer>> for McpAnswer {
-    /// Takes whichever it is, so that a handler can use `?` on
+    /// Takes either of the two answers, so that a handler can use `?` on
     /// [`McpCall::ask`](crate::testing::mcp::McpCall::ask).
     fn from(result: Result<A, McpAnswer>) -> Self {
         result.map_or_else(|answer| answer, Into::into)

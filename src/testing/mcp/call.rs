@@ -67,7 +67,7 @@ impl McpCall {
                     return Ok(result.clone());
                 }
                 let declared = self.meta().get("io.modelcontextprotocol/clientCapabilities");
-                if !declared.is_some_and(|declared| declared.get(capability).is_some()) {
+                if declared.is_none_or(|declared| declared.get(capability).is_none()) {
                     let message = format!("the client has no capability `{capability}`");
                     let required = json!({ "requiredCapabilities": { capability: {} } });
                     return Err(McpAnswer::rpc_error(MISSING_CAPABILITY, message)
@@ -127,7 +127,7 @@ impl McpCall {
     }
 
     async fn send(&self, message: Value) {
-        // Without a receiver the client has closed the response: there is nobody to send to.
+        // Without a receiver the client has closed the response.
         let _ = self.out.send(Outgoing::Message(message)).await;
     }
 }

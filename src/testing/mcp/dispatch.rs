@@ -1,4 +1,4 @@
-//! Decides what a request leads to. Does no I/O, and no handler runs here.
+//! Decides how the server reacts to a request. Does no I/O, and no handler runs here.
 
 use serde_json::{Map, Value, json};
 
@@ -9,6 +9,7 @@ use crate::testing::mcp::message::{
     INVALID_PARAMS, METHOD_NOT_FOUND, Request, SERVER_ERROR, UNSUPPORTED_VERSION, error_message,
 };
 use crate::testing::mcp::peer::Peer;
+use crate::testing::mcp::resource::{Prompt, Resource};
 use crate::testing::mcp::state::{Question, State};
 use crate::testing::mcp::tool::McpTool;
 
@@ -16,7 +17,7 @@ pub(super) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
-/// What a request leads to.
+/// The server's reaction to a request.
 #[derive(Debug)]
 pub(super) enum Reaction {
     /// The message that answers it.
@@ -44,15 +45,14 @@ pub(super) fn protocol_of(era: McpEra, peer: &Peer, request: &Request) -> Protoc
     let names_version = request.meta().is_some_and(|meta| meta.contains_key(VERSION_KEY));
     let is_handshake = matches!(request.method.as_str(), "initialize" | "ping");
     match (era.is_modern_spoken(), era.is_legacy_spoken()) {
-        (true, false) => Protocol::Modern,
         (false, _) => Protocol::Legacy,
         (true, true) if names_version || request.method == "server/discover" => Protocol::Modern,
         (true, true) if is_handshake || peer.legacy_version().is_some() => Protocol::Legacy,
-        (true, true) => Protocol::Modern,
+        (true, _) => Protocol::Modern,
     }
 }
 
-/// What a request leads to.
+/// Decides how the server reacts to a request.
 pub(super) fn react(state: &State, peer: &Peer, protocol: Protocol, request: &Request) -> Reaction {
     match protocol {
         Protocol::Modern => match check_meta(request) {
@@ -189,7 +189,7 @@ fn react_common(state: &State, protocol: Protocol, request: &Request) -> Reactio
         "tools/list" => listing::list_tools(state, cursor).map(|page| cacheable(protocol, page)),
         "resources/list" => {
             let settings = state.settings();
-            let entries = settings.resources.iter().map(|resource| resource.listed()).collect();
+            let entries = settings.resources.iter().map(Resource::listed).collect();
             list("resources", entries, settings.page_size)
         }
         "resources/templates/list" => list("resourceTemplates", Vec::new(), None),
@@ -210,7 +210,7 @@ fn react_common(state: &State, protocol: Protocol, request: &Request) -> Reactio
         }
         "prompts/list" => {
             let settings = state.settings();
-            let entries = settings.prompts.iter().map(|prompt| prompt.listed()).collect();
+            let entries = settings.prompts.iter().map(Prompt::listed).collect();
             list("prompts", entries, settings.page_size)
         }
         "prompts/get" => {

@@ -272,7 +272,7 @@ impl Endpoint {
         }
     }
 
-    /// Opens the stream on which a session of the legacy era receives what no request led to.
+    /// Opens the stream on which a session of the legacy era receives notifications.
     fn get(&self, http: &HttpRequest) -> HttpResponse {
         if !accepts(http, "text/event-stream") {
             return self.refuse_http(406, "the client must accept text/event-stream");

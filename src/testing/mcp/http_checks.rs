@@ -1,4 +1,4 @@
-//! What a request must have in its headers.
+//! Checks the headers of a request.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -51,7 +51,7 @@ impl McpReceived {
     }
 }
 
-/// What the log holds.
+/// The contents of the log.
 #[derive(Debug, Default)]
 pub(super) struct LogEntries {
     pub(super) received: Vec<McpReceived>,

@@ -38,7 +38,7 @@ pub(super) struct Request {
 /// A message that breaks the rules of JSON-RPC.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Malformed {
-    /// The id to answer under; null if there is none.
+    /// The id to answer under, or null.
     pub(super) id: Value,
     pub(super) reason: String,
 }

@@ -22,7 +22,7 @@ pub(super) enum Outgoing {
     },
 }
 
-/// How messages are told apart.
+/// How the end of a message is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageFraming {
     /// One per line.

@@ -1,4 +1,4 @@
-//! What is received and has no answer: notifications, and the client's responses.
+//! Takes the messages that have no answer: notifications, and the client's responses.
 
 use std::time::Duration;
 

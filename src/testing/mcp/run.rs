@@ -1,4 +1,4 @@
-//! Runs what a request leads to, and sends what comes of it.
+//! Runs a request to its end, and sends its answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,8 +39,8 @@ pub(super) struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// Runs to the end, in a future that [`Peer::cancel`] drops what it runs of. `None` if the id is
-    /// in use.
+    /// Returns the future that runs the request to its end, or that [`Peer::cancel`] ends. `None` if
+    /// the id is in use.
     pub(super) fn start(
         self,
         reaction: Reaction,
@@ -120,7 +120,7 @@ impl RunningRequest {
         }
     }
 
-    /// Sends an answer, with whatever the faults add to it.
+    /// Sends an answer, and what the faults add to it.
     async fn send_answer(&self, message: Value, out: &mpsc::Sender<Outgoing>) {
         for outgoing in answer_with_faults(&self.state, &self.peer, message) {
             // Without a receiver the client has closed the response.
@@ -194,7 +194,7 @@ async fn progress_for_ever(request: &Request, out: &mpsc::Sender<Outgoing>) {
     progress.for_each(|()| std::future::ready(())).await;
 }
 
-/// An answer, with whatever the faults add to it.
+/// An answer, and what the faults add to it.
 pub(super) fn answer_with_faults(state: &State, peer: &Peer, mut answer: Value) -> Vec<Outgoing> {
     let mut outgoing = Vec::new();
     let mut count = 1;
@@ -220,7 +220,7 @@ pub(super) fn answer_with_faults(state: &State, peer: &Peer, mut answer: Value) 
     outgoing
 }
 
-/// A request of each kind. The client's answers to them are expected.
+/// One request of each kind. The client may respond to them.
 fn unsolicited_requests(peer: &Peer) -> impl Iterator<Item = Value> {
     let message = json!({ "role": "user", "content": { "type": "text", "text": "Hi" } });
     let sampling = json!({ "messages": [message], "maxTokens": 10 });

@@ -1,4 +1,4 @@
-//! What the server and its connections share.
+//! The state that the server and its connections share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,7 +120,7 @@ impl State {
         lock_ignoring_poison(&self.sessions).get(id).cloned()
     }
 
-    /// Ends a session and its calls. Returns false if there is none of this id.
+    /// Ends a session and its calls. Returns false if the id is unknown.
     pub(super) fn close_session(&self, id: &str) -> bool {
         let closed = lock_ignoring_poison(&self.sessions).remove(id);
         closed.inspect(|peer| peer.close()).is_some()

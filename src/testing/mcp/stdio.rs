@@ -25,7 +25,7 @@ use crate::testing::mcp::state::State;
 /// The number of messages that wait for the client to read them. A call that sends more waits.
 const OUT_CAPACITY: usize = 16;
 
-/// Serves until the reader ends. What was answered until then is written.
+/// Serves until the reader ends. Answers up to then are still written.
 pub(super) async fn serve(
     state: Arc<State>,
     reader: impl AsyncRead,
@@ -47,7 +47,7 @@ struct Connection {
     out: mpsc::Sender<Outgoing>,
 }
 
-/// Whatever runs beside the reading: requests, and answers that are being sent.
+/// The futures that run while lines are read: requests, and answers that are being sent.
 type Running = FuturesUnordered<BoxFuture<'static, ()>>;
 
 impl Connection {
@@ -58,8 +58,8 @@ impl Connection {
         let mut count = 0;
         loop {
             let line = tokio::select! {
-                // What a line led to comes before the next line: thus the answers that need no
-                // waiting are sent even if the client closes its side at once.
+                // Requests are polled before the next line is read: answers that need no waiting
+                // are sent even if the client closes its side at once.
                 biased;
                 Some(()) = running.next() => continue,
                 Ok(()) = version.changed() => {
