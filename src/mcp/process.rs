@@ -17,6 +17,12 @@ use crate::mcp::limits::Limits;
 /// After this a process group that was asked to end is killed.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How often, and how many times, it is checked whether a group that was killed is gone.
+#[cfg(unix)]
+const EMPTY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
+#[cfg(unix)]
+const MAX_EMPTY_CHECKS: u32 = 100;
+
 /// How much of the standard error a message shows.
 const MAX_SHOWN_STDERR: usize = 400;
 
@@ -125,11 +131,12 @@ async fn watch_over(
             tokio::time::timeout(TERMINATE_TIMEOUT, child.wait()).await.ok().and_then(Result::ok);
     }
     // Also if the process has ended: what it started, as `npx` and `uvx` do, may run on.
-    drop(group);
+    group.kill();
     if status.is_none() {
         let _ = child.start_kill();
         status = child.wait().await.ok();
     }
+    group.wait_empty().await;
     *lock_ignoring_poison(&report.exit_status) = status;
 }
 
@@ -165,6 +172,23 @@ impl ProcessGroup {
         self.send(rustix::process::Signal::TERM);
     }
 
+    /// Kills all that are left.
+    fn kill(&self) {
+        self.send(rustix::process::Signal::KILL);
+    }
+
+    /// Waits until none is left. One that has ended and that its new parent does not collect counts, so the
+    /// wait has a limit.
+    async fn wait_empty(&self) {
+        let Some(leader) = self.leader else { return };
+        let mut checks = 0;
+        while rustix::process::test_kill_process_group(leader).is_ok() && checks < MAX_EMPTY_CHECKS
+        {
+            tokio::time::sleep(EMPTY_CHECK_INTERVAL).await;
+            checks += 1;
+        }
+    }
+
     fn send(&self, signal: rustix::process::Signal) {
         if let Some(leader) = self.leader {
             // It fails if none is left.
@@ -176,7 +200,7 @@ impl ProcessGroup {
 #[cfg(unix)]
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        self.send(rustix::process::Signal::KILL);
+        self.kill();
     }
 }
 
@@ -188,6 +212,14 @@ impl ProcessGroup {
     }
 
     fn terminate(&self) {
+        let Self {} = self;
+    }
+
+    fn kill(&self) {
+        let Self {} = self;
+    }
+
+    async fn wait_empty(&self) {
         let Self {} = self;
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::time::Instant;
 use turnstream::ErrorKind;
-use turnstream::mcp::{Era, Limits};
+use turnstream::mcp::{Client, Era, Limits};
 use turnstream::testing::mcp::{McpEra, McpFault, McpServer};
 
 use crate::support::{call_text, client_of, echo_tool};
@@ -93,6 +94,23 @@ async fn callers_that_connect_at_the_same_time_share_one_connection() {
     assert!(first.is_ok() && second.is_ok());
     let methods = server.handle().methods();
     assert_eq!(methods.iter().filter(|method| *method == "server/discover").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_is_no_server_is_told_by_what_it_writes() {
+    let client = Client::streams(|| async {
+        let (here, there) = tokio::io::duplex(1024);
+        tokio::spawn(async move {
+            let mut there = BufReader::new(there);
+            there.write_all(b"Listening on port 80\n").await.unwrap();
+            there.read_line(&mut String::new()).await.unwrap();
+        });
+        Ok(tokio::io::split(here))
+    });
+    let error = client.with_name("s").toolkit().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Connect);
+    let expected = "the MCP server `s` closed its connection; it wrote to its standard output: Listening on port 80";
+    assert_eq!(error.message(), expected);
 }
 
 #[test]

@@ -5,12 +5,17 @@
 
 #![cfg(feature = "mcp")]
 
+#[path = "../support/programs.rs"]
+mod programs;
 mod support;
 
 mod approvals;
 mod calls;
 mod cancellation;
 mod connecting;
+mod foreign;
+mod hostile;
 mod http;
+mod processes;
 mod questions;
 mod resources;

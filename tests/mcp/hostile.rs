@@ -1,0 +1,167 @@
+//! A server that breaks the protocol in every way that is known: each is an error with a kind, or a result that
+//! the model reads, and nothing hangs.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+use turnstream::ErrorKind;
+use turnstream::mcp::{Client, Limits};
+use turnstream::testing::mcp::{McpEra, McpFault, McpServer};
+
+use crate::support::{call, call_text, client_of, echo_tool};
+
+const HI: &str = r#"{"text":"hi"}"#;
+
+fn hi() -> serde_json::Value {
+    serde_json::from_str(HI).unwrap()
+}
+
+/// How listing fails against a server with a fault.
+async fn list_error(fault: McpFault) -> turnstream::Error {
+    let client = client_of(&McpServer::new().with_tool(echo_tool()).with_fault(fault));
+    let error = client.toolkit().await.unwrap_err();
+    // It is the same the second time.
+    assert_eq!(client.toolkit().await.unwrap_err().kind(), error.kind());
+    error
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_list_and_one_that_is_too_large_are_too_large() {
+    for (fault, what) in [
+        (McpFault::EndlessList, "with more than 100 pages"),
+        (McpFault::ManyTools(100_000), "with more than 1000 tools"),
+        (McpFault::LargeSchema(2 << 20), "with more than 1048576 bytes of schemas"),
+    ] {
+        let error = list_error(fault).await;
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+        assert!(error.message().ends_with(what), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_without_an_end_closes_the_connection_before_it_is_in_memory() {
+    for era in [McpEra::Modern, McpEra::Legacy] {
+        let server = McpServer::new().with_era(era).with_tool(echo_tool());
+        let server = server.with_fault(McpFault::LongLine(100 << 20));
+        let client = client_of(&server).trusted();
+        let kit = client.toolkit().await.unwrap();
+        let text = call_text(kit, "s__echo", hi()).await;
+        let expected = "Error: the MCP server `s` sent a message of more than 16777216 bytes.";
+        assert!(text.starts_with(expected), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_within_the_limit_of_messages_is_clipped_like_any_other() {
+    let server = McpServer::new().with_tool(echo_tool()).with_fault(McpFault::LargeResult(8 << 20));
+    let kit = client_of(&server).trusted().toolkit().await.unwrap();
+    let (result, _) = call(kit, "s__echo", hi()).await;
+    assert!(!result.is_error());
+    assert!(result.content.text().len() <= 64 * 1024 + 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_for_ever_ends_with_the_total_time_of_a_call() {
+    let server = McpServer::new().with_tool(echo_tool()).with_fault(McpFault::EndlessProgress);
+    let limits = Limits { call_total: Duration::from_secs(5), ..Limits::default() };
+    let kit = client_of(&server).trusted().with_limits(limits).toolkit().await.unwrap();
+    let before = Instant::now();
+    let (result, _) = call(kit, "s__echo", hi()).await;
+    assert_eq!(result.kind, turnstream::item::ResultKind::Timeout);
+    assert!(before.elapsed() <= Duration::from_secs(6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_under_wrong_ids_never_count() {
+    let error = list_error(McpFault::WrongIds).await;
+    assert!(matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Timeout), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_come_twice_count_once_and_noise_is_passed_over() {
+    for fault in [
+        McpFault::AnswersTwice,
+        McpFault::Noise,
+        McpFault::BinaryNoise,
+        McpFault::UnsolicitedRequests,
+        McpFault::SlowDrip(Duration::from_millis(1)),
+    ] {
+        for era in [McpEra::Modern, McpEra::Legacy] {
+            let server = McpServer::new().with_era(era).with_tool(echo_tool()).with_fault(fault);
+            let kit = client_of(&server).trusted().toolkit().await.unwrap();
+            assert_eq!(call_text(kit, "s__echo", hi()).await, "hi", "{fault:?}, {era:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_dies_at_any_message_is_an_error_or_a_result() {
+    for era in [McpEra::Modern, McpEra::Legacy] {
+        for at in 1..=6 {
+            let server = McpServer::new().with_era(era).with_tool(echo_tool());
+            let client = client_of(&server.with_fault(McpFault::DiesAt(at))).trusted();
+            let before = Instant::now();
+            match client.toolkit().await {
+                Ok(kit) => {
+                    let text = call_text(kit, "s__echo", hi()).await;
+                    assert!(
+                        text == "hi" || text.starts_with("Error: the MCP server `s`"),
+                        "{at}: {text}"
+                    );
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Connect, "{at}: {error}"),
+            }
+            assert!(before.elapsed() < Duration::from_secs(31), "{at}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_reads_is_a_time_out() {
+    let error = list_error(McpFault::NeverReads).await;
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_differs_each_time_is_listed_once_and_its_calls_run() {
+    let server = McpServer::new().with_tool(echo_tool()).with_fault(McpFault::ChangingList);
+    let client = client_of(&server).trusted();
+    let kit = client.toolkit().await.unwrap();
+    assert_eq!(call_text(kit, "s__echo", hi()).await, "hi");
+}
+
+/// What comes of a fault over HTTP.
+async fn outcome_over_http(name: &str, era: McpEra) -> String {
+    let limits = Limits {
+        start: Duration::from_secs(3),
+        request: Duration::from_secs(1),
+        call: Duration::from_secs(1),
+        call_total: Duration::from_secs(1),
+        ..Limits::default()
+    };
+    let fault = name.parse().unwrap();
+    let server = McpServer::new().with_era(era).with_tool(echo_tool()).with_fault(fault);
+    let server = server.start_http().await.unwrap();
+    let client = Client::http(&server.url()).unwrap().with_name("s").trusted();
+    match client.with_limits(limits).only(["echo"]).toolkit().await {
+        Ok(kit) => call(kit, "s__echo", json!({ "text": "hi" })).await.0.content.text(),
+        Err(error) => format!("Error: {error}"),
+    }
+}
+
+#[tokio::test]
+async fn every_fault_over_http_ends_in_an_error_or_a_result() {
+    let eras = [McpEra::Modern, McpEra::Legacy];
+    let runs = McpFault::NAMES.iter().flat_map(|name| eras.map(|era| (*name, era)));
+    let outcomes =
+        runs.map(|(name, era)| async move { (name, era, outcome_over_http(name, era).await) });
+    for (name, era, outcome) in futures::future::join_all(outcomes).await {
+        let is_lawful = outcome == "hi"
+            || outcome.starts_with("Error: the MCP server `s`")
+            || outcome.starts_with("Timed out after")
+            // A large result, clipped.
+            || outcome.len() > 60_000;
+        assert!(is_lawful, "{name}, {era:?}: {outcome}");
+    }
+}

@@ -1,0 +1,147 @@
+//! Servers that are processes: what reaches them, and that nothing of them is left.
+
+#![cfg(unix)]
+
+use std::time::Duration;
+
+use serde_json::json;
+use turnstream::ErrorKind;
+use turnstream::mcp::{Client, Limits, ServerCommand};
+
+use crate::programs::example_program;
+use crate::support::{call_text, run_call};
+
+/// A client of the example server; `None` if it is not built.
+fn example_client(args: &[&str]) -> Option<Client> {
+    let command = ServerCommand::new(example_program("mcp_server")?).args(args);
+    Some(Client::stdio(command).with_name("s").trusted())
+}
+
+/// Whether a process is there and has not ended.
+fn is_alive(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.is_some_and(|state| !state.trim_start().starts_with(['Z', 'X']))
+}
+
+/// Waits until a process is gone. The test's own limit ends a wait that does not.
+async fn wait_until_gone(pid: &str) {
+    while is_alive(pid) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The id of a process that the server has started, and that would outlive it.
+async fn start_grandchild(client: &Client) -> String {
+    let text = call_text(client.toolkit().await.unwrap(), "s__spawn_child", json!({})).await;
+    let pid: String = text.chars().filter(char::is_ascii_digit).collect();
+    assert!(is_alive(&pid), "{text}");
+    pid
+}
+
+#[tokio::test]
+async fn closing_leaves_no_process_of_the_servers_group() {
+    let Some(client) = example_client(&[]) else { return };
+    let pid = start_grandchild(&client).await;
+    client.close().await;
+    assert!(!is_alive(&pid));
+}
+
+#[tokio::test]
+async fn dropping_the_last_clone_leaves_no_process_of_the_servers_group() {
+    let Some(client) = example_client(&[]) else { return };
+    let pid = start_grandchild(&client).await;
+    drop(client);
+    wait_until_gone(&pid).await;
+}
+
+#[test]
+fn a_runtime_that_ends_first_kills_the_servers_group() {
+    let Some(client) = example_client(&[]) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let pid = runtime.block_on(start_grandchild(&client));
+    drop(runtime);
+    let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    other.block_on(wait_until_gone(&pid));
+    // In the next runtime the client connects again.
+    assert!(other.block_on(client.toolkit()).is_ok());
+    other.block_on(client.close());
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_end_by_itself_is_killed_after_the_limit() {
+    // It reads nothing, so it does not see the end of its input, and it does not heed a request to end.
+    let script = "trap '' TERM; echo $$ >&2; while :; do sleep 0.05; done";
+    let limits = Limits {
+        start: Duration::from_millis(300),
+        close: Duration::from_millis(100),
+        ..Limits::default()
+    };
+    let client = Client::stdio(ServerCommand::new("sh").args(["-c", script])).with_limits(limits);
+    let error = client.toolkit().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+}
+
+#[tokio::test]
+async fn the_keys_of_this_process_never_reach_a_server() {
+    let Some(program) = example_program("mcp_server") else { return };
+    // A process of its own sets the key, so that no other test sees it: the server inherits from this one.
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "Cargo sets it for tests");
+    let command = ServerCommand::new(program).env("GRANTED", "1");
+    let client = Client::stdio(command).with_name("s").trusted();
+    let names = call_text(client.toolkit().await.unwrap(), "s__secret_env", json!({})).await;
+    assert!(names.contains("GRANTED") && names.contains("PATH"), "{names}");
+    assert!(!names.contains("CARGO_MANIFEST_DIR"), "{names}");
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_exist_is_an_error_at_once() {
+    let client = Client::stdio(ServerCommand::new("no-such-program-here"));
+    let error = client.toolkit().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Connect);
+    assert!(
+        error.message().starts_with("the server `no-such-program-here` could not be started"),
+        "{error}"
+    );
+    assert!(!error.is_retryable());
+}
+
+#[tokio::test]
+async fn a_program_that_ends_says_how_and_its_last_words_are_in_the_error() {
+    let script = "echo 'Usage: server FOLDER' >&2; exit 3";
+    let client = Client::stdio(ServerCommand::new("sh").args(["-c", script])).with_name("s");
+    let error = client.toolkit().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Connect);
+    let message = error.message();
+    assert!(
+        message.contains("exit status: 3") && message.contains("Usage: server FOLDER"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_floods_its_standard_error_goes_on_and_the_newest_is_kept() {
+    let Some(client) = example_client(&["--fault", "stderr-flood"]) else { return };
+    let add = call_text(client.toolkit().await.unwrap(), "s__add", json!({ "a": 1, "b": 2 })).await;
+    assert_eq!(add, "3");
+    let kept = client.stderr().unwrap();
+    assert!(kept.len() <= 64 << 10, "{}", kept.len());
+    client.close().await;
+}
+
+#[tokio::test]
+async fn dropping_a_run_leaves_the_server_for_the_next() {
+    let Some(client) = example_client(&[]) else { return };
+    let kit = client.toolkit().await.unwrap();
+    let mut run = run_call(kit.clone(), "s__count_slowly", json!({ "to": 1000, "ms": 20 }));
+    loop {
+        let event = futures::StreamExt::next(&mut run).await.unwrap().unwrap();
+        if let turnstream::Event::Tool(turnstream::event::ToolEvent::Progress { .. }) = event {
+            break;
+        }
+    }
+    drop(run);
+    assert_eq!(call_text(kit, "s__add", json!({ "a": 1, "b": 2 })).await, "3");
+    client.close().await;
+}
