@@ -277,8 +277,9 @@ impl Agent {
     /// list. All rules of the agent hold for these tools as well: hooks and approvals, the limits of its
     /// [`Toolkit`], [`with_rationale`](Self::with_rationale), dry runs.
     ///
-    /// - **The first listing of a run** has to succeed, else the run ends with its error before a request.
-    ///   A name that two tools have is an [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+    /// - **The first listing of a run** has to succeed, else the run ends with its error before a request;
+    ///   calls that it was to resume are answered without running. A name that two tools have is an
+    ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
     /// - **A list that has changed** is reported to the model before the next request, as an
     ///   [`Appended`](crate::Event::Appended) event with the reason
     ///   [`Hook`](crate::event::AppendReason::Hook): the names of tools that are new, not available any more,
@@ -300,7 +301,8 @@ impl Agent {
     /// gone or has changed. [`resume`](Self::resume) accepts verdicts on calls of tools that the agent does
     /// not have itself; the run looks them up, and answers a call whose tool is gone. A
     /// [session](crate::session::Session) does not run calls of these tools again after a crash, also if they
-    /// are [idempotent](Tool::idempotent).
+    /// are [idempotent](Tool::idempotent). [External](Tool::external) tools belong to the agent itself, since
+    /// front ends look for them there.
     ///
     /// [`ToolSource`] has an example.
     pub fn with_tool_source(self, source: impl ToolSource + 'static) -> Self {

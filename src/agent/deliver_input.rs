@@ -12,7 +12,9 @@ use crate::world::EffectKind;
 /// The next thing that is done to the history before a request.
 pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Option<Event>) {
     let history = run.history();
-    if let Some(notice) = run.control().listed_tools().take_notice() {
+    if !run.settings.tools.sources.is_empty()
+        && let Some(notice) = run.control().listed_tools().take_notice()
+    {
         let (id, items) = (run.new_id(), vec![Item::user(notice)]);
         let said = Event::Appended { why: AppendReason::Hook, id, items };
         return (state.update(|it| it.history = history), Some(said));

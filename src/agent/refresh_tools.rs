@@ -4,7 +4,7 @@ use futures::future::join_all;
 
 use crate::agent::State;
 use crate::agent::run_shared::RunShared;
-use crate::agent::source_tools::{SourceTools, ToolListing};
+use crate::agent::source_tools::{SourceTools, ToolListing, name_error};
 use crate::agent::tool_notice::tool_notice;
 use crate::error::Error;
 use crate::item::{Content, History};
@@ -46,9 +46,9 @@ fn apply_listing(run: &RunShared, state: &State, listing: ToolListing) {
     let unlisted = vec![SourceTools::default(); names.len()];
     let late_bound = |index, record| tools.sources.late_bound_tool(index, record);
     let now = listing.apply_to(before.unwrap_or(&unlisted), late_bound);
-    for (before, now) in before.unwrap_or(&unlisted).iter().zip(&now) {
+    for (index, (before, now)) in before.unwrap_or(&unlisted).iter().zip(&now).enumerate() {
         if let (None, Some(error)) = (&before.failure, &now.failure) {
-            run.hooks().on_failure(state, error);
+            run.hooks().on_failure(state, &name_error(&names[index], error.clone()));
         }
     }
     // An earlier run on this history may have said what is left out.

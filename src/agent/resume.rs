@@ -25,7 +25,7 @@ pub(super) fn check_verdicts(
     agent.check_verdicts(history, verdicts)
 }
 
-/// What is known of the agent whose calls are judged.
+/// The known parts of the agent whose calls are judged.
 struct JudgedAgent<'a> {
     toolkit: &'a Toolkit,
     /// It may have more tools than these.

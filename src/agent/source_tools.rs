@@ -122,6 +122,11 @@ impl SourceTools {
     }
 }
 
+/// The error of a source, with its name.
+pub(super) fn name_error(source: &str, error: Error) -> Error {
+    error.with_context(&format!("the tool source `{source}`"))
+}
+
 /// The tools of the first lists of a run.
 fn first_lists(
     own: &Toolkit,
@@ -131,6 +136,7 @@ fn first_lists(
     let mut owners = Owners::default();
     let mut sources = Vec::with_capacity(listed.len());
     for (source, listed) in listed.into_iter().enumerate() {
+        let listed = listed.map_err(|error| name_error(&names[source], error));
         let ToolList { tools, notes } = listed?;
         for tool in &tools {
             if let Some(owner) = owners.claim(own, tool.name(), source) {

@@ -1,4 +1,4 @@
-//! What the model reads of tools that have changed.
+//! The text that reports changed tools to the model.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ const MAX_LISTED: usize = 20;
 /// How many bytes of a name, of a reason or of an error are repeated.
 const MAX_TEXT_BYTES: usize = 300;
 
-/// What the model reads of the tools of all sources; `None` if nothing has to be said. `before` is `None`
-/// for the first lists of a run, of which only what was left out is said.
+/// The text about the tools of all sources; `None` if there is nothing to report. `before` is `None` for the
+/// first lists of a run, of which only the tools that were left out are reported.
 pub(super) fn tool_notice(
     names: &[Arc<str>],
     before: Option<&[SourceTools]>,
@@ -32,7 +32,7 @@ pub(super) fn tool_notice(
     (!parts.is_empty()).then(|| parts.join("\n"))
 }
 
-/// What has changed in the tools of one source.
+/// The text about the tools of one source.
 fn change_notice(name: &str, before: &SourceTools, now: &SourceTools) -> Option<String> {
     match (&before.failure, &now.failure) {
         (None, Some(error)) => {
@@ -74,7 +74,7 @@ fn list_texts<'a>(texts: impl Iterator<Item = &'a String>) -> Option<String> {
     list(texts.cloned(), "; ")
 }
 
-/// The first texts, and how many there are besides; `None` if there are none.
+/// The first texts, and the number of the others; `None` without a text.
 fn list(texts: impl Iterator<Item = String>, separator: &str) -> Option<String> {
     let mut texts = texts;
     let clip = |text| truncate_middle(text, MAX_TEXT_BYTES);

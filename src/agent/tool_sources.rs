@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
+use crate::agent::source_tools::name_error;
 use crate::agent::timed_call::call_with_timeout;
 use crate::env::TimeLimit;
 use crate::error::Error;
@@ -41,26 +42,26 @@ impl ToolSources {
         &self.names
     }
 
-    /// Lists the tools of a source. The error names it.
+    /// Lists the tools of a source.
     pub(super) fn list(
         &self,
         index: usize,
     ) -> impl Future<Output = Result<ToolList, Error>> + Send + use<> {
-        let (source, name) = (Arc::clone(&self.sources[index]), Arc::clone(&self.names[index]));
+        let source = Arc::clone(&self.sources[index]);
         let limit = self.timeout.map_or(TimeLimit::Default(DEFAULT_TIMEOUT), TimeLimit::Explicit);
-        async move {
-            let source_name = format!("the tool source `{name}`");
-            let listed = call_with_timeout(&source_name, limit, || source.list_tools()).await?;
-            listed.map_err(|error| error.with_context(&source_name))
-        }
+        async move { call_with_timeout("the listing", limit, || source.list_tools()).await? }
     }
 
     /// A tool of a recorded list.
     pub(super) fn late_bound_tool(self: &Arc<Self>, index: usize, record: ToolRecord) -> Tool {
         let sources = Arc::clone(self);
         let list: Arc<ListTools> = Arc::new(move || {
-            let listed = sources.list(index);
-            async move { Ok(listed.await?.tools) }.boxed()
+            let sources = Arc::clone(&sources);
+            async move {
+                let listed = sources.list(index).await;
+                Ok(listed.map_err(|error| name_error(&sources.names[index], error))?.tools)
+            }
+            .boxed()
         });
         record.into_late_bound_tool(list)
     }

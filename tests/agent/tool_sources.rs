@@ -130,7 +130,9 @@ async fn run_events(agent: &Agent) -> Vec<Event> {
     let handle = run.handle();
     let events = collect(run).await;
     let journal = Journal::new(start);
-    events.iter().for_each(|event| journal.observe(event));
+    for event in &events {
+        journal.observe(event);
+    }
     assert_eq!(journal.history(), handle.history(), "law 7");
     assert!(handle.history().is_settled(), "law 3");
     events
@@ -289,7 +291,7 @@ async fn a_later_failure_keeps_the_last_list_and_is_told_once_until_the_source_w
     assert_eq!(all_offered(&model), names);
     assert_eq!(result_kinds(final_outcome(&events).new_items().iter()), [ResultKind::Ok; 6]);
     let failed = "The tools of `s` could not be listed, and stay as they were: \
-                  the tool source `s`: the server is down.";
+                  the server is down.";
     let changed = "The tools of `s` have changed. New: `b`.";
     assert_eq!(notices(&events), [failed, failed, changed, failed]);
     assert_eq!(failures.lock().unwrap().len(), 3);
@@ -333,11 +335,12 @@ async fn a_listing_that_hangs_or_panics_is_a_failure() {
         (error.kind(), error.message().to_owned())
     };
     let hangs = || TestSource::from_future("s", |_| pending().boxed());
-    let message = |limit: &str| format!("the tool source `s` took longer than {limit}");
+    let message =
+        |limit: &str| format!("the tool source `s`: the listing took longer than {limit}");
     assert_eq!(first_error(hangs(), None).await, (ErrorKind::Timeout, message("30s")));
     assert_eq!(first_error(hangs(), Some(2)).await, (ErrorKind::Timeout, message("2s")));
     let panics = TestSource::from_future("s", |_| async { panic!("lost") }.boxed());
-    let message = "the tool source `s` panicked: lost".to_owned();
+    let message = "the tool source `s`: the listing panicked: lost".to_owned();
     assert_eq!(first_error(panics, None).await, (ErrorKind::Panic, message));
 
     let model = model_calling(&["a"]);
@@ -347,7 +350,7 @@ async fn a_listing_that_hangs_or_panics_is_a_failure() {
     });
     let events = run_events(&source_agent(&model, &later)).await;
     assert_eq!(all_offered(&model), [["a"], ["a"]]);
-    assert!(notices(&events)[0].ends_with("the tool source `s` took longer than 30s."));
+    assert!(notices(&events)[0].ends_with("as they were: the listing took longer than 30s."));
 }
 
 #[tokio::test(start_paused = true)]
@@ -372,9 +375,9 @@ async fn several_sources_are_listed_at_the_same_time() {
 #[tokio::test]
 async fn dropping_or_interrupting_a_run_drops_the_listing() {
     let counter = Counter::default();
-    let counted = counter.clone();
+    let listings = counter.clone();
     let source = TestSource::from_future("s", move |_| {
-        let guard = counted.enter();
+        let guard = listings.enter();
         async move {
             let _guard = guard;
             pending().await
@@ -624,11 +627,12 @@ async fn a_body_that_does_not_list_tools_has_them_and_tells_of_a_change_one_requ
     assert_eq!(all_offered(&model), [vec!["a"], vec!["a", "b"], vec!["a", "b"], vec!["a", "b"]]);
     assert_eq!(source.listing_count(), 4);
     assert_eq!(notices(&events), ["The tools of `s` have changed. New: `b`."]);
-    let notice_at = |n: usize| model.requests()[n].history.iter().filter(is_notice).count();
+    let notice_at =
+        |n: usize| model.requests()[n].history.iter().filter(|item| is_notice(item)).count();
     assert_eq!([0, 1, 2, 3].map(notice_at), [0, 0, 1, 1]);
 }
 
-fn is_notice(item: &&Item) -> bool {
+fn is_notice(item: &Item) -> bool {
     item.as_user().is_some_and(|content| content.text().starts_with("The tools of"))
 }
 
@@ -853,7 +857,7 @@ fn started_names(events: &[Event]) -> Vec<Vec<String>> {
         match event {
             Event::TurnStarted { .. } => turns.push(Vec::new()),
             Event::Tool(ToolEvent::Started { name, .. }) => {
-                turns.last_mut().unwrap().push(name.clone())
+                turns.last_mut().unwrap().push(name.clone());
             }
             _ => {}
         }

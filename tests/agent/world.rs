@@ -367,7 +367,7 @@ impl ToolHandler for LookTool {
 struct LookSource(EffectLog);
 
 impl ToolSource for LookSource {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "looks"
     }
 
