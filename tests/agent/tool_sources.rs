@@ -324,6 +324,21 @@ async fn a_later_tool_whose_name_is_taken_is_left_out_and_told_once() {
     assert_eq!(texts, ["fine", "fine", "mine", "fine"]);
 }
 
+#[tokio::test]
+async fn a_source_that_fails_keeps_the_names_of_its_tools() {
+    let second = TestSource::new("second", |n| match n {
+        0 => Ok(ToolList::new([constant_tool("a", "of the second")])),
+        _ => Err(down()),
+    });
+    let model = model_calling(&["a", "a"]);
+    let first = TestSource::of_names("first", &[&[], &["a"]]);
+    let agent = source_agent(&model, &first).with_tool_source(second);
+    let events = run_events(&agent).await;
+    assert_eq!(all_offered(&model), vec![["a"]; 3]);
+    let results = result_lines(&final_outcome(&events).history);
+    assert_eq!(results, ["c0 ok of the second", "c1 ok of the second"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_listing_that_hangs_or_panics_is_a_failure() {
     let first_error = async |source: TestSource, limit: Option<u64>| {
@@ -562,6 +577,18 @@ async fn a_sub_agent_lists_its_own_sources_and_a_source_may_offer_a_sub_agent() 
     assert_eq!(result_lines(&resumed.history), ["c0 ok child done"]);
     assert_eq!(ran.started_count(), 1);
     assert_eq!(inner.listing_count(), 3, "before its first request, its call, its second request");
+    // On a kept list, the sub-agent that continues is found when its call runs.
+    let kept = KeptListings::default();
+    for attempt in 1..=2 {
+        let (world, listed) = (kept.clone(), outer.listing_count());
+        let agent =
+            source_agent(&Scripted::new(["done"]), &outer).with_world(move |_, _| world.clone());
+        let resumed = agent.resume(outcome.history.clone(), approved(&outcome)).unwrap();
+        let resumed = resumed.outcome().await;
+        assert_eq!(result_lines(&resumed.history), ["c0 ok child done"], "attempt {attempt}");
+        assert_eq!(ran.started_count(), 1 + attempt);
+        assert_eq!(outer.listing_count() - listed, [0, 2, 1][attempt]);
+    }
     // A verdict that is missing is found before anything runs.
     let error = agent.resume(outcome.history.clone(), []).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
