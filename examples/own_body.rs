@@ -61,13 +61,17 @@ fn loop_body(
         try_stream! {
             // A run that resumes pending calls has its turn already.
             let due = match state.approvals.resume_verdicts {
-                Some(_) => None,
+                Some(_) => {
+                    cx.refresh_tools(&state).await?;
+                    None
+                }
                 None => Some(loop {
                     let facts;
                     (state, facts) = cx.gather_facts(state);
                     if let Some(next) = facts.instead_of_request(&state) {
                         break Err(next);
                     }
+                    cx.refresh_tools(&state).await?;
                     let mut event;
                     loop {
                         (state, event) = cx.deliver_next_input(state);

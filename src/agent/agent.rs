@@ -23,7 +23,7 @@ use crate::item::{History, PendingCall};
 use crate::provider::Provider;
 use crate::request::{Options, Request};
 use crate::stream::Step;
-use crate::tool::{Tool, Toolkit, Verdict};
+use crate::tool::{Tool, ToolSource, Toolkit, Verdict};
 use crate::trace::RemainingBudget;
 use crate::trace::Trace;
 use crate::turn::Turn;
@@ -153,7 +153,7 @@ impl Agent {
         trace.with_prices(self.0.limits.budget.prices().cloned().unwrap_or_default())
     }
 
-    /// The tools.
+    /// The agent's own tools. Those of its [sources](Self::with_tool_source) are known to a run.
     pub fn toolkit(&self) -> &Toolkit {
         &self.0.tools.toolkit
     }
@@ -244,7 +244,7 @@ impl Agent {
         let history = history.into();
         // Finds what cannot be resumed at all.
         drop(self.toolkit().resume(&history)?);
-        let resuming = Some(check_verdicts(&self.0, &history, verdicts)?);
+        let resuming = Some(check_verdicts(&self.0, self.toolkit(), &history, verdicts)?);
         let begin = RunArgs { history, input: Input::default(), resume_verdicts: resuming };
         Ok(Run::new(Arc::clone(&self.0), begin, body))
     }
@@ -267,6 +267,53 @@ impl Agent {
         self.update_settings(|it| {
             it.tools.toolkit = if it.tools.requires_rationale { kit.with_rationale() } else { kit }
         })
+    }
+
+    /// Adds a source of tools that may change while a run continues, such as an MCP server. With several,
+    /// their tools follow the agent's own in the order in which the sources were added.
+    ///
+    /// A run lists the tools of all sources before each request, and before it runs calls that it resumes. A
+    /// list counts from the next request on: what the model is offered and what its calls run are the same
+    /// list. All rules of the agent hold for these tools as well: hooks and approvals, the limits of its
+    /// [`Toolkit`], [`with_rationale`](Self::with_rationale), dry runs.
+    ///
+    /// - **The first listing of a run** has to succeed, else the run ends with its error before a request;
+    ///   calls that it was to resume are answered without running. A name that two tools have is an
+    ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+    /// - **A list that has changed** is reported to the model before the next request, as an
+    ///   [`Appended`](crate::Event::Appended) event with the reason
+    ///   [`Hook`](crate::event::AppendReason::Hook): the names of tools that are new, not available any more,
+    ///   described differently, or left out.
+    /// - **A later listing that fails** changes nothing: the last list stays. The model is informed once,
+    ///   until the source can be listed again, and so are hooks, by
+    ///   [`on_failure`](crate::agent::hook::Hook::on_failure). A new tool whose name another one has is left
+    ///   out, which is reported as well.
+    /// - **A listing that takes longer than 30 seconds** has failed;
+    ///   [`with_tool_source_timeout`](Self::with_tool_source_timeout) sets another limit.
+    ///
+    /// A new list changes how requests begin, since providers put the tools before the messages: what was
+    /// cached until then is not read again, and thoughts that a model has bound to the tools no longer fit.
+    /// [Anthropic's](crate::provider::Anthropic::without_drop_block) are left out by the vendor where it is
+    /// asked to (`drop_block`).
+    ///
+    /// A replay of a run lists nothing. Where a durable engine continues a run from recorded lists, a call
+    /// finds its tool when it runs: it lists the source first, and is answered with an error if the tool is
+    /// gone or has changed. [`resume`](Self::resume) accepts verdicts on calls of tools that the agent does
+    /// not have itself; the run looks them up, and answers a call whose tool is gone. A
+    /// [session](crate::session::Session) does not run calls of these tools again after a crash, also if they
+    /// are [idempotent](Tool::idempotent). [External](Tool::external) tools belong to the agent itself, since
+    /// front ends look for them there.
+    ///
+    /// [`ToolSource`] has an example.
+    pub fn with_tool_source(self, source: impl ToolSource + 'static) -> Self {
+        self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).push(Arc::new(source)))
+    }
+
+    /// Sets how long one listing of a [source](Self::with_tool_source) may take; 30 seconds unless set. The
+    /// time is tokio's: outside of a tokio runtime the default does not hold, and a limit that was set is an
+    /// error of a listing that is not done at its first poll.
+    pub fn with_tool_source_timeout(self, timeout: Duration) -> Self {
+        self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).set_timeout(timeout))
     }
 
     /// Asks the model to say why it calls a tool, in an argument `_why` that no tool sees; see
@@ -856,7 +903,7 @@ impl Agent {
 
     /// The request that asks for the next turn.
     pub(crate) fn build_request(&self, history: &History) -> Request {
-        self.0.build_request(history)
+        self.0.build_request(self.toolkit(), history)
     }
 
     /// The same agent where nothing is performed: no hook is asked, no time counts, and what is used is

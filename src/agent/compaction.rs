@@ -56,7 +56,7 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     let (Some(window), Some(_)) = (&settings.context.window, &settings.context.compactor) else {
         return (state, None);
     };
-    let request = settings.build_request(&state.history);
+    let request = settings.build_request(&run.toolkit(), &state.history);
     let limit = window.threshold(&request.options);
     let room = state.compaction;
     let near = catch_named_panic(TOKEN_COUNTER_NAME, || {
@@ -78,14 +78,14 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
         }
     };
     // Boxed, so that it takes no room in the body for all of the lap.
+    let toolkit = run.toolkit().into_owned();
     let made = Box::pin(attempt_compaction(run, &state, move |settings, compaction, history| {
         let compaction = context::record_stale_usage(compaction, history);
         let mut shorter = history.clone();
         compaction.apply(&mut shorter);
         let window = settings.context.window.as_ref();
-        match window
-            .is_none_or(|it| it.count_request_tokens(&settings.build_request(&shorter)) < guess)
-        {
+        let request = settings.build_request(&toolkit, &shorter);
+        match window.is_none_or(|it| it.count_request_tokens(&request) < guess) {
             true => Ok(compaction),
             false => Err(unusable_compaction_error("the history would not get shorter")),
         }

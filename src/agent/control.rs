@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::agent::ResumeVerdicts;
 use crate::agent::budget::BudgetUsage;
+use crate::agent::listed_tools::ListedTools;
 use crate::agent::observers::Observers;
 use crate::agent::pool_claim::PoolClaim;
 use crate::agent::tombstone_queue::TombstoneQueue;
@@ -58,6 +59,7 @@ pub(super) struct Control {
     wrap_up_time_released: AtomicBool,
     pool_claim: PoolClaim,
     run_data: Mutex<RunData>,
+    listed_tools: ListedTools,
     /// How many changes of the history the body was handed which the run has not had yet.
     unobserved_changes: AtomicUsize,
 }
@@ -340,6 +342,11 @@ impl Control {
     /// Whether the history lacks a change that the body was handed.
     pub(super) fn has_unobserved_changes(&self) -> bool {
         self.unobserved_changes.load(Ordering::Acquire) > 0
+    }
+
+    /// The tools of the agent's sources.
+    pub(super) fn listed_tools(&self) -> &ListedTools {
+        &self.listed_tools
     }
 
     /// What the run holds of its pool.

@@ -5,13 +5,20 @@ use crate::agent::control::DeliveryPoint;
 use crate::agent::run_shared::RunShared;
 use crate::agent::tombstone_queue::TombstoneQueue;
 use crate::event::{AppendReason, Event, RewriteReason};
-use crate::item::TombstoneEdit;
+use crate::item::{Item, TombstoneEdit};
 use crate::usage::Usage;
 use crate::world::EffectKind;
 
 /// The next thing that is done to the history before a request.
 pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Option<Event>) {
     let history = run.history();
+    if !run.settings.tools.sources.is_empty()
+        && let Some(notice) = run.control().listed_tools().take_notice()
+    {
+        let (id, items) = (run.new_id(), vec![Item::user(notice)]);
+        let said = Event::Appended { why: AppendReason::Hook, id, items };
+        return (state.update(|it| it.history = history), Some(said));
+    }
     let notes = run.effects.draw(EffectKind::Notes, || run.control().observers().take_notes());
     if notes.is_empty()
         && let Some(voided) = next_tombstone_event(run, |queue| queue.next(&history))

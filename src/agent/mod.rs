@@ -7,7 +7,7 @@
 //!
 //! Read the files in this order: `body` is the loop; `decide` chooses the next action; `state` is what the
 //! loop goes over; `run_context` lists the methods that the body calls, and `external_facts`,
-//! `deliver_input`, `compaction`, `send_request`, `run_tools` and `stop_review` implement them; `run` is the
+//! `refresh_tools`, `deliver_input`, `compaction`, `send_request`, `run_tools` and `stop_review` implement them; `run` is the
 //! stream around the loop, and `agent` is where a run begins.
 
 mod agent;
@@ -27,10 +27,12 @@ mod handle;
 pub mod hook;
 mod input;
 mod limits;
+mod listed_tools;
 mod observers;
 mod pool_claim;
 mod prepared_request;
 mod prompts;
+mod refresh_tools;
 mod repeat_counter;
 mod resume;
 mod resume_verdicts;
@@ -42,11 +44,14 @@ mod run_start;
 mod run_tools;
 mod send_request;
 mod settings;
+mod source_tools;
 mod state;
 mod stop_review;
 mod subagent;
 mod timed_call;
 mod tombstone_queue;
+mod tool_notice;
+mod tool_sources;
 mod validators;
 mod wait_for_pool;
 

@@ -6,88 +6,137 @@ use crate::agent::ResumeVerdicts;
 use crate::agent::settings::AgentSettings;
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, PendingCall, ToolCall};
-use crate::tool::{Tool, Verdict};
+use crate::tool::{Tool, Toolkit, Verdict};
 
 /// Checks that each call that is open in the history has exactly one verdict, also in the
-/// histories of its suspended sub-agents, and that these can continue.
+/// histories of its suspended sub-agents, and that these can continue. `toolkit` has the tools that are
+/// known; the tools of sources that are not listed yet are found when the run begins.
 pub(super) fn check_verdicts(
     settings: &AgentSettings,
+    toolkit: &Toolkit,
     history: &History,
     verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
 ) -> Result<ResumeVerdicts, Error> {
-    let kit = &settings.tools.toolkit;
-    let mut own: HashMap<String, (ToolCall, Verdict)> = HashMap::new();
-    let mut inner: HashMap<String, Vec<(PendingCall, Verdict)>> = HashMap::new();
-    for (call, verdict) in verdicts {
-        if let Some((parent, call)) = call.split_root() {
-            inner.entry(parent.to_owned()).or_default().push((call, verdict));
-            continue;
-        }
-        let call = call.to_tool_call();
-        let is_external = kit.get(&call.name).is_some_and(Tool::is_external);
-        if is_external && verdict == Verdict::Approve {
-            return invalid_verdict(
-                "an external tool cannot run here: its result is needed",
-                &call,
-            );
-        }
-        if let Some((call, _)) = own.insert(call.call_id.clone(), (call, verdict)) {
-            return invalid_verdict("a call has two verdicts", &call);
-        }
-    }
-    let open = history.unanswered_calls();
-    let mut nested = HashMap::new();
-    for call in &open {
-        if let Some(child) = history.nested_history(&call.call_id) {
-            if own.contains_key(&call.call_id) {
-                let why = "a sub-agent runs as this call: the verdicts are on its own calls";
-                return invalid_verdict(why, call);
+    let agent = JudgedAgent {
+        toolkit,
+        has_sources: !settings.tools.sources.is_empty(),
+        rewrites_arguments: !settings.hooks.is_empty(),
+    };
+    agent.check_verdicts(history, verdicts)
+}
+
+/// The known parts of the agent whose calls are judged.
+struct JudgedAgent<'a> {
+    toolkit: &'a Toolkit,
+    /// It may have more tools than these.
+    has_sources: bool,
+    /// A hook may have made other arguments of a call's.
+    rewrites_arguments: bool,
+}
+
+impl JudgedAgent<'_> {
+    fn check_verdicts(
+        &self,
+        history: &History,
+        verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
+    ) -> Result<ResumeVerdicts, Error> {
+        let kit = self.toolkit;
+        let mut own: HashMap<String, (ToolCall, Verdict)> = HashMap::new();
+        let mut inner: HashMap<String, Vec<(PendingCall, Verdict)>> = HashMap::new();
+        for (call, verdict) in verdicts {
+            if let Some((parent, call)) = call.split_root() {
+                inner.entry(parent.to_owned()).or_default().push((call, verdict));
+                continue;
             }
-            let Some(tool) = kit.get(&call.name) else {
+            let call = call.to_tool_call();
+            let is_external = kit.get(&call.name).is_some_and(Tool::is_external);
+            if is_external && verdict == Verdict::Approve {
+                return invalid_verdict(
+                    "an external tool cannot run here: its result is needed",
+                    &call,
+                );
+            }
+            if let Some((call, _)) = own.insert(call.call_id.clone(), (call, verdict)) {
+                return invalid_verdict("a call has two verdicts", &call);
+            }
+        }
+        let open = history.unanswered_calls();
+        let mut nested = HashMap::new();
+        for call in &open {
+            if let Some(child) = history.nested_history(&call.call_id) {
+                if own.contains_key(&call.call_id) {
+                    let why = "a sub-agent runs as this call: the verdicts are on its own calls";
+                    return invalid_verdict(why, call);
+                }
+                let given = inner.remove(&call.call_id).unwrap_or_default();
+                let judged = self.check_sub_agent(call, child, given)?;
+                let judged = judged.map_err(|error| {
+                    let call_id = &call.call_id;
+                    let message = format!("in the sub-agent of `{call_id}`: {}", error.message());
+                    Error::new(error.kind(), message).with_parameter(call_id.clone())
+                })?;
+                nested.insert(call.call_id.clone(), judged);
+                continue;
+            }
+            let Some((judged, verdict)) = own.get(&call.call_id) else {
+                return invalid_verdict("a call has no verdict", call);
+            };
+            if *verdict == Verdict::Approve && self.is_unknown(&call.name) {
+                return invalid_verdict(&format!("there is no tool `{}`", call.name), call);
+            }
+            // Only a hook can have made other arguments of them.
+            if judged.name != call.name || (!self.rewrites_arguments && judged != call) {
+                return invalid_verdict("a verdict was given for another call", call);
+            }
+        }
+        // Which one is reported does not depend on how a map is laid out.
+        let is_closed = |call: &&ToolCall| open.iter().all(|it| it.call_id != call.call_id);
+        let of_own = own.values().map(|(call, _)| call).filter(is_closed);
+        let first = of_own.min_by(|a, b| a.call_id.cmp(&b.call_id)).cloned();
+        let of_inner = inner.into_values().flatten().map(|(call, _)| call.to_tool_call());
+        if let Some(call) = first.or(of_inner.min_by(|a, b| a.call_id.cmp(&b.call_id))) {
+            return invalid_verdict("a verdict is for a call that is not open", &call);
+        }
+        Ok(ResumeVerdicts::new(own, nested))
+    }
+
+    /// Checks the verdicts on the calls of a suspended sub-agent. The outer error is one of its own call.
+    fn check_sub_agent(
+        &self,
+        call: &ToolCall,
+        child: &History,
+        given: Vec<(PendingCall, Verdict)>,
+    ) -> Result<Result<ResumeVerdicts, Error>, Error> {
+        // It was dropped after its calls had their results.
+        let is_answered = child.unanswered_calls().is_empty();
+        let can_resume = |kit: &Toolkit| match is_answered {
+            true => Ok(()),
+            false => kit.resume(child).map(drop),
+        };
+        let Some(tool) = self.toolkit.get(&call.name) else {
+            if self.is_unknown(&call.name) {
                 return invalid_verdict(
                     &format!("there is no tool `{}` to resume", call.name),
                     call,
                 );
-            };
-            let Some(agent) = tool.agent::<AgentSettings>() else {
-                let why = format!("the tool `{}` is not an agent that can resume", call.name);
-                return invalid_verdict(&why, call);
-            };
-            let given = inner.remove(&call.call_id).unwrap_or_default();
-            let resumable = match child.unanswered_calls().is_empty() {
-                // It was dropped after its calls had their results.
-                true => Ok(()),
-                false => agent.tools.toolkit.resume(child).map(drop),
-            };
-            let judged = resumable.and_then(|()| check_verdicts(&agent, child, given));
-            let judged = judged.map_err(|error| {
-                let call_id = &call.call_id;
-                let message = format!("in the sub-agent of `{call_id}`: {}", error.message());
-                Error::new(error.kind(), message).with_parameter(call_id.clone())
-            })?;
-            nested.insert(call.call_id.clone(), judged);
-            continue;
-        }
-        let Some((judged, verdict)) = own.get(&call.call_id) else {
-            return invalid_verdict("a call has no verdict", call);
+            }
+            // Nothing is known of the agent until the tools of the sources are listed.
+            let (toolkit, has_sources) = (&Toolkit::default(), true);
+            let agent = JudgedAgent { toolkit, has_sources, rewrites_arguments: true };
+            return Ok(can_resume(toolkit).and_then(|()| agent.check_verdicts(child, given)));
         };
-        if *verdict == Verdict::Approve && kit.get(&call.name).is_none() {
-            return invalid_verdict(&format!("there is no tool `{}`", call.name), call);
-        }
-        // Only a hook can have made other arguments of them.
-        if judged.name != call.name || (settings.hooks.is_empty() && judged != call) {
-            return invalid_verdict("a verdict was given for another call", call);
-        }
+        let Some(agent) = tool.agent::<AgentSettings>() else {
+            let why = format!("the tool `{}` is not an agent that can resume", call.name);
+            return invalid_verdict(&why, call);
+        };
+        let toolkit = &agent.tools.toolkit;
+        Ok(can_resume(toolkit).and_then(|()| check_verdicts(&agent, toolkit, child, given)))
     }
-    // Which one is reported does not depend on how a map is laid out.
-    let is_closed = |call: &&ToolCall| open.iter().all(|it| it.call_id != call.call_id);
-    let of_own = own.values().map(|(call, _)| call).filter(is_closed);
-    let first = of_own.min_by(|a, b| a.call_id.cmp(&b.call_id)).cloned();
-    let of_inner = inner.into_values().flatten().map(|(call, _)| call.to_tool_call());
-    if let Some(call) = first.or(of_inner.min_by(|a, b| a.call_id.cmp(&b.call_id))) {
-        return invalid_verdict("a verdict is for a call that is not open", &call);
+
+    /// Whether no tool of the name is there or may be listed.
+    fn is_unknown(&self, name: &str) -> bool {
+        !self.has_sources && self.toolkit.get(name).is_none()
     }
-    Ok(ResumeVerdicts::new(own, nested))
 }
 
 fn invalid_verdict<T>(why: &str, call: &ToolCall) -> Result<T, Error> {

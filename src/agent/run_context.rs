@@ -11,7 +11,7 @@ use crate::agent::decide::is_incomplete_turn;
 use crate::agent::run_shared::RunShared;
 use crate::agent::{
     Decision, Facts, NextAction, RunHandle, State, compaction, deliver_input, external_facts,
-    prompts, run_tools, send_request, stop_review,
+    prompts, refresh_tools, run_tools, send_request, stop_review,
 };
 use crate::error::Error;
 use crate::event::{EndReason, Event};
@@ -39,9 +39,10 @@ impl RunContext {
         Self(shared)
     }
 
-    /// The tools of the agent.
-    pub fn toolkit(&self) -> &Toolkit {
-        &self.0.settings.tools.toolkit
+    /// The tools of the agent, and those of its [sources](crate::Agent::with_tool_source) as they were listed
+    /// last.
+    pub fn toolkit(&self) -> Toolkit {
+        self.0.toolkit().into_owned()
     }
 
     /// What the holders of the run hold.
@@ -122,6 +123,30 @@ impl RunContext {
     /// What the run has used. What came on top since the last time is drawn from the pool.
     pub fn budget_usage(&self, state: &State) -> BudgetUsage {
         self.0.budget_usage(state)
+    }
+
+    /// Lists the tools of the agent's [sources](crate::Agent::with_tool_source), once in an iteration. If
+    /// they have changed, the next [`deliver_next_input`](Self::deliver_next_input) says so. Without sources
+    /// it does nothing.
+    ///
+    /// Call it before `deliver_next_input`, and before the calls of a run are resumed.
+    /// [`next_request`](Self::next_request) calls it if the body has not, and the model then reads of a
+    /// change one request later.
+    ///
+    /// # Errors
+    ///
+    /// If the first listing of a run fails, the error of the source, whose name is in the message;
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools of first lists have one name.
+    pub fn refresh_tools(&self, state: &State) -> impl Future<Output = Result<(), Error>> + Send {
+        // Boxed, as in `next_request`, where there is something to list.
+        let listing = refresh_tools::needs_listing(&self.0, state)
+            .then(|| Box::pin(refresh_tools::refresh_tools(&self.0, state)));
+        async move {
+            match listing {
+                Some(listing) => listing.await,
+                None => Ok(()),
+            }
+        }
     }
 
     /// The next thing that is done to the history before a request: what hooks noted is said, what is to

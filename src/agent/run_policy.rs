@@ -69,8 +69,9 @@ impl ToolPolicy for RunPolicy {
     }
 
     fn on_verdict_requested(&mut self, call: &ToolCall) {
-        let tool = self.run.settings.tools.toolkit.get(&call.name);
-        self.run.control().register_awaited_verdict(call, tool.is_some_and(Tool::is_external));
+        let toolkit = self.run.toolkit();
+        let is_external = toolkit.get(&call.name).is_some_and(Tool::is_external);
+        self.run.control().register_awaited_verdict(call, is_external);
     }
 
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {

@@ -1,5 +1,6 @@
 //! What the parts of a run share.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::agent::budget::BudgetUsage;
@@ -12,6 +13,7 @@ use crate::error::Error;
 use crate::event::BudgetExceeded;
 use crate::item::History;
 use crate::provider::Provider;
+use crate::tool::Toolkit;
 use crate::turn::Turn;
 use crate::world::{EffectKind, Effects};
 
@@ -31,6 +33,16 @@ impl RunShared {
 
     pub(super) fn hooks(&self) -> &Hooks {
         &self.settings.hooks
+    }
+
+    /// The tools of the agent, and those of its sources as they were listed last.
+    pub(super) fn toolkit(&self) -> Cow<'_, Toolkit> {
+        let tools = &self.settings.tools;
+        let listed = match tools.sources.is_empty() {
+            true => None,
+            false => self.control().listed_tools().toolkit(),
+        };
+        listed.map_or(Cow::Borrowed(&tools.toolkit), Cow::Owned)
     }
 
     /// Draws an id.

@@ -6,7 +6,7 @@ use crate::agent::resume::check_verdicts;
 use crate::agent::run_policy::RunPolicy;
 use crate::agent::run_shared::RunShared;
 use crate::agent::{Decision, State, prompts};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::item::ResultKind;
 use crate::tool::{RemainingSubAgentDepth, ToolRun};
 use crate::turn::Turn;
@@ -19,11 +19,14 @@ pub(super) fn run_tools(
     decision: &Decision,
 ) -> Result<ToolRun, Error> {
     drop(run.control().take_started_calls());
-    let kit = &run.settings.tools.toolkit;
+    let kit = run.toolkit();
     let tools = match (turn, &state.model_selection.offered_tools) {
         (Some(turn), Some(offered)) => kit.restricted_to(offered).run(&state.history, turn),
         (Some(turn), None) => kit.run(&state.history, turn),
-        (None, _) => kit.resume(&state.history)?,
+        (None, _) => {
+            ensure_listed(run, state)?;
+            kit.resume(&state.history)?
+        }
     };
     let tools = match turn.is_none_or(|turn| !turn.calls().is_empty()) {
         true => with_run_data(run, tools),
@@ -74,10 +77,26 @@ pub(super) async fn resume_pending_calls(
     if !pending.iter().all(has_verdict) {
         return Ok(None);
     }
-    let verdicts = check_verdicts(&run.settings, &state.history, verdicts)?;
+    let verdicts = check_verdicts(&run.settings, &run.toolkit(), &state.history, verdicts)?;
     run.control().set_sub_agent_verdicts(verdicts.clone());
     let resuming = state.clone().update(|it| it.approvals.resume_verdicts = Some(verdicts));
     Ok(Some(Box::new(run_tools(run, &resuming, None, &Decision::RunTools)?)))
+}
+
+/// Refuses to answer calls as those of unknown tools because a body has not had the sources listed.
+fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
+    let own = &run.settings.tools.toolkit;
+    let is_unlisted = !run.settings.tools.sources.is_empty()
+        && run.control().listed_tools().last_iteration().is_none()
+        && state.history.unanswered_calls().iter().any(|call| own.get(&call.name).is_none());
+    match is_unlisted {
+        false => Ok(()),
+        true => {
+            let why = "calls were resumed before the agent's tool sources were listed: the body did \
+                       not call `refresh_tools`";
+            Err(Error::new(ErrorKind::InvalidRequest, why))
+        }
+    }
 }
 
 /// Calls with the data of the run, and with what is left of the depth of sub-agents.

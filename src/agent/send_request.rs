@@ -6,6 +6,7 @@ use futures::{future, stream};
 
 use crate::agent::State;
 use crate::agent::prepared_request::PreparedRequest;
+use crate::agent::refresh_tools::{needs_listing, refresh_tools};
 use crate::agent::run_shared::RunShared;
 use crate::agent::wait_for_pool::wait_for_pool;
 use crate::error::{Error, ErrorKind};
@@ -25,6 +26,10 @@ pub(super) async fn next_request(
                    not yield it, or is polled ahead of the run";
         return Err(Error::new(ErrorKind::InvalidRequest, why));
     }
+    // A body of one's own may not have done it.
+    if needs_listing(run, &state) {
+        Box::pin(refresh_tools(run, &state)).await?;
+    }
     let counted = state.clone().update(|it| it.counts.model_calls += 1);
     run.control().set_incomplete_turn(false);
     // Their results are in the history.
@@ -37,7 +42,7 @@ pub(super) async fn next_request(
     if !wait_for_pool(run, &counted, &request).await? {
         return Ok((state, None));
     }
-    let as_ever = Arc::ptr_eq(&request.tools, &run.settings.tools.toolkit.specs());
+    let as_ever = Arc::ptr_eq(&request.tools, &run.toolkit().specs());
     let offered = (!as_ever).then(|| Arc::clone(&request.tools));
     // What was used until here was the last model's.
     run.budget_usage(&counted);
@@ -50,7 +55,7 @@ pub(super) async fn next_request(
 
 /// A request as hooks want it, or wanted it in the run that is played.
 async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Error> {
-    let mut request = run.settings.build_request(&state.history);
+    let mut request = run.settings.build_request(&run.toolkit(), &state.history);
     if state.end.wrap_up_reason.is_some() && !request.tools.is_empty() {
         // The tools stay listed, so that what is cached still fits.
         request.options.tool_choice = ToolChoice::None;

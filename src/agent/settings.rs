@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::hook::Hooks;
+use crate::agent::tool_sources::ToolSources;
 use crate::agent::validators::Validators;
 use crate::agent::{Budget, Limits, RunStart};
 use crate::context::{Ageing, Compactor, Truncator, Window};
@@ -56,6 +57,8 @@ pub(super) struct PromptSettings {
 #[derive(Clone, Default)]
 pub(super) struct ToolkitSettings {
     pub(super) toolkit: Toolkit,
+    /// Where more tools come from, which may change.
+    pub(super) sources: Arc<ToolSources>,
     /// The tools that never change anything.
     pub(super) read_only_tools: Arc<[String]>,
     /// The tools are audited, also those that are added later.
@@ -105,9 +108,8 @@ impl AgentSettings {
         }
     }
 
-    /// The request that asks for the next turn.
-    pub(super) fn build_request(&self, history: &History) -> Request {
-        let kit = &self.tools.toolkit;
+    /// The request that asks for the next turn, with these tools.
+    pub(super) fn build_request(&self, kit: &Toolkit, history: &History) -> Request {
         let mut request = Request {
             system: self.system_prompt(),
             tools: kit.specs(),

@@ -237,6 +237,13 @@ impl Error {
         self
     }
 
+    /// The same with `context` before its message.
+    pub(crate) fn with_context(mut self, context: &str) -> Self {
+        let message = &mut self.fields_mut().data.message;
+        *message = format!("{context}: {message}");
+        self
+    }
+
     /// The same, returned by a layer that has tried again and takes back what was said.
     pub(crate) fn mark_retries_exhausted(mut self) -> Self {
         self.fields_mut().flags.are_retries_exhausted = true;

@@ -150,7 +150,8 @@ impl ReplayPoint {
         Self { journal, continuation_history: onward, input, ..self }
     }
 
-    /// The request that [`run`](Self::run) would send first, before any hook has seen it.
+    /// The request that [`run`](Self::run) would send first, before any hook has seen it. Tools of
+    /// [sources](Agent::with_tool_source) are not in it, since nothing is listed for it.
     pub fn request(&self, agent: &Agent) -> Request {
         let mut history = self.continuation_history.settled();
         history.extend(self.input.0.iter().cloned());

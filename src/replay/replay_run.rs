@@ -72,8 +72,8 @@ impl Recording {
     /// Plays the run: the agent's own loop goes over it, with no network and no tool.
     ///
     /// `agent` is made like the one that was recorded. Its settings are those that decide; its
-    /// provider is only asked for its name. Tools, hooks, validations and the compactor are not
-    /// called at all: what they answered is in the recording. Ids are the recorded ones, and no time
+    /// provider is only asked for its name. Tools, their sources, hooks, validations and the compactor are
+    /// not called at all: what they answered is in the recording. Ids are the recorded ones, and no time
     /// passes. The same agent gives the same events and the same requests; what differs is a
     /// [`ReplayMismatch`](super::ReplayMismatch).
     ///

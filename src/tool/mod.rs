@@ -3,11 +3,13 @@
 mod handler;
 mod settings;
 mod tool;
+mod tool_record;
 
 mod args_schema;
 #[cfg(feature = "schemars")]
 mod arguments;
 mod external_tool;
+mod late_bound_tool;
 mod rationale;
 mod typed_tool;
 mod with_rationale;
@@ -19,12 +21,14 @@ mod suspension;
 
 mod run;
 mod tool_policy;
+mod tool_source;
 mod toolkit;
 
 #[cfg(feature = "schemars")]
 pub use arguments::ToolArguments;
 pub use context::ToolContext;
 pub use handler::{PreparedCall, ToolHandler, UpdateStream};
+pub(crate) use late_bound_tool::ListTools;
 pub use output::{IntoToolError, IntoToolOutput, Json, ToolOutput, ToolUpdate};
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
@@ -36,6 +40,8 @@ pub use suspension::Suspension;
 pub use tool::Tool;
 pub(crate) use tool::validate_spec;
 pub use tool_policy::{Permission, PermissionDecision, ToolPolicy, Verdict};
+pub(crate) use tool_record::ToolRecord;
+pub use tool_source::{ToolList, ToolSource};
 pub use toolkit::Toolkit;
 
 pub use crate::request::ToolSpec;

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// What is known of a tool besides its handler.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ToolSettings {
     pub(super) timeout: Option<Duration>,
     /// Those that are set, by their numbers.

@@ -210,6 +210,16 @@ impl Tool {
         self.settings.has_flag(ToolFlag::External)
     }
 
+    /// Whether a model, and those who run calls, know the same of both.
+    pub(crate) fn is_described_like(&self, other: &Self) -> bool {
+        self.settings == other.settings && (self.is_run_like(other) || self.spec() == other.spec())
+    }
+
+    /// Whether calls of both run the same.
+    pub(crate) fn is_run_like(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.handler, &other.handler)
+    }
+
     /// Makes a tool of a function that prepares its calls.
     pub(crate) fn from_prepare_fn(
         spec: ToolSpec,

@@ -173,6 +173,11 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().filter(is_offered).cloned())
     }
 
+    /// The same kit with these tools after its own.
+    pub(crate) fn merged_with(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        self.rebuild_with_tools(self.tools.iter().cloned().chain(tools))
+    }
+
     /// The tool of this name, the first of several.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name() == name)

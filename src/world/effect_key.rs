@@ -44,6 +44,9 @@ pub enum EffectKind {
     AtStop,
     /// Effect: hooks are asked whether the run stops here.
     ShouldStop,
+    /// Effect: the agent's [tool sources](crate::tool::ToolSource) list their tools; the value has the lists
+    /// that have changed.
+    ToolsListed,
     /// Effect: a step of a body of your own.
     Step,
     /// Effect: the wait for verdicts.
@@ -75,6 +78,7 @@ impl EffectKind {
             Self::Compacted => "compacted",
             Self::AtStop => "at_stop",
             Self::ShouldStop => "should_stop",
+            Self::ToolsListed => "tools_listed",
             Self::Step => "step",
             Self::Suspended => "suspended",
             Self::Id => "id",

@@ -51,6 +51,11 @@ impl Effects {
         counted.effects.clear();
     }
 
+    /// How many times the body of the loop has begun.
+    pub(crate) fn iteration(&self) -> u32 {
+        lock_ignoring_poison(&self.counts).iteration
+    }
+
     /// A value that is there without waiting. One that cannot be read is the default.
     pub(crate) fn draw<T>(&self, kind: EffectKind, live: impl FnOnce() -> T) -> T
     where

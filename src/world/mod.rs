@@ -10,7 +10,7 @@
 //!
 //! | | method | what it is |
 //! |---|---|---|
-//! | effect | [`step`](World::step) | a future whose value can be kept: a hook, a compaction, a body's own step |
+//! | effect | [`step`](World::step) | a future whose value can be kept: a hook, a compaction, a list of tools, a body's own step |
 //! | | [`turn`](World::turn) | a request to the model, and its stream of events |
 //! | | [`fan_out`](World::fan_out) | the tool calls of one turn |
 //! | | [`suspend`](World::suspend) | a wait for verdicts from outside |

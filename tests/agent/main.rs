@@ -29,6 +29,7 @@
 //! | `replay` | recorded runs are replayed, and resumed from a step with one change |
 //! | `old_recordings` | recordings of earlier versions are played |
 //! | `tombstones` | items that become void while a run goes on |
+//! | `tool_sources` | tools that change while a run continues |
 //! | `world` | a run that is stopped at any effect goes on from the values that were kept |
 //! | `own_body` | the body in the example `own_body` is the agent's own but for one line |
 
@@ -63,5 +64,6 @@ mod support;
 mod suspended_sub_agents;
 mod time_limits;
 mod tombstones;
+mod tool_sources;
 mod trace;
 mod world;

@@ -21,8 +21,8 @@ use turnstream::item::{PendingCall, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::stream::{TurnStream, seal};
 use turnstream::tool::{
-    Permission, PreparedCall, SavedCalls, Tool, ToolHandler, ToolPolicy, ToolRun, ToolSpec,
-    ToolUpdate, Verdict,
+    Permission, PreparedCall, SavedCalls, Tool, ToolHandler, ToolList, ToolPolicy, ToolRun,
+    ToolSource, ToolSpec, ToolUpdate, Verdict,
 };
 use turnstream::world::{
     Effect, EffectKey, EffectKind, EffectValue, SavedTurn, SendRequest, World,
@@ -327,6 +327,7 @@ enum Feature {
     SubAgent,
     Pool,
     OwnStep,
+    ToolSource,
     Failure,
 }
 
@@ -362,6 +363,28 @@ impl ToolHandler for LookTool {
     }
 }
 
+/// Lists the tool, and another one for each call that has run.
+struct LookSource(EffectLog);
+
+impl ToolSource for LookSource {
+    fn name(&self) -> &'static str {
+        "looks"
+    }
+
+    fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>> {
+        let log = Arc::clone(&self.0);
+        async move {
+            let ran: HashSet<String> = log.lock().unwrap().iter().cloned().collect();
+            let names = (0..ran.len()).map(|n| format!("look_{n}"));
+            let look = |name: String| {
+                Tool::from_handler(LookTool { spec: spec(&name), log: Arc::clone(&log) })
+            };
+            Ok(ToolList::new(["look".to_owned()].into_iter().chain(names).map(look)))
+        }
+        .boxed()
+    }
+}
+
 impl Scenario {
     fn build_agent(self, log: &EffectLog) -> Agent {
         let Self { turn_count: turns, calls_per_turn: calls, feature: extra, has_hooks: hooks } =
@@ -384,8 +407,13 @@ impl Scenario {
         let look = Tool::from_handler(LookTool { spec: spec("look"), log: Arc::clone(log) });
         let look = if extra == Feature::Approval { look.requires_approval() } else { look };
         let mut agent = Agent::new(model(matches!(extra, Feature::Fallback | Feature::Failure)));
-        agent = agent.with_tool(look);
+        if extra != Feature::ToolSource {
+            agent = agent.with_tool(look);
+        }
         match extra {
+            Feature::ToolSource => {
+                agent = agent.with_tool_source(LookSource(Arc::clone(log)));
+            }
             Feature::Approval => agent = agent.interactive(),
             Feature::Fallback => agent = agent.with_fallback(model(false)),
             Feature::Pool => {
@@ -585,9 +613,12 @@ async fn check_scenario(script: Scenario, has_unstable_keys: bool) -> Result<Che
 fn all_scenarios() -> Vec<Scenario> {
     use Feature::{
         Approval, Compaction, Failure, Fallback, Nothing, OwnStep, Pool, Steering, SubAgent,
+        ToolSource,
     };
-    let extras =
-        [Nothing, Approval, Steering, Compaction, Fallback, SubAgent, Pool, OwnStep, Failure];
+    let extras = [
+        Nothing, Approval, Steering, Compaction, Fallback, SubAgent, Pool, OwnStep, ToolSource,
+        Failure,
+    ];
     let mut scripts = Vec::new();
     for extra in extras {
         for (turns, calls) in [(0, 0), (1, 1), (1, 3), (2, 2), (3, 1)] {

@@ -1,0 +1,85 @@
+//! The tools of a run as they were listed last.
+
+use std::sync::{Arc, Mutex};
+
+use crate::agent::source_tools::SourceTools;
+use crate::error::catch_panic;
+use crate::lock::lock_ignoring_poison;
+use crate::tool::{Tool, Toolkit};
+
+/// The tools of a run as they were listed last. Its lock is never held across an await.
+#[derive(Default)]
+pub(super) struct ListedTools(Mutex<ListedState>);
+
+#[derive(Default)]
+struct ListedState {
+    /// `None` until the first listing.
+    current: Option<Arc<CurrentTools>>,
+    /// The iteration in which they were listed.
+    iteration: u32,
+    /// Texts that the model has to read before the next request.
+    notices: Vec<String>,
+}
+
+/// The tools of all sources, and the kit with these and the agent's own.
+pub(super) struct CurrentTools {
+    pub(super) sources: Vec<SourceTools>,
+    toolkit: Toolkit,
+}
+
+impl ListedTools {
+    /// The tools of all sources; `None` until the first listing.
+    pub(super) fn current(&self) -> Option<Arc<CurrentTools>> {
+        lock_ignoring_poison(&self.0).current.clone()
+    }
+
+    /// The tools of the agent and of its sources; `None` until the first listing.
+    pub(super) fn toolkit(&self) -> Option<Toolkit> {
+        let listed = lock_ignoring_poison(&self.0);
+        listed.current.as_ref().map(|current| current.toolkit.clone())
+    }
+
+    /// The iteration of the last listing, if there was one.
+    pub(super) fn last_iteration(&self) -> Option<u32> {
+        let listed = lock_ignoring_poison(&self.0);
+        listed.current.as_ref().map(|_| listed.iteration)
+    }
+
+    /// Takes the texts that the model has to read before the next request.
+    pub(super) fn take_notice(&self) -> Option<String> {
+        let notices = std::mem::take(&mut lock_ignoring_poison(&self.0).notices);
+        (!notices.is_empty()).then(|| notices.join("\n"))
+    }
+
+    /// Keeps the tools that were listed in an iteration. The kit is made anew only if they are others.
+    pub(super) fn replace(
+        &self,
+        own: &Toolkit,
+        sources: Vec<SourceTools>,
+        iteration: u32,
+        notice: Option<String>,
+    ) {
+        let kept = self.current().filter(|current| is_run_alike(&current.sources, &sources));
+        let toolkit = match kept {
+            Some(current) => current.toolkit.clone(),
+            None => own.merged_with(sources.iter().flat_map(|source| source.tools.iter().cloned())),
+        };
+        let mut listed = lock_ignoring_poison(&self.0);
+        listed.notices.extend(notice);
+        listed.iteration = iteration;
+        let replaced = listed.current.replace(Arc::new(CurrentTools { sources, toolkit }));
+        drop(listed);
+        // The tools are code of the user's own, which may panic when it is dropped.
+        let _ = catch_panic(|| drop(replaced));
+    }
+}
+
+/// Whether the same tools run, described in the same way.
+fn is_run_alike(before: &[SourceTools], now: &[SourceTools]) -> bool {
+    let is_same =
+        |(before, now): (&Tool, &Tool)| before.is_run_like(now) && before.is_described_like(now);
+    let is_alike = |(before, now): (&SourceTools, &SourceTools)| {
+        before.tools.len() == now.tools.len() && before.tools.iter().zip(&now.tools).all(is_same)
+    };
+    before.iter().zip(now).all(is_alike)
+}

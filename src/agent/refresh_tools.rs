@@ -1,0 +1,64 @@
+//! How the tools of an agent's sources are listed before a request.
+
+use futures::future::join_all;
+
+use crate::agent::State;
+use crate::agent::run_shared::RunShared;
+use crate::agent::source_tools::{SourceTools, ToolListing, name_error};
+use crate::agent::tool_notice::tool_notice;
+use crate::error::Error;
+use crate::item::{Content, History};
+use crate::world::EffectKind;
+
+/// Whether the sources are to be listed: once in an iteration, and not for the last turn, which calls no
+/// tool.
+pub(super) fn needs_listing(run: &RunShared, state: &State) -> bool {
+    if run.settings.tools.sources.is_empty() {
+        return false;
+    }
+    match run.control().listed_tools().last_iteration() {
+        None => true,
+        Some(last) => last != run.effects.iteration() && state.end.wrap_up_reason.is_none(),
+    }
+}
+
+/// Lists the tools of all sources, which count from here on.
+pub(super) async fn refresh_tools(run: &RunShared, state: &State) -> Result<(), Error> {
+    let listing_run = run.clone();
+    let list = async move {
+        let tools = &listing_run.settings.tools;
+        let names = tools.sources.names();
+        let listed = join_all((0..names.len()).map(|index| tools.sources.list(index))).await;
+        let current = listing_run.control().listed_tools().current();
+        let before = current.as_ref().map(|current| &current.sources[..]);
+        ToolListing::new(&tools.toolkit, names, before, listed)
+    };
+    let listing: ToolListing = run.effects.perform(EffectKind::ToolsListed, list).await?;
+    apply_listing(run, state, listing);
+    Ok(())
+}
+
+fn apply_listing(run: &RunShared, state: &State, listing: ToolListing) {
+    let tools = &run.settings.tools;
+    let names = tools.sources.names();
+    let current = run.control().listed_tools().current();
+    let before = current.as_ref().map(|current| &current.sources[..]);
+    let unlisted = vec![SourceTools::default(); names.len()];
+    let late_bound = |index, record| tools.sources.late_bound_tool(index, record);
+    let now = listing.apply_to(before.unwrap_or(&unlisted), late_bound);
+    for (index, (before, now)) in before.unwrap_or(&unlisted).iter().zip(&now).enumerate() {
+        if let (None, Some(error)) = (&before.failure, &now.failure) {
+            run.hooks().on_failure(state, &name_error(&names[index], error.clone()));
+        }
+    }
+    // An earlier run on this history may have said what is left out.
+    let notice = tool_notice(names, before, &now)
+        .filter(|notice| before.is_some() || !has_said(&state.history, notice));
+    let iteration = run.effects.iteration();
+    run.control().listed_tools().replace(&tools.toolkit, now, iteration, notice);
+}
+
+fn has_said(history: &History, notice: &str) -> bool {
+    let mut said = history.newest_first().filter_map(|item| item.as_user());
+    said.any(|content| matches!(content, Content::Text(text) if text == notice))
+}

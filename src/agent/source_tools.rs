@@ -1,0 +1,246 @@
+//! The tools of a run's sources: which ones count, and what has changed in them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind};
+use crate::tool::{Tool, ToolList, ToolRecord, Toolkit};
+
+/// The tools of one source, as they count in a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SourceTools {
+    /// The tools of its last list, without those that are left out.
+    pub(super) tools: Vec<Tool>,
+    /// The tools that are left out, and why.
+    pub(super) notes: Vec<String>,
+    /// Why the last listing has failed, if it has: the tools are those of the list before.
+    pub(super) failure: Option<Error>,
+}
+
+/// The value of a listing: the sources whose tools have changed. It has the tools as data; the tools
+/// themselves are only in a value that was not read back.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct ToolListing {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) changed: Vec<SourceListing>,
+    /// All sources, in order. `None` in a value that was read back.
+    #[serde(skip)]
+    pub(super) live: Option<Vec<SourceTools>>,
+}
+
+/// A source whose tools have changed.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct SourceListing {
+    /// The position of the source among those of the agent.
+    pub(super) source: usize,
+    /// All its tools.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tools: Vec<ToolRecord>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) notes: Vec<String>,
+    /// Why it could not be listed: its tools stay as they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<Error>,
+}
+
+impl ToolListing {
+    /// The value of a listing that was made now. `before` is `None` for the first one of a run.
+    ///
+    /// # Errors
+    ///
+    /// At the first listing, if one has failed or two tools have one name.
+    pub(super) fn new(
+        own: &Toolkit,
+        names: &[Arc<str>],
+        before: Option<&[SourceTools]>,
+        listed: Vec<Result<ToolList, Error>>,
+    ) -> Result<Self, Error> {
+        let live = match before {
+            None => first_lists(own, names, listed)?,
+            Some(before) => next_lists(own, names, before, listed),
+        };
+        let changes = live.iter().enumerate().filter_map(|(source, now)| {
+            let is_same = before
+                .and_then(|before| before.get(source))
+                .is_some_and(|before| now.is_recorded_like(before));
+            (!is_same).then(|| now.to_listing(source))
+        });
+        Ok(Self { changed: changes.collect(), live: Some(live) })
+    }
+
+    /// The sources after it. `late_bound` makes a tool of one that was read back, with the position of its
+    /// source.
+    pub(super) fn apply_to(
+        self,
+        before: &[SourceTools],
+        late_bound: impl Fn(usize, ToolRecord) -> Tool,
+    ) -> Vec<SourceTools> {
+        if let Some(live) = self.live {
+            return live;
+        }
+        let mut sources = before.to_vec();
+        for SourceListing { source, tools, notes, failure } in self.changed {
+            let Some(changed) = sources.get_mut(source) else { continue };
+            match failure {
+                Some(_) => changed.failure = failure,
+                None => {
+                    let tools = tools.into_iter().map(|record| late_bound(source, record));
+                    *changed = SourceTools { tools: tools.collect(), notes, failure: None };
+                }
+            }
+        }
+        sources
+    }
+}
+
+impl SourceTools {
+    /// Whether a record of both is the same.
+    fn is_recorded_like(&self, other: &Self) -> bool {
+        self.failure.is_some() == other.failure.is_some()
+            && self.notes == other.notes
+            && self.tools.len() == other.tools.len()
+            && self.tools.iter().zip(&other.tools).all(|(a, b)| a.is_described_like(b))
+    }
+
+    fn to_listing(&self, source: usize) -> SourceListing {
+        match &self.failure {
+            Some(failure) => {
+                let failure = Some(failure.clone());
+                SourceListing { source, failure, ..SourceListing::default() }
+            }
+            None => SourceListing {
+                source,
+                tools: self.tools.iter().map(ToolRecord::from).collect(),
+                notes: self.notes.clone(),
+                failure: None,
+            },
+        }
+    }
+}
+
+/// The error of a source, with its name.
+pub(super) fn name_error(source: &str, error: Error) -> Error {
+    error.with_context(&format!("the tool source `{source}`"))
+}
+
+/// The tools of the first lists of a run.
+fn first_lists(
+    own: &Toolkit,
+    names: &[Arc<str>],
+    listed: Vec<Result<ToolList, Error>>,
+) -> Result<Vec<SourceTools>, Error> {
+    let mut owners = Owners::default();
+    let mut sources = Vec::with_capacity(listed.len());
+    for (source, listed) in listed.into_iter().enumerate() {
+        let listed = listed.map_err(|error| name_error(&names[source], error));
+        let ToolList { tools, notes } = listed?;
+        for tool in &tools {
+            if let Some(owner) = owners.claim(own, tool.name(), source) {
+                let message = format!(
+                    "two tools have the name `{}`: one of {}, the other one of {}",
+                    tool.name(),
+                    owner.describe(names),
+                    Owner::Source(source).describe(names),
+                );
+                let error = Error::new(ErrorKind::InvalidRequest, message);
+                return Err(error.with_parameter("tools"));
+            }
+        }
+        sources.push(SourceTools { tools, notes, failure: None });
+    }
+    Ok(sources)
+}
+
+/// The tools of later lists: a source that has failed keeps its own, and a new tool whose name is taken is
+/// left out.
+fn next_lists(
+    own: &Toolkit,
+    names: &[Arc<str>],
+    before: &[SourceTools],
+    listed: Vec<Result<ToolList, Error>>,
+) -> Vec<SourceTools> {
+    let mut owners = Owners::default();
+    // A tool that stays keeps its name, whichever source comes first.
+    for (source, (before, listed)) in before.iter().zip(&listed).enumerate() {
+        let stays = |name: &str| match listed {
+            Ok(list) => list.tools.iter().any(|tool| tool.name() == name),
+            Err(_) => true,
+        };
+        for tool in before.tools.iter().filter(|tool| stays(tool.name())) {
+            owners.claim(own, tool.name(), source);
+        }
+    }
+    let mut sources = Vec::with_capacity(listed.len());
+    for (source, (before, listed)) in before.iter().zip(listed).enumerate() {
+        sources.push(match listed {
+            Err(error) => SourceTools { failure: Some(error), ..before.clone() },
+            Ok(list) => admit_tools(own, names, &mut owners, source, list),
+        });
+    }
+    sources
+}
+
+/// The tools of a list whose names are free or their own.
+fn admit_tools(
+    own: &Toolkit,
+    names: &[Arc<str>],
+    owners: &mut Owners,
+    source: usize,
+    list: ToolList,
+) -> SourceTools {
+    let ToolList { tools: listed, mut notes } = list;
+    let mut tools: Vec<Tool> = Vec::with_capacity(listed.len());
+    for tool in listed {
+        let name = tool.name();
+        let is_listed_twice = tools.iter().any(|other| other.name() == name);
+        let owner = match owners.claim(own, name, source) {
+            Some(owner) if owner != Owner::Source(source) || is_listed_twice => owner,
+            Some(_) | None => {
+                tools.push(tool);
+                continue;
+            }
+        };
+        notes.push(format!("`{name}`: another tool of {} has this name", owner.describe(names)));
+    }
+    SourceTools { tools, notes, failure: None }
+}
+
+/// Who has the tool of a name.
+#[derive(Clone, Copy, PartialEq)]
+enum Owner {
+    Agent,
+    Source(usize),
+}
+
+impl Owner {
+    fn describe(self, names: &[Arc<str>]) -> String {
+        match self {
+            Self::Agent => "the agent".to_owned(),
+            Self::Source(at) => format!("the tool source `{}`", names[at]),
+        }
+    }
+}
+
+/// The sources that have the tools of each name.
+#[derive(Default)]
+struct Owners(HashMap<String, usize>);
+
+impl Owners {
+    /// Takes a name for a source, if it is free; else returns its owner.
+    fn claim(&mut self, own: &Toolkit, name: &str, source: usize) -> Option<Owner> {
+        if own.get(name).is_some() {
+            return Some(Owner::Agent);
+        }
+        match self.0.get(name) {
+            Some(owner) => Some(Owner::Source(*owner)),
+            None => {
+                self.0.insert(name.to_owned(), source);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The tool sources of an agent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+
+use crate::agent::source_tools::name_error;
+use crate::agent::timed_call::call_with_timeout;
+use crate::env::TimeLimit;
+use crate::error::Error;
+use crate::tool::{ListTools, Tool, ToolList, ToolRecord, ToolSource};
+
+/// How long a listing may take, unless set.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The tool sources of an agent, in order.
+#[derive(Clone, Default)]
+pub(super) struct ToolSources {
+    sources: Vec<Arc<dyn ToolSource>>,
+    /// Their names, in the same order.
+    names: Vec<Arc<str>>,
+    /// `None` for the default.
+    timeout: Option<Duration>,
+}
+
+impl ToolSources {
+    pub(super) fn push(&mut self, source: Arc<dyn ToolSource>) {
+        self.names.push(source.name().into());
+        self.sources.push(source);
+    }
+
+    pub(super) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = Some(timeout);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    pub(super) fn names(&self) -> &[Arc<str>] {
+        &self.names
+    }
+
+    /// Lists the tools of a source.
+    pub(super) fn list(
+        &self,
+        index: usize,
+    ) -> impl Future<Output = Result<ToolList, Error>> + Send + use<> {
+        let source = Arc::clone(&self.sources[index]);
+        let limit = self.timeout.map_or(TimeLimit::Default(DEFAULT_TIMEOUT), TimeLimit::Explicit);
+        async move { call_with_timeout("the listing", limit, || source.list_tools()).await? }
+    }
+
+    /// A tool of a recorded list.
+    pub(super) fn late_bound_tool(self: &Arc<Self>, index: usize, record: ToolRecord) -> Tool {
+        let sources = Arc::clone(self);
+        let list: Arc<ListTools> = Arc::new(move || {
+            let sources = Arc::clone(&sources);
+            async move {
+                let listed = sources.list(index).await;
+                Ok(listed.map_err(|error| name_error(&sources.names[index], error))?.tools)
+            }
+            .boxed()
+        });
+        record.into_late_bound_tool(list)
+    }
+}

@@ -1,0 +1,102 @@
+//! Tools that may change while an agent runs.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::error::Error;
+use crate::tool::Tool;
+
+/// Tools that may change while an agent runs, such as those of an MCP server or of plug-ins.
+///
+/// [`Agent::with_tool_source`](crate::Agent::with_tool_source) takes one; its docs say what a list that
+/// changes does to a run.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use futures::future::{self, BoxFuture, FutureExt};
+/// use serde_json::json;
+/// use turnstream::provider::{Reply, Scripted};
+/// use turnstream::tool::{Tool, ToolList, ToolSource, ToolSpec};
+/// use turnstream::{Agent, Error};
+///
+/// /// Tools that the program adds and removes.
+/// #[derive(Clone, Default)]
+/// struct Plugins(Arc<Mutex<Vec<Tool>>>);
+///
+/// impl ToolSource for Plugins {
+///     fn name(&self) -> &str {
+///         "plugins"
+///     }
+///
+///     fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>> {
+///         let tools = self.0.lock().unwrap().clone();
+///         future::ready(Ok(ToolList::new(tools))).boxed()
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// let spec = ToolSpec::new("roll", "Rolls a die", json!({ "type": "object" }));
+/// let plugins = Plugins::default();
+/// plugins.0.lock().unwrap().push(Tool::raw(spec, |_args, _cx| async { 6 })?);
+///
+/// let model = Scripted::new([
+///     Reply::new().call("roll", json!({})),
+///     Reply::text("It is a six."),
+/// ]);
+/// let agent = Agent::new(model).with_tool_source(plugins);
+/// assert_eq!(agent.run("Roll a die").outcome().await.text, "It is a six.");
+/// # Ok(())
+/// # }
+/// ```
+pub trait ToolSource: Send + Sync {
+    /// The name that errors and messages to the model call it by, such as that of a server. It is read
+    /// once, when the source is handed to an agent.
+    fn name(&self) -> &str;
+
+    /// Returns the tools as they are now, in an order that changes only with them.
+    ///
+    /// A run calls it before each of its requests, so it should be cheap when nothing has changed. The
+    /// future does nothing before it is polled, and dropping it cancels the listing.
+    ///
+    /// # Errors
+    ///
+    /// If the tools cannot be listed. A source never returns an empty list instead: the run would
+    /// continue without its tools.
+    fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>>;
+}
+
+impl<S: ToolSource + ?Sized> ToolSource for Arc<S> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>> {
+        (**self).list_tools()
+    }
+}
+
+/// The tools of a [`ToolSource`].
+#[derive(Clone, Debug, Default)]
+pub struct ToolList {
+    /// The tools, in the order in which the model sees them.
+    pub tools: Vec<Tool>,
+    /// The tools that were left out, and why: one text each. The model reads each text once, for as long as
+    /// it stays in the list.
+    pub notes: Vec<String>,
+}
+
+impl ToolList {
+    /// Makes a list with nothing left out.
+    pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
+        Self { tools: tools.into_iter().collect(), notes: Vec::new() }
+    }
+}
+
+impl From<Vec<Tool>> for ToolList {
+    fn from(tools: Vec<Tool>) -> Self {
+        Self::new(tools)
+    }
+}
