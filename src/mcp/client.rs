@@ -24,7 +24,7 @@ use crate::mcp::listing::{ListedTool, Listing};
 use crate::mcp::questions::{Answerers, Elicitation, ElicitationAnswer};
 use crate::mcp::sdk::{Connection, ConnectionSettings};
 use crate::mcp::{ServerCommand, ServerInfo};
-use crate::tool::{Tool, ToolOutput, ToolUpdate, Toolkit};
+use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 
 /// A client of one MCP server: its tools as a [`Toolkit`], its resources and its prompts. Cheap to clone;
 /// clones share the connection.
@@ -483,6 +483,24 @@ impl Client {
         let mut view = self.view.with_nothing_built();
         update(&mut view);
         Self { view: Arc::new(view), ..self }
+    }
+}
+
+/// The tools as they are when a run is about to ask its model. After a change that the server reports, or a
+/// connection that was made anew, they are listed again, whole; if that fails, the run keeps the last list and
+/// says so.
+impl ToolSource for Client {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>> {
+        let client = self.clone();
+        async move {
+            let BuiltTools { tools, notes, .. } = client.list().await?;
+            Ok(ToolList { tools: tools.to_vec(), notes: notes.to_vec() })
+        }
+        .boxed()
     }
 }
 

@@ -12,6 +12,7 @@ mod support;
 mod approvals;
 mod calls;
 mod cancellation;
+mod changes;
 mod connecting;
 mod foreign;
 mod hostile;
