@@ -58,7 +58,7 @@ pub(super) struct Question {
     pub(super) answer: oneshot::Sender<Value>,
 }
 
-/// What arrived for a call beside its answer.
+/// Something that arrived for a call beside its answer.
 #[derive(Debug)]
 pub(super) enum Arrived {
     Progress(Value),
@@ -135,7 +135,7 @@ pub(super) struct ActiveCallGuard {
 }
 
 impl ActiveCallGuard {
-    /// What has arrived beside the answer.
+    /// Takes the next thing that arrived beside the answer.
     pub(super) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<Arrived> {
         self.call.waker.register(cx.waker());
         let mut state = lock_ignoring_poison(&self.call.state);

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// How much of a line that is not a message is kept.
 const MAX_KEPT_NOISE: usize = 200;
 
-/// What was wrong with a server's output.
+/// The faults found in a server's output.
 #[derive(Debug, Default)]
 pub(super) struct OutputReport {
     /// A line was longer than the limit, in bytes; the stream ended there.

@@ -18,6 +18,7 @@ use crate::mcp::sdk::{CallUpdate, PendingRequest};
 use crate::tool::{ToolContext, ToolOutput, ToolUpdate, UpdateStream};
 
 /// Calls a tool, for a call of a run if there is a context. Dropping the stream cancels the call on the server.
+#[expect(clippy::too_many_lines, reason = "a call is read from its request to its result")]
 pub(super) fn call_tool(
     shared: Arc<Shared>,
     tool: Arc<ListedTool>,
@@ -152,7 +153,7 @@ fn call_params(tool: &ListedTool, arguments: &Value) -> Map<String, Value> {
     Map::from_iter([name, arguments])
 }
 
-/// What comes next of a call; `None` if nothing does in time.
+/// The next update of a call, unless none comes in time.
 async fn next_update(
     pending: &mut PendingRequest,
     limit: std::time::Duration,
@@ -165,7 +166,7 @@ async fn next_update(
     .await
 }
 
-/// What the model reads of an error. It says what can be done about it.
+/// An error as a result for the model, with what can be done about it.
 fn failure(error: &Error) -> ToolOutput {
     use crate::error::ErrorKind::{Auth, Connect, InvalidRequest, Timeout, Unsupported};
 
@@ -193,7 +194,7 @@ enum AnswerSource {
     Refused,
 }
 
-/// What answering a question comes to.
+/// A step of answering a question.
 enum Answering {
     /// An event of the model that answers.
     Event(ToolUpdate),

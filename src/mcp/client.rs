@@ -39,9 +39,9 @@ use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 ///
 /// # Trust
 ///
-/// Each call asks for [approval](crate::Tool::requires_approval), unless the tool is
-/// [allowed](Self::allow) or the server [trusted](Self::trusted). What a server says of its tools changes
-/// nothing about that. If the description, the schema or the hints of a tool change after it was first listed, its calls
+/// Each call asks for [approval](crate::Tool::requires_approval), unless its tool is [allowed](Self::allow) or
+/// the server is [trusted](Self::trusted). The hints that a server gives with its tools never change that.
+/// If the description, the schema or the hints of a tool change after it was first listed, its calls
 /// ask for approval again, until one was approved; and a call that the model made before it knew of the
 /// change does not run.
 ///
@@ -65,7 +65,7 @@ pub struct Client {
     view: Arc<View>,
 }
 
-/// What the clones of a client and its tools share.
+/// The state that the clones of a client and its tools share.
 pub(super) struct Shared {
     pub(super) settings: Settings,
     state: Mutex<State>,
@@ -327,8 +327,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if there is no such tool, and as [`toolkit`](Self::toolkit). A
-    /// call that was begun and failed is an output that says so.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server does not have the tool, and as
+    /// [`toolkit`](Self::toolkit). The failure of a call that was begun is an output that says so.
     pub async fn call_tool(&self, tool: &str, arguments: Value) -> Result<ToolOutput, Error> {
         let listing = self.shared.listing().await?;
         let known = listing.tools.iter().find(|known| known.original_name == tool);
@@ -347,14 +347,14 @@ impl Client {
         Err(Error::new(ErrorKind::Other, "the call ended without an output"))
     }
 
-    /// What was left out of the last listing, and why, and which definitions have changed. Empty before the
-    /// first listing.
+    /// Returns notes on the last listing: tools that were left out, with the reason, and definitions that have
+    /// changed. Empty before the first listing.
     pub fn notes(&self) -> Vec<String> {
         let built = lock_ignoring_poison(&self.view.built);
         built.as_ref().map_or_else(Vec::new, |built| built.notes.to_vec())
     }
 
-    /// What the server says of itself. Connects if need be.
+    /// Returns the server's description of itself. Connects if need be.
     ///
     /// # Errors
     ///
@@ -505,8 +505,8 @@ impl ToolSource for Client {
 }
 
 impl Shared {
-    /// The connection, made if there is none. All that need one at the same time wait for one attempt; if all
-    /// of them are dropped, so is the attempt.
+    /// Returns the connection, and makes it if need be. Callers that need one at the same time share one
+    /// attempt; if all of them are dropped, so is the attempt.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
         let (dead, connecting) = {
             let mut state = lock_ignoring_poison(&self.state);
@@ -576,7 +576,7 @@ impl Shared {
         Ok(listing)
     }
 
-    /// The connection for a call of a tool whose definition is still what the model was told.
+    /// The connection for a call of a tool whose definition has not changed since the model was sent it.
     pub(super) async fn connection_for_call(
         &self,
         tool: &ListedTool,

@@ -107,7 +107,7 @@ impl ServerCommand {
         self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
     }
 
-    /// What of the environment no message shows: what it was given beside the usual variables.
+    /// The values that no message shows: those of the variables that were granted.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &str| value.len() >= 8;
         self.granted_env()
@@ -145,14 +145,14 @@ impl ServerCommand {
     }
 }
 
-/// Whether a server gets a variable that nobody named.
+/// Whether a server gets a variable without being granted it.
 fn is_usual(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let is_listed = |known: &&str| match cfg!(windows) {
         true => known.eq_ignore_ascii_case(&name),
-        false => **known == *name,
+        false => *known == name,
     };
-    INHERITED_VARIABLES.iter().any(|known| is_listed(&known)) || name.starts_with("LC_")
+    INHERITED_VARIABLES.iter().any(is_listed) || name.starts_with("LC_")
 }
 
 impl fmt::Debug for ServerCommand {

@@ -34,7 +34,7 @@ pub(super) struct HttpEndpoint {
 }
 
 impl Endpoint {
-    /// What no message shows.
+    /// The secrets that no message shows.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         match self {
             Self::Stdio(command) => command.secrets(),
@@ -131,7 +131,7 @@ fn stem(path: &str) -> String {
     without.unwrap_or(last).to_owned()
 }
 
-/// What is left of `mcp-server-git` or `github-mcp-server`.
+/// The word that tells a server from others: `git` of `mcp-server-git`.
 fn server_word(name: &str) -> String {
     let parts = name.split(['-', '_']).filter(|part| !matches!(*part, "mcp" | "server" | ""));
     let word = parts.collect::<Vec<_>>().join("-");

@@ -1,8 +1,8 @@
-//! What a server may take: bytes, pages and time.
+//! The limits on a server: bytes, pages and time.
 
 use std::time::Duration;
 
-/// What a server may take of this process: bytes, pages and time.
+/// Limits on the bytes, pages and time that a server can cost.
 ///
 /// | limit | unless set | what happens beyond it |
 /// |---|---|---|
@@ -67,8 +67,8 @@ impl Default for Limits {
             schema_bytes: 1 << 20,
             stderr_bytes: 64 << 10,
             start: Duration::from_secs(30),
-            request: Duration::from_secs(60),
-            call: Duration::from_secs(60),
+            request: Duration::from_mins(1),
+            call: Duration::from_mins(1),
             call_total: Duration::from_mins(10),
             input: Duration::from_mins(5),
             input_rounds: 10,

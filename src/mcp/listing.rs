@@ -13,7 +13,7 @@ use crate::request::ToolSpec;
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) tools: Vec<ListedTool>,
-    /// What was left out, and why.
+    /// Tools that were left out, with the reason.
     pub(super) left_out: Vec<String>,
     /// The revision of the server's tools, as the connection counted it before it asked.
     pub(super) revision: u64,
@@ -24,7 +24,7 @@ pub(super) struct Listing {
 pub(super) struct ListedTool {
     /// The name that the server knows it by.
     pub(super) original_name: String,
-    /// What the model is told.
+    /// The tool as the model sees it.
     pub(super) spec: ToolSpec,
     /// Whether the server says that it changes nothing.
     pub(super) is_read_only: bool,
@@ -88,7 +88,7 @@ pub(super) fn next_cursor(page: &Value) -> Option<String> {
     page["nextCursor"].as_str().map(str::to_owned)
 }
 
-/// What a list may still take.
+/// Counts a list against its limits.
 pub(super) struct ListBudget<'a> {
     server: &'a str,
     /// The field that holds the list.

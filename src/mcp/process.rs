@@ -37,7 +37,7 @@ pub(super) struct ServerProcess {
     ended: watch::Receiver<()>,
 }
 
-/// What is known of a process: how it ended, and the end of what it wrote to its standard error.
+/// Facts about a process for errors: its exit status, and the end of its standard error.
 #[derive(Debug, Default)]
 pub(super) struct ProcessReport {
     stderr: Mutex<VecDeque<u8>>,

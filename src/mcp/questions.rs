@@ -1,4 +1,4 @@
-//! What a server asks of the client while it works on a call: input of the user, a model, folders.
+//! A server's questions while it works on a call: to the user, to a model, and for folders.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub enum ElicitationForm {
     Url(String),
 }
 
-/// What the user answers to an [`Elicitation`].
+/// The user's answer to an [`Elicitation`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitationAnswer {
     /// An object that fits the form; `null` for an address. Fields that are missing get the defaults of the
@@ -48,7 +48,7 @@ pub enum ElicitationAnswer {
 pub(super) type ElicitationFn =
     dyn Fn(Elicitation) -> BoxFuture<'static, ElicitationAnswer> + Send + Sync;
 
-/// Who answers a server's questions. Without an answerer elicitation is declined, and the others are refused.
+/// The functions that answer a server's questions. Without one, elicitation is declined and the others are refused.
 #[derive(Clone, Default)]
 pub(super) struct Answerers {
     pub(super) elicitation: Option<Arc<ElicitationFn>>,
@@ -57,7 +57,7 @@ pub(super) struct Answerers {
 }
 
 impl Answerers {
-    /// The capabilities that a server is told of.
+    /// The capabilities that are declared to a server.
     pub(super) fn capabilities(&self) -> Value {
         let mut capabilities = Map::new();
         if self.elicitation.is_some() {
@@ -148,7 +148,7 @@ fn with_defaults(content: Value, schema: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// What a sampling request asks of a model, as one prompt.
+/// A sampling request as one prompt.
 pub(super) fn sampling_prompt(params: &Value) -> String {
     let mut prompt = Vec::new();
     if let Some(system) = params["systemPrompt"].as_str() {

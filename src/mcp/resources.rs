@@ -19,7 +19,7 @@ pub struct Resource {
     pub uri: String,
     /// The name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub description: Option<String>,
     /// For example `text/markdown`.
     pub media_type: Option<String>,
@@ -31,7 +31,7 @@ pub struct Resource {
 pub struct Prompt {
     /// The name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub description: Option<String>,
     /// The values that it takes.
     pub arguments: Vec<PromptArgument>,
@@ -43,7 +43,7 @@ pub struct Prompt {
 pub struct PromptArgument {
     /// The name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub description: Option<String>,
     /// Whether the prompt cannot do without it.
     pub is_required: bool,

@@ -62,14 +62,14 @@ const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 /// The first and the longest wait before changes of a list are subscribed to again.
 const RESUBSCRIBE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// What a connection is made from.
+/// The settings of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionSettings {
     /// The server's name, for messages.
     pub(super) name: String,
     pub(super) endpoint: Endpoint,
     pub(super) limits: Limits,
-    /// The capabilities that the server is told of, as JSON.
+    /// The capabilities that are declared to the server, as JSON.
     pub(super) capabilities: Value,
     /// The answer to `roots/list`, if the server may ask for it.
     pub(super) roots: Option<Value>,
@@ -88,7 +88,7 @@ pub(super) struct Connection {
     subscription: Option<tokio::task::AbortHandle>,
 }
 
-/// What an error of a connection can tell.
+/// The facts that errors of a connection report.
 #[derive(Clone)]
 struct ErrorContext {
     server: String,
@@ -331,7 +331,7 @@ pub(super) struct PendingRequest {
     call: Option<ActiveCallGuard>,
 }
 
-/// What comes of a request.
+/// An update of a request.
 pub(super) enum CallUpdate {
     Arrived(Arrived),
     Answered(Result<Value, RequestFailure>),
@@ -341,7 +341,7 @@ pub(super) enum CallUpdate {
 pub(super) struct RequestFailure(ServiceError);
 
 impl PendingRequest {
-    /// What comes next: what arrived beside the answer, then the answer. Pending after that.
+    /// The next update: progress and questions first, then the answer. Pending after that.
     pub(super) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<CallUpdate> {
         if let Some(call) = &self.call
             && let Poll::Ready(arrived) = call.poll_arrived(cx)
@@ -369,7 +369,7 @@ impl Drop for PendingRequest {
     }
 }
 
-/// What a server answered in the place of a result.
+/// Marks an error that the server answered with.
 #[derive(Debug)]
 pub(super) struct Refusal {
     /// The code of JSON-RPC.
@@ -446,7 +446,7 @@ async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU
     }
 }
 
-/// What rmcp asks of a client.
+/// The client's side of the protocol, as rmcp calls it.
 struct Handler {
     config: ClientConfig,
     roots: Option<Value>,
@@ -762,13 +762,13 @@ impl HttpBackend {
         send: impl Fn(Headers) -> F,
     ) -> HttpResult<T> {
         let authorization = self.authorize().await?;
-        let sent = send(self.with_own_headers(headers.clone(), &authorization)?).await;
-        match sent {
+        let response = send(self.with_own_headers(headers.clone(), &authorization)?).await;
+        match response {
             Err(StreamableHttpError::AuthRequired(_)) if authorization.discard_cached_token() => {
                 let authorization = self.authorize().await?;
                 send(self.with_own_headers(headers, &authorization)?).await
             }
-            sent => sent,
+            response => response,
         }
     }
 

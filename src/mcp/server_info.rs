@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! A server's description of itself.
 
 use serde_json::Value;
 
@@ -12,7 +12,8 @@ pub enum Era {
     Legacy,
 }
 
-/// What a server says of itself. It is the server's word: nothing of it is checked.
+/// A server's description of itself. Nothing of it is checked.
+#[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerInfo {

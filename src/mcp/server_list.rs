@@ -48,11 +48,11 @@ fn read_servers(json: &str, variables: Variables<'_>) -> Result<Vec<Client>, Err
     };
     let mut clients = Vec::with_capacity(servers.len());
     for (name, server) in servers {
-        let Some(fields) = server.as_object() else {
+        let Some(json) = server.as_object() else {
             return Err(invalid(name, "is not an object"));
         };
-        if fields.get("disabled") != Some(&Value::Bool(true)) {
-            let fields = Fields { name, fields, variables };
+        if json.get("disabled") != Some(&Value::Bool(true)) {
+            let fields = ServerFields { name, json, variables };
             clients.push(fields.client()?.with_name(name));
         }
     }
@@ -60,13 +60,13 @@ fn read_servers(json: &str, variables: Variables<'_>) -> Result<Vec<Client>, Err
 }
 
 /// The fields of one server.
-struct Fields<'a> {
+struct ServerFields<'a> {
     name: &'a str,
-    fields: &'a Map<String, Value>,
+    json: &'a Map<String, Value>,
     variables: Variables<'a>,
 }
 
-impl Fields<'_> {
+impl ServerFields<'_> {
     fn client(&self) -> Result<Client, Error> {
         match (self.text("command")?, self.text("url")?) {
             (Some(command), None) => {
@@ -99,11 +99,11 @@ impl Fields<'_> {
     }
 
     fn text(&self, field: &str) -> Result<Option<String>, Error> {
-        self.fields.get(field).map(|value| self.expand(field, value)).transpose()
+        self.json.get(field).map(|value| self.expand(field, value)).transpose()
     }
 
     fn texts(&self, field: &str) -> Result<Vec<String>, Error> {
-        match self.fields.get(field) {
+        match self.json.get(field) {
             None => Ok(Vec::new()),
             Some(Value::Array(values)) => {
                 values.iter().map(|value| self.expand(field, value)).collect()
@@ -113,7 +113,7 @@ impl Fields<'_> {
     }
 
     fn map(&self, field: &str) -> Result<Vec<(String, String)>, Error> {
-        match self.fields.get(field) {
+        match self.json.get(field) {
             None => Ok(Vec::new()),
             Some(Value::Object(values)) => values
                 .iter()

@@ -2,7 +2,7 @@
 
 use crate::fnv::fnv1a_64;
 
-/// What every provider takes.
+/// The length that every provider takes.
 const MAX_NAME_LEN: usize = 64;
 
 /// A server's name may take this much of it.

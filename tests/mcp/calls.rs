@@ -170,7 +170,7 @@ async fn a_call_without_an_answer_or_progress_is_given_up_and_progress_renews_th
     handle.wait_until(|log| log.iter().any(|it| it.method() == "notifications/cancelled")).await;
     assert_eq!(call_text(kit, "s__slow", json!({})).await, "done");
 
-    let limits = Limits { call_total: Duration::from_secs(120), ..Limits::default() };
+    let limits = Limits { call_total: Duration::from_mins(2), ..Limits::default() };
     let kit = client.with_limits(limits).toolkit().await.unwrap();
     let (result, _) = call(kit, "s__slow", json!({})).await;
     assert_eq!(result.kind, ResultKind::Timeout);

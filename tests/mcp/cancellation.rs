@@ -114,7 +114,7 @@ async fn dropping_the_last_clone_and_tool_closes_the_connection() {
     });
     let kit = client.toolkit().await.unwrap();
     drop(client);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert!(!*end.borrow(), "the tools keep it");
     drop(kit);
     let mut end = end;

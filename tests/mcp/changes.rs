@@ -155,7 +155,8 @@ async fn a_connection_that_stays_dead_keeps_its_tools_and_says_so() {
     assert_eq!(notices.len(), 1, "{notices:?}");
     assert!(notices[0].contains("`s`") && notices[0].contains("the line is down"), "{notices:?}");
     assert!(model.requests().iter().all(|request| request.tools.len() == 2));
-    let last = outcome.history.iter().filter_map(turnstream::Item::as_tool_result).last().unwrap();
+    let last =
+        outcome.history.iter().filter_map(turnstream::Item::as_tool_result).next_back().unwrap();
     assert!(last.is_error() && last.content.text().contains("the line is down"), "{last:?}");
 }
 

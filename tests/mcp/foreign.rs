@@ -1,6 +1,6 @@
 //! Servers that are not ours: `run.sh` installs them and names their commands in the environment.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -112,7 +112,7 @@ async fn server_everything_asks_the_user_and_names_its_resources_and_prompts() {
     let prompts = client.prompts().await.unwrap();
     let simple =
         prompts.iter().find(|prompt| prompt.arguments.is_empty()).expect("one without arguments");
-    assert!(!client.prompt(&simple.name, &Default::default()).await.unwrap().is_empty());
+    assert!(!client.prompt(&simple.name, &BTreeMap::default()).await.unwrap().is_empty());
     client.close().await;
 }
 
