@@ -26,9 +26,12 @@ fn run(arguments: &[&str], messages: &[Value]) -> Option<Output> {
     command.args(arguments).env("SECRET_OF_THE_TEST", "the value");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
-    // A server that dies does not read them all.
-    let _ = child.stdin.take().unwrap().write_all(lines.as_bytes());
+    let mut stdin = child.stdin.take().unwrap();
+    for message in messages {
+        // A server that dies does not read them all.
+        let _ = writeln!(stdin, "{message}");
+    }
+    drop(stdin);
     Some(child.wait_with_output().unwrap())
 }
 
