@@ -82,7 +82,7 @@
 //! | 9 | [`session`] | what was said, kept in a store as it is said |
 //! | | [`replay`] | runs that are recorded, and played again |
 //! | | `task` | a stream in a task of its own |
-//! | | `testing` | a loopback server that speaks a wire from a script |
+//! | | `testing` | a loopback server that speaks a wire from a script, and a scripted MCP server |
 //! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
 //! | 7 | [`journal`] | [`Journal`]: the history, usage and outcome of a run, folded from its events |
 //! | | [`context`] | token estimates, and how a history gets shorter |
@@ -127,7 +127,7 @@
 //! | `hub` | | runs that continue without a reader |
 //! | `ui` | | runs as responses of a web server, for front ends |
 //! | `mcp` | | rmcp, and with it the tools of MCP servers |
-//! | `testing` | | a loopback server for tests, on tokio's net, and the tests of a provider and of a store of sessions |
+//! | `testing` | | a loopback server for tests, on tokio's net, a scripted MCP server, and the tests of a provider and of a store of sessions |
 //!
 //! Without default features there is the loop, the turn, the tools, the agent and the scripted
 //! model, all encoders and decoders, and no HTTP stack.

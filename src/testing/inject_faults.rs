@@ -259,9 +259,7 @@ fn split_into_parts(parts: Vec<BodyPart>, mut size: impl FnMut() -> usize) -> Ve
 fn slow_down(parts: Vec<BodyPart>, wait: Duration) -> Vec<BodyPart> {
     let slow = |part| match part {
         part @ BodyPart::Bytes(_) => vec![BodyPart::Delay(wait), part],
-        part => {
-            vec![part]
-        }
+        part => vec![part],
     };
     parts.into_iter().flat_map(slow).collect()
 }

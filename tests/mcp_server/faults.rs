@@ -111,7 +111,7 @@ async fn endless_progress_ends_when_the_call_is_cancelled() {
     }
     let cancel = json!({ "requestId": 9 });
     client.send(crate::tools::notification("notifications/cancelled", cancel)).await;
-    client.handle.wait_until(|log| log[0].status == Some(McpRequestStatus::Cancelled)).await;
+    soon(client.handle.wait_until(|log| log[0].status == Some(McpRequestStatus::Cancelled))).await;
     // What was under way may still come.
     client.send(modern(request(2, "server/discover", json!({})))).await;
     while client.receive().await["id"] != 2 {}
@@ -230,7 +230,7 @@ async fn requests_that_nothing_called_for_come_before_each_answer() {
     let expected =
         ["sampling/createMessage", "elicitation/create", "roots/list", "ping", "no/such/method"];
     assert_eq!(methods, expected);
-    client.handle.wait_until(|log| log.len() == 6).await;
+    soon(client.handle.wait_until(|log| log.len() == 6)).await;
     assert!(client.handle.violations().is_empty(), "refusing them is lawful");
 }
 

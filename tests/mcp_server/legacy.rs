@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use turnstream::testing::mcp::{McpEra, McpRequestStatus};
 
-use crate::line_client::LineClient;
+use crate::line_client::{LineClient, soon};
 use crate::tools::{
     call, echo, error_code, initialize, modern, notification, request, server, text, wait_for_ever,
 };
@@ -134,7 +134,7 @@ async fn a_cancelled_call_is_dropped() {
     let cancelled = client.handle.wait_until(|log| {
         log.iter().any(|m| m.is_call("wait_for_ever") && m.status == is_cancelled)
     });
-    cancelled.await;
+    soon(cancelled).await;
     assert!(dropped.load(Ordering::SeqCst));
     // An unknown id is lawful: the answer may be under way.
     client.send(notification("notifications/cancelled", json!({ "requestId": 99 }))).await;

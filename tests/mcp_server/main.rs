@@ -6,7 +6,9 @@
 //! | `legacy` | the era of `initialize`, over lines |
 //! | `http` | both eras over Streamable HTTP |
 //! | `faults` | each way in which the server misbehaves |
+//! | `example` | the example `mcp_server` as a program |
 
+mod example;
 mod faults;
 mod http;
 mod http_client;

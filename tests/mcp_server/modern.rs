@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use turnstream::testing::mcp::{McpAnswer, McpEra, McpRequestStatus, McpServer, McpTool};
 
-use crate::line_client::LineClient;
+use crate::line_client::{LineClient, soon};
 use crate::tools::{
     call, echo, error_code, initialize, modern, notification, object, request, server, text,
     wait_for_ever,
@@ -218,12 +218,12 @@ async fn a_cancelled_call_is_dropped_and_never_answered() {
     let mut client = LineClient::start(server().with_tool(tool));
     client.send(modern(call(7, "wait_for_ever", json!({})))).await;
     let is_running = Some(McpRequestStatus::Running);
-    client.handle.wait_until(|log| log.first().is_some_and(|m| m.status == is_running)).await;
+    soon(client.handle.wait_until(|log| log.first().is_some_and(|m| m.status == is_running))).await;
     assert!(!dropped.load(Ordering::SeqCst));
 
     client.send(notification("notifications/cancelled", json!({ "requestId": 7 }))).await;
     let is_cancelled = Some(McpRequestStatus::Cancelled);
-    client.handle.wait_until(|log| log[0].status == is_cancelled).await;
+    soon(client.handle.wait_until(|log| log[0].status == is_cancelled)).await;
     assert!(dropped.load(Ordering::SeqCst));
     client.expect_nothing(modern(request(8, "server/discover", json!({})))).await;
     assert_eq!(client.handle.received()[2].status, Some(McpRequestStatus::Answered));

@@ -4,11 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::testing::http::{BodyPart, HttpRequest, HttpResponse, LoopbackServer};
+use crate::testing::http::{BodyPart, BodyStream, HttpRequest, HttpResponse, LoopbackServer};
 
 const HEAD: &str = "HTTP/1.1 200 \r\ntransfer-encoding: chunked\r\n\r\n";
 
@@ -197,6 +198,64 @@ async fn a_delay_follows_the_clock_of_tokio() {
     let mut rest = String::new();
     client.0.read_to_string(&mut rest).await.unwrap();
     assert!(rest.ends_with("\r\n\r\n1\r\na\r\n0\r\n\r\n"), "{rest}");
+}
+
+fn stream(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> BodyPart {
+    BodyPart::Stream(BodyStream::new(pieces))
+}
+
+#[tokio::test]
+async fn a_stream_is_sent_as_it_comes_and_once() {
+    let (sender, pieces) = futures::channel::mpsc::unbounded();
+    let server = serving([stream(pieces), bytes("end")]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.expect(HEAD).await;
+    sender.unbounded_send(Ok(Bytes::from_static(b"one"))).unwrap();
+    client.expect("3\r\none\r\n").await;
+    sender.unbounded_send(Ok(Bytes::new())).unwrap();
+    sender.unbounded_send(Ok(Bytes::from_static(b"two"))).unwrap();
+    client.expect("3\r\ntwo\r\n").await;
+    drop(sender);
+    client.expect("3\r\nend\r\n0\r\n\r\n").await;
+    // A second response with the same stream.
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.expect(format!("{HEAD}3\r\nend\r\n0\r\n\r\n")).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_fails_cuts_the_connection() {
+    let pieces = [Ok(Bytes::from_static(b"a")), Err(io::Error::other("no more"))];
+    let server = serving([stream(futures::stream::iter(pieces)), bytes("end")]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    assert_eq!(client.rest().await.unwrap(), format!("{HEAD}1\r\na\r\n"));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_drops_the_stream() {
+    let (sender, pieces) = futures::channel::mpsc::unbounded();
+    let server = serving([stream(pieces)]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.expect(HEAD).await;
+    assert!(!sender.is_closed());
+    drop(client);
+    soon(server.wait_for_early_close()).await;
+    assert!(sender.is_closed());
+}
+
+#[tokio::test]
+async fn silence_withholds_the_head_if_it_comes_first() {
+    let server = serving([BodyPart::Silence]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.0.shutdown().await.unwrap();
+    assert_eq!(client.rest().await.unwrap(), "");
+    let server = serving([bytes("a"), BodyPart::Silence]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.expect(format!("{HEAD}1\r\na\r\n")).await;
 }
 
 #[tokio::test]

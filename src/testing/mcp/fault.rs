@@ -42,7 +42,8 @@ pub enum McpFault {
     /// (`long-line:N`, 100 MiB by default). The bytes are not in memory at once.
     LongLine(u64),
     /// A call is answered by a lawful result with a text of this number of bytes (`large-result:N`,
-    /// 50 MiB by default). The bytes are not in memory at once.
+    /// 50 MiB by default). The bytes are not in memory at once. A tool with an output schema would
+    /// need `structuredContent` as well, which the result does not have.
     LargeResult(u64),
     /// Nothing is ever answered (`silent`).
     Silent,

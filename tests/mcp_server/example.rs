@@ -1,0 +1,114 @@
+//! The example `mcp_server` as a program.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::tools::{call, initialize, modern, request, text};
+
+/// The program; `None`, with a message, if `cargo` did not build it.
+fn program() -> Option<PathBuf> {
+    let tests = std::env::current_exe().unwrap();
+    let file = format!("mcp_server{}", std::env::consts::EXE_SUFFIX);
+    let program = tests.ancestors().nth(2)?.join("examples").join(file);
+    if !program.exists() {
+        eprintln!("skipped: {} is not built", program.display());
+        return None;
+    }
+    Some(program)
+}
+
+/// Runs the program on these messages. It ends when they end.
+fn run(arguments: &[&str], messages: &[Value]) -> Option<Output> {
+    let mut command = Command::new(program()?);
+    command.args(arguments).env("SECRET_OF_THE_TEST", "the value");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for message in messages {
+        // A server that dies does not read them all.
+        let _ = writeln!(stdin, "{message}");
+    }
+    drop(stdin);
+    Some(child.wait_with_output().unwrap())
+}
+
+fn answers(output: &Output) -> Vec<Value> {
+    let lines = std::str::from_utf8(&output.stdout).unwrap().lines();
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn the_demo_tools_answer() {
+    let messages = [
+        modern(call(0, "add", json!({ "a": 1, "b": 2 }))),
+        modern(call(1, "weather", json!({ "city": "Oslo" }))),
+        modern(call(2, "weather", json!({ "city": "Atlantis" }))),
+        modern(call(3, "picture", json!({}))),
+        modern(call(4, "secret_env", json!({}))),
+        modern(call(5, "ask_name", json!({}))),
+        modern(call(6, "count_slowly", json!({ "to": 0 }))),
+    ];
+    let Some(output) = run(&[], &messages) else { return };
+    assert_eq!(output.status.code(), Some(0));
+    let answers = answers(&output);
+    assert_eq!(answers[0]["result"]["structuredContent"], json!({ "sum": 3.0 }));
+    assert_eq!(text(&answers[1]), "Oslo: snow, -3 degrees (made up)");
+    assert_eq!(answers[2]["result"]["isError"], true);
+    assert_eq!(answers[3]["result"]["content"][1]["mimeType"], "image/png");
+    assert!(text(&answers[4]).lines().any(|name| name == "SECRET_OF_THE_TEST"));
+    assert!(!text(&answers[4]).contains("the value"));
+    assert_eq!(answers[5]["result"]["resultType"], "input_required");
+    assert_eq!(text(&answers[6]), "counted to 0");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.starts_with("mcp_server: a scripted server, process "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_child_outlives_the_server() {
+    let messages = [modern(call(0, "spawn_child", json!({})))];
+    let Some(output) = run(&[], &messages) else { return };
+    let pid = text(&answers(&output)[0]).to_owned();
+    let killed = Command::new("kill").arg(&pid).status().unwrap();
+    assert!(killed.success(), "there was a process {pid}");
+}
+
+#[test]
+fn options_choose_the_era_the_tools_and_the_faults() {
+    let list = modern(request(1, "tools/list", json!({})));
+    let count = |options: &[&str]| {
+        let answers = answers(&run(options, std::slice::from_ref(&list))?);
+        Some(answers[0]["result"]["tools"].as_array().unwrap().len())
+    };
+    let Some(all) = count(&[]) else { return };
+    assert_eq!(all, 7);
+    assert_eq!(count(&["--tools", "weather"]), Some(1));
+    assert_eq!(count(&["--tools", "many"]), Some(207));
+    assert_eq!(count(&["--fault", "many-tools:3"]), Some(10));
+
+    let legacy = run(&["--era", "legacy"], &[list.clone(), initialize("2025-06-18")]).unwrap();
+    assert_eq!(answers(&legacy)[1]["result"]["protocolVersion"], "2025-06-18");
+    let stderr = String::from_utf8(legacy.stderr).unwrap();
+    assert!(stderr.contains("broke the protocol: `tools/list` came before"), "{stderr}");
+
+    let dead = run(&["--fault", "dies-at:2"], &[list.clone(), list.clone()]).unwrap();
+    assert_eq!((dead.status.code(), answers(&dead).len()), (Some(0), 1));
+    let flood = run(&["--fault", "stderr-flood"], &[list]).unwrap();
+    assert!(flood.stderr.len() > 1 << 20);
+}
+
+#[test]
+fn options_that_are_not_known_end_the_program() {
+    for options in
+        [&["--fault", "none"][..], &["--era"], &["--era", "none"], &["--header", "x"], &["x", "y"]]
+    {
+        let Some(output) = run(options, &[]) else { return };
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+    }
+    let help = run(&["--help"], &[]).unwrap();
+    assert!(String::from_utf8(help.stdout).unwrap().contains("scripted"));
+}
