@@ -95,10 +95,13 @@ impl ActiveCalls {
                 lock_ignoring_poison(&call.state).progress = Some(progress);
                 call.waker.wake();
             }
-            None if registered.early_progress.len() < MAX_EARLY_PROGRESS => {
+            None => {
+                // Most of it is of calls that are over.
+                if registered.early_progress.len() >= MAX_EARLY_PROGRESS {
+                    registered.early_progress.clear();
+                }
                 registered.early_progress.insert(token.to_owned(), progress);
             }
-            None => {}
         }
     }
 

@@ -11,7 +11,7 @@ use crate::env::{Deadline, TimeLimit};
 use crate::error::Error;
 use crate::mcp::active_calls::Arrived;
 use crate::mcp::client::Shared;
-use crate::mcp::content::{MediaParts, tool_output};
+use crate::mcp::content::{MediaRules, tool_output};
 use crate::mcp::listing::ListedTool;
 use crate::mcp::questions::{cancelled_answer, sampling_answer, sampling_prompt};
 use crate::mcp::sdk::{CallUpdate, PendingRequest};
@@ -23,7 +23,7 @@ pub(super) fn call_tool(
     shared: Arc<Shared>,
     tool: Arc<ListedTool>,
     arguments: Value,
-    media: MediaParts,
+    media: MediaRules,
     cx: Option<ToolContext>,
 ) -> UpdateStream {
     stream! {
@@ -106,10 +106,6 @@ pub(super) fn call_tool(
                     return;
                 }
             }
-            params = call_params(&tool, &arguments);
-            if let Some(state) = result.get("requestState") {
-                params.insert("requestState".to_owned(), state.clone());
-            }
             let mut answers = Map::new();
             for (name, request) in result["inputRequests"].as_object().into_iter().flatten() {
                 let method = request["method"].as_str().unwrap_or_default();
@@ -134,9 +130,7 @@ pub(super) fn call_tool(
                     }
                 }
             }
-            if !answers.is_empty() {
-                params.insert("inputResponses".to_owned(), Value::Object(answers));
-            }
+            params = repeated(call_params(&tool, &arguments), &result, answers);
         }
         let text = format!(
             "Error: the MCP server `{}` has asked for input {} times, and the call was given up.",
@@ -145,6 +139,36 @@ pub(super) fn call_tool(
         yield ToolUpdate::Output(ToolOutput::error(text));
     }
     .boxed()
+}
+
+/// Answers the questions of a result without a model. `None` if one of them needs one, or is not allowed.
+pub(super) async fn answer_questions(
+    shared: &Shared,
+    result: &Value,
+) -> Option<Map<String, Value>> {
+    let mut answers = Map::new();
+    for (name, request) in result["inputRequests"].as_object().into_iter().flatten() {
+        let method = request["method"].as_str().unwrap_or_default();
+        let mut answering = Asked::new(shared, method, &request["params"], None).stream();
+        let Some(Answering::Answer(answer)) = answering.next().await else { return None };
+        answers.insert(name.clone(), answer);
+    }
+    Some(answers)
+}
+
+/// The parameters of a request that is repeated with the answers to its questions.
+pub(super) fn repeated(
+    mut params: Map<String, Value>,
+    result: &Value,
+    answers: Map<String, Value>,
+) -> Map<String, Value> {
+    if let Some(state) = result.get("requestState") {
+        params.insert("requestState".to_owned(), state.clone());
+    }
+    if !answers.is_empty() {
+        params.insert("inputResponses".to_owned(), Value::Object(answers));
+    }
+    params
 }
 
 fn call_params(tool: &ListedTool, arguments: &Value) -> Map<String, Value> {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use futures::future::{BoxFuture, Shared as SharedFuture, WeakShared};
 use futures::{FutureExt, StreamExt};
@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::http::{Credential, HttpClient};
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::call::call_tool;
-use crate::mcp::content::MediaParts;
+use crate::mcp::content::{MediaParts, MediaRules};
 use crate::mcp::endpoint::{Endpoint, HttpEndpoint, Streams};
 use crate::mcp::limits::Limits;
 use crate::mcp::listing::{ListedTool, Listing};
@@ -89,7 +89,13 @@ struct State {
     connection: Option<Arc<Connection>>,
     /// The attempt that callers wait for. They hold it; without any it is gone.
     connecting: Option<WeakShared<Connecting>>,
-    listing: Option<Arc<Listing>>,
+    listing: Option<CurrentListing>,
+}
+
+/// The last listing, and the connection that it came over.
+struct CurrentListing {
+    listing: Arc<Listing>,
+    connection: Weak<Connection>,
 }
 
 #[derive(Clone, Default)]
@@ -400,8 +406,9 @@ impl Client {
         &self.shared
     }
 
-    pub(super) fn media(&self) -> MediaParts {
-        self.shared.settings.media
+    pub(super) fn media(&self) -> MediaRules {
+        let Settings { media, limits, .. } = &self.shared.settings;
+        MediaRules { parts: *media, max_bytes: limits.media_bytes }
     }
 
     /// The tools of the view, made once for each listing.
@@ -524,8 +531,6 @@ impl Shared {
         let mut state = lock_ignoring_poison(&self.state);
         if state.connection.is_none() {
             state.connection = Some(Arc::clone(&connection));
-            // What another connection has listed may be out of date.
-            state.listing = None;
         }
         Ok(connection)
     }
@@ -556,9 +561,10 @@ impl Shared {
         let connection = self.connection().await?;
         {
             let state = lock_ignoring_poison(&self.state);
-            let is_current =
-                |listing: &&Arc<Listing>| listing.revision == connection.tools_revision();
-            if let Some(listing) = state.listing.as_ref().filter(is_current) {
+            if let Some(CurrentListing { listing, connection: listed_over }) = &state.listing
+                && listed_over.as_ptr() == Arc::as_ptr(&connection)
+                && listing.revision == connection.tools_revision()
+            {
                 return Ok(Arc::clone(listing));
             }
         }
@@ -572,7 +578,10 @@ impl Shared {
             }
         }
         drop(accepted);
-        lock_ignoring_poison(&self.state).listing = Some(Arc::clone(&listing));
+        lock_ignoring_poison(&self.state).listing = Some(CurrentListing {
+            listing: Arc::clone(&listing),
+            connection: Arc::downgrade(&connection),
+        });
         Ok(listing)
     }
 

@@ -22,8 +22,16 @@ pub enum MediaParts {
     Sent,
 }
 
-/// The result of a call: what the model reads.
-pub(super) fn tool_output(result: &Value, media: MediaParts) -> ToolOutput {
+/// How media become parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MediaRules {
+    pub(super) parts: MediaParts,
+    /// Larger ones are named.
+    pub(super) max_bytes: usize,
+}
+
+/// The result of a call, as the model reads it.
+pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
     let mut parts: Vec<Part> = blocks.iter().flat_map(|block| parts_of(block, media)).collect();
     let has_text =
@@ -62,7 +70,7 @@ pub(super) fn content_of(parts: Vec<Part>) -> Content {
 }
 
 /// The parts of one block of content. A block of a kind that is not known is its JSON.
-pub(super) fn parts_of(block: &Value, media: MediaParts) -> Vec<Part> {
+pub(super) fn parts_of(block: &Value, media: MediaRules) -> Vec<Part> {
     let text = |field: &str| block[field].as_str();
     let part = match (text("type"), text("data"), text("text")) {
         (Some("text"), _, Some(words)) => Part::Text { text: words.to_owned() },
@@ -78,7 +86,7 @@ pub(super) fn parts_of(block: &Value, media: MediaParts) -> Vec<Part> {
 }
 
 /// The parts of the contents of a resource.
-pub(super) fn resource_parts(resource: &Value, media: MediaParts) -> Vec<Part> {
+pub(super) fn resource_parts(resource: &Value, media: MediaRules) -> Vec<Part> {
     let uri = resource["uri"].as_str().unwrap_or("a resource");
     if let Some(text) = resource["text"].as_str() {
         return vec![Part::Text { text: format!("{uri}:\n{text}") }];
@@ -90,18 +98,17 @@ pub(super) fn resource_parts(resource: &Value, media: MediaParts) -> Vec<Part> {
     }
 }
 
-fn media_parts(media_type: &str, base64: &str, what: &str, media: MediaParts) -> Vec<Part> {
-    if IMAGE_TYPES.contains(&media_type) {
-        return vec![Part::image(media_type, base64)];
-    }
-    match media {
-        MediaParts::Sent => vec![Part::file(media_type, base64)],
-        MediaParts::Named => {
-            let bytes = base64.trim_end_matches('=').len() * 3 / 4;
+fn media_parts(media_type: &str, base64: &str, what: &str, media: MediaRules) -> Vec<Part> {
+    let bytes = base64.trim_end_matches('=').len() * 3 / 4;
+    let part = match (bytes <= media.max_bytes, media.parts) {
+        (true, _) if IMAGE_TYPES.contains(&media_type) => Part::image(media_type, base64),
+        (true, MediaParts::Sent) => Part::file(media_type, base64),
+        (false, _) | (_, MediaParts::Named) => {
             let text = format!("[{what}: {media_type}, {bytes} bytes, which cannot be shown]");
-            vec![Part::Text { text }]
+            Part::Text { text }
         }
-    }
+    };
+    vec![part]
 }
 
 /// A resource that the result names and does not contain.
@@ -121,8 +128,10 @@ mod tests {
 
     use super::*;
 
+    const NAMED: MediaRules = MediaRules { parts: MediaParts::Named, max_bytes: 100 };
+
     fn content(result: &Value) -> Content {
-        tool_output(result, MediaParts::Named).content
+        tool_output(result, NAMED).content
     }
 
     #[test]
@@ -154,8 +163,19 @@ mod tests {
             content(&audio),
             Content::from("[audio: audio/wav, 3 bytes, which cannot be shown]")
         );
-        let sent = tool_output(&audio, MediaParts::Sent).content;
+        let sent = tool_output(&audio, MediaRules { parts: MediaParts::Sent, ..NAMED }).content;
         assert_eq!(sent, Content::Parts(vec![Part::file("audio/wav", "AAAA")]));
+    }
+
+    #[test]
+    fn an_image_beyond_the_limit_is_named() {
+        let data = "A".repeat(136);
+        let image =
+            json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": data }] });
+        assert_eq!(
+            content(&image),
+            Content::from("[image: image/png, 102 bytes, which cannot be shown]")
+        );
     }
 
     #[test]
@@ -179,7 +199,7 @@ mod tests {
     fn nothing_at_all_and_unknown_blocks_are_readable() {
         assert_eq!(content(&json!({})), Content::from("The tool returned nothing."));
         let odd = json!({ "content": [{ "type": "hologram", "x": 1 }], "isError": true });
-        let output = tool_output(&odd, MediaParts::Named);
+        let output = tool_output(&odd, NAMED);
         assert!(output.failed);
         assert_eq!(output.content, Content::from(r#"{"type":"hologram","x":1}"#));
     }

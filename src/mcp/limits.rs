@@ -10,6 +10,7 @@ use std::time::Duration;
 /// | [`tools`](Self::tools) | 1,000 | listing fails with [`TooLarge`](crate::ErrorKind::TooLarge) |
 /// | [`pages`](Self::pages) | 100 | listing fails with `TooLarge` |
 /// | [`schema_bytes`](Self::schema_bytes) | 1 MiB | listing fails with `TooLarge` |
+/// | [`media_bytes`](Self::media_bytes) | 5 MiB | the image or file is named in the result, with its size |
 /// | [`stderr_bytes`](Self::stderr_bytes) | 64 KiB | the oldest bytes are dropped |
 /// | [`start`](Self::start) | 30 s | connecting fails with [`Timeout`](crate::ErrorKind::Timeout), and the process is ended |
 /// | [`request`](Self::request) | 60 s | the request, such as a page of a list, fails with `Timeout` |
@@ -37,8 +38,10 @@ pub struct Limits {
     pub tools: usize,
     /// Pages that a list may have.
     pub pages: usize,
-    /// Bytes of the schemas of all tools together.
+    /// Bytes of the schemas and descriptions of all tools together.
     pub schema_bytes: usize,
+    /// Bytes of one image or file of a result.
+    pub media_bytes: usize,
     /// Bytes of the server's standard error that are kept, the newest.
     pub stderr_bytes: usize,
     /// Time from starting a process, or sending a first request, to a connection that is ready. It
@@ -65,6 +68,7 @@ impl Default for Limits {
             tools: 1_000,
             pages: 100,
             schema_bytes: 1 << 20,
+            media_bytes: 5 << 20,
             stderr_bytes: 64 << 10,
             start: Duration::from_secs(30),
             request: Duration::from_mins(1),

@@ -119,7 +119,7 @@ impl<'a> ListBudget<'a> {
     }
 
     fn take_schema(&mut self, spec: &ToolSpec) -> Result<(), Error> {
-        self.schema_bytes += spec.parameters.as_str().len();
+        self.schema_bytes += spec.parameters.as_str().len() + spec.description.len();
         self.check(self.schema_bytes, self.limits.schema_bytes, "bytes of schemas")
     }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, Part};
 use crate::mcp::Client;
+use crate::mcp::call::{answer_questions, repeated};
 use crate::mcp::content::{content_of, parts_of, resource_parts};
 use crate::mcp::listing::{ListBudget, next_cursor, page_params};
 
@@ -86,10 +87,10 @@ impl Client {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such resource,
-    /// [`Unsupported`](ErrorKind::Unsupported) if it asks for input first, and as [`toolkit`](Self::toolkit).
+    /// [`Unsupported`](ErrorKind::Unsupported) if it asks for a model first, and as [`toolkit`](Self::toolkit).
     pub async fn read_resource(&self, uri: &str) -> Result<Content, Error> {
-        let connection = self.shared().connection().await?;
-        let read = connection.request("resources/read", json!({ "uri": uri })).await?;
+        let params = Map::from_iter([("uri".to_owned(), uri.into())]);
+        let read = self.request_with_input("resources/read", params).await?;
         let contents = self.array_of(&read, "contents")?;
         let parts = contents.iter().flat_map(|resource| resource_parts(resource, self.media()));
         Ok(content_of(parts.collect()))
@@ -110,17 +111,38 @@ impl Client {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such prompt or a value is missing,
-    /// [`Unsupported`](ErrorKind::Unsupported) if it asks for input first, and as [`toolkit`](Self::toolkit).
+    /// [`Unsupported`](ErrorKind::Unsupported) if it asks for a model first, and as [`toolkit`](Self::toolkit).
     pub async fn prompt(
         &self,
         name: &str,
         arguments: &BTreeMap<String, String>,
     ) -> Result<Vec<Item>, Error> {
-        let connection = self.shared().connection().await?;
-        let params = json!({ "name": name, "arguments": arguments });
-        let prompt = connection.request("prompts/get", params).await?;
+        let params = [("name".to_owned(), name.into()), ("arguments".to_owned(), json!(arguments))];
+        let prompt = self.request_with_input("prompts/get", Map::from_iter(params)).await?;
         let messages = self.array_of(&prompt, "messages")?;
         Ok(messages.iter().map(|message| self.item_of(message)).collect())
+    }
+
+    /// Sends a request in the place of whose result the server may ask the user.
+    async fn request_with_input(
+        &self,
+        method: &str,
+        params: Map<String, Value>,
+    ) -> Result<Value, Error> {
+        let shared = self.shared();
+        let connection = shared.connection().await?;
+        let mut asked = params.clone();
+        for _round in 0..=shared.settings.limits.input_rounds {
+            let result = connection.request(method, Value::Object(asked)).await?;
+            if result["resultType"] != "input_required" {
+                return Ok(result);
+            }
+            let Some(answers) = answer_questions(shared, &result).await else { break };
+            asked = repeated(params.clone(), &result, answers);
+        }
+        let message =
+            format!("the MCP server `{}` asks for more input than it is given", self.name());
+        Err(Error::new(ErrorKind::Unsupported, message))
     }
 
     fn item_of(&self, message: &Value) -> Item {
@@ -161,11 +183,6 @@ impl Client {
     }
 
     fn array_of<'a>(&self, result: &'a Value, field: &str) -> Result<&'a [Value], Error> {
-        if result["resultType"] == "input_required" {
-            let message =
-                format!("the MCP server `{}` asks for input, which only calls can", self.name());
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
         result[field].as_array().map(Vec::as_slice).ok_or_else(|| {
             let message = format!("the MCP server `{}` answered without `{field}`", self.name());
             Error::new(ErrorKind::Protocol, message)
