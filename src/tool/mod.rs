@@ -18,8 +18,11 @@ mod run_data;
 mod suspension;
 
 mod run;
+#[cfg(feature = "tool-search")]
+mod search;
 mod tool_policy;
 mod toolkit;
+mod unwrap_call;
 
 #[cfg(feature = "schemars")]
 pub use arguments::ToolArguments;
@@ -31,11 +34,14 @@ pub(crate) use run::redact_each;
 pub use run::{SavedCalls, ToolRun, ToolRunOutcome};
 pub(crate) use run_data::RemainingSubAgentDepth;
 pub use run_data::RunData;
+#[cfg(feature = "tool-search")]
+pub use search::ToolSearch;
 pub use settings::DEFAULT_TIMEOUT;
 pub use suspension::Suspension;
 pub use tool::Tool;
 pub(crate) use tool::validate_spec;
 pub use tool_policy::{Permission, PermissionDecision, ToolPolicy, Verdict};
 pub use toolkit::Toolkit;
+pub(crate) use unwrap_call::{unwrapped_call, unwrapped_results};
 
 pub use crate::request::ToolSpec;
