@@ -856,7 +856,7 @@ impl Agent {
 
     /// The request that asks for the next turn.
     pub(crate) fn build_request(&self, history: &History) -> Request {
-        self.0.build_request(history)
+        self.0.build_request(history, self.0.offered_tools(&*self.0.providers.provider))
     }
 
     /// The same agent where nothing is performed: no hook is asked, no time counts, and what is used is

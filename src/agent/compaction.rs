@@ -1,5 +1,7 @@
 //! How the agent keeps its history shorter than the model's window.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::agent::State;
@@ -56,7 +58,8 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     let (Some(window), Some(_)) = (&settings.context.window, &settings.context.compactor) else {
         return (state, None);
     };
-    let request = settings.build_request(&state.history);
+    let tools = settings.offered_tools(run.provider(&state));
+    let request = settings.build_request(&state.history, Arc::clone(&tools));
     let limit = window.threshold(&request.options);
     let room = state.compaction;
     let near = catch_named_panic(TOKEN_COUNTER_NAME, || {
@@ -83,9 +86,8 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
         let mut shorter = history.clone();
         compaction.apply(&mut shorter);
         let window = settings.context.window.as_ref();
-        match window
-            .is_none_or(|it| it.count_request_tokens(&settings.build_request(&shorter)) < guess)
-        {
+        let request = settings.build_request(&shorter, Arc::clone(&tools));
+        match window.is_none_or(|it| it.count_request_tokens(&request) < guess) {
             true => Ok(compaction),
             false => Err(unusable_compaction_error("the history would not get shorter")),
         }

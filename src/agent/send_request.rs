@@ -37,8 +37,8 @@ pub(super) async fn next_request(
     if !wait_for_pool(run, &counted, &request).await? {
         return Ok((state, None));
     }
-    let as_ever = Arc::ptr_eq(&request.tools, &run.settings.tools.toolkit.specs());
-    let offered = (!as_ever).then(|| Arc::clone(&request.tools));
+    let is_whole_kit = run.settings.tools.toolkit.offers_all(&request.tools);
+    let offered = (!is_whole_kit).then(|| Arc::clone(&request.tools));
     // What was used until here was the last model's.
     run.budget_usage(&counted);
     run.control().set_price(price);
@@ -50,7 +50,8 @@ pub(super) async fn next_request(
 
 /// A request as hooks want it, or wanted it in the run that is played.
 async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Error> {
-    let mut request = run.settings.build_request(&state.history);
+    let tools = run.settings.offered_tools(run.provider(state));
+    let mut request = run.settings.build_request(&state.history, tools);
     if state.end.wrap_up_reason.is_some() && !request.tools.is_empty() {
         // The tools stay listed, so that what is cached still fits.
         request.options.tool_choice = ToolChoice::None;

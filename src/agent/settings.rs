@@ -10,7 +10,7 @@ use crate::context::{Ageing, Compactor, Truncator, Window};
 use crate::env::{Ids, SystemIds, TimeLimit};
 use crate::item::History;
 use crate::provider::Provider;
-use crate::request::{Options, Request, System};
+use crate::request::{Options, Request, System, ToolSpec};
 use crate::tool::Toolkit;
 use crate::world::{LiveWorld, World};
 
@@ -105,12 +105,20 @@ impl AgentSettings {
         }
     }
 
+    /// The tools that a request to the provider offers.
+    pub(super) fn offered_tools(&self, provider: &dyn Provider) -> Arc<[ToolSpec]> {
+        match provider.has_tool_search() {
+            true => self.tools.toolkit.deferred_specs(),
+            false => self.tools.toolkit.specs(),
+        }
+    }
+
     /// The request that asks for the next turn.
-    pub(super) fn build_request(&self, history: &History) -> Request {
+    pub(super) fn build_request(&self, history: &History, tools: Arc<[ToolSpec]>) -> Request {
         let kit = &self.tools.toolkit;
         let mut request = Request {
             system: self.system_prompt(),
-            tools: kit.specs(),
+            tools,
             options: self.prompt.options.clone(),
             max_turn_bytes: Some(self.limits.limits.max_turn_bytes),
             ..Request::new(history.clone())

@@ -42,6 +42,6 @@ pub use tool::Tool;
 pub(crate) use tool::validate_spec;
 pub use tool_policy::{Permission, PermissionDecision, ToolPolicy, Verdict};
 pub use toolkit::Toolkit;
-pub(crate) use unwrap_call::{unwrapped_call, unwrapped_results};
+pub(crate) use unwrap_call::{InnerToolNames, unwrapped_call};
 
 pub use crate::request::ToolSpec;

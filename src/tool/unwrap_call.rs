@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::item::{Item, ToolCall, ToolResult};
+#[cfg(not(feature = "tool-search"))]
+use crate::item::ToolCall;
+use crate::item::{Item, ToolResult};
 #[cfg(feature = "tool-search")]
 pub(crate) use crate::tool::search::unwrapped_call;
 
@@ -13,22 +15,23 @@ pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
     Cow::Borrowed(call)
 }
 
-/// The results among some items with the names of the tools that were called. A history has the names that
-/// the model used.
-pub(crate) fn unwrapped_results<'a>(
-    items: impl IntoIterator<Item = &'a Item>,
-) -> impl Iterator<Item = Cow<'a, ToolResult>> {
-    let mut inner_names: HashMap<&str, String> = HashMap::new();
-    items.into_iter().filter_map(move |item| {
+/// The names of the tools that were called inside of other calls. A history has the names that the model used.
+#[derive(Debug, Default)]
+pub(crate) struct InnerToolNames<'a>(HashMap<&'a str, String>);
+
+impl<'a> InnerToolNames<'a> {
+    /// Takes the next item of a history. If it is a result, it is returned with the name of the tool that
+    /// was called.
+    pub(crate) fn next_result(&mut self, item: &'a Item) -> Option<Cow<'a, ToolResult>> {
         if let Some(call) = item.as_tool_call()
             && let Cow::Owned(inner) = unwrapped_call(call)
         {
-            inner_names.insert(&call.call_id, inner.name);
+            self.0.insert(&call.call_id, inner.name);
         }
         let result = item.as_tool_result()?;
-        Some(match inner_names.get(&*result.call_id) {
+        Some(match self.0.get(&*result.call_id) {
             Some(name) => Cow::Owned(ToolResult { name: name.clone(), ..result.clone() }),
             None => Cow::Borrowed(result),
         })
-    })
+    }
 }

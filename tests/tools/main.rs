@@ -13,6 +13,7 @@ mod closures;
 mod names;
 mod rationale;
 mod runs;
+mod search_quality;
 #[path = "../support/mod.rs"]
 mod support;
 mod toolkit;
