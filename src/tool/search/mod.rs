@@ -5,6 +5,7 @@ mod call_tool;
 mod rank;
 mod search_tool;
 mod settings;
+mod synonyms;
 
 use std::collections::HashSet;
 use std::fmt;

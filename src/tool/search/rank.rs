@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::request::ToolSpec;
+use crate::tool::search::synonyms::SYNONYMS;
 
 /// How fast a word that is repeated stops to count more.
 const SATURATION: f64 = 1.2;
@@ -62,6 +63,8 @@ pub(super) struct RankedTools {
     vocabulary: Vec<String>,
     /// The words of each tool's name, in their order.
     names: Vec<Vec<String>>,
+    /// The stems of the words that are used for one another.
+    synonyms: Vec<Vec<String>>,
 }
 
 impl RankedTools {
@@ -88,24 +91,34 @@ impl RankedTools {
         let mut vocabulary: Vec<String> = postings.keys().cloned().collect();
         vocabulary.sort_unstable();
         let names = tools.into_iter().map(|[name, ..]| name).collect();
-        Self { postings, vocabulary, names }
+        let synonyms = SYNONYMS.iter().map(|group| group.split(' ').map(stem).collect()).collect();
+        Self { postings, vocabulary, names, synonyms }
     }
 
     /// The tools that fit the query best, at most `limit`, the best first. Of equal ones the first is first.
     pub(super) fn best_matches(&self, query: &str, limit: usize) -> Vec<usize> {
-        let words = stems(query);
+        let mut words = stems(query);
+        let name = words.clone();
+        words.sort_unstable();
+        words.dedup();
         let mut scores = vec![0.0_f64; self.names.len()];
-        for (word, weight) in self.expand(&words) {
-            let Some(found) = self.postings.get(&word) else { continue };
-            let (all, having) = (as_f64(self.names.len()), as_f64(found.len()));
-            let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
-            for (tool, frequency) in found {
-                scores[*tool] += weight * rarity * frequency / (SATURATION + frequency);
+        for word in &words {
+            // Of a word and those that stand for it, the one counts that says most about a tool.
+            let mut best = vec![0.0_f64; scores.len()];
+            for (variant, weight) in self.variants(word) {
+                let Some(found) = self.postings.get(&variant) else { continue };
+                let (all, having) = (as_f64(self.names.len()), as_f64(found.len()));
+                let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
+                for (tool, frequency) in found {
+                    let score = weight * rarity * frequency / (SATURATION + frequency);
+                    best[*tool] = best[*tool].max(score);
+                }
             }
+            scores.iter_mut().zip(best).for_each(|(score, best)| *score += best);
         }
-        for (score, name) in scores.iter_mut().zip(&self.names) {
+        for (score, own) in scores.iter_mut().zip(&self.names) {
             // The name itself was searched for.
-            if !words.is_empty() && *name == words {
+            if !name.is_empty() && *own == name {
                 *score += f64::from(u16::MAX);
             }
         }
@@ -116,28 +129,17 @@ impl RankedTools {
         best
     }
 
-    /// The words of a query, each once, with those that stand for them, and how much each counts.
-    fn expand(&self, words: &[String]) -> Vec<(String, f64)> {
-        let mut weighted: Vec<(String, f64)> = Vec::new();
-        let mut add = |word: &str, weight: f64| match weighted.iter_mut().find(|(it, _)| it == word)
-        {
-            Some((_, known)) => *known = known.max(weight),
-            None => weighted.push((word.to_owned(), weight)),
-        };
-        for word in words {
-            add(word, 1.0);
-            for group in SYNONYMS {
-                let group: Vec<String> = group.split(' ').map(stem).collect();
-                if group.contains(word) {
-                    group.iter().for_each(|other| add(other, SYNONYM_WEIGHT));
-                }
-            }
-            if !self.postings.contains_key(word) {
-                let alike = self.vocabulary.iter().filter(|other| begins_alike(word, other));
-                alike.for_each(|other| add(other, PREFIX_WEIGHT));
-            }
+    /// A word of a query and those that stand for it, and how much each counts.
+    fn variants(&self, word: &str) -> Vec<(String, f64)> {
+        let mut variants = vec![(word.to_owned(), 1.0)];
+        for group in self.synonyms.iter().filter(|group| group.iter().any(|other| other == word)) {
+            variants.extend(group.iter().map(|other| (other.clone(), SYNONYM_WEIGHT)));
         }
-        weighted
+        if !self.postings.contains_key(word) {
+            let alike = self.vocabulary.iter().filter(|other| begins_alike(word, other));
+            variants.extend(alike.map(|other| (other.clone(), PREFIX_WEIGHT)));
+        }
+        variants
     }
 }
 
@@ -203,7 +205,8 @@ fn stems(text: &str) -> Vec<String> {
     }
     let says_something = |word: &String| {
         let is_letter = word.len() == 1 && word.chars().all(|c| c.is_ascii_alphabetic());
-        !word.is_empty() && !is_letter && !STOP_WORDS.split(' ').any(|stop| stop == word)
+        let is_number = word.chars().all(|c| c.is_ascii_digit());
+        !is_letter && !is_number && !STOP_WORDS.split(' ').any(|stop| stop == word)
     };
     words.into_iter().filter(says_something).map(|word| stem(&word)).collect()
 }
@@ -224,6 +227,8 @@ fn stem(word: &str) -> String {
         let doubled = ["bb", "dd", "gg", "mm", "nn", "pp", "rr", "tt"];
         if doubled.iter().any(|end| rest.ends_with(end)) {
             rest.pop();
+        } else if is_short(&rest) {
+            rest.push('e');
         }
         rest
     } else if let Some(rest) = without("ation", 3) {
@@ -235,12 +240,23 @@ fn stem(word: &str) -> String {
     } else {
         word
     };
-    let ends_in_e = word.len() > 3 && word.ends_with('e');
-    let word = if ends_in_e { &word[..word.len() - 1] } else { &word };
+    let word = match word.strip_suffix('e') {
+        Some(rest) if rest.len() > 2 && !is_short(rest) => rest,
+        _ => &word,
+    };
     match word.strip_suffix('y') {
         Some(rest) if rest.len() > 2 => format!("{rest}i"),
         _ => word.to_owned(),
     }
+}
+
+/// Whether an `e` after it belongs to the word, as in `plane`: one vowel between consonants.
+fn is_short(rest: &str) -> bool {
+    let is_vowel = |c: &char| "aeiouy".contains(*c);
+    let mut from_end = rest.chars().rev();
+    from_end.next().is_some_and(|c| !is_vowel(&c) && c != 'w' && c != 'x')
+        && from_end.next().is_some_and(|c| is_vowel(&c))
+        && from_end.all(|c| !is_vowel(&c))
 }
 
 fn singular(word: &str) -> String {
@@ -268,41 +284,6 @@ const STOP_WORDS: &str = "a about all an and any are as at be been but by can co
     from had has have how i if in into is it its just many may me much my need not of on one or our \
     out please should so some tell than that the their them then there these they this those to tool \
     us use used using want was we were what when where which who whose will with would you your";
-
-/// Words that are used for one another in what tools are said to do.
-const SYNONYMS: [&str; 31] = [
-    "create add new make insert",
-    "delete remove erase destroy drop trash",
-    "get fetch read retrieve show view see display describe",
-    "list show enumerate browse",
-    "find search query lookup look locate",
-    "update edit change modify set",
-    "send post deliver",
-    "cancel abort stop terminate end",
-    "start launch run begin execute trigger",
-    "restart reboot",
-    "upload attach put",
-    "download export",
-    "combine merge join",
-    "email mail",
-    "message chat dm text sms",
-    "meeting event appointment calendar",
-    "picture image photo",
-    "ticket issue bug task",
-    "customer client contact",
-    "invoice bill",
-    "pay payment charge",
-    "price cost",
-    "employee staff worker colleague",
-    "vacation holiday leave",
-    "repository repo",
-    "error exception crash failure",
-    "server instance machine host",
-    "database db sql",
-    "document doc file",
-    "folder directory",
-    "website site page url web",
-];
 
 #[cfg(test)]
 mod tests {
