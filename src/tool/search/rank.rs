@@ -12,13 +12,22 @@ use crate::request::ToolSpec;
 use crate::tool::search::synonyms::SYNONYMS;
 
 /// How fast a word that is repeated stops to count more.
-const SATURATION: f64 = 1.2;
+const SATURATION: f64 = 0.8;
 
 /// The value of a word of the query's own that stands for another one, such as `remove` for `delete`.
-const SYNONYM_WEIGHT: f64 = 0.35;
+const SYNONYM_WEIGHT: f64 = 0.6;
 
 /// The value of a word that only begins like one of the query, such as `translator` for `translation`.
 const PREFIX_WEIGHT: f64 = 0.5;
+
+/// The value of a word that says little.
+const WEAK_WORD_WEIGHT: f64 = 0.6;
+
+/// How much the scores of a group count for each of its tools.
+const GROUP_WEIGHT: f64 = 0.5;
+
+/// How many tools of a group tell how well it fits.
+const GROUP_LEN: usize = 3;
 
 /// A word that begins like another one has this many characters in common with it, at least.
 const MIN_COMMON_PREFIX: usize = 4;
@@ -39,7 +48,7 @@ const FIELDS: [Field; 3] = [Field::Name, Field::Description, Field::Parameters];
 impl Field {
     fn weight(self) -> f64 {
         match self {
-            Self::Name => 3.0,
+            Self::Name => 4.0,
             Self::Description => 1.0,
             Self::Parameters => 0.4,
         }
@@ -49,7 +58,7 @@ impl Field {
     fn length_penalty(self) -> f64 {
         match self {
             Self::Name => 0.3,
-            Self::Description | Self::Parameters => 0.7,
+            Self::Description | Self::Parameters => 0.5,
         }
     }
 }
@@ -63,12 +72,19 @@ pub(super) struct RankedTools {
     vocabulary: Vec<String>,
     /// The words of each tool's name, in their order.
     names: Vec<Vec<String>>,
+    /// What each tool's name begins with up to `__`, which is the name of its server.
+    groups: Vec<Option<String>>,
     /// The stems of the words that are used for one another.
     synonyms: Vec<Vec<String>>,
+    /// The stems of the words that say little.
+    weak_words: Vec<String>,
 }
 
 impl RankedTools {
     pub(super) fn new<'a>(specs: impl IntoIterator<Item = &'a ToolSpec>) -> Self {
+        let specs: Vec<&ToolSpec> = specs.into_iter().collect();
+        let groups = specs.iter().map(|spec| Some(spec.name.split_once("__")?.0.to_owned()));
+        let groups = groups.collect();
         let tools: Vec<[Vec<String>; 3]> = specs.into_iter().map(fields_of).collect();
         let mut postings: HashMap<String, Vec<(usize, f64)>> = HashMap::new();
         for (at, field) in FIELDS.into_iter().enumerate() {
@@ -90,19 +106,23 @@ impl RankedTools {
         postings.values_mut().for_each(|found| found.sort_by_key(|(tool, _)| *tool));
         let mut vocabulary: Vec<String> = postings.keys().cloned().collect();
         vocabulary.sort_unstable();
+        let weak_words = WEAK_WORDS.split(' ').map(stem).collect();
         let names = tools.into_iter().map(|[name, ..]| name).collect();
         let synonyms = SYNONYMS.iter().map(|group| group.split(' ').map(stem).collect()).collect();
-        Self { postings, vocabulary, names, synonyms }
+        Self { postings, vocabulary, names, groups, synonyms, weak_words }
     }
 
     /// The tools that fit the query best, at most `limit`, the best first. Of equal ones the first is first.
     pub(super) fn best_matches(&self, query: &str, limit: usize) -> Vec<usize> {
         let mut words = stems(query);
         let name = words.clone();
+        words.extend(self.compounds(query));
         words.sort_unstable();
         words.dedup();
         let mut scores = vec![0.0_f64; self.names.len()];
         for word in &words {
+            let is_weak = self.weak_words.contains(word);
+            let word_weight = if is_weak { WEAK_WORD_WEIGHT } else { 1.0 };
             // Of a word and those that stand for it, the one counts that says most about a tool.
             let mut best = vec![0.0_f64; scores.len()];
             for (variant, weight) in self.variants(word) {
@@ -110,12 +130,13 @@ impl RankedTools {
                 let (all, having) = (as_f64(self.names.len()), as_f64(found.len()));
                 let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
                 for (tool, frequency) in found {
-                    let score = weight * rarity * frequency / (SATURATION + frequency);
+                    let score = word_weight * weight * rarity * frequency / (SATURATION + frequency);
                     best[*tool] = best[*tool].max(score);
                 }
             }
             scores.iter_mut().zip(best).for_each(|(score, best)| *score += best);
         }
+        self.add_group_scores(&mut scores);
         for (score, own) in scores.iter_mut().zip(&self.names) {
             // The name itself was searched for.
             if !name.is_empty() && *own == name {
@@ -129,13 +150,47 @@ impl RankedTools {
         best
     }
 
+    /// Adds to each tool's score a part of the best of its group: of tools that fit equally well, one among others
+    /// that fit is more likely meant.
+    fn add_group_scores(&self, scores: &mut [f64]) {
+        let mut best_of_group: HashMap<&str, Vec<f64>> = HashMap::new();
+        for (score, group) in scores.iter().zip(&self.groups) {
+            let Some(group) = group else { continue };
+            best_of_group.entry(group).or_default().push(*score);
+        }
+        for best in best_of_group.values_mut() {
+            best.sort_by(|a, b| b.total_cmp(a));
+            best.truncate(GROUP_LEN);
+        }
+        for (score, group) in scores.iter_mut().zip(&self.groups) {
+            let group = group.as_deref().and_then(|group| best_of_group.get(group));
+            let Some(best) = group else { continue };
+            *score += GROUP_WEIGHT * best.iter().sum::<f64>() / as_f64(GROUP_LEN);
+        }
+    }
+
+    /// The words that two words of a query next to each other make, as `time zone`, as far as a tool has them.
+    fn compounds(&self, query: &str) -> Vec<String> {
+        let parts: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
+        let joined = parts.windows(2).map(|pair| stem(&pair.concat()));
+        joined.filter(|word| self.postings.contains_key(word)).collect()
+    }
+
     /// A word of a query and those that stand for it, and how much each counts.
     fn variants(&self, word: &str) -> Vec<(String, f64)> {
         let mut variants = vec![(word.to_owned(), 1.0)];
-        for group in self.synonyms.iter().filter(|group| group.iter().any(|other| other == word)) {
-            variants.extend(group.iter().map(|other| (other.clone(), SYNONYM_WEIGHT)));
+        for group in &self.synonyms {
+            if group.iter().any(|other| other == word) {
+                variants.extend(group.iter().map(|other| (other.clone(), SYNONYM_WEIGHT)));
+            }
         }
         if !self.postings.contains_key(word) {
+            for group in &self.synonyms {
+                if group.iter().any(|other| begins_alike(word, other)) {
+                    let weight = SYNONYM_WEIGHT * PREFIX_WEIGHT;
+                    variants.extend(group.iter().map(|other| (other.clone(), weight)));
+                }
+            }
             let alike = self.vocabulary.iter().filter(|other| begins_alike(word, other));
             variants.extend(alike.map(|other| (other.clone(), PREFIX_WEIGHT)));
         }
@@ -217,7 +272,8 @@ fn stem(word: &str) -> String {
     if word.len() <= 3 || !word.chars().all(|c| c.is_ascii_lowercase()) || word == "news" {
         return word.to_owned();
     }
-    let word = singular(word);
+    let regular = IRREGULAR_FORMS.iter().find(|(form, _)| *form == word);
+    let word = singular(regular.map_or(word, |(_, regular)| regular));
     let has_vowel = |rest: &str| rest.contains(['a', 'e', 'i', 'o', 'u', 'y']);
     let without = |ending: &str, min_len: usize| {
         word.strip_suffix(ending).filter(|rest| rest.len() >= min_len && has_vowel(rest))
@@ -238,7 +294,9 @@ fn stem(word: &str) -> String {
     } else if let Some(rest) = without("ment", 4).or_else(|| without("ly", 4)) {
         rest.to_owned()
     } else {
-        word
+        let endings = ["ability", "able", "ance", "ence", "al", "er", "or"];
+        let rest = endings.iter().find_map(|ending| word.strip_suffix(ending));
+        rest.filter(|rest| syllables(rest) > 1).unwrap_or(&word).to_owned()
     };
     let word = match word.strip_suffix('e') {
         Some(rest) if rest.len() > 2 && !is_short(rest) => rest,
@@ -248,6 +306,12 @@ fn stem(word: &str) -> String {
         Some(rest) if rest.len() > 2 => format!("{rest}i"),
         _ => word.to_owned(),
     }
+}
+
+/// How many groups of vowels have consonants after them, roughly the syllables.
+fn syllables(word: &str) -> usize {
+    let is_vowel: Vec<bool> = word.chars().map(|c| "aeiouy".contains(c)).collect();
+    is_vowel.windows(2).filter(|pair| pair[0] && !pair[1]).count()
 }
 
 /// Whether an `e` after it belongs to the word, as in `plane`: one vowel between consonants.
@@ -279,11 +343,42 @@ fn as_f64(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
+/// Forms of common verbs and nouns that no ending tells.
+const IRREGULAR_FORMS: &[(&str, &str)] = &[
+    ("bought", "buy"),
+    ("broke", "break"),
+    ("broken", "break"),
+    ("built", "build"),
+    ("children", "child"),
+    ("found", "find"),
+    ("held", "hold"),
+    ("left", "leave"),
+    ("lost", "lose"),
+    ("made", "make"),
+    ("paid", "pay"),
+    ("people", "person"),
+    ("sent", "send"),
+    ("sold", "sell"),
+    ("spent", "spend"),
+    ("spoke", "speak"),
+    ("taken", "take"),
+    ("went", "go"),
+    ("written", "write"),
+    ("wrote", "write"),
+];
+
+/// Words that say little about what a tool is for: times, and verbs that stand with anything.
+const WEAK_WORDS: &str = "day evening first friday give keep last let make monday month morning new next \
+    night now old put saturday sunday take thursday today tomorrow tuesday wednesday week year yesterday";
+
 /// Words that say nothing about what a tool is for.
-const STOP_WORDS: &str = "a about all an and any are as at be been but by can could did do does for \
-    from had has have how i if in into is it its just many may me much my need not of on one or our \
-    out please should so some tell than that the their them then there these they this those to tool \
-    us use used using want was we were what when where which who whose will with would you your";
+const STOP_WORDS: &str = "a about again all also an and any are as at be because been but by can could did do \
+    does each every five for four from going had has have he her here him his how i if \
+    in into is it its just know like many may me more much my need not of on \
+    one only or our out please really say she should so some still sure than that \
+    the their them then there these they thing think this those three to too tool two us \
+    use used using very want was we were what when where whether which while who whose why \
+    will with would yet you your";
 
 #[cfg(test)]
 mod tests {
