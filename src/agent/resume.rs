@@ -79,7 +79,9 @@ pub(super) fn check_verdicts(
         }
         // Only a hook can have made other arguments of them, or another call if none was inside.
         let is_repaired = kit.wraps_calls(&call.name) && !settings.hooks.is_empty();
-        if (judged.name != call.name && !is_repaired) || (settings.hooks.is_empty() && judged != call) {
+        if (judged.name != call.name && !is_repaired)
+            || (settings.hooks.is_empty() && judged != call)
+        {
             return invalid_verdict("a verdict was given for another call", call);
         }
     }

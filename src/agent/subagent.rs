@@ -15,8 +15,8 @@ use crate::event::{EndReason, Event, Outcome, ToolEvent};
 use crate::http::Timeouts;
 use crate::item::{History, SideEffect, ToolResult};
 use crate::tool::{
-    InnerToolNames, PreparedCall, Rationale, Suspension, Tool, ToolContext, ToolOutput, ToolSpec, ToolUpdate,
-    UpdateStream, validate_spec,
+    InnerToolNames, PreparedCall, Rationale, Suspension, Tool, ToolContext, ToolOutput, ToolSpec,
+    ToolUpdate, UpdateStream, validate_spec,
 };
 
 /// The cap of a sub-agent, unless one is set.

@@ -71,22 +71,3 @@ fn a_request_lists_at_most_a_fiftieth_of_the_bytes_of_all_tools() {
     let (all, searchable) = (kit_of_all(), kit_of_all().searchable());
     assert!(size(&searchable) * 50 <= size(&all), "{} of {}", size(&searchable), size(&all));
 }
-
-#[tokio::test]
-async fn diag() {
-    use turnstream::tool::ToolSearch;
-    let kit = kit_of_all().with_search(ToolSearch::new().with_max_results(std::num::NonZeroUsize::new(500).unwrap()).with_max_result_bytes(1));
-    let file = std::fs::read_to_string("/tmp/dev.jsonl").unwrap();
-    let questions: Vec<Question> = lines(&file);
-    let mut ranks = Vec::new();
-    for Question { question, tool, also } in questions {
-        let found = found_names(&kit, &question).await;
-        let at = found.iter().position(|name| *name == tool || also.contains(name));
-        let rank = at.map_or(9999, |at| at + 1);
-        if rank > 5 { println!("MISS {rank} {question} -> {tool}: {:?}", &found[..found.len().min(4)]); }
-        ranks.push(rank);
-    }
-    ranks.sort();
-    let top5 = ranks.iter().filter(|r| **r <= 5).count();
-    println!("DIAG {top5} of {}", ranks.len());
-}

@@ -99,9 +99,8 @@ fn check_tool_references(body: &Value, bad: &mut Violations) {
     let found = results.flat_map(|result| as_list(&result["content"]["tool_references"]));
     for name in found.map(|found| text(&found["tool_name"])) {
         let is_known = as_list(&body["tools"]).iter().any(|tool| tool["name"] == name);
-        bad.require(is_known).or_push(format_args!(
-            "Tool reference '{name}' has no corresponding tool definition"
-        ));
+        bad.require(is_known)
+            .or_push(format_args!("Tool reference '{name}' has no corresponding tool definition"));
     }
 }
 

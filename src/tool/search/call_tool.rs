@@ -45,7 +45,9 @@ pub(super) fn call_tool() -> Tool {
         }),
     );
     Tool::from_prepare_fn(spec, |_, arguments| match parse(arguments) {
-        Ok((name, _)) => Err(format!("`{name}` is not called through `{CALL_TOOL}`: call it directly")),
+        Ok((name, _)) => {
+            Err(format!("`{name}` is not called through `{CALL_TOOL}`: call it directly"))
+        }
         Err(why) => Err(why),
     })
 }
@@ -68,7 +70,9 @@ pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
 fn parse(arguments: &str) -> Result<(String, String), String> {
     let read = serde_json::from_str::<CallToolArgs<'_>>(arguments);
     let CallToolArgs { name, arguments, .. } = read.map_err(|error| {
-        format!("{error}. `name` is the tool's name, and `arguments` is an object with its arguments")
+        format!(
+            "{error}. `name` is the tool's name, and `arguments` is an object with its arguments"
+        )
     })?;
     if name.is_empty() {
         return Err("`name` is empty: it is the name of the tool that is called".to_owned());
@@ -100,7 +104,11 @@ mod tests {
 
     #[test]
     fn inner_arguments_are_kept_as_they_were_written() {
-        check(r#"{"name":"t","arguments":{"z": 1.50, "a":12345678901234567890123}}"#, "t", r#"{"z": 1.50, "a":12345678901234567890123}"#);
+        check(
+            r#"{"name":"t","arguments":{"z": 1.50, "a":12345678901234567890123}}"#,
+            "t",
+            r#"{"z": 1.50, "a":12345678901234567890123}"#,
+        );
         check(r#"{"arguments":"{\"a\":1}","name":"t"}"#, "t", r#"{"a":1}"#);
         check(r#"{"name":"t"}"#, "t", "");
         check(r#"{"name":"t","arguments":null,"_why":{"risk":"low"}}"#, "t", "");

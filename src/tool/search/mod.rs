@@ -78,8 +78,11 @@ impl SearchState {
 
     /// What a model that called a tool that does not exist is told besides.
     pub(super) fn suggestions(&self, name: &str) -> String {
-        let alike: Vec<String> =
-            self.index.search(name, MAX_SUGGESTIONS).map(|spec| format!("`{}`", spec.name)).collect();
+        let alike: Vec<String> = self
+            .index
+            .search(name, MAX_SUGGESTIONS)
+            .map(|spec| format!("`{}`", spec.name))
+            .collect();
         let others = format!("Find tools with `{SEARCH_TOOLS}`.");
         match alike.is_empty() {
             true => others,

@@ -23,6 +23,9 @@ const PREFIX_WEIGHT: f64 = 0.5;
 /// The value of a word that says little.
 const WEAK_WORD_WEIGHT: f64 = 0.6;
 
+/// The value of a word for reading in a tool, if the query is a question.
+const READING_WEIGHT: f64 = 0.6;
+
 /// How much the scores of a group count for each of its tools.
 const GROUP_WEIGHT: f64 = 0.5;
 
@@ -120,17 +123,23 @@ impl RankedTools {
         words.sort_unstable();
         words.dedup();
         let mut scores = vec![0.0_f64; self.names.len()];
-        for word in &words {
+        let words = words.iter().map(|word| {
             let is_weak = self.weak_words.contains(word);
-            let word_weight = if is_weak { WEAK_WORD_WEIGHT } else { 1.0 };
+            (if is_weak { WEAK_WORD_WEIGHT } else { 1.0 }, self.variants(word))
+        });
+        let reading = asks_something(query).then(|| {
+            (READING_WEIGHT, READING_WORDS.split(' ').map(|word| (stem(word), 1.0)).collect())
+        });
+        for (word_weight, variants) in words.chain(reading) {
             // Of a word and those that stand for it, the one counts that says most about a tool.
             let mut best = vec![0.0_f64; scores.len()];
-            for (variant, weight) in self.variants(word) {
+            for (variant, weight) in variants {
                 let Some(found) = self.postings.get(&variant) else { continue };
                 let (all, having) = (as_f64(self.names.len()), as_f64(found.len()));
                 let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
                 for (tool, frequency) in found {
-                    let score = word_weight * weight * rarity * frequency / (SATURATION + frequency);
+                    let score =
+                        word_weight * weight * rarity * frequency / (SATURATION + frequency);
                     best[*tool] = best[*tool].max(score);
                 }
             }
@@ -196,6 +205,14 @@ impl RankedTools {
         }
         variants
     }
+}
+
+/// Whether a query is a question, which a tool answers that only reads.
+fn asks_something(query: &str) -> bool {
+    let query = query.to_lowercase();
+    let mut words = query.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
+    let first = words.next().unwrap_or_default();
+    QUESTION_WORDS.split(' ').any(|word| word == first) && words.next() != Some("you")
 }
 
 /// Whether most of the longer word is how the other one begins, too.
@@ -367,6 +384,14 @@ const IRREGULAR_FORMS: &[(&str, &str)] = &[
     ("wrote", "write"),
 ];
 
+/// Words that a question begins with.
+const QUESTION_WORDS: &str =
+    "am any are did do does had has have how is was were what when where which who whose why will";
+
+/// What tools are called that only read.
+const READING_WORDS: &str =
+    "check describe detail fetch find get list lookup query read search show view";
+
 /// Words that say little about what a tool is for: times, and verbs that stand with anything.
 const WEAK_WORDS: &str = "day evening first friday give keep last let make monday month morning new next \
     night now old put saturday sunday take thursday today tomorrow tuesday wednesday week year yesterday";
@@ -419,7 +444,10 @@ mod tests {
     #[test]
     fn names_are_cut_at_punctuation_and_in_camel_case() {
         assert_eq!(stems("github__create_issue"), ["github", "creat", "issu"]);
-        assert_eq!(stems("getHTTPServer.v2-now"), ["get", "http", "server", "gethttpserver", "v2", "now"]);
+        assert_eq!(
+            stems("getHTTPServer.v2-now"),
+            ["get", "http", "server", "gethttpserver", "v2", "now"]
+        );
         assert_eq!(stems("GitHub"), ["git", "hub", "github"]);
         assert_eq!(stems("Grüße_an dich"), ["grüße", "dich"]);
     }
@@ -443,9 +471,10 @@ mod tests {
     #[test]
     fn parameters_are_searched_too() {
         let mut spec = tool("x", "Does it");
-        spec.parameters = json!({ "type": "object", "properties": { "where": { "type": "array", "items": {
+        spec.parameters =
+            json!({ "type": "object", "properties": { "where": { "type": "array", "items": {
             "properties": { "latitude": { "description": "degrees" } } } } } })
-        .into();
+            .into();
         let tools = [tool("y", "Does it"), spec];
         assert_eq!(RankedTools::new(&tools).best_matches("latitudes", 5), [1]);
         assert_eq!(RankedTools::new(&tools).best_matches("degree", 5), [1]);

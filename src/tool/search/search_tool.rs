@@ -93,7 +93,12 @@ pub(super) fn search_tool(index: Arc<ToolIndex>, settings: &ToolSearch) -> Tool 
         let index = Arc::clone(&index);
         Ok(PreparedCall::new(move |_| {
             let found = stream::once(async move {
-                ToolUpdate::Output(ToolOutput::ok(found_text(&index, &args.query, limit, max_bytes)))
+                ToolUpdate::Output(ToolOutput::ok(found_text(
+                    &index,
+                    &args.query,
+                    limit,
+                    max_bytes,
+                )))
             });
             found.boxed()
         }))

@@ -110,8 +110,10 @@ pub(super) fn encode_body(
         context = context.restart();
     }
     let has_deferred_tools = request.tools.iter().any(|tool| tool.deferred);
-    let mut messages =
-        Messages::new(context.encoder_state(), has_deferred_tools || offers_server_tools(&request.options.extra));
+    let mut messages = Messages::new(
+        context.encoder_state(),
+        has_deferred_tools || offers_server_tools(&request.options.extra),
+    );
     for (at, item) in context.items_to_encode() {
         messages.push(item, at, model)?;
     }
