@@ -445,8 +445,8 @@ mod tests {
     fn names_are_cut_at_punctuation_and_in_camel_case() {
         assert_eq!(stems("github__create_issue"), ["github", "creat", "issu"]);
         assert_eq!(
-            stems("getHTTPServer.v2-now"),
-            ["get", "http", "server", "gethttpserver", "v2", "now"]
+            stems("getHTTPServer.v2-run"),
+            ["get", "http", "server", "gethttpserver", "v2", "run"]
         );
         assert_eq!(stems("GitHub"), ["git", "hub", "github"]);
         assert_eq!(stems("Grüße_an dich"), ["grüße", "dich"]);
@@ -500,10 +500,24 @@ mod tests {
         let tools =
             [tool("erase", "x"), tool("remover", "x"), tool("keep", "x"), tool("translation", "x")];
         let index = RankedTools::new(&tools);
-        assert_eq!(index.best_matches("delete", 5), [0, 1][..1]);
+        assert_eq!(index.best_matches("delete", 5), [0, 1]);
         assert_eq!(index.best_matches("translator", 5), [3]);
         let both = [tool("erase", "x"), tool("delete", "x")];
         assert_eq!(RankedTools::new(&both).best_matches("delete", 5), [1, 0]);
+    }
+
+    #[test]
+    fn a_question_prefers_a_tool_that_reads() {
+        let tools = [tool("create_label", "x"), tool("list_labels", "x")];
+        let index = RankedTools::new(&tools);
+        assert_eq!(index.best_matches("Which labels are there?", 5), [1, 0]);
+        assert_eq!(index.best_matches("a label", 5), [0, 1]);
+    }
+
+    #[test]
+    fn tools_of_a_server_that_fits_come_before_others() {
+        let tools = [tool("a__play", "x"), tool("b__play", "x"), tool("b__song", "x")];
+        assert_eq!(RankedTools::new(&tools).best_matches("play a song", 5)[..2], [1, 2]);
     }
 
     #[test]
