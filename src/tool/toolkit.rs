@@ -133,7 +133,7 @@ impl Toolkit {
     /// - [`with_rationale`](Self::with_rationale) asks for reasons in the arguments of the tools that are found. The two
     ///   constant tools stay as they are.
     /// - [`restricted_to`](Self::restricted_to) keeps the tools that are named. If `call_tool` is among them, it
-    ///   keeps those that are not listed, too; otherwise the kit is no longer searchable.
+    ///   also keeps those that are not listed. Without it the kit is not searchable any more.
     /// - [`specs`](Self::specs) are those that are listed, and [`get`](Self::get) finds all tools.
     ///
     /// A provider that [searches tools](crate::Provider::has_tool_search) itself gets the
@@ -282,15 +282,17 @@ impl Toolkit {
         self.search.is_some()
     }
 
-    /// What the model is told of the tools, in order. Of a kit that is searchable, these are the tools that are
-    /// always listed, and those that find and call the others.
+    /// What the model is told of the tools, in order.
+    ///
+    /// A searchable kit has the specs of the tools that are always listed, and of the two that find and call the
+    /// others.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
     }
 
-    /// What a provider is told of the tools that [searches](crate::Provider::has_tool_search) them itself: all of them,
-    /// and those that are not always listed are marked as [deferred](ToolSpec::deferred). Of a kit that is not
-    /// searchable they are the [`specs`](Self::specs).
+    /// The specs for a provider that [searches tools](crate::Provider::has_tool_search) itself: those of all tools,
+    /// with those that are not always listed marked as [deferred](ToolSpec::deferred). They are the
+    /// [`specs`](Self::specs) if the kit is not searchable.
     pub fn deferred_specs(&self) -> Arc<[ToolSpec]> {
         #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
@@ -324,7 +326,7 @@ impl Toolkit {
         }
     }
 
-    /// What a model that called the tool `name`, which does not exist, is told of those that do.
+    /// The part of an unknown tool's result that names the tools that exist.
     pub(super) fn available_tools_message(&self, name: &str) -> String {
         #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {

@@ -15,7 +15,8 @@ use turnstream::session::{MemoryStore, Session, SessionState, restore_history};
 use turnstream::testing::Wire;
 use turnstream::tool::{Tool, ToolSearch, ToolSpec, Verdict};
 use turnstream::{
-    Agent, ErrorKind, Event, EventStreamExt, History, Journal, Outcome, Provider, Request, Toolkit,
+    Agent, Error, ErrorKind, Event, EventStreamExt, History, Journal, Outcome, Provider, Request,
+    Toolkit,
 };
 
 use crate::support::replays::{check_replay, replaying_recorder};
@@ -524,4 +525,72 @@ async fn a_tool_that_has_the_name_of_another_one_sends_nothing() {
         assert!(error.message().contains(&format!("two tools have the name `{double}`")));
         assert!(model.requests().is_empty());
     }
+}
+
+/// A provider that searches tools itself.
+#[derive(Clone)]
+struct Searching(Scripted);
+
+impl Provider for Searching {
+    fn stream_turn(&self, request: Request) -> turnstream::TurnStream {
+        self.0.stream_turn(request)
+    }
+
+    fn model(&self) -> &str {
+        self.0.model()
+    }
+
+    fn has_tool_search(&self) -> bool {
+        true
+    }
+}
+
+fn deferred_names(request: &Request) -> Vec<(&str, bool)> {
+    request.tools.iter().map(|tool| (&*tool.name, tool.deferred)).collect()
+}
+
+#[tokio::test]
+async fn a_provider_that_searches_tools_gets_the_whole_list() {
+    let search = ToolSearch::new().with_always_listed(["play"]);
+    let kit = Toolkit::new([number_tool("count"), uncounted_tool("play")]).with_search(search);
+    let model = Scripted::new([Reply::new().call("count", json!({ "n": 7 })), "done".into()]);
+    let agent = Agent::new(Searching(model.clone())).with_toolkit(kit);
+    let (_, outcome) = run_folded(&agent.with_recorder(replaying_recorder())).await;
+    assert_eq!(tool_results(&outcome.history)[0].content.text(), "7");
+    for request in model.requests() {
+        assert_eq!(deferred_names(&request), [("count", true), ("play", false)]);
+    }
+}
+
+#[tokio::test]
+async fn each_provider_of_an_agent_gets_the_tools_in_its_own_way() {
+    let failing = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Auth, "no key")));
+    let other = Scripted::new(["done"]);
+    let kit = Toolkit::new([number_tool("count")]).searchable();
+    let agent = Agent::new(Searching(failing.clone())).with_fallback(other.clone());
+    agent.with_toolkit(kit).run("go").outcome().await;
+    assert_eq!(deferred_names(&failing.requests()[0]), [("count", true)]);
+    let constant = [("search_tools", false), ("call_tool", false)];
+    assert_eq!(deferred_names(&other.requests()[0]), constant);
+}
+
+#[test]
+fn a_provider_made_of_others_searches_tools_if_all_of_them_do() {
+    use turnstream::provider::{CircuitBreaker, Fallback, Retry};
+    let plain = || Scripted::new(["x"]);
+    let searching = || Searching(plain());
+    assert!(!plain().has_tool_search());
+    assert!(Retry::new(CircuitBreaker::new(Arc::new(searching()))).has_tool_search());
+    assert!(Fallback::new(searching()).or(searching()).has_tool_search());
+    assert!(!Fallback::new(searching()).or(plain()).has_tool_search());
+}
+
+#[test]
+fn a_spec_is_written_as_deferred_only_if_it_is() {
+    let plain = serde_json::to_string(&spec("t")).unwrap();
+    assert!(!plain.contains("deferred"));
+    assert_eq!(serde_json::from_str::<ToolSpec>(&plain).unwrap(), spec("t"));
+    let deferred = spec("t").with_deferred(true);
+    let json = serde_json::to_string(&deferred).unwrap();
+    assert_eq!(serde_json::from_str::<ToolSpec>(&json).unwrap(), deferred);
 }

@@ -92,7 +92,7 @@ fn is_deferred(tool: &Value) -> bool {
     tool["defer_loading"] == Value::Bool(true)
 }
 
-/// What a search has found has to be among the tools.
+/// Tools that a search has found are among the tools of the request.
 fn check_tool_references(body: &Value, bad: &mut Violations) {
     let messages = as_list(&body["messages"]).iter();
     let results = messages.flat_map(|message| blocks_of_type(message, "tool_search_tool_result"));

@@ -12,7 +12,9 @@ use crate::tool::{Suspension, Tool};
 /// What the calls of a turn came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRunOutcome {
-    /// What the run began with, the turn, and the results in call order. They have the names of their calls.
+    /// What the run began with, the turn, and the results in call order.
+    ///
+    /// The results have the names of their calls.
     pub history: History,
     /// The results, in call order, as the events have them.
     pub results: Vec<ToolResult>,

@@ -23,7 +23,7 @@ use crate::tool::Tool;
 /// How many tools are named where one does not exist.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// What a searchable toolkit has besides its tools.
+/// The state of a searchable toolkit besides its tools.
 pub(super) struct SearchState {
     pub(super) settings: ToolSearch,
     index: Arc<ToolIndex>,
@@ -76,7 +76,7 @@ impl SearchState {
         [&self.search_tools, &self.call_tool].into_iter().find(|tool| tool.name() == name)
     }
 
-    /// What a model that called a tool that does not exist is told besides.
+    /// The part of an unknown tool's result that names similar tools.
     pub(super) fn suggestions(&self, name: &str) -> String {
         let alike: Vec<String> = self
             .index

@@ -1,8 +1,8 @@
 //! Which tools fit a query, by BM25 over the words of their specs.
 //!
-//! It is written here because the crates that rank (`bm25`, `probly-search`) leave the parts that matter for
-//! tools to their user: how names are cut into words, stemming, and fields of different weight. What they would
-//! save is the sum in [`RankedTools::best_matches`], and each brings crates that nobody maintains.
+//! The crates that rank (`bm25`, `probly-search`) leave the parts that matter for tools to their users: how names are
+//! split into words, stemming, and weights of fields. They would only replace the sum in
+//! [`RankedTools::best_matches`], and each brings further crates.
 
 use std::collections::HashMap;
 
@@ -75,7 +75,7 @@ pub(super) struct RankedTools {
     vocabulary: Vec<String>,
     /// The words of each tool's name, in their order.
     names: Vec<Vec<String>>,
-    /// What each tool's name begins with up to `__`, which is the name of its server.
+    /// The server of each tool: its name up to `__`.
     groups: Vec<Option<String>>,
     /// The stems of the words that are used for one another.
     synonyms: Vec<Vec<String>>,
@@ -388,7 +388,7 @@ const IRREGULAR_FORMS: &[(&str, &str)] = &[
 const QUESTION_WORDS: &str =
     "am any are did do does had has have how is was were what when where which who whose why will";
 
-/// What tools are called that only read.
+/// Words in the names of tools that only read.
 const READING_WORDS: &str =
     "check describe detail fetch find get list lookup query read search show view";
 

@@ -127,7 +127,7 @@ impl Block<'_> {
     }
 }
 
-/// What is read of the result of a search for tools.
+/// The parts of a tool search's result that are read.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct SearchResult<'a> {

@@ -49,7 +49,7 @@ use crate::request::{Request, ToolSpec};
 /// # Deferred tools
 ///
 /// [Deferred](ToolSpec::deferred) tools are sent with `defer_loading`, and the vendor's search of them,
-/// `tool_search_tool_bm25`, is sent first. What a search has found goes back as it came; a tool that it has found and
+/// `tool_search_tool_bm25`, is sent first. The result of a search goes back as it came; a tool that it has found and
 /// that the request does not offer any more is declared as a deferred one, because the vendor demands it.
 ///
 /// # Cache marks
@@ -123,8 +123,7 @@ pub(super) fn encode_body(
     if tools.is_empty() {
         tools = declare_called_tools(written.called_tool_names());
     }
-    let found = written.found_tool_names();
-    tools.extend(declare_found_tools(found, &request.tools));
+    declare_found_tools(&mut tools, written.found_tool_names());
     if tools.iter().any(|tool| tool.defer_loading) {
         tools.insert(0, Tool::SEARCH);
     }
@@ -237,12 +236,12 @@ fn declare_called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static
     names.map(Tool::unavailable).collect()
 }
 
-/// The tools that searches of the vendor have found, as far as the request does not offer them: the wire demands
-/// that they are declared, too. They are deferred, so that the model does not see them.
-fn declare_found_tools(
-    names: impl Iterator<Item = String>,
-    offered: &[ToolSpec],
-) -> Vec<Tool<'static>> {
-    let missing = names.filter(|name| offered.iter().all(|tool| tool.name != *name));
-    missing.map(|name| Tool { defer_loading: true, ..Tool::unavailable(name) }).collect()
+/// The tools that searches of the vendor have found, as far as they are not declared: the wire demands them, too.
+/// They are deferred, so that the model does not see them.
+fn declare_found_tools(tools: &mut Vec<Tool<'_>>, names: impl Iterator<Item = String>) {
+    for name in names {
+        if tools.iter().all(|tool| tool.name != name) {
+            tools.push(Tool { defer_loading: true, ..Tool::unavailable(name) });
+        }
+    }
 }
