@@ -98,7 +98,7 @@
 //!
 //! Beside them is the [`guide`]: how [the agent](guide::agent) ends, continues and is stopped, what is
 //! [retried, times out or is limited](guide::limits) by default, what of a [session](guide::sessions) is
-//! durable when, what a [trace](guide::trace) contains, how a run is [replayed](guide::replay), what
+//! durable when, how a model finds one of [many tools](guide::tools), what a [trace](guide::trace) contains, how a run is [replayed](guide::replay), what
 //! each [wire](guide::wires) carries, downgrades or refuses, and what a token and a turn
 //! [cost](guide::performance).
 //!
@@ -127,6 +127,7 @@
 //! | `hub` | | runs that continue without a reader |
 //! | `ui` | | runs as responses of a web server, for front ends |
 //! | `mcp` | | rmcp, and with it the tools of MCP servers |
+//! | `tool-search` | | `Toolkit::searchable`: a model [searches](guide::tools) for tools instead of reading the whole list |
 //! | `testing` | | a loopback server for tests, on tokio's net, a scripted MCP server, and the tests of a provider and of a store of sessions |
 //!
 //! Without default features there is the loop, the turn, the tools, the agent and the scripted

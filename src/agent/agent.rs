@@ -10,7 +10,7 @@ use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hook;
 use crate::agent::resume::check_verdicts;
 use crate::agent::run::RunArgs;
-use crate::agent::settings::{AgentSettings, WorldFactory};
+use crate::agent::settings::{AgentSettings, WorldFactory, offered_tools};
 use crate::agent::{
     Budget, BudgetUsage, Input, Limits, ResumeVerdicts, Run, RunContext, RunStart, State,
     loop_body, subagent,
@@ -903,7 +903,8 @@ impl Agent {
 
     /// The request that asks for the next turn.
     pub(crate) fn build_request(&self, history: &History) -> Request {
-        self.0.build_request(self.toolkit(), history)
+        let tools = offered_tools(self.toolkit(), &*self.0.providers.provider);
+        self.0.build_request(self.toolkit(), tools, history)
     }
 
     /// The same agent where nothing is performed: no hook is asked, no time counts, and what is used is

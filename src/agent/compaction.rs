@@ -1,10 +1,12 @@
 //! How the agent keeps its history shorter than the model's window.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::agent::State;
 use crate::agent::run_shared::RunShared;
-use crate::agent::settings::AgentSettings;
+use crate::agent::settings::{AgentSettings, offered_tools};
 use crate::agent::timed_call::{TOKEN_COUNTER_NAME, call_with_timeout, catch_named_panic};
 use crate::context::{self, Compaction, CompactionFailure, Compactor};
 use crate::error::{Error, ErrorKind};
@@ -56,7 +58,9 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     let (Some(window), Some(_)) = (&settings.context.window, &settings.context.compactor) else {
         return (state, None);
     };
-    let request = settings.build_request(&run.toolkit(), &state.history);
+    let toolkit = run.toolkit().into_owned();
+    let tools = offered_tools(&toolkit, run.provider(&state));
+    let request = settings.build_request(&toolkit, Arc::clone(&tools), &state.history);
     let limit = window.threshold(&request.options);
     let room = state.compaction;
     let near = catch_named_panic(TOKEN_COUNTER_NAME, || {
@@ -78,13 +82,12 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
         }
     };
     // Boxed, so that it takes no room in the body for all of the lap.
-    let toolkit = run.toolkit().into_owned();
     let made = Box::pin(attempt_compaction(run, &state, move |settings, compaction, history| {
         let compaction = context::record_stale_usage(compaction, history);
         let mut shorter = history.clone();
         compaction.apply(&mut shorter);
         let window = settings.context.window.as_ref();
-        let request = settings.build_request(&toolkit, &shorter);
+        let request = settings.build_request(&toolkit, Arc::clone(&tools), &shorter);
         match window.is_none_or(|it| it.count_request_tokens(&request) < guess) {
             true => Ok(compaction),
             false => Err(unusable_compaction_error("the history would not get shorter")),

@@ -48,7 +48,8 @@ impl JudgedAgent<'_> {
                 inner.entry(parent.to_owned()).or_default().push((call, verdict));
                 continue;
             }
-            let call = call.to_tool_call();
+            // The call of a tool may be inside of the one in the history.
+            let call = kit.unwrapped_call(&call.to_tool_call()).into_owned();
             let is_external = kit.get(&call.name).is_some_and(Tool::is_external);
             if is_external && verdict == Verdict::Approve {
                 return invalid_verdict(
@@ -61,6 +62,8 @@ impl JudgedAgent<'_> {
             }
         }
         let open = history.unanswered_calls();
+        let open: Vec<ToolCall> =
+            open.iter().map(|call| kit.unwrapped_call(call).into_owned()).collect();
         let mut nested = HashMap::new();
         for call in &open {
             if let Some(child) = history.nested_history(&call.call_id) {
@@ -84,8 +87,11 @@ impl JudgedAgent<'_> {
             if *verdict == Verdict::Approve && self.is_unknown(&call.name) {
                 return invalid_verdict(&format!("there is no tool `{}`", call.name), call);
             }
-            // Only a hook can have made other arguments of them.
-            if judged.name != call.name || (!self.rewrites_arguments && judged != call) {
+            // Only a hook can have made other arguments of them, or another call if none was inside.
+            let is_repaired = kit.wraps_calls(&call.name) && self.rewrites_arguments;
+            if (judged.name != call.name && !is_repaired)
+                || (!self.rewrites_arguments && judged != call)
+            {
                 return invalid_verdict("a verdict was given for another call", call);
             }
         }

@@ -125,6 +125,7 @@ pub(super) fn redacted_report(
     let mut report = context.effect_report();
     let call = context.turn().tool_calls().find(|call| call.call_id == context.call_id());
     if let Some(call) = call {
+        let call = &*run.settings.tools.toolkit.unwrapped_call(call);
         let hooks = run.hooks();
         // The call is over: what could not be looked through is not kept, and hooks are told.
         let redact = |json: &mut RawJson| hooks.redact_evidence(state, call, json);

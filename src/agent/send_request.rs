@@ -8,6 +8,7 @@ use crate::agent::State;
 use crate::agent::prepared_request::PreparedRequest;
 use crate::agent::refresh_tools::{needs_listing, refresh_tools};
 use crate::agent::run_shared::RunShared;
+use crate::agent::settings::offered_tools;
 use crate::agent::wait_for_pool::wait_for_pool;
 use crate::error::{Error, ErrorKind};
 use crate::provider::should_fall_back;
@@ -42,8 +43,8 @@ pub(super) async fn next_request(
     if !wait_for_pool(run, &counted, &request).await? {
         return Ok((state, None));
     }
-    let as_ever = Arc::ptr_eq(&request.tools, &run.toolkit().specs());
-    let offered = (!as_ever).then(|| Arc::clone(&request.tools));
+    let is_whole_kit = run.toolkit().offers_all(&request.tools);
+    let offered = (!is_whole_kit).then(|| Arc::clone(&request.tools));
     // What was used until here was the last model's.
     run.budget_usage(&counted);
     run.control().set_price(price);
@@ -55,7 +56,9 @@ pub(super) async fn next_request(
 
 /// A request as hooks want it, or wanted it in the run that is played.
 async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Error> {
-    let mut request = run.settings.build_request(&run.toolkit(), &state.history);
+    let toolkit = run.toolkit();
+    let tools = offered_tools(&toolkit, run.provider(state));
+    let mut request = run.settings.build_request(&toolkit, tools, &state.history);
     if state.end.wrap_up_reason.is_some() && !request.tools.is_empty() {
         // The tools stay listed, so that what is cached still fits.
         request.options.tool_choice = ToolChoice::None;

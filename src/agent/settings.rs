@@ -11,7 +11,7 @@ use crate::context::{Ageing, Compactor, Truncator, Window};
 use crate::env::{Ids, SystemIds, TimeLimit};
 use crate::item::History;
 use crate::provider::Provider;
-use crate::request::{Options, Request, System};
+use crate::request::{Options, Request, System, ToolSpec};
 use crate::tool::Toolkit;
 use crate::world::{LiveWorld, World};
 
@@ -108,11 +108,16 @@ impl AgentSettings {
         }
     }
 
-    /// The request that asks for the next turn, with these tools.
-    pub(super) fn build_request(&self, kit: &Toolkit, history: &History) -> Request {
+    /// The request that asks for the next turn, with these tools of the kit.
+    pub(super) fn build_request(
+        &self,
+        kit: &Toolkit,
+        tools: Arc<[ToolSpec]>,
+        history: &History,
+    ) -> Request {
         let mut request = Request {
             system: self.system_prompt(),
-            tools: kit.specs(),
+            tools,
             options: self.prompt.options.clone(),
             max_turn_bytes: Some(self.limits.limits.max_turn_bytes),
             ..Request::new(history.clone())
@@ -132,5 +137,13 @@ impl AgentSettings {
             system.stable.push_str(instructions);
         }
         system
+    }
+}
+
+/// The tools of a kit that a request to the provider offers.
+pub(super) fn offered_tools(kit: &Toolkit, provider: &dyn Provider) -> Arc<[ToolSpec]> {
+    match provider.has_tool_search() {
+        true => kit.deferred_specs(),
+        false => kit.specs(),
     }
 }

@@ -13,10 +13,10 @@ use crate::agent::{Input, Run, RunHandle, loop_body};
 use crate::error::Error;
 use crate::event::{EndReason, Event, Outcome, ToolEvent};
 use crate::http::Timeouts;
-use crate::item::{History, Item, SideEffect, ToolResult};
+use crate::item::{History, SideEffect, ToolResult};
 use crate::tool::{
-    PreparedCall, Rationale, Suspension, Tool, ToolContext, ToolOutput, ToolSpec, ToolUpdate,
-    UpdateStream, validate_spec,
+    InnerToolNames, PreparedCall, Rationale, Suspension, Tool, ToolContext, ToolOutput, ToolSpec,
+    ToolUpdate, UpdateStream, validate_spec,
 };
 
 /// The cap of a sub-agent, unless one is set.
@@ -95,8 +95,9 @@ impl SubAgent {
         let (history, input, resuming) = match (suspended, &parent) {
             (Some(history), Some(parent)) => {
                 // The record of a call that was suspended went with it.
-                for result in history.iter().filter_map(Item::as_tool_result) {
-                    forward_side_effects(&cx, result, &harmless);
+                let mut names = InnerToolNames::default();
+                for result in history.iter().filter_map(|item| names.next_result(item)) {
+                    forward_side_effects(&cx, &result, &harmless);
                 }
                 match history.unanswered_calls().is_empty() {
                     // It was dropped after its calls had their results.

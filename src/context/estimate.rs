@@ -64,7 +64,8 @@ pub fn count_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
 /// Guesses the tokens of a request: its context, its system prompt, its tools.
 pub(crate) fn count_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     let system = [&request.system.stable, &request.system.volatile];
-    let tools = request.tools.iter().map(|tool| {
+    // The model does not see deferred tools.
+    let tools = request.tools.iter().filter(|tool| !tool.deferred).map(|tool| {
         let texts = [tool.name.as_str(), &tool.description, tool.parameters.as_str()];
         saturating_sum(texts.map(|text| counter.count(text))) + TOKENS_PER_ITEM_OVERHEAD
     });

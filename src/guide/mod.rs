@@ -12,6 +12,9 @@ pub mod performance {}
 #[doc = include_str!("sessions.md")]
 pub mod sessions {}
 
+#[doc = include_str!("tools.md")]
+pub mod tools {}
+
 #[doc = include_str!("trace.md")]
 pub mod trace {}
 

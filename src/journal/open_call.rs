@@ -22,7 +22,8 @@ pub(super) struct OpenCall {
     call: ToolCall,
     /// As it was shown to whoever has to allow it: a rule may have written it anew.
     pub(super) effective_call: Option<ToolCall>,
-    has_started: bool,
+    /// The tool that runs, since it was started.
+    started_tool: Option<String>,
     /// What its sub-agent waits for, if that was suspended.
     pub(super) nested_pending_calls: Vec<PendingCall>,
     /// What it put on record, where it was dropped.
@@ -34,15 +35,20 @@ impl OpenCall {
         &self.call.call_id
     }
 
+    /// The name that the model called the tool by.
+    pub(super) fn name(&self) -> &str {
+        &self.call.name
+    }
+
     /// Notes that its tool runs.
-    pub(super) fn mark_started(&mut self) {
-        self.has_started = true;
+    pub(super) fn mark_started(&mut self, tool: &str) {
+        self.started_tool = Some(tool.to_owned());
         self.nested_pending_calls.clear();
     }
 
     /// Its result, where it gets none of its own.
     pub(super) fn missing_result(&self, cut: Interruption) -> ToolEvent {
-        let (kind, text) = match (cut, self.has_started) {
+        let (kind, text) = match (cut, self.started_tool.is_some()) {
             (Interruption::Interrupted, true) => {
                 (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION)
             }
@@ -52,7 +58,12 @@ impl OpenCall {
             (Interruption::TimedOut, true) => (ResultKind::Timeout, TIMED_OUT_MID_EXECUTION),
             (Interruption::TimedOut, false) => (ResultKind::Budget, TIMED_OUT_BEFORE_START),
         };
-        let result = ToolResult::for_call(&self.call, kind, text);
+        let mut result = ToolResult::for_call(&self.call, kind, text);
+        // As in the other events of the call.
+        let shown_call = self.effective_call.as_ref().map(|call| &call.name);
+        if let Some(name) = self.started_tool.as_ref().or(shown_call) {
+            result.name.clone_from(name);
+        }
         ToolEvent::Output(result.with_report(self.report.clone()))
     }
 
@@ -74,7 +85,7 @@ impl From<ToolCall> for OpenCall {
         Self {
             call,
             effective_call: None,
-            has_started: false,
+            started_tool: None,
             nested_pending_calls: suspended,
             report,
         }

@@ -78,8 +78,8 @@ impl RunFold {
         match event {
             Event::Turn(event) => self.observe_turn_event(event),
             Event::Tool(ToolEvent::Output(result)) => self.buffer_result(result),
-            Event::Tool(ToolEvent::Started { call_id, .. }) => {
-                self.update_call(call_id, OpenCall::mark_started);
+            Event::Tool(ToolEvent::Started { call_id, name }) => {
+                self.update_call(call_id, |call| call.mark_started(name));
             }
             Event::Tool(ToolEvent::ApprovalRequested(call)) => {
                 self.set_effective_call(call.clone());
@@ -156,7 +156,15 @@ impl RunFold {
     }
 
     fn buffer_result(&mut self, result: &ToolResult) {
-        self.open_calls.buffer_result(|call| call.id() == result.call_id, result.clone());
+        let is_it = |call: &OpenCall| call.id() == result.call_id;
+        let mut item = result.clone();
+        if let Some(call) = self.open_calls.find_mut(is_it)
+            && call.name() != result.name
+        {
+            // The model called the tool by another one: in the history a result has the name of its call.
+            item.name = call.name().to_owned();
+        }
+        self.open_calls.buffer_result(is_it, item);
         if self.open_calls.all_answered() {
             self.flush_results();
         }

@@ -221,6 +221,10 @@ impl Provider for CircuitBreaker {
     fn model(&self) -> &str {
         self.provider.model()
     }
+
+    fn has_tool_search(&self) -> bool {
+        self.provider.has_tool_search()
+    }
 }
 
 impl fmt::Debug for CircuitBreaker {

@@ -100,6 +100,10 @@ impl Provider for Fallback {
     fn model(&self) -> &str {
         self.providers[0].model()
     }
+
+    fn has_tool_search(&self) -> bool {
+        self.providers.iter().all(Provider::has_tool_search)
+    }
 }
 
 impl fmt::Debug for Fallback {

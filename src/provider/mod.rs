@@ -131,6 +131,16 @@ pub trait Provider: Send + Sync {
 
     /// The model that is asked unless a request names another.
     fn model(&self) -> &str;
+
+    /// Whether it searches [deferred](crate::tool::ToolSpec::deferred) tools itself, so that a request offers all
+    /// tools and the model sees those that a search on the server finds; `false` by default. A provider made of
+    /// others does if all of them do.
+    ///
+    /// An agent whose toolkit is searchable then offers the [whole list](crate::Toolkit::deferred_specs), and its
+    /// own two tools otherwise.
+    fn has_tool_search(&self) -> bool {
+        false
+    }
 }
 
 macro_rules! impl_provider_for_pointer {
@@ -142,6 +152,10 @@ macro_rules! impl_provider_for_pointer {
 
             fn model(&self) -> &str {
                 (**self).model()
+            }
+
+            fn has_tool_search(&self) -> bool {
+                (**self).has_tool_search()
             }
         }
     )*};

@@ -67,6 +67,10 @@ pub struct ToolSpec {
     /// The JSON Schema of its arguments, of type `object`. It is written as JSON once, and all copies of
     /// the spec share it.
     pub parameters: RawJson,
+    /// Whether the model sees the tool only after a search for it, if the provider
+    /// [searches tools](crate::Provider::has_tool_search) itself. To all other providers it is a tool like any other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deferred: bool,
 }
 
 impl ToolSpec {
@@ -90,7 +94,13 @@ impl ToolSpec {
         parameters: impl Into<RawJson>,
     ) -> Self {
         let (name, description) = (name.into(), description.into());
-        Self { name, description, parameters: parameters.into() }
+        Self { name, description, parameters: parameters.into(), deferred: false }
+    }
+
+    /// Sets whether the model sees the tool only after a search for it; see [`deferred`](Self::deferred).
+    pub fn with_deferred(mut self, deferred: bool) -> Self {
+        self.deferred = deferred;
+        self
     }
 }
 

@@ -1,7 +1,7 @@
 //! From events to the entries that tell what they did to the history.
 
 use crate::event::{EndReason, Event, ToolEvent};
-use crate::item::{Item, OpenCalls, ToolResult};
+use crate::item::{Item, OpenCalls, ToolCall, ToolResult};
 use crate::session::Entry;
 use crate::session::restore::EntryFold;
 use crate::turn::{PartialTurn, TurnEvent};
@@ -17,22 +17,34 @@ pub(super) struct EntryRecorder {
     /// The turn that streams.
     partial_turn: PartialTurn,
     /// The calls that a result is taken for.
-    open_call_ids: OpenCalls<String>,
+    open_calls: OpenCalls<CallName>,
     /// Calls were open at the beginning, and nothing says yet that they may have begun since.
     awaits_resumed_entry: bool,
     /// What comes for open calls from here on stands behind what came before.
     has_flushed_results: bool,
 }
 
+/// A call by its id, with the name that the model wrote, which its result has in the history.
+#[derive(Clone, Debug)]
+struct CallName {
+    call_id: String,
+    name: String,
+}
+
+impl From<&ToolCall> for CallName {
+    fn from(call: &ToolCall) -> Self {
+        Self { call_id: call.call_id.clone(), name: call.name.clone() }
+    }
+}
+
 impl EntryRecorder {
     pub(super) fn new(restored: EntryFold) -> Self {
-        let open: OpenCalls<_> =
-            restored.open_calls().into_iter().map(|call| call.call_id).collect();
+        let open: OpenCalls<_> = restored.open_calls().iter().map(CallName::from).collect();
         let waits = !open.all_answered();
         Self {
             fold: restored,
             partial_turn: PartialTurn::default(),
-            open_call_ids: open,
+            open_calls: open,
             awaits_resumed_entry: waits,
             has_flushed_results: false,
         }
@@ -51,7 +63,7 @@ impl EntryRecorder {
                 self.flush_results();
                 self.partial_turn = PartialTurn::default();
                 self.push_items(turn.to_history_items(), &mut entries);
-                self.open_call_ids.extend(turn.tool_calls().map(|call| call.call_id.clone()));
+                self.open_calls.extend(turn.tool_calls().map(CallName::from));
             }
             // It opens no turn.
             Event::Turn(TurnEvent::Retrying { .. }) => {}
@@ -73,7 +85,7 @@ impl EntryRecorder {
                 self.flush_turn(&mut entries);
                 for item in items {
                     if let Some(result) = item.as_tool_result() {
-                        self.open_call_ids.retain(|call_id| *call_id != result.call_id);
+                        self.open_calls.retain(|call| call.call_id != result.call_id);
                         self.flush_results_before(result);
                     }
                     self.push_entry(Entry::Item(item.clone()), &mut entries);
@@ -84,10 +96,10 @@ impl EntryRecorder {
                 self.flush_turn(&mut entries);
                 let (why, from, to, items) = (*why, *from, *to, items.clone());
                 self.push_entry(Entry::Rewritten { why, from, to, items }, &mut entries);
-                if !self.open_call_ids.all_answered() {
+                if !self.open_calls.all_answered() {
                     let open = self.fold.open_calls();
-                    self.open_call_ids
-                        .retain(|call_id| open.iter().any(|call| call.call_id == *call_id));
+                    self.open_calls
+                        .retain(|known| open.iter().any(|call| call.call_id == known.call_id));
                 }
             }
             Event::TurnStarted { .. } => self.flush_turn(&mut entries),
@@ -122,15 +134,16 @@ impl EntryRecorder {
 
     /// Takes the first result of an open call, as the fold does.
     fn record_result(&mut self, result: &ToolResult, entries: &mut Vec<Entry>) {
-        if self.open_call_ids.take_first_unanswered(|call_id| *call_id == result.call_id).is_some()
-        {
+        let is_it = |call: &CallName| call.call_id == result.call_id;
+        if let Some(CallName { name, .. }) = self.open_calls.take_first_unanswered(is_it) {
             self.record_resumed(entries);
-            self.push_entry(Entry::Item(Item::tool_result(result.clone())), entries);
+            let result = ToolResult { name, ..result.clone() };
+            self.push_entry(Entry::Item(Item::tool_result(result)), entries);
         }
     }
 
     fn is_open_call(&self, call_id: &str) -> bool {
-        self.open_call_ids.position(|open| open == call_id).is_some()
+        self.open_calls.position(|open| open.call_id == call_id).is_some()
     }
 
     /// The calls that were open at the beginning go on.

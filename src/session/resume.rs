@@ -103,7 +103,7 @@ impl Session {
                 Ok(SessionRun::new(self, version, restored, Vec::new(), run))
             }
             SessionState::Unfinished { open_calls: open } => {
-                let given = verdicts_by_call_id(&open, verdicts)?;
+                let given = verdicts_by_call_id(agent, &open, verdicts)?;
                 let reruns = self.calls_to_rerun(agent, &restored.history(), open, given).await;
                 self.continue_run(agent, version, restored, reruns, Input::default()).await
             }
@@ -159,6 +159,8 @@ impl Session {
         }
         let is_idempotent =
             |call: &ToolCall| agent.toolkit().get(&call.name).is_some_and(Tool::is_idempotent);
+        let open: Vec<ToolCall> =
+            open.iter().map(|call| agent.toolkit().unwrapped_call(call).into_owned()).collect();
         let foreign = match open.iter().any(is_idempotent) {
             // If the store cannot tell whose they are, they are not guessed about.
             true => self.inherited_open_calls().await.unwrap_or_else(|_| open.clone()),
@@ -175,17 +177,20 @@ impl Session {
     }
 }
 
-/// Verdicts by call, each for one that is open.
+/// Verdicts by call, each for one that is open. A call is the one that runs, which may be inside of that of the
+/// history.
 fn verdicts_by_call_id(
+    agent: &Agent,
     open: &[ToolCall],
     verdicts: Vec<(PendingCall, Verdict)>,
 ) -> Result<HashMap<String, (ToolCall, Verdict)>, Error> {
     let mut given = HashMap::new();
-    for (call, verdict) in verdicts {
-        let call_id = call.call_id.clone();
-        let is_it = |it: &ToolCall| it.call_id == call_id && it.name == call.name;
-        let is_open = call.path.is_empty() && open.iter().any(is_it);
-        if !is_open || given.insert(call_id.clone(), (call.to_tool_call(), verdict)).is_some() {
+    let unwrapped = |call: &ToolCall| agent.toolkit().unwrapped_call(call).into_owned();
+    for (PendingCall { path, call_id, name, arguments }, verdict) in verdicts {
+        let call = unwrapped(&ToolCall { call_id: call_id.clone(), name, arguments });
+        let is_it = |it: &ToolCall| it.call_id == call_id && unwrapped(it).name == call.name;
+        let is_open = path.is_empty() && open.iter().any(is_it);
+        if !is_open || given.insert(call_id.clone(), (call, verdict)).is_some() {
             let message =
                 format!("a verdict is doubled or for a call that is not open (`{call_id}`)");
             return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call_id));

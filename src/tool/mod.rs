@@ -20,9 +20,12 @@ mod run_data;
 mod suspension;
 
 mod run;
+#[cfg(feature = "tool-search")]
+mod search;
 mod tool_policy;
 mod tool_source;
 mod toolkit;
+mod unwrap_call;
 
 #[cfg(feature = "schemars")]
 pub use arguments::ToolArguments;
@@ -35,6 +38,8 @@ pub(crate) use run::redact_each;
 pub use run::{SavedCalls, ToolRun, ToolRunOutcome};
 pub(crate) use run_data::RemainingSubAgentDepth;
 pub use run_data::RunData;
+#[cfg(feature = "tool-search")]
+pub use search::ToolSearch;
 pub use settings::DEFAULT_TIMEOUT;
 pub use suspension::Suspension;
 pub use tool::Tool;
@@ -43,5 +48,6 @@ pub use tool_policy::{Permission, PermissionDecision, ToolPolicy, Verdict};
 pub(crate) use tool_record::ToolRecord;
 pub use tool_source::{ToolList, ToolSource};
 pub use toolkit::Toolkit;
+pub(crate) use unwrap_call::{InnerToolNames, unwrapped_call};
 
 pub use crate::request::ToolSpec;

@@ -1,5 +1,6 @@
 //! The tools that an agent has.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -10,6 +11,10 @@ use crate::error::catch_panic;
 use crate::http::Timeouts;
 use crate::item::{ToolCall, ToolResult};
 use crate::request::ToolSpec;
+#[cfg(feature = "tool-search")]
+use crate::tool::search::{CALL_TOOL, SearchState, ToolSearch};
+#[cfg(feature = "tool-search")]
+use crate::tool::unwrapped_call;
 use crate::tool::{DEFAULT_TIMEOUT, Tool};
 
 /// At most so many calls of a turn run at once, unless told otherwise.
@@ -34,6 +39,8 @@ type OnTruncate = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync
 pub struct Toolkit {
     tools: Arc<[Tool]>,
     specs: Arc<[ToolSpec]>,
+    #[cfg(feature = "tool-search")]
+    search: Option<Arc<SearchState>>,
     max_concurrency: usize,
     first_call_only: bool,
     is_dry_run: bool,
@@ -61,6 +68,8 @@ impl Toolkit {
         Self {
             tools,
             specs,
+            #[cfg(feature = "tool-search")]
+            search: None,
             max_concurrency: DEFAULT_MAX_CONCURRENCY,
             first_call_only: false,
             is_dry_run: false,
@@ -69,6 +78,70 @@ impl Toolkit {
             max_result_bytes: DEFAULT_MAX_RESULT_BYTES,
             on_truncate: None,
         }
+    }
+
+    /// Lets the model search for tools instead of listing them: a request has two tools whose bytes never
+    /// change, however many tools there are and whichever are added.
+    ///
+    /// The model finds tools with `search_tools`, whose result has their schemas, and calls them with `call_tool`. A
+    /// call inside of `call_tool` is the call of its tool in every respect: policies, hooks, approvals, limits and
+    /// events see the tool's own name and arguments, and these are checked against its schema. Only the history
+    /// keeps the call and the name of its result as the model wrote them. A call of the tool by its own name runs, too.
+    ///
+    /// It is short for [`with_search`](Self::with_search) with the default settings.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::tool::{Tool, ToolSpec};
+    /// use turnstream::{Agent, Toolkit};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let spec = |name: &str, what: &str| ToolSpec::new(name, what, json!({ "type": "object" }));
+    /// let weather = Tool::raw(spec("forecast", "The weather of tomorrow"), |_, _| async { "rain" })?;
+    /// let clock = Tool::raw(spec("now", "The time"), |_, _| async { "noon" })?;
+    /// let kit = Toolkit::new([weather, clock]).searchable();
+    ///
+    /// let model = Scripted::new([
+    ///     Reply::new().call("search_tools", json!({ "query": "weather" })),
+    ///     Reply::new().call("call_tool", json!({ "name": "forecast", "arguments": {} })),
+    ///     Reply::text("It will rain."),
+    /// ]);
+    /// let outcome = Agent::new(model.clone()).with_toolkit(kit).run("Will it rain?").outcome().await;
+    /// assert_eq!(outcome.text, "It will rain.");
+    /// for request in model.requests() {
+    ///     let listed: Vec<&str> = request.tools.iter().map(|tool| &*tool.name).collect();
+    ///     assert_eq!(listed, ["search_tools", "call_tool"]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "tool-search")]
+    pub fn searchable(self) -> Self {
+        self.with_search(ToolSearch::new())
+    }
+
+    /// Lets the model search for tools instead of listing them, as [`searchable`](Self::searchable) does, with
+    /// settings.
+    ///
+    /// The rest of the kit keeps its meaning:
+    ///
+    /// - [`with_tool`](Self::with_tool) and [`with_replaced_tool`](Self::with_replaced_tool) change the tools that can
+    ///   be found. A tool of the name `search_tools` or `call_tool` is an
+    ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the run, as are two tools of one name.
+    /// - [`with_rationale`](Self::with_rationale) asks for reasons in the arguments of the tools that are found. The two
+    ///   constant tools stay as they are.
+    /// - [`restricted_to`](Self::restricted_to) keeps the tools that are named. If `call_tool` is among them, it
+    ///   also keeps those that are not listed. Without it the kit is not searchable any more.
+    /// - [`specs`](Self::specs) are those that are listed, and [`get`](Self::get) finds all tools.
+    ///
+    /// A provider that [searches tools](crate::Provider::has_tool_search) itself gets the
+    /// [whole list](Self::deferred_specs) instead of the two tools.
+    #[cfg(feature = "tool-search")]
+    pub fn with_search(mut self, search: ToolSearch) -> Self {
+        self.search = Some(Arc::new(SearchState::new(search, &self.tools)));
+        self.rebuild_with_tools(self.tools.iter().cloned())
     }
 
     /// Adds a tool.
@@ -169,7 +242,18 @@ impl Toolkit {
 
     /// The same kit with only the tools that `specs` names: any other is unknown to it.
     pub fn restricted_to(&self, specs: &[ToolSpec]) -> Self {
-        let is_offered = |tool: &&Tool| specs.iter().any(|spec| spec.name == tool.name());
+        let is_named = |name: &str| specs.iter().any(|spec| spec.name == name);
+        #[cfg(feature = "tool-search")]
+        if let Some(search) = &self.search {
+            let calls_others = is_named(CALL_TOOL);
+            let is_offered = |tool: &&Tool| {
+                is_named(tool.name()) || calls_others && !search.settings.lists(tool.name())
+            };
+            let search = self.search.clone().filter(|_| calls_others);
+            let kit = Self { search, ..self.clone() };
+            return kit.rebuild_with_tools(self.tools.iter().filter(is_offered).cloned());
+        }
+        let is_offered = |tool: &&Tool| is_named(tool.name());
         self.rebuild_with_tools(self.tools.iter().filter(is_offered).cloned())
     }
 
@@ -180,6 +264,10 @@ impl Toolkit {
 
     /// The tool of this name, the first of several.
     pub fn get(&self, name: &str) -> Option<&Tool> {
+        #[cfg(feature = "tool-search")]
+        if let Some(tool) = self.search.as_ref().and_then(|search| search.get(name)) {
+            return Some(tool);
+        }
         self.tools.iter().find(|tool| tool.name() == name)
     }
 
@@ -193,12 +281,63 @@ impl Toolkit {
         self.is_dry_run
     }
 
+    /// Whether the model [searches](Self::searchable) for tools.
+    #[cfg(feature = "tool-search")]
+    pub fn is_searchable(&self) -> bool {
+        self.search.is_some()
+    }
+
     /// What the model is told of the tools, in order.
+    ///
+    /// A searchable kit has the specs of the tools that are always listed, and of the two that find and call the
+    /// others.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
     }
 
-    pub(super) fn available_tools_message(&self) -> String {
+    /// The specs for a provider that [searches tools](crate::Provider::has_tool_search) itself: those of all tools,
+    /// with those that are not always listed marked as [deferred](ToolSpec::deferred). They are the
+    /// [`specs`](Self::specs) if the kit is not searchable.
+    pub fn deferred_specs(&self) -> Arc<[ToolSpec]> {
+        #[cfg(feature = "tool-search")]
+        if let Some(search) = &self.search {
+            return Arc::clone(&search.deferred_specs);
+        }
+        self.specs()
+    }
+
+    /// Whether these are all tools that a request of this kit offers, and not a selection of them.
+    pub(crate) fn offers_all(&self, specs: &Arc<[ToolSpec]>) -> bool {
+        Arc::ptr_eq(specs, &self.specs) || Arc::ptr_eq(specs, &self.deferred_specs())
+    }
+
+    /// The call of a tool that is inside of this one, if the kit is searchable; otherwise this one.
+    pub(crate) fn unwrapped_call<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
+        #[cfg(feature = "tool-search")]
+        if self.search.is_some() {
+            return unwrapped_call(call);
+        }
+        Cow::Borrowed(call)
+    }
+
+    /// Whether another call may be inside of a call of this name.
+    pub(crate) fn wraps_calls(&self, name: &str) -> bool {
+        #[cfg(feature = "tool-search")]
+        return self.search.is_some() && name == CALL_TOOL;
+        #[cfg(not(feature = "tool-search"))]
+        {
+            let _ = name;
+            false
+        }
+    }
+
+    /// The part of an unknown tool's result that names the tools that exist.
+    pub(super) fn available_tools_message(&self, name: &str) -> String {
+        #[cfg(feature = "tool-search")]
+        if let Some(search) = &self.search {
+            return search.suggestions(name);
+        }
+        let _ = name;
         match &*self.tools {
             [] => "There are no tools.".to_owned(),
             tools => {
@@ -212,6 +351,12 @@ impl Toolkit {
     fn rebuild_with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
         let audit = |tool: Tool| if self.adds_rationale { tool.with_rationale() } else { tool };
         let tools: Arc<[Tool]> = tools.into_iter().map(audit).collect();
+        #[cfg(feature = "tool-search")]
+        if let Some(search) = &self.search {
+            let search = SearchState::new(search.settings.clone(), &tools);
+            let specs = search.listed_specs(&tools);
+            return Self { tools, specs, search: Some(Arc::new(search)), ..self.clone() };
+        }
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         Self { tools, specs, ..self.clone() }
     }

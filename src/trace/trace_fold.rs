@@ -6,7 +6,7 @@ use crate::event::{AppendReason, EndReason, Event, Outcome, ToolEvent};
 use crate::item::{
     History, Item, OpenCalls, RawJson, SideEffect, ToolCall, ToolResult, nesting_depth,
 };
-use crate::tool::Rationale;
+use crate::tool::{Rationale, unwrapped_call};
 use crate::trace::remaining_budget::{RemainingBudget, UsedBudget};
 use crate::trace::tool_exit::{exit_of_result, normalize_error, to_single_line};
 use crate::trace::{TraceAction, TraceEvent, TraceResult};
@@ -232,7 +232,10 @@ impl TraceFold {
             self.run.open_calls.take_last_unanswered(|open| open.call.call_id == result.call_id);
         let (turn, model, arguments) = match open {
             Some(OpenToolCall { call, turn_number: turn, model }) => {
-                (turn, model, Some(call.arguments))
+                // The tool may have been called inside of another call.
+                let inner = unwrapped_call(&call);
+                let called = if inner.name == result.name { &*inner } else { &call };
+                (turn, model, Some(called.arguments.clone()))
             }
             None => (self.run.turn_number, self.run.model.clone(), None),
         };

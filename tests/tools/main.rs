@@ -8,11 +8,15 @@
 //! | `closures` | tools made of closures: state, arguments, outputs, errors |
 //! | `names` | two tools of one name, and tools that are replaced |
 //! | `rationale` | tools whose calls state their reason, and where that reason is visible |
+//! | `search` | a toolkit whose tools are searched for |
+//! | `search_quality` | how well a search of 500 tools finds the right one |
 
 mod closures;
 mod names;
 mod rationale;
 mod runs;
+mod search;
+mod search_quality;
 #[path = "../support/mod.rs"]
 mod support;
 mod toolkit;

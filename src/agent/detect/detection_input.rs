@@ -1,7 +1,10 @@
 //! What a run has done so far, as detectors look at it.
 
+use std::borrow::Cow;
+
 use crate::agent::State;
 use crate::item::{Evidence, SideEffect, ToolCall, ToolResult};
+use crate::tool::unwrapped_call;
 use crate::turn::Turn;
 
 /// What is seen behind a turn, before its calls run.
@@ -19,7 +22,7 @@ pub(super) struct DetectionInput<'a> {
 #[derive(Default)]
 pub(super) struct CompletedIteration<'a> {
     /// The calls with their results, in call order.
-    pub(super) calls: Vec<(&'a ToolCall, &'a ToolResult)>,
+    pub(super) calls: Vec<(Cow<'a, ToolCall>, &'a ToolResult)>,
     /// The tokens of its request.
     pub(super) input_tokens: u64,
 }
@@ -86,7 +89,7 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
         if let Some(call) = item.as_tool_call()
             && let Some(result) = answer(call)
         {
-            lap.calls.insert(0, (call, result));
+            lap.calls.insert(0, (unwrapped_call(call), result));
         }
     }
     laps.reverse();
@@ -95,10 +98,9 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
 
 impl<'a> CompletedIteration<'a> {
     /// The checks that were put on record, with their calls.
-    pub(super) fn recorded_checks(&self) -> impl Iterator<Item = (&'a ToolCall, Evidence)> {
+    pub(super) fn recorded_checks(&self) -> impl Iterator<Item = (&ToolCall, Evidence)> {
         self.calls.iter().flat_map(|(call, result)| {
-            let call = *call;
-            result_checks(result).map(move |evidence| (call, evidence))
+            result_checks(result).map(move |evidence| (&**call, evidence))
         })
     }
 

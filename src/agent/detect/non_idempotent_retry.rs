@@ -39,7 +39,7 @@ impl NonIdempotentRetry {
         let mut calls: Vec<(&ToolCall, &ToolResult)> = earlier
             .iter()
             .chain([newest])
-            .flat_map(|lap| lap.calls.iter().copied())
+            .flat_map(|lap| lap.calls.iter().map(|(call, result)| (&**call, *result)))
             .filter(|(_, result)| !result_side_effects(result).is_empty())
             .collect();
         let fresh =

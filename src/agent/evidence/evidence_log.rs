@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::item::{EffectReport, Item, RawJson, ResultKind, SideEffect, ToolCall, ToolResult};
+use crate::tool::InnerToolNames;
 
 /// The results of a run that say what it changed and what was checked, in their order. Cheap to
 /// clone.
@@ -58,9 +59,10 @@ impl EvidenceLog {
     pub fn from_items<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
         let mut standing = Self::default();
         let mut batch = Vec::new();
+        let mut names = InnerToolNames::default();
         for item in items.into_iter().filter(|item| !item.tombstone) {
-            match item.as_tool_result() {
-                Some(result) => batch.push(result.clone()),
+            match names.next_result(item) {
+                Some(result) => batch.push(result.into_owned()),
                 None => standing.record_batch(&std::mem::take(&mut batch)),
             }
             if item.compacted && item.as_user().is_some() {

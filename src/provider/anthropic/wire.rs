@@ -29,6 +29,7 @@ pub type Anthropic = HttpProvider<Messages>;
 pub struct Messages {
     prefix_mismatch_behavior: PrefixMismatchBehavior,
     host: Host,
+    has_tool_search: bool,
 }
 
 /// Who serves the wire.
@@ -42,7 +43,11 @@ enum Host {
 
 impl Default for Messages {
     fn default() -> Self {
-        Self { prefix_mismatch_behavior: PrefixMismatchBehavior::DropBlock, host: Host::Vendor }
+        Self {
+            prefix_mismatch_behavior: PrefixMismatchBehavior::DropBlock,
+            host: Host::Vendor,
+            has_tool_search: false,
+        }
     }
 }
 
@@ -99,6 +104,10 @@ impl Wire for Messages {
     fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
         Decoder::new(to.model)
     }
+
+    fn has_tool_search(&self) -> bool {
+        self.has_tool_search
+    }
 }
 
 impl Anthropic {
@@ -139,6 +148,25 @@ impl Anthropic {
                 }
             }),
         }
+    }
+
+    /// Lets the vendor search for the tools of a toolkit that is
+    /// [searchable](crate::Toolkit::deferred_specs): they are sent with `defer_loading` and the server tool
+    /// `tool_search_tool_bm25_20251119`, and the model sees those that it searches for.
+    ///
+    /// It is off by default, because older models and most servers that copy the wire do not have it. The
+    /// vendor's own API, Vertex AI and Azure take it without a beta header; others may want one
+    /// ([`with_beta`](Self::with_beta)).
+    ///
+    /// ```
+    /// use turnstream::Provider;
+    /// use turnstream::provider::Anthropic;
+    ///
+    /// let model = Anthropic::new("claude-sonnet-4-5").with_tool_search();
+    /// assert!(model.has_tool_search());
+    /// ```
+    pub fn with_tool_search(self) -> Self {
+        self.update_wire(|wire| wire.has_tool_search = true)
     }
 
     /// Speaks as Vertex AI does: the model in the address, and in the body what the vendor has in

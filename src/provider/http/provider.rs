@@ -206,4 +206,8 @@ impl<W: Wire> Provider for HttpProvider<W> {
     fn model(&self) -> &str {
         &self.model
     }
+
+    fn has_tool_search(&self) -> bool {
+        self.wire.has_tool_search()
+    }
 }

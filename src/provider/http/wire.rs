@@ -99,6 +99,12 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// Makes the decoder of one answer. It is called at the beginning of each attempt.
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Self::Decoder;
 
+    /// Whether the server searches [deferred](crate::tool::ToolSpec::deferred) tools itself; `false` by default. Then
+    /// [`encode`](Self::encode) marks those tools in the wire's own way.
+    fn has_tool_search(&self) -> bool {
+        false
+    }
+
     /// Makes the error of an answer whose status is not 2xx. By default this is
     /// [`ErrorResponse::to_error`]. To an error of a wire's own, the status is added if it has none, and what the headers
     /// say.

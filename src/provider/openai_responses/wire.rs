@@ -22,8 +22,9 @@ pub type OpenAiResponses = HttpProvider<Responses>;
 
 /// The Responses wire, <https://platform.openai.com/docs/api-reference/responses>.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Responses;
+pub struct Responses {
+    has_tool_search: bool,
+}
 
 impl Wire for Responses {
     type Framing = ServerSentEvents;
@@ -47,5 +48,29 @@ impl Wire for Responses {
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
         Decoder::new(to.model).with_tools(request.tools.iter().map(|tool| tool.name.as_str()))
+    }
+
+    fn has_tool_search(&self) -> bool {
+        self.has_tool_search
+    }
+}
+
+impl OpenAiResponses {
+    /// Lets the vendor search for the tools of a toolkit that is
+    /// [searchable](crate::Toolkit::deferred_specs): they are sent with `defer_loading` and the tool `tool_search`,
+    /// and the model sees those that it searches for.
+    ///
+    /// It is off by default, because older models and most servers that copy the wire do not have it: the
+    /// vendor has it from GPT-5.4 on.
+    ///
+    /// ```
+    /// use turnstream::Provider;
+    /// use turnstream::provider::OpenAiResponses;
+    ///
+    /// let model = OpenAiResponses::new("gpt-5.4").with_tool_search();
+    /// assert!(model.has_tool_search());
+    /// ```
+    pub fn with_tool_search(self) -> Self {
+        self.update_wire(|wire| wire.has_tool_search = true)
     }
 }

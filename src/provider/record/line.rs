@@ -173,6 +173,11 @@ impl RecordedRequest {
         Ok(Self { model, system, tools, options, history, context })
     }
 
+    /// Whether it offers tools that the provider searches.
+    pub(in crate::provider) fn has_deferred_tools(&self) -> bool {
+        self.tools.iter().any(|tool| tool.deferred)
+    }
+
     /// The input that it gives to a model, as an object of [`REQUEST_PARTS`].
     pub(in crate::provider) fn model_input(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(&ModelInput {

@@ -127,6 +127,10 @@ impl Provider for Record {
     fn model(&self) -> &str {
         self.provider.model()
     }
+
+    fn has_tool_search(&self) -> bool {
+        self.provider.has_tool_search()
+    }
 }
 
 impl fmt::Debug for Record {

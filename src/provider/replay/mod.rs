@@ -75,6 +75,7 @@ pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 pub struct Replay {
     model: Arc<str>,
     has_torn_line: bool,
+    has_tool_search: bool,
     masker: Arc<Masker>,
     /// Those that were not played yet.
     turns: Arc<Mutex<Vec<RecordedTurn>>>,
@@ -108,6 +109,7 @@ impl Replay {
         Ok(Self {
             model: tape.model.into(),
             has_torn_line: tape.has_torn_line,
+            has_tool_search: tape.turns.iter().any(|turn| turn.request.has_deferred_tools()),
             masker: Arc::default(),
             turns: Arc::new(Mutex::new(tape.turns)),
         })
@@ -164,6 +166,11 @@ impl Provider for Replay {
 
     fn model(&self) -> &str {
         &self.model
+    }
+
+    /// As the provider whose requests were recorded.
+    fn has_tool_search(&self) -> bool {
+        self.has_tool_search
     }
 }
 

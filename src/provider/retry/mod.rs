@@ -120,6 +120,10 @@ impl Provider for Retry {
     fn model(&self) -> &str {
         self.provider.model()
     }
+
+    fn has_tool_search(&self) -> bool {
+        self.provider.has_tool_search()
+    }
 }
 
 /// Attempts by the provider below.

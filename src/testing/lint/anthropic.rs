@@ -88,6 +88,22 @@ fn check_name(name: &str, place: &str, bad: &mut Violations) {
         .or_push(format_args!("{place}: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"));
 }
 
+fn is_deferred(tool: &Value) -> bool {
+    tool["defer_loading"] == Value::Bool(true)
+}
+
+/// Tools that a search has found are among the tools of the request.
+fn check_tool_references(body: &Value, bad: &mut Violations) {
+    let messages = as_list(&body["messages"]).iter();
+    let results = messages.flat_map(|message| blocks_of_type(message, "tool_search_tool_result"));
+    let found = results.flat_map(|result| as_list(&result["content"]["tool_references"]));
+    for name in found.map(|found| text(&found["tool_name"])) {
+        let is_known = as_list(&body["tools"]).iter().any(|tool| tool["name"] == name);
+        bad.require(is_known)
+            .or_push(format_args!("Tool reference '{name}' has no corresponding tool definition"));
+    }
+}
+
 fn check_tools(body: &Value, bad: &mut Violations) {
     let tools = as_list(&body["tools"]);
     for (at, tool) in tools.iter().enumerate() {
@@ -98,7 +114,13 @@ fn check_tools(body: &Value, bad: &mut Violations) {
             let is_object = tool["input_schema"]["type"] == "object";
             check_required(is_object, &format!("tools.{at}.custom.input_schema.type"), bad);
         }
+        bad.require(!is_deferred(tool) || !is_given(tool, "cache_control")).or_push(format_args!(
+            "tools.{at}: Tool '{name}' cannot have both defer_loading=true and cache_control set"
+        ));
     }
+    bad.require(tools.is_empty() || !tools.iter().all(is_deferred))
+        .or_push("At least one tool must have defer_loading=false");
+    check_tool_references(body, bad);
     for name in repeated_values(tools.iter().map(|tool| text(&tool["name"]))) {
         bad.push(format_args!("tools: Tool names must be unique: {name}"));
     }

@@ -311,6 +311,18 @@ fn validate_call(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let prepared = match prepare_call(&tool, call) {
+        Err(ArgsError::InvalidArguments(why)) if calls.toolkit.wraps_calls(&call.name) => {
+            let repaired =
+                calls.policy.try_call_policy(|gate| gate.repair_arguments(call, &why))?;
+            let repaired = repaired.map(|arguments| ToolCall { arguments, ..call.clone() });
+            match repaired.map(|call| calls.toolkit.unwrapped_call(&call).into_owned()) {
+                Some(inner) if inner.name != call.name => {
+                    *call = inner;
+                    return validate_call(calls, at, call);
+                }
+                Some(_) | None => Err(ArgsError::InvalidArguments(why)),
+            }
+        }
         Err(ArgsError::InvalidArguments(why)) => repair_arguments(calls, &tool, call, why)?,
         prepared => prepared,
     };

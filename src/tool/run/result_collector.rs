@@ -13,8 +13,10 @@ use crate::tool::{Suspension, Tool};
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRunOutcome {
     /// What the run began with, the turn, and the results in call order.
+    ///
+    /// The results have the names of their calls.
     pub history: History,
-    /// The results, in call order.
+    /// The results, in call order, as the events have them.
     pub results: Vec<ToolResult>,
     /// The calls that wait for a verdict or a result from outside, in call order, with the arguments
     /// that would run. A call whose sub-agent was suspended is not listed itself; those that the
@@ -61,6 +63,7 @@ impl ResultCollector {
     ) -> ToolEvent {
         let ToolEvent::Progress { call_id, data, .. } = &mut event else { return event };
         if let Some(call) = calls.turn.tool_calls().find(|call| call.call_id == *call_id) {
+            let call = &*calls.toolkit.unwrapped_call(call);
             let progress = slice::from_mut(data);
             let redact = |data: &mut RawJson| {
                 calls.policy.try_call_policy(|gate| gate.redact_progress(call, data))
@@ -139,7 +142,6 @@ impl ResultCollector {
             return Err(error);
         }
         self.results.sort_by_key(|(at, _)| *at);
-        let results: Vec<_> = self.results.into_iter().map(|(_, result)| result).collect();
         let TurnCalls { toolkit: kit, mut history, turn, is_resumed: resumed, .. } = calls;
         if let Some(told) = told {
             history = told();
@@ -147,12 +149,18 @@ impl ResultCollector {
             if !resumed {
                 history.extend(turn.to_history_items());
             }
-            history.extend(results.iter().cloned().map(Item::tool_result));
+            let written: Vec<&ToolCall> = turn.tool_calls().collect();
+            for (at, result) in &self.results {
+                // The model may have called the tool by another one: the result has the name of its call.
+                let name = written.get(*at).map_or(&result.name, |call| &call.name).clone();
+                history.push(Item::tool_result(ToolResult { name, ..result.clone() }));
+            }
             for (_, call_id, suspension) in self.suspended_calls {
                 // Beside the call.
                 history.set_nested_history(&call_id, suspension.sub_agent_history);
             }
         }
+        let results: Vec<_> = self.results.into_iter().map(|(_, result)| result).collect();
         let is_poll = |name: &str| kit.get(name).is_some_and(Tool::is_pollable);
         let polls = results.iter().filter(|result| is_poll(&result.name));
         let polls = polls.map(|result| result.call_id.clone()).collect();

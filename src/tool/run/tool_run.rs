@@ -66,7 +66,8 @@ impl Toolkit {
     ///
     /// Nothing runs before the first poll, and dropping the run drops every tool that is running.
     pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {
-        let queue = turn.tool_calls().cloned().enumerate().collect();
+        let calls = turn.tool_calls().map(|call| self.unwrapped_call(call).into_owned());
+        let queue = calls.enumerate().collect();
         ToolRun::new(TurnCalls::new(self, history, Arc::clone(turn)), queue)
     }
 
@@ -100,7 +101,7 @@ impl Toolkit {
         let mut queue = VecDeque::new();
         for (at, call) in turn.tool_calls().enumerate() {
             if let Some(found) = open.iter().position(|open| open == call) {
-                queue.push_back((at, open.remove(found)));
+                queue.push_back((at, self.unwrapped_call(&open.remove(found)).into_owned()));
             }
         }
         if !open.is_empty() {
@@ -174,7 +175,7 @@ impl ToolRun {
         self
     }
 
-    /// The calls that it was given, in their order.
+    /// The calls that it was given, in their order, as the model wrote them.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.turn_calls.turn.tool_calls()
     }

@@ -94,8 +94,10 @@ impl TurnCalls {
         }
         let Some(tool) = self.toolkit.get(&call.name) else {
             let name = truncate_middle(call.name.clone(), MAX_ECHOED_TOOL_NAME_BYTES);
-            let why =
-                format!("There is no tool `{name}`. {}", self.toolkit.available_tools_message());
+            let why = format!(
+                "There is no tool `{name}`. {}",
+                self.toolkit.available_tools_message(&name)
+            );
             return Err((ResultKind::UnknownTool, why));
         };
         if self.denies_sub_agents && tool.runs_sub_agents() {

@@ -9,4 +9,5 @@ mod options;
 mod over_http;
 mod requests;
 mod round_trip;
+mod tool_search;
 mod usage_and_stop;

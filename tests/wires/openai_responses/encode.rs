@@ -266,3 +266,21 @@ fn a_provider_item_that_answers_another_is_sent_verbatim() {
     assert_eq!(input[1]["type"], "local_shell_call");
     assert_eq!(input[2], json!({ "type": "local_shell_call_output", "id": "c", "output": "x" }));
 }
+
+#[test]
+fn deferred_tools_are_sent_with_the_vendors_search() {
+    let spec = |name: &str| ToolSpec::new(name, "What it does", json!({ "type": "object" }));
+    let request = hello_request(Options::default())
+        .with_tools([spec("read"), spec("forecast").with_deferred(true)]);
+    let body = encode_json(&request, MODEL).unwrap();
+    let lint = turnstream::testing::lint(turnstream::testing::Wire::OpenAiResponses, &body);
+    assert_eq!(lint, [""; 0]);
+    assert_eq!(body["tools"][0], json!({ "type": "tool_search" }));
+    assert_eq!(body["tools"][1].get("defer_loading"), None);
+    assert_eq!(
+        (&body["tools"][2]["name"], &body["tools"][2]["defer_loading"]),
+        (&json!("forecast"), &json!(true))
+    );
+    let plain = encode_json(&hello_request(Options::default()).with_tools([spec("read")]), MODEL);
+    assert_eq!(plain.unwrap()["tools"].as_array().unwrap().len(), 1);
+}

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::item::{ProviderData, ToolCall};
 use crate::provider::cache_control::CacheControl;
-use crate::provider::lenient::LenientStr;
+use crate::provider::lenient::{Lenient, LenientList, LenientStr};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::provider::portable_values::{
     MAX_LONG_ID_BYTES, arguments_as_object, wire_id, wire_name,
@@ -89,6 +89,20 @@ impl Block<'_> {
         }
     }
 
+    /// The tools that the vendor has found, if it is the result of a search.
+    pub(super) fn found_tool_names(&self) -> Vec<String> {
+        match self {
+            // Few blocks are, and fewer are read for it.
+            Self::Verbatim(raw) if raw.get().contains("\"tool_search_tool_result\"") => {
+                let read = serde_json::from_str::<SearchResult<'_>>(raw.get()).unwrap_or_default();
+                let found = read.content.0.map(|content| content.tool_references.0);
+                let names = found.into_iter().flatten();
+                names.map(|found| found.tool_name.or_empty().to_owned()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Takes from a call the code that made it, if that is one of these.
     pub(super) fn remove_caller_if(&mut self, is_gone: impl Fn(&str) -> bool) {
         let Self::ToolUse { caller, .. } = self else { return };
@@ -111,6 +125,25 @@ impl Block<'_> {
             | Self::Verbatim(_) => {}
         }
     }
+}
+
+/// The parts of a tool search's result that are read.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct SearchResult<'a> {
+    content: Lenient<FoundTools<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct FoundTools<'a> {
+    tool_references: LenientList<ToolReference<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct ToolReference<'a> {
+    tool_name: LenientStr<'a>,
 }
 
 /// What is read of the code that made a call.

@@ -14,6 +14,8 @@ pub(super) struct EncodedPrefix {
     pub(super) container: Option<String>,
     /// The tools that were called, each once.
     called_tool_names: Vec<String>,
+    /// The tools that the vendor has found in a search, each once.
+    found_tool_names: Vec<String>,
     /// Whether there are thoughts among them.
     has_thinking: bool,
 }
@@ -26,6 +28,11 @@ impl EncodedPrefix {
                 && self.called_tool_names.iter().all(|known| known != name)
             {
                 self.called_tool_names.push(name.clone().into_owned());
+            }
+            for name in block.found_tool_names() {
+                if !self.found_tool_names.contains(&name) {
+                    self.found_tool_names.push(name);
+                }
             }
         }
         self
@@ -79,6 +86,11 @@ impl<'a> NewMessages<'a> {
     /// The names of all tools that were called, each once.
     pub(super) fn called_tool_names(&self) -> impl Iterator<Item = String> + use<> {
         self.full_prefix.called_tool_names.clone().into_iter()
+    }
+
+    /// The names of all tools that the vendor has found in a search, each once.
+    pub(super) fn found_tool_names(&self) -> impl Iterator<Item = String> + use<> {
+        self.full_prefix.found_tool_names.clone().into_iter()
     }
 
     /// Whether any thoughts are sent.

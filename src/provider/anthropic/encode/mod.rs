@@ -22,7 +22,7 @@ use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::body::ObjectWriter;
 use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::EncodeContext;
-use crate::request::Request;
+use crate::request::{Request, ToolSpec};
 
 /// Writes the body of a request to the Anthropic Messages wire.
 ///
@@ -46,9 +46,15 @@ use crate::request::Request;
 /// same turn are answered, if the request offers such tools. Otherwise it is left out, because the
 /// vendor refuses it; so is a result without its use.
 ///
+/// # Deferred tools
+///
+/// [Deferred](ToolSpec::deferred) tools are sent with `defer_loading`, and the vendor's search of them,
+/// `tool_search_tool_bm25`, is sent first. The result of a search goes back as it came; a tool that it has found and
+/// that the request does not offer any more is declared as a deferred one, because the vendor demands it.
+///
 /// # Cache marks
 ///
-/// At most three of the four that the wire allows: on the last tool, on the stable zone, and on the
+/// At most three of the four that the wire allows: on the last tool that is not deferred, on the stable zone, and on the
 /// last block of the last message of the user. None with [`Cache::Off`](crate::request::Cache::Off).
 ///
 /// # Options
@@ -103,22 +109,23 @@ pub(super) fn encode_body(
         // What is encoded ends with an assistant, to whose message this may belong.
         context = context.restart();
     }
-    let mut messages =
-        Messages::new(context.encoder_state(), offers_server_tools(&request.options.extra));
+    let has_deferred_tools = request.tools.iter().any(|tool| tool.deferred);
+    let mut messages = Messages::new(
+        context.encoder_state(),
+        has_deferred_tools || offers_server_tools(&request.options.extra),
+    );
     for (at, item) in context.items_to_encode() {
         messages.push(item, at, model)?;
     }
     let mut written = messages.finish();
     context.ensure_not_empty(written.is_empty(), "message")?;
-    let tools = request.tools.iter().map(|tool| Tool {
-        name: Cow::Borrowed(&tool.name),
-        description: &tool.description,
-        input_schema: &tool.parameters,
-        cache_control: None,
-    });
-    let mut tools: Vec<_> = tools.collect();
+    let mut tools: Vec<_> = request.tools.iter().map(Tool::from).collect();
     if tools.is_empty() {
         tools = declare_called_tools(written.called_tool_names());
+    }
+    declare_found_tools(&mut tools, written.found_tool_names());
+    if tools.iter().any(|tool| tool.defer_loading) {
+        tools.insert(0, Tool::SEARCH);
     }
     let options = &request.options;
     let has_tools = !tools.is_empty() || options.extra.contains_key("tools");
@@ -132,7 +139,8 @@ pub(super) fn encode_body(
     let mark = CacheControl::from_option(options.cache);
     if let Some(mark) = mark {
         written.mark_moving_breakpoint(mark);
-        if let Some(tool) = tools.last_mut() {
+        // A deferred tool takes no mark, and is not among what is cached.
+        if let Some(tool) = tools.iter_mut().rfind(|tool| !tool.defer_loading) {
             tool.cache_control = Some(mark);
         }
     }
@@ -168,23 +176,72 @@ pub(super) enum BodyHead<'a> {
 
 #[derive(Serialize)]
 struct Tool<'a> {
+    /// Of a tool that the vendor runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#type: Option<&'static str>,
     name: Cow<'a, str>,
-    description: &'a str,
-    input_schema: &'a RawJson,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_schema: Option<&'a RawJson>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    defer_loading: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
+}
+
+impl Tool<'_> {
+    /// The vendor's own search of deferred tools,
+    /// <https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool>.
+    const SEARCH: Self = Self {
+        r#type: Some("tool_search_tool_bm25_20251119"),
+        name: Cow::Borrowed("tool_search_tool_bm25"),
+        description: None,
+        input_schema: None,
+        defer_loading: false,
+        cache_control: None,
+    };
+
+    /// A tool of which only the name is known.
+    fn unavailable(name: String) -> Self {
+        static ANY_OBJECT_SCHEMA: LazyLock<RawJson> =
+            LazyLock::new(|| json!({ "type": "object" }).into());
+        Self {
+            r#type: None,
+            name: Cow::Owned(name),
+            description: Some("Not available any more."),
+            input_schema: Some(&ANY_OBJECT_SCHEMA),
+            defer_loading: false,
+            cache_control: None,
+        }
+    }
+}
+
+impl<'a> From<&'a ToolSpec> for Tool<'a> {
+    fn from(tool: &'a ToolSpec) -> Self {
+        Self {
+            r#type: None,
+            name: Cow::Borrowed(&tool.name),
+            description: Some(&tool.description),
+            input_schema: Some(&tool.parameters),
+            defer_loading: tool.deferred,
+            cache_control: None,
+        }
+    }
 }
 
 /// The tools that were called: the wire demands that they are declared, also when none may be
 /// called any more.
 fn declare_called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
-    static ANY_OBJECT_SCHEMA: LazyLock<RawJson> =
-        LazyLock::new(|| json!({ "type": "object" }).into());
-    let tool = |name| Tool {
-        name: Cow::Owned(name),
-        description: "Not available any more.",
-        input_schema: &ANY_OBJECT_SCHEMA,
-        cache_control: None,
-    };
-    names.map(tool).collect()
+    names.map(Tool::unavailable).collect()
+}
+
+/// The tools that searches of the vendor have found, as far as they are not declared: the wire demands them, too.
+/// They are deferred, so that the model does not see them.
+fn declare_found_tools(tools: &mut Vec<Tool<'_>>, names: impl Iterator<Item = String>) {
+    for name in names {
+        if tools.iter().all(|tool| tool.name != name) {
+            tools.push(Tool { defer_loading: true, ..Tool::unavailable(name) });
+        }
+    }
 }

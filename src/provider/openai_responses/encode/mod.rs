@@ -34,6 +34,9 @@ use crate::request::Request;
 /// reason, because such models refuse to be asked. [`extra`](crate::request::Options::extra) can set `include`
 /// otherwise. [`cache`](crate::request::Options::cache) does nothing: the provider caches by itself.
 ///
+/// [Deferred](crate::tool::ToolSpec::deferred) tools are sent with `defer_loading`, and the vendor's search of them,
+/// `tool_search`, is sent first. Its calls and what it has found go back as they came.
+///
 /// # Errors
 ///
 /// [`Unsupported`](crate::ErrorKind::Unsupported) for an option that the wire does not have:
@@ -50,14 +53,15 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     }
     context.ensure_not_empty(input.is_empty(), "message")?;
     input.push_instruction(context.volatile_system())?;
-    let tools = request.tools.iter().map(|tool| Tool {
-        r#type: "function",
+    let functions = request.tools.iter().map(|tool| Tool::Function {
         name: &tool.name,
         description: &tool.description,
         parameters: &tool.parameters,
         strict: false,
+        defer_loading: tool.deferred,
     });
-    let tools: Vec<_> = tools.collect();
+    let search = request.tools.iter().any(|tool| tool.deferred).then_some(Tool::ToolSearch);
+    let tools: Vec<_> = search.into_iter().chain(functions).collect();
     let include = supports_reasoning(model).then_some(["reasoning.encrypted_content"]);
     let instructions = Some(context.stable_system()).filter(|text| !text.is_empty());
     let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
@@ -81,11 +85,17 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
-    r#type: &'static str,
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a RawJson,
-    /// The wire's own default is true, and changes the schema.
-    strict: bool,
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Tool<'a> {
+    /// The vendor's own search of deferred tools, <https://developers.openai.com/api/docs/guides/tools-tool-search>.
+    ToolSearch,
+    Function {
+        name: &'a str,
+        description: &'a str,
+        parameters: &'a RawJson,
+        /// The wire's own default is true, and changes the schema.
+        strict: bool,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        defer_loading: bool,
+    },
 }

@@ -1,0 +1,142 @@
+//! The tool that calls the others, and the calls inside its calls.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::item::ToolCall;
+use crate::tool::search::settings::{CALL_TOOL, SEARCH_TOOLS};
+use crate::tool::{Tool, ToolSpec};
+
+/// The arguments of the tool, as its schema has them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallToolArgs<'a> {
+    name: String,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+    /// The reason of a call, which models also put here. Only the inner tool asks for it.
+    #[serde(rename = "_why", default)]
+    _rationale: serde::de::IgnoredAny,
+}
+
+/// The tool. Its calls are [unwrapped](unwrapped_call) before they get here, unless something is wrong with
+/// them: it only says what.
+pub(super) fn call_tool() -> Tool {
+    let spec = ToolSpec::new(
+        CALL_TOOL,
+        "Calls a tool that `search_tools` has found. `arguments` has to fit the `parameters` of that tool.",
+        json!({
+            "type": "object",
+            "properties": {
+                "name": {
+                    "type": "string",
+                    "description": "The name of the tool, exactly as `search_tools` returned it",
+                },
+                "arguments": {
+                    "type": "object",
+                    "description": "The arguments of the tool",
+                },
+            },
+            "required": ["name", "arguments"],
+            "additionalProperties": false,
+        }),
+    );
+    Tool::from_prepare_fn(spec, |_, arguments| match parse(arguments) {
+        Ok((name, _)) => {
+            Err(format!("`{name}` is not called through `{CALL_TOOL}`: call it directly"))
+        }
+        Err(why) => Err(why),
+    })
+}
+
+/// The call of a tool inside a call of `call_tool`, under the same id. Any other call, and one whose arguments do
+/// not say which tool is called, is returned as it is.
+pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
+    if call.name != CALL_TOOL {
+        return Cow::Borrowed(call);
+    }
+    match parse(&call.arguments) {
+        Ok((name, arguments)) if name != CALL_TOOL && name != SEARCH_TOOLS => {
+            Cow::Owned(ToolCall { call_id: call.call_id.clone(), name, arguments })
+        }
+        Ok(_) | Err(_) => Cow::Borrowed(call),
+    }
+}
+
+/// The name of the tool that is called, and its arguments as they were written.
+fn parse(arguments: &str) -> Result<(String, String), String> {
+    let read = serde_json::from_str::<CallToolArgs<'_>>(arguments);
+    let CallToolArgs { name, arguments, .. } = read.map_err(|error| {
+        format!(
+            "{error}. `name` is the tool's name, and `arguments` is an object with its arguments"
+        )
+    })?;
+    if name.is_empty() {
+        return Err("`name` is empty: it is the name of the tool that is called".to_owned());
+    }
+    let written = arguments.map_or("", RawValue::get);
+    // Models also write the object as a string that holds its JSON.
+    let arguments = match serde_json::from_str::<String>(written) {
+        Ok(text) => text,
+        Err(_) => written.to_owned(),
+    };
+    Ok((name, arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrapped(arguments: &str) -> ToolCall {
+        ToolCall { call_id: "c".into(), name: CALL_TOOL.into(), arguments: arguments.into() }
+    }
+
+    #[track_caller]
+    fn check(arguments: &str, name: &str, inner: &str) {
+        let call = wrapped(arguments);
+        let unwrapped = unwrapped_call(&call);
+        assert_eq!((&*unwrapped.name, &*unwrapped.arguments), (name, inner));
+        assert_eq!(unwrapped.call_id, "c");
+    }
+
+    #[test]
+    fn inner_arguments_are_kept_as_they_were_written() {
+        check(
+            r#"{"name":"t","arguments":{"z": 1.50, "a":12345678901234567890123}}"#,
+            "t",
+            r#"{"z": 1.50, "a":12345678901234567890123}"#,
+        );
+        check(r#"{"arguments":"{\"a\":1}","name":"t"}"#, "t", r#"{"a":1}"#);
+        check(r#"{"name":"t"}"#, "t", "");
+        check(r#"{"name":"t","arguments":null,"_why":{"risk":"low"}}"#, "t", "");
+        check(r#"{"name":"t","arguments":"not json"}"#, "t", "not json");
+        check(r#"{"name":"t","arguments":[1]}"#, "t", "[1]");
+    }
+
+    #[test]
+    fn a_call_that_names_no_tool_is_left_as_it_is() {
+        for arguments in [
+            "",
+            "{",
+            "{}",
+            "[]",
+            r#"{"name":7,"arguments":{}}"#,
+            r#"{"name":"","arguments":{}}"#,
+            r#"{"arguments":{}}"#,
+            r#"{"name":"t","city":"Rome"}"#,
+            r#"{"name":"call_tool","arguments":{"name":"t"}}"#,
+            r#"{"name":"search_tools","arguments":{"query":"t"}}"#,
+        ] {
+            check(arguments, CALL_TOOL, arguments);
+        }
+    }
+
+    #[test]
+    fn calls_of_other_tools_are_not_looked_into() {
+        let call = ToolCall { name: "t".into(), ..wrapped(r#"{"name":"x","arguments":{}}"#) };
+        assert_eq!(*unwrapped_call(&call), call);
+    }
+}

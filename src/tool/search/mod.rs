@@ -1,0 +1,105 @@
+//! A toolkit whose tools are searched for: the model sees two tools that stay the same, one that finds tools and
+//! one that calls them.
+
+mod call_tool;
+mod rank;
+mod search_tool;
+mod settings;
+mod synonyms;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+pub(crate) use call_tool::unwrapped_call;
+pub(crate) use settings::CALL_TOOL;
+pub use settings::ToolSearch;
+
+use self::search_tool::ToolIndex;
+use self::settings::SEARCH_TOOLS;
+use crate::request::ToolSpec;
+use crate::tool::Tool;
+
+/// How many tools are named where one does not exist.
+const MAX_SUGGESTIONS: usize = 3;
+
+/// The state of a searchable toolkit besides its tools.
+pub(super) struct SearchState {
+    pub(super) settings: ToolSearch,
+    index: Arc<ToolIndex>,
+    search_tools: Tool,
+    call_tool: Tool,
+    /// All tools, those that are not listed marked as deferred.
+    pub(super) deferred_specs: Arc<[ToolSpec]>,
+}
+
+impl SearchState {
+    pub(super) fn new(settings: ToolSearch, tools: &[Tool]) -> Self {
+        let hidden = tools.iter().filter(|tool| !settings.lists(tool.name()));
+        let index = Arc::new(ToolIndex::new(hidden.map(|tool| tool.spec().clone()).collect()));
+        let search_tools = search_tool::search_tool(Arc::clone(&index), &settings);
+        let call_tool = call_tool::call_tool();
+        let mut deferred: Vec<ToolSpec> = tools
+            .iter()
+            .map(|tool| tool.spec().clone().with_deferred(!settings.lists(tool.name())))
+            .collect();
+        // A request with two tools of one name is refused.
+        for own in [&search_tools, &call_tool] {
+            if tools.iter().any(|tool| tool.name() == own.name()) {
+                deferred.push(own.spec().clone());
+            }
+        }
+        Self { settings, index, search_tools, call_tool, deferred_specs: deferred.into() }
+    }
+
+    /// The specs that the model sees: those that are always listed and the two constant ones. A tool whose
+    /// name another one has is listed, too: a request with two tools of one name is refused.
+    pub(super) fn listed_specs(&self, tools: &[Tool]) -> Arc<[ToolSpec]> {
+        let mut names = HashSet::from([SEARCH_TOOLS, CALL_TOOL]);
+        let (mut listed, mut doubled) = (Vec::new(), Vec::new());
+        for tool in tools {
+            let is_first = names.insert(tool.name());
+            if !is_first {
+                let first = tools.iter().find(|other| other.name() == tool.name());
+                doubled.extend(first.filter(|_| !self.settings.lists(tool.name())));
+                doubled.push(tool);
+            } else if self.settings.lists(tool.name()) {
+                listed.push(tool);
+            }
+        }
+        let constant = [&self.search_tools, &self.call_tool];
+        let all = listed.into_iter().chain(constant).chain(doubled);
+        all.map(|tool| tool.spec().clone()).collect()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Tool> {
+        [&self.search_tools, &self.call_tool].into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// The part of an unknown tool's result that names similar tools.
+    pub(super) fn suggestions(&self, name: &str) -> String {
+        let alike: Vec<String> = self
+            .index
+            .search(name, MAX_SUGGESTIONS)
+            .map(|spec| format!("`{}`", spec.name))
+            .collect();
+        let others = format!("Find tools with `{SEARCH_TOOLS}`.");
+        match alike.is_empty() {
+            true => others,
+            false => format!("Tools with similar names are: {}. {others}", alike.join(", ")),
+        }
+    }
+}
+
+impl ToolSearch {
+    /// Whether the model sees the tool without a search.
+    pub(super) fn lists(&self, name: &str) -> bool {
+        self.always_listed.iter().any(|listed| listed == name)
+    }
+}
+
+impl fmt::Debug for SearchState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SearchState").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,531 @@
+//! Which tools fit a query, by BM25 over the words of their specs.
+//!
+//! The crates that rank (`bm25`, `probly-search`) leave the parts that matter for tools to their users: how names are
+//! split into words, stemming, and weights of fields. They would only replace the sum in
+//! [`RankedTools::best_matches`], and each brings further crates.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::request::ToolSpec;
+use crate::tool::search::synonyms::SYNONYMS;
+
+/// How fast a word that is repeated stops to count more.
+const SATURATION: f64 = 0.8;
+
+/// The value of a word of the query's own that stands for another one, such as `remove` for `delete`.
+const SYNONYM_WEIGHT: f64 = 0.6;
+
+/// The value of a word that only begins like one of the query, such as `translator` for `translation`.
+const PREFIX_WEIGHT: f64 = 0.5;
+
+/// The value of a word that says little.
+const WEAK_WORD_WEIGHT: f64 = 0.6;
+
+/// The value of a word for reading in a tool, if the query is a question.
+const READING_WEIGHT: f64 = 0.6;
+
+/// How much the scores of a group count for each of its tools.
+const GROUP_WEIGHT: f64 = 0.5;
+
+/// How many tools of a group tell how well it fits.
+const GROUP_LEN: usize = 3;
+
+/// A word that begins like another one has this many characters in common with it, at least.
+const MIN_COMMON_PREFIX: usize = 4;
+
+/// Parts of a schema that are nested deeper have no words.
+const MAX_SCHEMA_DEPTH: usize = 4;
+
+/// The parts of a spec, by how much they say about what a tool is for.
+#[derive(Clone, Copy)]
+enum Field {
+    Name,
+    Description,
+    Parameters,
+}
+
+const FIELDS: [Field; 3] = [Field::Name, Field::Description, Field::Parameters];
+
+impl Field {
+    fn weight(self) -> f64 {
+        match self {
+            Self::Name => 4.0,
+            Self::Description => 1.0,
+            Self::Parameters => 0.4,
+        }
+    }
+
+    /// How much a long field is held against a word in it, from 0 to 1.
+    fn length_penalty(self) -> f64 {
+        match self {
+            Self::Name => 0.3,
+            Self::Description | Self::Parameters => 0.5,
+        }
+    }
+}
+
+/// The words of some tools, to be searched any number of times.
+#[derive(Debug)]
+pub(super) struct RankedTools {
+    /// For each word the tools that have it, in their order, each with how much it says about the tool.
+    postings: HashMap<String, Vec<(usize, f64)>>,
+    /// All words in alphabetical order.
+    vocabulary: Vec<String>,
+    /// The words of each tool's name, in their order.
+    names: Vec<Vec<String>>,
+    /// The server of each tool: its name up to `__`.
+    groups: Vec<Option<String>>,
+    /// The stems of the words that are used for one another.
+    synonyms: Vec<Vec<String>>,
+    /// The stems of the words that say little.
+    weak_words: Vec<String>,
+}
+
+impl RankedTools {
+    pub(super) fn new<'a>(specs: impl IntoIterator<Item = &'a ToolSpec>) -> Self {
+        let specs: Vec<&ToolSpec> = specs.into_iter().collect();
+        let groups = specs.iter().map(|spec| Some(spec.name.split_once("__")?.0.to_owned()));
+        let groups = groups.collect();
+        let tools: Vec<[Vec<String>; 3]> = specs.into_iter().map(fields_of).collect();
+        let mut postings: HashMap<String, Vec<(usize, f64)>> = HashMap::new();
+        for (at, field) in FIELDS.into_iter().enumerate() {
+            let total: usize = tools.iter().map(|fields| fields[at].len()).sum();
+            let average = as_f64(total) / as_f64(tools.len().max(1));
+            for (tool, fields) in tools.iter().enumerate() {
+                let relative_len = as_f64(fields[at].len()) / average.max(1.0);
+                let penalty = field.length_penalty();
+                let value = field.weight() / (1.0 - penalty + penalty * relative_len);
+                for word in &fields[at] {
+                    let found = postings.entry(word.clone()).or_default();
+                    match found.iter_mut().find(|(other, _)| *other == tool) {
+                        Some((_, sum)) => *sum += value,
+                        None => found.push((tool, value)),
+                    }
+                }
+            }
+        }
+        postings.values_mut().for_each(|found| found.sort_by_key(|(tool, _)| *tool));
+        let mut vocabulary: Vec<String> = postings.keys().cloned().collect();
+        vocabulary.sort_unstable();
+        let weak_words = WEAK_WORDS.split(' ').map(stem).collect();
+        let names = tools.into_iter().map(|[name, ..]| name).collect();
+        let synonyms = SYNONYMS.iter().map(|group| group.split(' ').map(stem).collect()).collect();
+        Self { postings, vocabulary, names, groups, synonyms, weak_words }
+    }
+
+    /// The tools that fit the query best, at most `limit`, the best first. Of equal ones the first is first.
+    pub(super) fn best_matches(&self, query: &str, limit: usize) -> Vec<usize> {
+        let mut words = stems(query);
+        let name = words.clone();
+        words.extend(self.compounds(query));
+        words.sort_unstable();
+        words.dedup();
+        let mut scores = vec![0.0_f64; self.names.len()];
+        let words = words.iter().map(|word| {
+            let is_weak = self.weak_words.contains(word);
+            (if is_weak { WEAK_WORD_WEIGHT } else { 1.0 }, self.variants(word))
+        });
+        let reading = asks_something(query).then(|| {
+            (READING_WEIGHT, READING_WORDS.split(' ').map(|word| (stem(word), 1.0)).collect())
+        });
+        for (word_weight, variants) in words.chain(reading) {
+            // Of a word and those that stand for it, the one counts that says most about a tool.
+            let mut best = vec![0.0_f64; scores.len()];
+            for (variant, weight) in variants {
+                let Some(found) = self.postings.get(&variant) else { continue };
+                let (all, having) = (as_f64(self.names.len()), as_f64(found.len()));
+                let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
+                for (tool, frequency) in found {
+                    let score =
+                        word_weight * weight * rarity * frequency / (SATURATION + frequency);
+                    best[*tool] = best[*tool].max(score);
+                }
+            }
+            scores.iter_mut().zip(best).for_each(|(score, best)| *score += best);
+        }
+        self.add_group_scores(&mut scores);
+        for (score, own) in scores.iter_mut().zip(&self.names) {
+            // The name itself was searched for.
+            if !name.is_empty() && *own == name {
+                *score += f64::from(u16::MAX);
+            }
+        }
+        let mut best: Vec<usize> = (0..scores.len()).filter(|tool| scores[*tool] > 0.0).collect();
+        // A stable sort: the order of the list decides between equal ones.
+        best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+        best.truncate(limit);
+        best
+    }
+
+    /// Adds to each tool's score a part of the best of its group: of tools that fit equally well, one among others
+    /// that fit is more likely meant.
+    fn add_group_scores(&self, scores: &mut [f64]) {
+        let mut best_of_group: HashMap<&str, Vec<f64>> = HashMap::new();
+        for (score, group) in scores.iter().zip(&self.groups) {
+            let Some(group) = group else { continue };
+            best_of_group.entry(group).or_default().push(*score);
+        }
+        for best in best_of_group.values_mut() {
+            best.sort_by(|a, b| b.total_cmp(a));
+            best.truncate(GROUP_LEN);
+        }
+        for (score, group) in scores.iter_mut().zip(&self.groups) {
+            let group = group.as_deref().and_then(|group| best_of_group.get(group));
+            let Some(best) = group else { continue };
+            *score += GROUP_WEIGHT * best.iter().sum::<f64>() / as_f64(GROUP_LEN);
+        }
+    }
+
+    /// The words that two words of a query next to each other make, as `time zone`, as far as a tool has them.
+    fn compounds(&self, query: &str) -> Vec<String> {
+        let parts: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
+        let joined = parts.windows(2).map(|pair| stem(&pair.concat()));
+        joined.filter(|word| self.postings.contains_key(word)).collect()
+    }
+
+    /// A word of a query and those that stand for it, and how much each counts.
+    fn variants(&self, word: &str) -> Vec<(String, f64)> {
+        let mut variants = vec![(word.to_owned(), 1.0)];
+        for group in &self.synonyms {
+            if group.iter().any(|other| other == word) {
+                variants.extend(group.iter().map(|other| (other.clone(), SYNONYM_WEIGHT)));
+            }
+        }
+        if !self.postings.contains_key(word) {
+            for group in &self.synonyms {
+                if group.iter().any(|other| begins_alike(word, other)) {
+                    let weight = SYNONYM_WEIGHT * PREFIX_WEIGHT;
+                    variants.extend(group.iter().map(|other| (other.clone(), weight)));
+                }
+            }
+            let alike = self.vocabulary.iter().filter(|other| begins_alike(word, other));
+            variants.extend(alike.map(|other| (other.clone(), PREFIX_WEIGHT)));
+        }
+        variants
+    }
+}
+
+/// Whether a query is a question, which a tool answers that only reads.
+fn asks_something(query: &str) -> bool {
+    let query = query.to_lowercase();
+    let mut words = query.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
+    let first = words.next().unwrap_or_default();
+    QUESTION_WORDS.split(' ').any(|word| word == first) && words.next() != Some("you")
+}
+
+/// Whether most of the longer word is how the other one begins, too.
+fn begins_alike(a: &str, b: &str) -> bool {
+    let common = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    let longer = a.chars().count().max(b.chars().count());
+    common >= MIN_COMMON_PREFIX && common * 10 >= longer * 6
+}
+
+/// The words of a spec: of its name, of its description, and of its parameters with what describes them.
+fn fields_of(spec: &ToolSpec) -> [Vec<String>; 3] {
+    let mut parameters = Vec::new();
+    push_schema_words(&spec.parameters.to_value(), 0, &mut parameters);
+    [stems(&spec.name), stems(&spec.description), parameters]
+}
+
+fn push_schema_words(schema: &Value, depth: usize, words: &mut Vec<String>) {
+    if depth > MAX_SCHEMA_DEPTH {
+        return;
+    }
+    if let Some(description) = schema["description"].as_str() {
+        words.extend(stems(description));
+    }
+    let choices = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    choices.for_each(|choice| words.extend(stems(choice)));
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        words.extend(stems(name));
+        push_schema_words(property, depth + 1, words);
+    }
+    push_schema_words_of_items(schema, depth, words);
+}
+
+fn push_schema_words_of_items(schema: &Value, depth: usize, words: &mut Vec<String>) {
+    if schema["items"].is_object() {
+        push_schema_words(&schema["items"], depth + 1, words);
+    }
+}
+
+/// The words of a text in their order, without those that say nothing, each by its stem. They are cut at
+/// punctuation and in `camelCase`, after whose parts the whole follows: `GitHub` is one word to most.
+fn stems(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for part in text.split(|c: char| !c.is_alphanumeric()) {
+        let chars: Vec<char> = part.chars().collect();
+        let mut word = String::new();
+        for (at, c) in chars.iter().enumerate() {
+            let before = at.checked_sub(1).map(|at| chars[at]);
+            let next_is_lower = chars.get(at + 1).is_some_and(|next| next.is_lowercase());
+            // `camelCase`, and the last capital of `HTTPServer`.
+            let begins = c.is_uppercase()
+                && before.is_some_and(|it| it.is_lowercase() || it.is_uppercase() && next_is_lower);
+            if begins {
+                words.push(std::mem::take(&mut word));
+            }
+            word.extend(c.to_lowercase());
+        }
+        let is_whole = word.chars().count() == chars.len();
+        words.push(word);
+        if !is_whole {
+            words.push(part.to_lowercase());
+        }
+    }
+    let says_something = |word: &String| {
+        let is_letter = word.len() == 1 && word.chars().all(|c| c.is_ascii_alphabetic());
+        let is_number = word.chars().all(|c| c.is_ascii_digit());
+        !is_letter && !is_number && !STOP_WORDS.split(' ').any(|stop| stop == word)
+    };
+    words.into_iter().filter(says_something).map(|word| stem(&word)).collect()
+}
+
+/// An English word without its endings, roughly: forms of one word have one stem, as `translates`,
+/// `translating` and `translation`. The stem is not always a word.
+fn stem(word: &str) -> String {
+    if word.len() <= 3 || !word.chars().all(|c| c.is_ascii_lowercase()) || word == "news" {
+        return word.to_owned();
+    }
+    let regular = IRREGULAR_FORMS.iter().find(|(form, _)| *form == word);
+    let word = singular(regular.map_or(word, |(_, regular)| regular));
+    let has_vowel = |rest: &str| rest.contains(['a', 'e', 'i', 'o', 'u', 'y']);
+    let without = |ending: &str, min_len: usize| {
+        word.strip_suffix(ending).filter(|rest| rest.len() >= min_len && has_vowel(rest))
+    };
+    let word = if let Some(rest) = without("ing", 3).or_else(|| without("ed", 3)) {
+        let mut rest = rest.to_owned();
+        let doubled = ["bb", "dd", "gg", "mm", "nn", "pp", "rr", "tt"];
+        if doubled.iter().any(|end| rest.ends_with(end)) {
+            rest.pop();
+        } else if is_short(&rest) {
+            rest.push('e');
+        }
+        rest
+    } else if let Some(rest) = without("ation", 3) {
+        format!("{rest}at")
+    } else if let Some(rest) = without("ion", 3).filter(|rest| rest.ends_with(['s', 't'])) {
+        rest.to_owned()
+    } else if let Some(rest) = without("ment", 4).or_else(|| without("ly", 4)) {
+        rest.to_owned()
+    } else {
+        let endings = ["ability", "able", "ance", "ence", "al", "er", "or"];
+        let rest = endings.iter().find_map(|ending| word.strip_suffix(ending));
+        rest.filter(|rest| syllables(rest) > 1).unwrap_or(&word).to_owned()
+    };
+    let word = match word.strip_suffix('e') {
+        Some(rest) if rest.len() > 2 && !is_short(rest) => rest,
+        _ => &word,
+    };
+    match word.strip_suffix('y') {
+        Some(rest) if rest.len() > 2 => format!("{rest}i"),
+        _ => word.to_owned(),
+    }
+}
+
+/// How many groups of vowels have consonants after them, roughly the syllables.
+fn syllables(word: &str) -> usize {
+    let is_vowel: Vec<bool> = word.chars().map(|c| "aeiouy".contains(c)).collect();
+    is_vowel.windows(2).filter(|pair| pair[0] && !pair[1]).count()
+}
+
+/// Whether an `e` after it belongs to the word, as in `plane`: one vowel between consonants.
+fn is_short(rest: &str) -> bool {
+    let is_vowel = |c: &char| "aeiouy".contains(*c);
+    let mut from_end = rest.chars().rev();
+    from_end.next().is_some_and(|c| !is_vowel(&c) && c != 'w' && c != 'x')
+        && from_end.next().is_some_and(|c| is_vowel(&c))
+        && from_end.all(|c| !is_vowel(&c))
+}
+
+fn singular(word: &str) -> String {
+    let sibilants = ["ss", "x", "ch", "sh", "z", "us"];
+    if let Some(rest) = word.strip_suffix("ies").filter(|rest| rest.len() > 1) {
+        return format!("{rest}y");
+    }
+    if let Some(rest) = word.strip_suffix("es")
+        && sibilants.iter().any(|end| rest.ends_with(end))
+    {
+        return rest.to_owned();
+    }
+    match word.strip_suffix('s') {
+        Some(rest) if !rest.ends_with(['s', 'u', 'i']) => rest.to_owned(),
+        _ => word.to_owned(),
+    }
+}
+
+fn as_f64(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// Forms of common verbs and nouns that no ending tells.
+const IRREGULAR_FORMS: &[(&str, &str)] = &[
+    ("bought", "buy"),
+    ("broke", "break"),
+    ("broken", "break"),
+    ("built", "build"),
+    ("children", "child"),
+    ("found", "find"),
+    ("held", "hold"),
+    ("left", "leave"),
+    ("lost", "lose"),
+    ("made", "make"),
+    ("paid", "pay"),
+    ("people", "person"),
+    ("sent", "send"),
+    ("sold", "sell"),
+    ("spent", "spend"),
+    ("spoke", "speak"),
+    ("taken", "take"),
+    ("went", "go"),
+    ("written", "write"),
+    ("wrote", "write"),
+];
+
+/// Words that a question begins with.
+const QUESTION_WORDS: &str =
+    "am any are did do does had has have how is was were what when where which who whose why will";
+
+/// Words in the names of tools that only read.
+const READING_WORDS: &str =
+    "check describe detail fetch find get list lookup query read search show view";
+
+/// Words that say little about what a tool is for: times, and verbs that stand with anything.
+const WEAK_WORDS: &str = "day evening first friday give keep last let make monday month morning new next \
+    night now old put saturday sunday take thursday today tomorrow tuesday wednesday week year yesterday";
+
+/// Words that say nothing about what a tool is for.
+const STOP_WORDS: &str = "a about again all also an and any are as at be because been but by can could did do \
+    does each every five for four from going had has have he her here him his how i if \
+    in into is it its just know like many may me more much my need not of on \
+    one only or our out please really say she should so some still sure than that \
+    the their them then there these they thing think this those three to too tool two us \
+    use used using very want was we were what when where whether which while who whose why \
+    will with would yet you your";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(name: &str, description: &str) -> ToolSpec {
+        ToolSpec::new(name, description, json!({ "type": "object" }))
+    }
+
+    #[track_caller]
+    fn check_same_stem(words: &[&str]) {
+        let stems: Vec<String> = words.iter().map(|word| stem(word)).collect();
+        assert!(stems.iter().all(|other| *other == stems[0]), "{words:?}: {stems:?}");
+    }
+
+    #[test]
+    fn forms_of_one_word_have_one_stem() {
+        check_same_stem(&["translate", "translates", "translated", "translating", "translation"]);
+        check_same_stem(&["create", "creates", "created", "creating", "creation"]);
+        check_same_stem(&["delete", "deletion", "deleting"]);
+        check_same_stem(&["query", "queries", "querying"]);
+        check_same_stem(&["branch", "branches"]);
+        check_same_stem(&["stop", "stopped", "stopping"]);
+        check_same_stem(&["deploy", "deployment", "deploys"]);
+        check_same_stem(&["status", "statuses"]);
+        check_same_stem(&["message", "messages", "messaging"]);
+    }
+
+    #[test]
+    fn different_words_keep_different_stems() {
+        for (a, b) in [("news", "new"), ("pay", "paint"), ("user", "use"), ("order", "ore")] {
+            assert_ne!(stem(a), stem(b));
+        }
+    }
+
+    #[test]
+    fn names_are_cut_at_punctuation_and_in_camel_case() {
+        assert_eq!(stems("github__create_issue"), ["github", "creat", "issu"]);
+        assert_eq!(
+            stems("getHTTPServer.v2-run"),
+            ["get", "http", "server", "gethttpserver", "v2", "run"]
+        );
+        assert_eq!(stems("GitHub"), ["git", "hub", "github"]);
+        assert_eq!(stems("Grüße_an dich"), ["grüße", "dich"]);
+    }
+
+    #[test]
+    fn a_word_of_the_name_counts_more_than_one_of_the_description() {
+        let tools = [tool("a", "Sends a fax"), tool("fax", "Sends a letter")];
+        assert_eq!(RankedTools::new(&tools).best_matches("fax", 5), [1, 0]);
+    }
+
+    #[test]
+    fn a_rare_word_counts_more_than_a_common_one() {
+        let tools = [
+            tool("send_a", "Sends a thing"),
+            tool("send_b", "Sends a thing"),
+            tool("b", "Keeps a zebra"),
+        ];
+        assert_eq!(RankedTools::new(&tools).best_matches("send zebra", 1), [2]);
+    }
+
+    #[test]
+    fn parameters_are_searched_too() {
+        let mut spec = tool("x", "Does it");
+        spec.parameters =
+            json!({ "type": "object", "properties": { "where": { "type": "array", "items": {
+            "properties": { "latitude": { "description": "degrees" } } } } } })
+            .into();
+        let tools = [tool("y", "Does it"), spec];
+        assert_eq!(RankedTools::new(&tools).best_matches("latitudes", 5), [1]);
+        assert_eq!(RankedTools::new(&tools).best_matches("degree", 5), [1]);
+    }
+
+    #[test]
+    fn equal_tools_are_in_the_order_of_the_list() {
+        let tools: Vec<_> = (0..9).map(|_| tool("look", "Looks")).collect();
+        assert_eq!(RankedTools::new(&tools).best_matches("look", 4), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn the_tool_whose_name_was_searched_is_first() {
+        let tools = [
+            tool("issue_list_list", "list list list issue issue"),
+            tool("list_issues", "Something else"),
+        ];
+        assert_eq!(RankedTools::new(&tools).best_matches("list_issues", 5), [1, 0]);
+    }
+
+    #[test]
+    fn synonyms_and_common_beginnings_find_a_tool_but_count_less() {
+        let tools =
+            [tool("erase", "x"), tool("remover", "x"), tool("keep", "x"), tool("translation", "x")];
+        let index = RankedTools::new(&tools);
+        assert_eq!(index.best_matches("delete", 5), [0, 1]);
+        assert_eq!(index.best_matches("translator", 5), [3]);
+        let both = [tool("erase", "x"), tool("delete", "x")];
+        assert_eq!(RankedTools::new(&both).best_matches("delete", 5), [1, 0]);
+    }
+
+    #[test]
+    fn a_question_prefers_a_tool_that_reads() {
+        let tools = [tool("create_label", "x"), tool("list_labels", "x")];
+        let index = RankedTools::new(&tools);
+        assert_eq!(index.best_matches("Which labels are there?", 5), [1, 0]);
+        assert_eq!(index.best_matches("a label", 5), [0, 1]);
+    }
+
+    #[test]
+    fn tools_of_a_server_that_fits_come_before_others() {
+        let tools = [tool("a__play", "x"), tool("b__play", "x"), tool("b__song", "x")];
+        assert_eq!(RankedTools::new(&tools).best_matches("play a song", 5)[..2], [1, 2]);
+    }
+
+    #[test]
+    fn a_query_without_a_known_word_finds_nothing() {
+        let index = RankedTools::new(&[tool("look", "Looks")]);
+        for query in ["", "   ", "the of and", "xylophone", "?!"] {
+            assert!(index.best_matches(query, 5).is_empty(), "{query}");
+        }
+        assert!(RankedTools::new(&[]).best_matches("look", 5).is_empty());
+    }
+}

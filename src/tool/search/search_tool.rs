@@ -1,0 +1,127 @@
+//! The tool that finds tools.
+
+use std::sync::{Arc, OnceLock};
+
+use futures::StreamExt;
+use futures::stream;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::item::RawJson;
+use crate::tool::search::rank::RankedTools;
+use crate::tool::search::settings::{SEARCH_TOOLS, ToolSearch};
+use crate::tool::{PreparedCall, Tool, ToolOutput, ToolSpec, ToolUpdate};
+
+/// The tools that can be found. Their words are read when they are first searched.
+#[derive(Debug)]
+pub(super) struct ToolIndex {
+    specs: Vec<ToolSpec>,
+    ranked: OnceLock<RankedTools>,
+}
+
+impl ToolIndex {
+    pub(super) fn new(specs: Vec<ToolSpec>) -> Self {
+        Self { specs, ranked: OnceLock::new() }
+    }
+
+    /// The specs of the tools that fit best, the best first.
+    pub(super) fn search(&self, query: &str, limit: usize) -> impl Iterator<Item = &ToolSpec> {
+        let ranked = self.ranked.get_or_init(|| RankedTools::new(&self.specs));
+        ranked.best_matches(query, limit).into_iter().filter_map(|at| self.specs.get(at))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SearchToolsArgs {
+    query: String,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// The result of a search, as the model reads it.
+#[derive(Serialize)]
+struct Found<'a> {
+    tools: Vec<FoundTool<'a>>,
+    /// The names of those that did not fit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    also: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct FoundTool<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a RawJson,
+}
+
+/// The tool. It only reads, so that it runs in a dry run and again after a crash. It is not
+/// [pollable](Tool::pollable): the same search has the same result, and a model that repeats it gets nowhere.
+pub(super) fn search_tool(index: Arc<ToolIndex>, settings: &ToolSearch) -> Tool {
+    let spec = ToolSpec::new(
+        SEARCH_TOOLS,
+        "Finds tools by what they do. Most of your tools are not listed here: before you say that something cannot \
+         be done, search for a tool that does it. The result has the name, the description and the parameters of \
+         each tool that fits, the best first. Then call the tool with `call_tool`. Tools that were found once can be \
+         called again without another search.",
+        json!({
+            "type": "object",
+            "properties": {
+                "query": {
+                    "type": "string",
+                    "description": "What the tool has to do, in a few words, for example `create calendar event`; \
+                                    or a tool's name",
+                },
+                "limit": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "description": "The number of tools at most; a few unless set",
+                },
+            },
+            "required": ["query"],
+            "additionalProperties": false,
+        }),
+    );
+    let (max_results, max_bytes) = (settings.max_results, settings.max_result_bytes);
+    let tool = Tool::from_prepare_fn(spec, move |_, arguments| {
+        let args: SearchToolsArgs =
+            serde_json::from_str(arguments).map_err(|error| error.to_string())?;
+        if args.query.trim().is_empty() {
+            return Err("`query` is empty: it says what the tool has to do".to_owned());
+        }
+        let limit = args.limit.map_or(max_results, |limit| limit.clamp(1, max_results));
+        let index = Arc::clone(&index);
+        Ok(PreparedCall::new(move |_| {
+            let found = stream::once(async move {
+                ToolUpdate::Output(ToolOutput::ok(found_text(
+                    &index,
+                    &args.query,
+                    limit,
+                    max_bytes,
+                )))
+            });
+            found.boxed()
+        }))
+    });
+    tool.with_dry_run_support().idempotent()
+}
+
+fn found_text(index: &ToolIndex, query: &str, limit: usize, max_bytes: usize) -> String {
+    let mut found = Found { tools: Vec::new(), also: Vec::new() };
+    let mut len = 0;
+    for spec in index.search(query, limit) {
+        let ToolSpec { name, description, parameters, .. } = spec;
+        len += name.len() + description.len() + parameters.as_str().len();
+        match found.tools.is_empty() || len <= max_bytes {
+            true => found.tools.push(FoundTool { name, description, parameters }),
+            false => found.also.push(name),
+        }
+    }
+    if found.tools.is_empty() {
+        return "No tool fits. Search with other words: what is to be done, what it is done to, or the \
+                name of the service."
+            .to_owned();
+    }
+    // Invariant: names, texts and JSON are always JSON.
+    serde_json::to_string(&found).unwrap_or_default()
+}

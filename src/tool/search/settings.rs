@@ -1,0 +1,76 @@
+//! How a toolkit is searched.
+
+use std::num::NonZeroUsize;
+
+/// The name of the tool that finds tools.
+pub(crate) const SEARCH_TOOLS: &str = "search_tools";
+
+/// The name of the tool that calls the others.
+pub(crate) const CALL_TOOL: &str = "call_tool";
+
+/// A search returns at most this many tools, unless set.
+const DEFAULT_MAX_RESULTS: usize = 5;
+
+/// The text of a search result has at most this many bytes, unless set.
+const DEFAULT_MAX_RESULT_BYTES: usize = 16 * 1024;
+
+/// How a toolkit is [searched](crate::Toolkit::with_search): which tools the model sees without a search, and how
+/// much a search returns.
+///
+/// ```
+/// use std::num::NonZeroUsize;
+/// use turnstream::Toolkit;
+/// use turnstream::tool::ToolSearch;
+///
+/// let search = ToolSearch::new()
+///     .with_always_listed(["read_file"])
+///     .with_max_results(NonZeroUsize::new(3).unwrap());
+/// let kit = Toolkit::default().with_search(search);
+/// assert!(kit.is_searchable());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolSearch {
+    pub(super) always_listed: Vec<String>,
+    pub(super) max_results: usize,
+    pub(super) max_result_bytes: usize,
+}
+
+impl ToolSearch {
+    /// The default settings: no tool is listed, and a search returns at most 5 tools and 16 KiB.
+    pub fn new() -> Self {
+        Self {
+            always_listed: Vec::new(),
+            max_results: DEFAULT_MAX_RESULTS,
+            max_result_bytes: DEFAULT_MAX_RESULT_BYTES,
+        }
+    }
+
+    /// Sets the names of the tools that the model sees without a search. Names that the toolkit does not have are
+    /// ignored.
+    pub fn with_always_listed<N: Into<String>>(
+        mut self,
+        names: impl IntoIterator<Item = N>,
+    ) -> Self {
+        self.always_listed = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the number of tools that a search returns at most. The model can ask for fewer.
+    pub fn with_max_results(mut self, max_results: NonZeroUsize) -> Self {
+        self.max_results = max_results.get();
+        self
+    }
+
+    /// Sets the number of bytes that a search returns at most. Tools that do not fit are returned by their name
+    /// alone; the best match is always complete.
+    pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_result_bytes = max_bytes;
+        self
+    }
+}
+
+impl Default for ToolSearch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
