@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(stems("github__create_issue"), ["github", "creat", "issu"]);
         assert_eq!(
             stems("getHTTPServer.v2-run"),
-            ["get", "http", "server", "gethttpserver", "v2", "run"]
+            ["get", "http", "server", "gethttpserv", "v2", "run"]
         );
         assert_eq!(stems("GitHub"), ["git", "hub", "github"]);
         assert_eq!(stems("Grüße_an dich"), ["grüße", "dich"]);
@@ -517,7 +517,7 @@ mod tests {
     #[test]
     fn tools_of_a_server_that_fits_come_before_others() {
         let tools = [tool("a__play", "x"), tool("b__play", "x"), tool("b__song", "x")];
-        assert_eq!(RankedTools::new(&tools).best_matches("play a song", 5)[..2], [1, 2]);
+        assert_eq!(RankedTools::new(&tools).best_matches("play a song", 5), [2, 1, 0]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ fn spec(name: &str) -> ToolSpec {
 fn encode_and_lint(items: Vec<Item>, tools: Vec<ToolSpec>) -> Value {
     let request = Request::new(History::from_items("h", items)).with_tools(tools);
     let body = parse_json(&encode_to_string(&request, MODEL).unwrap());
-    assert_eq!(lint(Wire::Anthropic, &body), [""; 0], "{body}");
+    assert_eq!(lint::request(Wire::Anthropic, MODEL, &body), [""; 0], "{body}");
     body
 }
 
