@@ -171,3 +171,35 @@ async fn a_server_that_cannot_be_reached_at_the_start_fails_the_run_before_a_req
     assert!(error.message().contains("the line is down"), "{error}");
     assert!(model.requests().is_empty());
 }
+
+#[cfg(feature = "tool-search")]
+#[tokio::test(start_paused = true)]
+async fn tools_that_are_searched_for_may_change_while_every_request_offers_the_same_two() {
+    let server = growing_server(McpEra::Both);
+    let call_inner = |name: &str, arguments: serde_json::Value| {
+        ("call_tool", json!({ "name": name, "arguments": arguments }))
+    };
+    let calls = [
+        ("search_tools", json!({ "query": "add a tool" })),
+        call_inner("s__grow", json!({})),
+        ("search_tools", json!({ "query": "repeat a text" })),
+        call_inner("s__echo", json!({ "text": "hi" })),
+    ];
+    let (agent, model) = agent_of(client_of(&server).trusted(), &calls);
+    let agent = agent.with_toolkit(turnstream::Toolkit::default().searchable());
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!(outcome.reason, EndReason::Completed);
+    let texts: Vec<_> = outcome
+        .history
+        .iter()
+        .filter_map(|item| Some(item.as_tool_result()?.content.text()))
+        .collect();
+    assert!(texts[0].contains("s__grow") && !texts[0].contains("s__echo"), "{texts:?}");
+    assert_eq!(texts[1], "grown");
+    assert!(texts[2].contains("s__echo"), "{texts:?}");
+    assert_eq!(texts[3], "hi");
+    let requests = model.requests();
+    let offered = |at: usize| serde_json::to_string(&requests[at].tools).unwrap();
+    assert!((1..requests.len()).all(|at| offered(at) == offered(0)));
+    assert!((1..requests.len()).all(|at| requests[at].system == requests[0].system));
+}
