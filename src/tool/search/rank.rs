@@ -12,22 +12,22 @@ use crate::request::ToolSpec;
 use crate::tool::search::synonyms::SYNONYMS;
 
 /// How fast a word that is repeated stops to count more.
-const SATURATION: f64 = 0.8;
+const SATURATION: f64 = 1.0;
 
 /// The value of a word of the query's own that stands for another one, such as `remove` for `delete`.
-const SYNONYM_WEIGHT: f64 = 0.6;
+const SYNONYM_WEIGHT: f64 = 0.85;
 
 /// The value of a word that only begins like one of the query, such as `translator` for `translation`.
 const PREFIX_WEIGHT: f64 = 0.5;
 
 /// The value of a word that says little.
-const WEAK_WORD_WEIGHT: f64 = 0.6;
+const WEAK_WORD_WEIGHT: f64 = 0.4;
 
 /// The value of a word for reading in a tool, if the query is a question.
-const READING_WEIGHT: f64 = 0.6;
+const READING_WEIGHT: f64 = 0.7;
 
 /// How much the scores of a group count for each of its tools.
-const GROUP_WEIGHT: f64 = 0.5;
+const GROUP_WEIGHT: f64 = 0.6;
 
 /// How many tools of a group tell how well it fits.
 const GROUP_LEN: usize = 3;
@@ -51,7 +51,7 @@ const FIELDS: [Field; 3] = [Field::Name, Field::Description, Field::Parameters];
 impl Field {
     fn weight(self) -> f64 {
         match self {
-            Self::Name => 4.0,
+            Self::Name => 2.7,
             Self::Description => 1.0,
             Self::Parameters => 0.4,
         }
@@ -61,7 +61,7 @@ impl Field {
     fn length_penalty(self) -> f64 {
         match self {
             Self::Name => 0.3,
-            Self::Description | Self::Parameters => 0.5,
+            Self::Description | Self::Parameters => 0.9,
         }
     }
 }
