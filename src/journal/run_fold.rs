@@ -162,7 +162,7 @@ impl RunFold {
             && call.name() != result.name
         {
             // The model called the tool by another one: in the history a result has the name of its call.
-            item.name = call.name().to_owned();
+            call.name().clone_into(&mut item.name);
         }
         self.open_calls.buffer_result(is_it, item);
         if self.open_calls.all_answered() {

@@ -96,7 +96,7 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
     laps
 }
 
-impl<'a> CompletedIteration<'a> {
+impl CompletedIteration<'_> {
     /// The checks that were put on record, with their calls.
     pub(super) fn recorded_checks(&self) -> impl Iterator<Item = (&ToolCall, Evidence)> {
         self.calls.iter().flat_map(|(call, result)| {

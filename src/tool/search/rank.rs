@@ -106,7 +106,9 @@ impl RankedTools {
                 }
             }
         }
-        postings.values_mut().for_each(|found| found.sort_by_key(|(tool, _)| *tool));
+        for found in postings.values_mut() {
+            found.sort_by_key(|(tool, _)| *tool);
+        }
         let mut vocabulary: Vec<String> = postings.keys().cloned().collect();
         vocabulary.sort_unstable();
         let weak_words = WEAK_WORDS.split(' ').map(stem).collect();
