@@ -377,6 +377,12 @@ impl Agent {
         self.update_settings(|it| it.prompt.options.max_output_tokens = Some(tokens))
     }
 
+    /// How many tokens an answer may have, if that is set.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn max_output_tokens(&self) -> Option<u32> {
+        self.0.prompt.options.max_output_tokens
+    }
+
     /// Sets the temperature; see [`Options::temperature`].
     pub fn with_temperature(self, temperature: f32) -> Self {
         self.update_settings(|it| it.prompt.options.temperature = Some(temperature))

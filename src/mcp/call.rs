@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use async_stream::stream;
+use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, future, pin_mut};
 use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
 
 use crate::env::{Deadline, TimeLimit};
 use crate::error::Error;
 use crate::mcp::active_calls::Arrived;
-use crate::mcp::client::Shared;
+use crate::mcp::client::{CallOrigin, Shared};
 use crate::mcp::content::{MediaRules, tool_output};
 use crate::mcp::listing::ListedTool;
 use crate::mcp::questions::{cancelled_answer, sampling_answer, sampling_prompt};
@@ -27,34 +30,39 @@ pub(super) fn call_tool(
     cx: Option<ToolContext>,
 ) -> UpdateStream {
     stream! {
-        let connection = match shared.connection_for_call(&tool).await {
+        let origin_arguments = arguments.to_string();
+        let origin = match cx {
+            Some(_) => CallOrigin::Model { arguments: &origin_arguments },
+            None => CallOrigin::Program,
+        };
+        let connection = match shared.connection_for_call(&tool, origin).await {
             Ok(connection) => connection,
             Err(error) => {
                 yield ToolUpdate::Output(failure(&error));
                 return;
             }
         };
-        let limits = shared.settings.limits;
+        let (limits, server) = (shared.settings.limits, &shared.settings.name);
         let mut params = call_params(&tool, &arguments);
-        for _round in 0..=limits.input_rounds {
-            let mut pending = match connection.send("tools/call", Value::Object(params.clone())).await {
-                Ok(pending) => pending,
-                Err((error, _)) => {
+        let mut questions_left = limits.input_rounds;
+        loop {
+            let sending = connection.send("tools/call", Value::Object(params));
+            let mut pending = match tokio::time::timeout(limits.call, sending).await {
+                Ok(Ok(pending)) => pending,
+                Ok(Err(error)) => {
                     yield ToolUpdate::Output(failure(&connection.describe(error).await));
                     return;
                 }
+                Err(_) => {
+                    yield ToolUpdate::Output(unanswered(server, limits.call));
+                    return;
+                }
             };
-            let mut questions = 0;
             let answer = loop {
-                let question = match next_update(&mut pending, limits.call).await {
+                let mut question = match next_update(&mut pending, limits.call).await {
                     None => {
-                        let text = format!(
-                            "Error: the MCP server `{}` has not answered for {:?}. The call was cancelled; \
-                             what it began may have been done in part.",
-                            shared.settings.name, limits.call
-                        );
                         drop(pending);
-                        yield ToolUpdate::Output(ToolOutput::error(text));
+                        yield ToolUpdate::Output(unanswered(server, limits.call));
                         return;
                     }
                     Some(CallUpdate::Answered(answer)) => break answer,
@@ -64,14 +72,16 @@ pub(super) fn call_tool(
                     }
                     Some(CallUpdate::Arrived(Arrived::Question(question))) => question,
                 };
-                questions += 1;
-                if questions > limits.input_rounds {
+                let Some(left) = questions_left.checked_sub(1) else {
                     // Dropped, it is declined.
                     continue;
-                }
+                };
+                questions_left = left;
                 let asked = Asked::new(&shared, &question.method, &question.params, cx.as_ref());
                 let mut answering = asked.stream();
-                while let Some(update) = answering.next().await {
+                while let Some(update) =
+                    next_answering(&mut answering, &mut question.answer, &mut pending).await
+                {
                     match update {
                         Answering::Event(event) => yield event,
                         Answering::Answer(answer) => {
@@ -98,14 +108,23 @@ pub(super) fn call_tool(
                 Some("input_required") => {}
                 Some(other) => {
                     let text = format!(
-                        "Error: the MCP server `{}` answered with a result of the kind `{other}`, which is \
-                         not supported here.",
-                        shared.settings.name
+                        "Error: the MCP server `{server}` answered with a result of the kind `{other}`, which is \
+                         not supported here."
                     );
                     yield ToolUpdate::Output(ToolOutput::error(text));
                     return;
                 }
             }
+            let Some(left) = questions_left.checked_sub(question_count(&result)) else {
+                let text = format!(
+                    "Error: the MCP server `{server}` has asked for input more than {} times, and the call was \
+                     given up.",
+                    limits.input_rounds
+                );
+                yield ToolUpdate::Output(ToolOutput::error(text));
+                return;
+            };
+            questions_left = left;
             let mut answers = Map::new();
             for (name, request) in result["inputRequests"].as_object().into_iter().flatten() {
                 let method = request["method"].as_str().unwrap_or_default();
@@ -120,9 +139,8 @@ pub(super) fn call_tool(
                         }
                         Answering::Refused => {
                             let text = format!(
-                                "Declined: the MCP server `{}` asked for `{method}` to go on with this call, \
-                                 which is not allowed here. Try another way.",
-                                shared.settings.name
+                                "Declined: the MCP server `{server}` asked for `{method}` to go on with this call, \
+                                 which is not allowed here. Try another way."
                             );
                             yield ToolUpdate::Output(ToolOutput::error(text));
                             return;
@@ -132,13 +150,37 @@ pub(super) fn call_tool(
             }
             params = repeated(call_params(&tool, &arguments), &result, answers);
         }
-        let text = format!(
-            "Error: the MCP server `{}` has asked for input {} times, and the call was given up.",
-            shared.settings.name, limits.input_rounds
-        );
-        yield ToolUpdate::Output(ToolOutput::error(text));
     }
     .boxed()
+}
+
+/// The questions of a result count as this many. One without any waits as well.
+pub(super) fn question_count(result: &Value) -> u32 {
+    let questions = result["inputRequests"].as_object().map_or(0, Map::len);
+    u32::try_from(questions).unwrap_or(u32::MAX).max(1)
+}
+
+fn unanswered(server: &str, limit: Duration) -> ToolOutput {
+    ToolOutput::error(format!(
+        "Error: the MCP server `{server}` has not answered for {limit:?}. The call was cancelled; what it began \
+         may have been done in part."
+    ))
+}
+
+/// The next step of answering a question. `None` if the server does not wait for it any more, or has answered
+/// the call without it.
+async fn next_answering(
+    answering: &mut BoxStream<'static, Answering>,
+    question: &mut oneshot::Sender<Value>,
+    pending: &mut PendingRequest,
+) -> Option<Answering> {
+    future::poll_fn(|cx| {
+        if pending.poll_is_answered(cx).is_ready() || question.poll_closed(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        answering.poll_next_unpin(cx)
+    })
+    .await
 }
 
 /// Answers the questions of a result without a model. `None` if one of them needs one, or is not allowed.
@@ -178,10 +220,7 @@ fn call_params(tool: &ListedTool, arguments: &Value) -> Map<String, Value> {
 }
 
 /// The next update of a call, unless none comes in time.
-async fn next_update(
-    pending: &mut PendingRequest,
-    limit: std::time::Duration,
-) -> Option<CallUpdate> {
+async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<CallUpdate> {
     let mut idle = Deadline::new(TimeLimit::Default(limit));
     future::poll_fn(|cx| match pending.poll_update(cx) {
         Poll::Ready(update) => Poll::Ready(Some(update)),
@@ -208,7 +247,7 @@ fn failure(error: &Error) -> ToolOutput {
 /// A question of a server that is being answered.
 struct Asked {
     answer: AnswerSource,
-    limit: std::time::Duration,
+    limit: Duration,
 }
 
 enum AnswerSource {
@@ -248,7 +287,7 @@ impl Asked {
         Self { answer, limit: settings.limits.input }
     }
 
-    fn stream(self) -> futures::stream::BoxStream<'static, Answering> {
+    fn stream(self) -> BoxStream<'static, Answering> {
         let Self { answer, limit } = self;
         stream! {
             match answer {
@@ -284,8 +323,11 @@ impl Asked {
 /// Asks a model as a sub-agent of the call: what it uses counts for the run.
 fn sample(agent: &crate::Agent, params: &Value, cx: &ToolContext) -> Option<AnswerSource> {
     let limit = params["maxTokens"].as_u64().and_then(|tokens| u32::try_from(tokens).ok());
-    let agent =
-        limit.map_or_else(|| agent.clone(), |limit| agent.clone().with_max_output_tokens(limit));
+    let own_limit = agent.max_output_tokens().unwrap_or(u32::MAX);
+    let agent = match limit.filter(|limit| *limit < own_limit) {
+        Some(limit) => agent.clone().with_max_output_tokens(limit),
+        None => agent.clone(),
+    };
     let tool = agent.as_tool("sampling", "Answers for an MCP server").ok()?;
     let arguments = json!({ "prompt": sampling_prompt(params) }).to_string();
     let updates = tool.begin(&arguments, cx.clone()).ok()?;

@@ -1,19 +1,22 @@
 //! A client of one server.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use futures::future::{BoxFuture, Shared as SharedFuture, WeakShared};
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
 
 use crate::agent::Agent;
 use crate::error::{Error, ErrorKind};
+use crate::fnv::fnv1a_128;
 use crate::http::{Credential, HttpClient};
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::call::call_tool;
@@ -32,8 +35,8 @@ use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 /// Nothing happens before the first use. Then the client starts the server's process, or sends a first
 /// request to its address, and finds out which form of the protocol it speaks. A connection that dies is
 /// made again by the next use, and the server's tools are listed anew. When the last clone and the last of
-/// its tools are dropped, the connection is closed: a process has [`Limits::close`] to end, then it and all
-/// that it has started are killed. [`close`](Self::close) waits for that.
+/// its tools are dropped, the connection is closed: a process has [`Limits::close`] to end, then its process group is killed: it
+/// and what it has started, but for what has left the group. (On Windows the process alone is killed.) [`close`](Self::close) waits for that.
 ///
 /// The connection needs a tokio runtime, whose tasks drive it. If the runtime ends, so does the process.
 ///
@@ -82,6 +85,9 @@ pub(super) struct Settings {
     media: MediaParts,
 }
 
+/// A caller waits this much longer than an attempt to connect may take.
+const CONNECTING_GRACE: Duration = Duration::from_secs(1);
+
 type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
 
 #[derive(Default)]
@@ -90,6 +96,46 @@ struct State {
     /// The attempt that callers wait for. They hold it; without any it is gone.
     connecting: Option<WeakShared<Connecting>>,
     listing: Option<CurrentListing>,
+    /// How often the client was closed.
+    closed_count: u64,
+    /// The connection that was closed last, as long as anybody waits for its end.
+    closing: Option<Weak<Connection>>,
+    prepared: PreparedCalls,
+}
+
+/// The definitions that calls were made with, until the calls run. One that runs later, with another definition
+/// and its approval, would be a call that nobody has approved.
+#[derive(Default)]
+struct PreparedCalls(VecDeque<PreparedRecord>);
+
+/// The tool's name, a hash of the arguments, and the fingerprint.
+type PreparedRecord = (String, u128, u128);
+
+/// Calls whose definitions are remembered, the newest.
+const MAX_PREPARED_CALLS: usize = 256;
+
+impl PreparedCalls {
+    fn add(&mut self, tool: &ListedTool, arguments: &str) {
+        let hash = fnv1a_128(arguments.bytes());
+        let is_known =
+            |(name, known, _): &PreparedRecord| *name == tool.original_name && *known == hash;
+        if self.0.iter().any(is_known) {
+            return;
+        }
+        if self.0.len() == MAX_PREPARED_CALLS {
+            self.0.pop_front();
+        }
+        self.0.push_back((tool.original_name.clone(), hash, tool.fingerprint));
+    }
+
+    /// The definition that the call was made with first.
+    fn take(&mut self, tool: &ListedTool, arguments: &str) -> Option<u128> {
+        let hash = fnv1a_128(arguments.bytes());
+        let is_it =
+            |(name, known, _): &PreparedRecord| *name == tool.original_name && *known == hash;
+        let (.., fingerprint) = self.0.remove(self.0.iter().position(is_it)?)?;
+        Some(fingerprint)
+    }
 }
 
 /// The last listing, and the connection that it came over.
@@ -344,13 +390,20 @@ impl Client {
         };
         let (shared, listed) = (Arc::clone(&self.shared), Arc::new(listed.clone()));
         let mut updates = call_tool(shared, listed, arguments, self.media(), None);
-        while let Some(update) = updates.next().await {
-            if let ToolUpdate::Output(output) = update {
-                return Ok(output);
+        let limit = self.shared.settings.limits.call_total;
+        let ended = tokio::time::timeout(limit, async {
+            while let Some(update) = updates.next().await {
+                if let ToolUpdate::Output(output) = update {
+                    return output;
+                }
             }
-        }
-        // Invariant: a call ends with its output.
-        Err(Error::new(ErrorKind::Other, "the call ended without an output"))
+            // Invariant: a call ends with its output.
+            ToolOutput::error("Error: the call ended without an output.")
+        });
+        Ok(ended.await.unwrap_or_else(|_| {
+            let text = "What it began may have been done in part: look before you call it again.";
+            ToolOutput::error(format!("Timed out after {limit:?}. {text}"))
+        }))
     }
 
     /// Returns notes on the last listing: tools that were left out, with the reason, and definitions that have
@@ -389,13 +442,20 @@ impl Client {
         connection?.stderr()
     }
 
-    /// Closes the connection, and waits until the server's process and all that it has started are gone.
+    /// Closes the connection, and waits until the server's process and its process group are gone.
     /// Calls in progress fail. The next use connects again.
     pub async fn close(&self) {
         let connection = {
             let mut state = lock_ignoring_poison(&self.shared.state);
             (state.listing, state.connecting) = (None, None);
-            state.connection.take()
+            state.closed_count += 1;
+            let connection = state.connection.take();
+            match &connection {
+                Some(connection) => state.closing = Some(Arc::downgrade(connection)),
+                None => {}
+            }
+            // Another caller may be closing it.
+            connection.or_else(|| state.closing.as_ref()?.upgrade())
         };
         if let Some(connection) = connection {
             connection.close().await;
@@ -453,9 +513,13 @@ impl Client {
         // No view: it holds the tools.
         let (shared, listed) = (Arc::clone(&self.shared), Arc::new(listed.clone()));
         let (media, is_read_only) = (self.media(), listed.is_read_only);
+        let (recording, recorded) = (Arc::clone(&shared), Arc::clone(&listed));
         let tool = Tool::raw_streaming(listed.spec.clone(), move |arguments, cx| {
             call_tool(Arc::clone(&shared), Arc::clone(&listed), arguments, media, Some(cx))
         })?;
+        let tool = tool.with_prepare_observer(move |arguments| {
+            lock_ignoring_poison(&recording.state).prepared.add(&recorded, &normalized(arguments));
+        });
         let settings = &self.shared.settings;
         let mut tool = tool.with_timeout(settings.limits.call_total);
         if !is_read_only {
@@ -515,7 +579,11 @@ impl Shared {
     /// Returns the connection, and makes it if need be. Callers that need one at the same time share one
     /// attempt; if all of them are dropped, so is the attempt.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
-        let (dead, connecting) = {
+        if Handle::try_current().is_err() {
+            let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
+            return Err(Error::new(ErrorKind::Connect, message).with_retryable(false));
+        }
+        let (dead, connecting, closed_count) = {
             let mut state = lock_ignoring_poison(&self.state);
             match &state.connection {
                 Some(connection) if connection.is_open() => return Ok(Arc::clone(connection)),
@@ -524,11 +592,24 @@ impl Shared {
             let dead = state.connection.take();
             let running = state.connecting.as_ref().and_then(WeakShared::upgrade);
             let connecting = running.unwrap_or_else(|| self.begin_connecting(&mut state));
-            (dead, connecting)
+            (dead, connecting, state.closed_count)
         };
         drop(dead);
-        let connection = connecting.await?;
+        // The attempt has its own limit, which is that of the caller that began it: its runtime may not be polled.
+        let limit = self.settings.limits.start + CONNECTING_GRACE;
+        let Ok(connected) = tokio::time::timeout(limit, connecting).await else {
+            lock_ignoring_poison(&self.state).connecting = None;
+            let message =
+                format!("the MCP server `{}` was not ready after {limit:?}", self.settings.name);
+            return Err(Error::new(ErrorKind::Timeout, message));
+        };
+        let connection = connected?;
         let mut state = lock_ignoring_poison(&self.state);
+        if state.closed_count != closed_count {
+            let message =
+                format!("the client of the MCP server `{}` was closed", self.settings.name);
+            return Err(Error::new(ErrorKind::Connect, message));
+        }
         if state.connection.is_none() {
             state.connection = Some(Arc::clone(&connection));
         }
@@ -558,6 +639,11 @@ impl Shared {
     /// The tools as they are now: the last listing, unless the server has reported a change or the connection
     /// is another one.
     pub(super) async fn listing(&self) -> Result<Arc<Listing>, Error> {
+        Ok(self.listing_over_connection().await?.1)
+    }
+
+    /// The tools as they are now, and the connection that they were listed over.
+    async fn listing_over_connection(&self) -> Result<(Arc<Connection>, Arc<Listing>), Error> {
         let connection = self.connection().await?;
         {
             let state = lock_ignoring_poison(&self.state);
@@ -565,7 +651,9 @@ impl Shared {
                 && listed_over.as_ptr() == Arc::as_ptr(&connection)
                 && listing.revision == connection.tools_revision()
             {
-                return Ok(Arc::clone(listing));
+                let listing = Arc::clone(listing);
+                drop(state);
+                return Ok((connection, listing));
             }
         }
         let Settings { name, limits, .. } = &self.settings;
@@ -582,21 +670,33 @@ impl Shared {
             listing: Arc::clone(&listing),
             connection: Arc::downgrade(&connection),
         });
-        Ok(listing)
+        Ok((connection, listing))
     }
 
     /// The connection for a call of a tool whose definition has not changed since the model was sent it.
+    ///
+    /// It is the one that the definitions were compared over, even if it has died since.
     pub(super) async fn connection_for_call(
         &self,
         tool: &ListedTool,
+        call: CallOrigin<'_>,
     ) -> Result<Arc<Connection>, Error> {
-        let listing = self.listing().await?;
+        let (connection, listing) = self.listing_over_connection().await?;
+        let was_made_with = match call {
+            CallOrigin::Model { arguments } => {
+                lock_ignoring_poison(&self.state).prepared.take(tool, arguments)
+            }
+            CallOrigin::Program => None,
+        };
+        let is_as_it_was = was_made_with.is_none_or(|fingerprint| fingerprint == tool.fingerprint);
         let name = &tool.original_name;
         let known = listing.tools.iter().find(|known| known.original_name == *name);
         let message = match known {
-            Some(known) if known.fingerprint == tool.fingerprint => {
-                self.accept(tool);
-                return self.connection().await;
+            Some(known) if known.fingerprint == tool.fingerprint && is_as_it_was => {
+                if let CallOrigin::Model { .. } = call {
+                    self.accept(tool);
+                }
+                return Ok(connection);
             }
             Some(_) => "has changed since it was called, and the call did not run",
             None => "is gone from the server, and the call did not run",
@@ -613,6 +713,21 @@ impl Shared {
             accepted.revision += 1;
         }
     }
+}
+
+/// Who makes a call.
+#[derive(Clone, Copy)]
+pub(super) enum CallOrigin<'a> {
+    /// A model, with these arguments, perhaps after an approval.
+    Model { arguments: &'a str },
+    /// The program, of which no approval is asked.
+    Program,
+}
+
+/// Arguments as JSON that is written in one way.
+pub(super) fn normalized(arguments: &str) -> String {
+    serde_json::from_str::<Value>(arguments)
+        .map_or_else(|_| arguments.to_owned(), |it| it.to_string())
 }
 
 impl View {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::http::Secret;
+use crate::http::{Secret, is_secret_name};
 
 /// The variables of this process that a server gets unless told otherwise, beside `LC_*`: enough to find
 /// programs, the user's folders and the time zone, and none that holds a key.
@@ -107,14 +107,18 @@ impl ServerCommand {
         self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
     }
 
-    /// The values that no message shows: those of the variables that were granted.
+    /// The values that no message shows: those of the variables that were granted, and of arguments that are named
+    /// like a key, such as `--api-key` or `--token=…`.
     pub(super) fn secrets(&self) -> Vec<Secret> {
-        let is_long = |value: &str| value.len() >= 8;
-        self.granted_env()
-            .map(|(_, value)| value.to_string_lossy().into_owned())
-            .filter(|value| is_long(value))
-            .map(Secret::new)
-            .collect()
+        let is_long = |value: &String| value.len() >= 8;
+        let granted = self.granted_env().map(|(_, value)| value.to_string_lossy().into_owned());
+        let args: Vec<String> = self.args_as_text().collect();
+        let is_key =
+            |flag: &str| flag.starts_with('-') && is_secret_name(flag.trim_start_matches('-'));
+        let joined = args.iter().filter_map(|arg| arg.split_once('='));
+        let joined = joined.filter(|(flag, _)| is_key(flag)).map(|(_, value)| value.to_owned());
+        let apart = args.windows(2).filter(|pair| is_key(&pair[0])).map(|pair| pair[1].clone());
+        granted.chain(joined).chain(apart).filter(is_long).map(Secret::new).collect()
     }
 
     /// The command as tokio starts it, with pipes and in a process group of its own.

@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
 use crate::item::{Content, Part};
@@ -99,7 +102,9 @@ pub(super) fn resource_parts(resource: &Value, media: MediaRules) -> Vec<Part> {
 }
 
 fn media_parts(media_type: &str, base64: &str, what: &str, media: MediaRules) -> Vec<Part> {
-    let bytes = base64.trim_end_matches('=').len() * 3 / 4;
+    let Some(bytes) = decoded_len(base64) else {
+        return vec![Part::Text { text: format!("[{what}: {media_type}, whose data is broken]") }];
+    };
     let part = match (bytes <= media.max_bytes, media.parts) {
         (true, _) if IMAGE_TYPES.contains(&media_type) => Part::image(media_type, base64),
         (true, MediaParts::Sent) => Part::file(media_type, base64),
@@ -110,6 +115,15 @@ fn media_parts(media_type: &str, base64: &str, what: &str, media: MediaRules) ->
     };
     vec![part]
 }
+
+/// How many bytes data in base64 has; `None` if it is not base64 or there is none.
+fn decoded_len(base64: &str) -> Option<usize> {
+    let engine = GeneralPurpose::new(&STANDARD, PAD_OR_NOT);
+    engine.decode(base64).ok().map(|bytes| bytes.len()).filter(|len| *len > 0)
+}
+
+const PAD_OR_NOT: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
 /// A resource that the result names and does not contain.
 fn describe_link(link: &Value) -> String {

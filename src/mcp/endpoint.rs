@@ -1,14 +1,16 @@
 //! Where a server is.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::{Error, ErrorKind};
 use crate::http::{self, Credential, Header, HttpClient, Secret, is_secret_name, secrets_in};
+use crate::lock::lock_ignoring_poison;
 use crate::mcp::ServerCommand;
 
 /// Where a server is: a process of this machine, a pair of streams, or an address.
@@ -31,7 +33,12 @@ pub(super) struct HttpEndpoint {
     pub(super) headers: Vec<Header>,
     pub(super) credential: Option<Credential>,
     pub(super) http_client: HttpClient,
+    /// The newest keys and tokens that were sent.
+    sent_secrets: Arc<Mutex<VecDeque<Secret>>>,
 }
+
+/// Keys and tokens that were sent are remembered up to this number.
+const MAX_SENT_SECRETS: usize = 8;
 
 impl Endpoint {
     /// The secrets that no message shows.
@@ -41,7 +48,8 @@ impl Endpoint {
             Self::Streams(_) => Vec::new(),
             Self::Http(http) => {
                 let in_headers = http.headers.iter().flat_map(secrets_in);
-                http.address.secrets().into_iter().chain(in_headers).collect()
+                let sent = lock_ignoring_poison(&http.sent_secrets).clone();
+                http.address.secrets().into_iter().chain(in_headers).chain(sent).collect()
             }
         }
     }
@@ -74,7 +82,20 @@ impl HttpEndpoint {
             headers: Vec::new(),
             credential: None,
             http_client: HttpClient::shared(),
+            sent_secrets: Arc::default(),
         })
+    }
+
+    /// Remembers what no message shows of a request that was authorized.
+    pub(super) fn remember_secrets(&self, secrets: &[Secret]) {
+        let mut sent = lock_ignoring_poison(&self.sent_secrets);
+        for secret in secrets {
+            if sent.iter().all(|known| known.expose() != secret.expose()) {
+                sent.push_back(secret.clone());
+            }
+        }
+        let surplus = sent.len().saturating_sub(MAX_SENT_SECRETS);
+        sent.drain(..surplus);
     }
 
     /// Refuses to send a key where others can read it.

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// | [`call`](Self::call) | 60 s | a call without an answer or progress for this long is cancelled, and has an error as its result |
 /// | [`call_total`](Self::call_total) | 10 min | a call is cancelled, and has a time-out as its result |
 /// | [`input`](Self::input) | 5 min | a question to the user is answered as cancelled |
-/// | [`input_rounds`](Self::input_rounds) | 10 | a call that asks more often has an error as its result |
+/// | [`input_rounds`](Self::input_rounds) | 10 | a call with more questions has an error as its result |
 /// | [`close`](Self::close) | 3 s | processes that still run are killed |
 ///
 /// The text of a result is clipped as that of every tool; see
@@ -55,7 +55,7 @@ pub struct Limits {
     pub call_total: Duration,
     /// Time that the user has to answer a question of the server.
     pub input: Duration,
-    /// How often a call may ask for input.
+    /// How many questions a call may have.
     pub input_rounds: u32,
     /// Time that a process has to end after its standard input was closed.
     pub close: Duration,

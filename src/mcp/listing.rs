@@ -1,13 +1,22 @@
 //! The tools that a server lists.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
-use crate::fnv::fnv1a_128;
+use crate::item::truncate_middle;
 use crate::mcp::limits::Limits;
 use crate::mcp::sdk::Connection;
 use crate::mcp::tool_name::tool_name;
 use crate::request::ToolSpec;
+
+/// A note on a tool that was left out has at most this length.
+const MAX_NOTE_BYTES: usize = 300;
+
+/// A schema may have this number of nodes, with each reference counted as what it refers to.
+const MAX_EXPANDED_NODES: u64 = 100_000;
 
 /// The tools of a server as it listed them, in its order.
 #[derive(Debug)]
@@ -58,9 +67,13 @@ impl Listing {
                 match ListedTool::from_json(tool, server) {
                     Ok(tool) => {
                         budget.take_schema(&tool.spec)?;
+                        budget.take_bytes(tool.original_name.len())?;
                         listing.push(tool);
                     }
-                    Err(why) => listing.left_out.push(why),
+                    Err(why) => {
+                        budget.take_bytes(why.len())?;
+                        listing.left_out.push(truncate_middle(why, MAX_NOTE_BYTES));
+                    }
                 }
             }
             cursor = next_cursor(&page);
@@ -119,7 +132,11 @@ impl<'a> ListBudget<'a> {
     }
 
     fn take_schema(&mut self, spec: &ToolSpec) -> Result<(), Error> {
-        self.schema_bytes += spec.parameters.as_str().len() + spec.description.len();
+        self.take_bytes(spec.parameters.as_str().len() + spec.description.len() + spec.name.len())
+    }
+
+    fn take_bytes(&mut self, bytes: usize) -> Result<(), Error> {
+        self.schema_bytes += bytes;
         self.check(self.schema_bytes, self.limits.schema_bytes, "bytes of schemas")
     }
 
@@ -150,7 +167,7 @@ impl ListedTool {
         let description = json["description"].as_str().filter(|text| !text.trim().is_empty());
         let description = description.or(title).unwrap_or(original_name);
         let spec = ToolSpec::new(name, description, schema);
-        let fingerprint = fingerprint(json);
+        let fingerprint = fingerprint(original_name, &spec, annotations);
         let is_read_only = annotations["readOnlyHint"] == true;
         Ok(Self { original_name: original_name.to_owned(), spec, is_read_only, fingerprint })
     }
@@ -165,11 +182,49 @@ fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
         Some(kind) => return Err(format!("takes arguments of the type {kind}, not an object")),
     }
     let schema = Value::Object(schema);
-    match remote_reference(&schema) {
-        Some(reference) => {
-            Err(format!("has a schema that refers to `{reference}`, which is not fetched"))
+    if let Some(reference) = remote_reference(&schema) {
+        return Err(format!("has a schema that refers to `{reference}`, which is not fetched"));
+    }
+    match (ExpandedSize { schema: &schema, of_targets: HashMap::new() }).of(&schema) {
+        0..=MAX_EXPANDED_NODES => Ok(schema),
+        _ => Err("has a schema that grows beyond measure by its references".to_owned()),
+    }
+}
+
+/// Counts the nodes of a schema with each reference counted as what it refers to.
+struct ExpandedSize<'a> {
+    schema: &'a Value,
+    /// 0 while a target is counted: one that refers to itself is not followed.
+    of_targets: HashMap<&'a str, u64>,
+}
+
+impl<'a> ExpandedSize<'a> {
+    fn of(&mut self, node: &'a Value) -> u64 {
+        match node {
+            Value::Object(fields) => {
+                let nodes = fields.iter().map(|(key, value)| match value {
+                    Value::String(target) if key == "$ref" => self.of_target(target),
+                    value => self.of(value),
+                });
+                nodes.fold(1, u64::saturating_add)
+            }
+            Value::Array(values) => {
+                values.iter().map(|value| self.of(value)).fold(1, u64::saturating_add)
+            }
+            _ => 1,
         }
-        None => Ok(schema),
+    }
+
+    fn of_target(&mut self, target: &'a str) -> u64 {
+        if let Some(size) = self.of_targets.get(target) {
+            return *size;
+        }
+        let node = target.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
+        let Some(node) = node else { return 1 };
+        self.of_targets.insert(target, 0);
+        let size = self.of(node);
+        self.of_targets.insert(target, size);
+        size
     }
 }
 
@@ -187,10 +242,17 @@ fn remote_reference(schema: &Value) -> Option<&str> {
     }
 }
 
-fn fingerprint(json: &Value) -> u128 {
-    let parts =
-        ["name", "description", "inputSchema", "annotations"].map(|part| json[part].to_string());
-    fnv1a_128(parts.iter().flat_map(|part| part.bytes().chain([0])))
+/// A hash of all that a model and an approver are told of a tool. It resists a server that looks for another
+/// definition with the same hash.
+fn fingerprint(original_name: &str, spec: &ToolSpec, annotations: &Value) -> u128 {
+    let mut hash = Sha256::new();
+    let hints = annotations.to_string();
+    for part in [original_name, &spec.description, spec.parameters.as_str(), &hints] {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    let digest = hash.finalize();
+    digest.iter().take(16).fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
 #[cfg(test)]

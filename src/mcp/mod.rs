@@ -50,8 +50,8 @@ mod questions;
 mod tool_name;
 
 mod active_calls;
-mod bounded_reader;
 mod endpoint;
+mod line_channel;
 mod process;
 mod sdk;
 

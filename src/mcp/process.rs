@@ -17,6 +17,9 @@ use crate::mcp::limits::Limits;
 /// After this a process group that was asked to end is killed.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A group that was killed is gone after this, or waits for its parent.
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// How often, and how many times, it is checked whether a group that was killed is gone.
 #[cfg(unix)]
 const EMPTY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
@@ -33,8 +36,14 @@ pub(super) struct ServerProcess {
     pub(super) report: Arc<ProcessReport>,
     /// Dropped to let the process end.
     stop: Mutex<Option<oneshot::Sender<()>>>,
+    /// Closed when the process has ended.
+    exited: watch::Receiver<()>,
     /// Closed when the process and its group are gone.
     ended: watch::Receiver<()>,
+    /// Its group, to be killed where no task does.
+    group: ProcessGroup,
+    /// How long closing may take in all.
+    closing_limit: Duration,
 }
 
 /// Facts about a process for errors: its exit status, and the end of its standard error.
@@ -64,13 +73,17 @@ impl ServerProcess {
         let report = Arc::new(ProcessReport::default());
         tokio::spawn(keep_newest_bytes(stderr, Arc::clone(&report), limits.stderr_bytes));
         let (stop, stopped) = oneshot::channel();
+        let (exiting, exited) = watch::channel(());
         let (ending, ended) = watch::channel(());
         let (closing, kept) = (limits.close, Arc::clone(&report));
+        let guard = GroupGuard(group);
         tokio::spawn(async move {
-            watch_over(child, group, stopped, closing, &kept).await;
+            watch_over(child, guard, stopped, exiting, closing, &kept).await;
             drop(ending);
         });
-        let process = Self { report, stop: Mutex::new(Some(stop)), ended };
+        let stop = Mutex::new(Some(stop));
+        let closing_limit = limits.close + TERMINATE_TIMEOUT + KILL_TIMEOUT;
+        let process = Self { report, stop, exited, ended, group, closing_limit };
         Ok((process, stdout, stdin))
     }
 
@@ -79,10 +92,23 @@ impl ServerProcess {
         drop(lock_ignoring_poison(&self.stop).take());
     }
 
-    /// Waits until the process and its group are gone.
-    pub(super) fn wait_ended(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut ended = self.ended.clone();
-        async move { while ended.changed().await.is_ok() {} }
+    /// Waits until the process has ended. What it has started may run on.
+    pub(super) fn wait_exited(&self) -> impl Future<Output = ()> + Send + use<> {
+        wait_until_closed(self.exited.clone())
+    }
+
+    /// Whether the process has ended.
+    pub(super) fn has_exited(&self) -> bool {
+        self.exited.has_changed().is_err()
+    }
+
+    /// Waits until the process and its group are gone, and kills them itself if the task that does so is not
+    /// run: that of a runtime that is not polled.
+    pub(super) async fn wait_ended(&self) {
+        let ended = wait_until_closed(self.ended.clone());
+        if tokio::time::timeout(self.closing_limit, ended).await.is_err() {
+            self.group.kill();
+        }
     }
 }
 
@@ -110,11 +136,16 @@ impl ProcessReport {
     }
 }
 
+async fn wait_until_closed(mut channel: watch::Receiver<()>) {
+    while channel.changed().await.is_ok() {}
+}
+
 /// Waits until the process ends or is to end, and leaves nothing of its group.
 async fn watch_over(
     mut child: Child,
-    group: ProcessGroup,
+    group: GroupGuard,
     stopped: oneshot::Receiver<()>,
+    exiting: watch::Sender<()>,
     closing: Duration,
     report: &ProcessReport,
 ) {
@@ -126,18 +157,19 @@ async fn watch_over(
         status = tokio::time::timeout(closing, child.wait()).await.ok().and_then(Result::ok);
     }
     if status.is_none() {
-        group.terminate();
+        group.0.terminate();
         status =
             tokio::time::timeout(TERMINATE_TIMEOUT, child.wait()).await.ok().and_then(Result::ok);
     }
     // Also if the process has ended: what it started, as `npx` and `uvx` do, may run on.
-    group.kill();
+    group.0.kill();
     if status.is_none() {
         let _ = child.start_kill();
         status = child.wait().await.ok();
     }
-    group.wait_empty().await;
     *lock_ignoring_poison(&report.exit_status) = status;
+    drop(exiting);
+    group.0.wait_empty().await;
 }
 
 async fn keep_newest_bytes(
@@ -154,7 +186,17 @@ async fn keep_newest_bytes(
     }
 }
 
-/// The group of a server's processes. Dropping it kills all that are left.
+/// Kills the group of a server's processes when it is dropped, as it is with the runtime that ends.
+struct GroupGuard(ProcessGroup);
+
+impl Drop for GroupGuard {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+/// The group of a server's processes.
+#[derive(Clone, Copy, Debug)]
 struct ProcessGroup {
     #[cfg(unix)]
     leader: Option<rustix::process::Pid>,
@@ -194,13 +236,6 @@ impl ProcessGroup {
             // It fails if none is left.
             let _ = rustix::process::kill_process_group(leader, signal);
         }
-    }
-}
-
-#[cfg(unix)]
-impl Drop for ProcessGroup {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, Part};
 use crate::mcp::Client;
-use crate::mcp::call::{answer_questions, repeated};
+use crate::mcp::call::{answer_questions, question_count, repeated};
 use crate::mcp::content::{content_of, parts_of, resource_parts};
 use crate::mcp::listing::{ListBudget, next_cursor, page_params};
 
@@ -132,11 +132,14 @@ impl Client {
         let shared = self.shared();
         let connection = shared.connection().await?;
         let mut asked = params.clone();
-        for _round in 0..=shared.settings.limits.input_rounds {
+        let mut questions_left = shared.settings.limits.input_rounds;
+        loop {
             let result = connection.request(method, Value::Object(asked)).await?;
             if result["resultType"] != "input_required" {
                 return Ok(result);
             }
+            let Some(left) = questions_left.checked_sub(question_count(&result)) else { break };
+            questions_left = left;
             let Some(answers) = answer_questions(shared, &result).await else { break };
             asked = repeated(params.clone(), &result, answers);
         }

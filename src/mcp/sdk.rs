@@ -4,7 +4,7 @@
 //! never to a run: what they receive for a call goes through [`ActiveCalls`], which keeps nothing for a call
 //! that was dropped.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error as StdError;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,26 +13,26 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::FutureExt;
 use futures::stream::BoxStream;
+use futures::{FutureExt, future};
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::ErrorData;
 use rmcp::model::{
-    ClientConfig, ClientJsonRpcMessage, ClientRequest, ClientResult, ErrorCode, NumberOrString,
-    ProtocolVersion, ServerNotification, ServerRequest, ServerResult, SubscriptionFilter,
+    ClientConfig, ClientJsonRpcMessage, ClientRequest, ClientResult, CustomResult, ErrorCode,
+    NumberOrString, ProtocolVersion, ServerJsonRpcMessage, ServerNotification, ServerRequest,
+    ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, InboundStreamOrigin,
     NotificationContext, Peer, PeerRequestOptions, RequestContext, RequestHandle, RoleClient,
     RunningService, Service, ServiceError,
 };
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
     StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
     StreamableHttpResponseLimits,
 };
-use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
+use rmcp::transport::{IntoTransport, StreamableHttpClientTransport, Transport};
 use serde_json::{Value, json};
 use sse_stream::Sse;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -40,11 +40,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, source_chain};
-use crate::http::{Authorization, KeyHeader, Secret, mask_secrets};
+use crate::http::{Authorization, KeyHeader, mask_secrets};
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::active_calls::{ActiveCallGuard, ActiveCalls, Arrived, Question};
-use crate::mcp::bounded_reader::{BoundedLines, OutputReport};
 use crate::mcp::endpoint::{Endpoint, HttpEndpoint};
+use crate::mcp::line_channel::{LineChannel, OutputReport, SendQueue};
 use crate::mcp::process::ServerProcess;
 use crate::mcp::questions::declined_answer;
 use crate::mcp::{Era, Limits, ServerInfo};
@@ -92,7 +92,7 @@ pub(super) struct Connection {
 #[derive(Clone)]
 struct ErrorContext {
     server: String,
-    secrets: Arc<[Secret]>,
+    endpoint: Endpoint,
     process: Option<Arc<ServerProcess>>,
     output: Arc<OutputReport>,
 }
@@ -155,15 +155,16 @@ impl Connection {
     async fn begin(settings: &ConnectionSettings, lifecycle: Lifecycle) -> Result<Self, Error> {
         let limits = &settings.limits;
         let output = Arc::new(OutputReport::default());
-        let secrets: Arc<[Secret]> = settings.endpoint.secrets().into();
-        let mut context =
-            ErrorContext { server: settings.name.clone(), secrets, process: None, output };
+        let (server, endpoint) = (settings.name.clone(), settings.endpoint.clone());
+        let mut context = ErrorContext { server, endpoint, process: None, output };
         match &settings.endpoint {
             Endpoint::Stdio(command) => {
                 let (process, stdout, stdin) = ServerProcess::start(command, limits)?;
-                let transport = line_transport(stdout, stdin, limits, &context);
+                let report = Arc::clone(&context.output);
+                let channel = LineChannel::new(stdout, stdin, limits.message_bytes, report)
+                    .ending_with(process.wait_exited());
                 context.process = Some(Arc::new(process));
-                Self::serve(settings, lifecycle, transport, context).await
+                Self::serve(settings, lifecycle, LineTransport::new(channel), context).await
             }
             Endpoint::Streams(open) => {
                 let (reader, writer) = open().await.map_err(|error| {
@@ -171,8 +172,9 @@ impl Connection {
                         format!("the MCP server `{}` could not be reached: {error}", settings.name);
                     Error::new(ErrorKind::Connect, message).with_source(error)
                 })?;
-                let transport = line_transport(reader, writer, limits, &context);
-                Self::serve(settings, lifecycle, transport, context).await
+                let report = Arc::clone(&context.output);
+                let channel = LineChannel::new(reader, writer, limits.message_bytes, report);
+                Self::serve(settings, lifecycle, LineTransport::new(channel), context).await
             }
             Endpoint::Http(http) => {
                 let backend = HttpBackend {
@@ -227,7 +229,8 @@ impl Connection {
 
     /// Whether requests can be sent.
     pub(super) fn is_open(&self) -> bool {
-        !self.peer.is_transport_closed()
+        let has_ended = self.context.process.as_ref().is_some_and(|process| process.has_exited());
+        !has_ended && !self.peer.is_transport_closed()
     }
 
     /// Rises with each change of the tools that the server reports.
@@ -238,7 +241,7 @@ impl Connection {
     /// The end of what the server's process has written to its standard error.
     pub(super) fn stderr(&self) -> Option<String> {
         let text = self.context.process.as_ref()?.report.stderr();
-        Some(mask_secrets(&self.context.secrets, &text))
+        Some(self.context.mask(&text))
     }
 
     /// Sends a request that is not a call, and waits for its answer for as long as a request may take.
@@ -257,11 +260,10 @@ impl Connection {
                 }
             })
             .await
-            .map_err(|failure| (failure, pending))
         };
         match tokio::time::timeout(limit, answered).await {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err((failure, _))) => Err(self.describe(failure).await),
+            Ok(Err(failure)) => Err(self.describe(failure).await),
             Err(_) => {
                 let message = format!(
                     "the MCP server `{}` did not answer `{method}` within {limit:?}",
@@ -277,7 +279,7 @@ impl Connection {
         &self,
         method: &str,
         params: Value,
-    ) -> Result<PendingRequest, (RequestFailure, PendingRequest)> {
+    ) -> Result<PendingRequest, RequestFailure> {
         let request: Result<ClientRequest, _> =
             serde_json::from_value(json!({ "method": method, "params": params }));
         let sent = match request {
@@ -289,12 +291,14 @@ impl Connection {
         let handle = match sent {
             Ok(handle) => handle,
             Err(error) => {
-                let none = PendingRequest { handle: None, call: None };
-                return Err((RequestFailure(error), none));
+                return Err(RequestFailure(error));
             }
         };
-        let call = self.calls.register(key(&handle.id), key(&handle.progress_token.0));
-        Ok(PendingRequest { handle: Some(handle), call: Some(call) })
+        let is_call = method == "tools/call";
+        let call =
+            is_call.then(|| self.calls.register(key(&handle.id), key(&handle.progress_token.0)));
+        let method = method.to_owned();
+        Ok(PendingRequest { method, handle: Some(handle), call, answer: None })
     }
 
     /// The failure of a request as an error of this crate.
@@ -327,8 +331,10 @@ impl Drop for Connection {
 
 /// A request that was sent. Dropping it cancels the request on the server, unless it was answered.
 pub(super) struct PendingRequest {
+    method: String,
     handle: Option<RequestHandle<RoleClient>>,
     call: Option<ActiveCallGuard>,
+    answer: Option<Result<Value, RequestFailure>>,
 }
 
 /// An update of a request.
@@ -348,23 +354,57 @@ impl PendingRequest {
         {
             return Poll::Ready(CallUpdate::Arrived(arrived));
         }
+        match self.poll_is_answered(cx) {
+            Poll::Ready(()) => match self.answer.take() {
+                Some(answer) => Poll::Ready(CallUpdate::Answered(answer)),
+                None => Poll::Pending,
+            },
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Ready when the answer has come.
+    pub(super) fn poll_is_answered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.answer.is_some() {
+            return Poll::Ready(());
+        }
         let Some(handle) = &mut self.handle else { return Poll::Pending };
         let Poll::Ready(answer) = Pin::new(&mut handle.rx).poll(cx) else { return Poll::Pending };
         (self.handle, self.call) = (None, None);
         let answer = answer.unwrap_or(Err(ServiceError::TransportClosed));
-        let value = answer.and_then(|result: ServerResult| {
-            serde_json::to_value(result).map_err(|_| ServiceError::UnexpectedResponse)
-        });
-        Poll::Ready(CallUpdate::Answered(value.map_err(RequestFailure)))
+        let value = answer.and_then(|result: ServerResult| result_json(&self.method, result));
+        self.answer = Some(value.map_err(RequestFailure));
+        Poll::Ready(())
     }
+}
+
+/// A result as JSON. Over HTTP rmcp guesses its kind by its fields, and drops those of other kinds: a guess that
+/// cannot be right is an error.
+fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError> {
+    let is_right = match (method, &result) {
+        (_, ServerResult::CustomResult(_) | ServerResult::EmptyResult(_)) => true,
+        (
+            "tools/call",
+            ServerResult::CallToolResult(_)
+            | ServerResult::InputRequiredResult(_)
+            | ServerResult::TaskAckResult(_)
+            | ServerResult::CreateTaskResult(_),
+        ) => true,
+        ("tools/call", _) => false,
+        _ => true,
+    };
+    if !is_right {
+        return Err(ServiceError::UnexpectedResponse);
+    }
+    serde_json::to_value(result).map_err(|_| ServiceError::UnexpectedResponse)
 }
 
 impl Drop for PendingRequest {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
-            // One poll hands the message to the connection's task.
-            let _ =
-                handle.cancel(Some("the caller does not wait any more".to_owned())).now_or_never();
+            // One poll hands the message to the connection's task, also in a task that has used up its budget.
+            let cancel = handle.cancel(Some("the caller does not wait any more".to_owned()));
+            let _ = tokio::task::unconstrained(cancel).now_or_never();
         }
     }
 }
@@ -384,21 +424,87 @@ impl std::fmt::Display for Refusal {
 
 impl StdError for Refusal {}
 
-/// Messages as lines, with a limit on those that are read.
-fn line_transport<R, W>(
-    reader: R,
-    writer: W,
-    limits: &Limits,
-    context: &ErrorContext,
-) -> AsyncRwTransport<RoleClient, BoundedLines<R>, W>
+/// Messages as lines.
+///
+/// It is this crate's own for three reasons: a message is queued when rmcp hands it over, so that a cancel never
+/// overtakes its request; a server that does not read cannot make the queue grow; and results stay the JSON that
+/// they were, where rmcp guesses their kind by their fields.
+struct LineTransport<R, W> {
+    /// `None` once it was closed.
+    channel: Option<LineChannel<R, W>>,
+    queue: SendQueue,
+    /// The requests that rmcp itself waits for, and whose results it reads.
+    own_requests: HashSet<String>,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
+    fn new(channel: LineChannel<R, W>) -> Self {
+        let queue = channel.queue();
+        Self { channel: Some(channel), queue, own_requests: HashSet::new() }
+    }
+
+    /// A message as rmcp has it; `None` for a line that is not one.
+    fn read(&mut self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
+        let json: Value = serde_json::from_slice(line).ok()?;
+        let id = serde_json::from_value::<NumberOrString>(json["id"].clone()).ok();
+        if let Some(id) = id
+            && json.get("method").is_none()
+            && !self.own_requests.remove(&key(&id))
+            && let Some(result) = json.get("result")
+        {
+            let result = ServerResult::CustomResult(CustomResult(result.clone()));
+            return Some(ServerJsonRpcMessage::response(result, id));
+        }
+        serde_json::from_value(json).ok()
+    }
+}
+
+impl<R, W> Transport<RoleClient> for LineTransport<R, W>
 where
-    R: AsyncRead + Send + Unpin,
+    R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let lines = BoundedLines::new(reader, limits.message_bytes, Arc::clone(&context.output));
-    // The reader's own limit is reached first.
-    AsyncRwTransport::new_client(lines, writer)
-        .with_max_line_length(limits.message_bytes.saturating_add(64))
+    type Error = std::io::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = std::io::Result<()>> + Send + 'static {
+        if let ClientJsonRpcMessage::Request(request) = &message
+            && matches!(
+                request.request,
+                ClientRequest::InitializeRequest(_)
+                    | ClientRequest::DiscoverRequest(_)
+                    | ClientRequest::SubscriptionsListenRequest(_)
+            )
+        {
+            self.own_requests.insert(key(&request.id));
+        }
+        let sent = match (&self.channel, serde_json::to_vec(&message)) {
+            (Some(_), Ok(line)) => {
+                self.queue.push(line);
+                Ok(())
+            }
+            (Some(_), Err(error)) => Err(error.into()),
+            (None, _) => Err(std::io::ErrorKind::NotConnected.into()),
+        };
+        future::ready(sent)
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            let channel = self.channel.as_mut()?;
+            let line = future::poll_fn(|cx| channel.poll_line(cx)).await?;
+            if let Some(message) = self.read(&line) {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> std::io::Result<()> {
+        self.channel = None;
+        Ok(())
+    }
 }
 
 /// Whether connecting in another way would fail as well.
@@ -434,12 +540,12 @@ async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU
     let (mut wait, longest) = RESUBSCRIBE_BACKOFF;
     while !peer.is_transport_closed() {
         if let Ok(mut subscription) = peer.listen(filter.clone()).await {
+            // It may have changed before there was a subscription, or between two of them.
+            revision.fetch_add(1, Ordering::AcqRel);
             wait = RESUBSCRIBE_BACKOFF.0;
             while let Ok(Some(_)) = subscription.next().await {
                 revision.fetch_add(1, Ordering::AcqRel);
             }
-            // It may have changed between two subscriptions.
-            revision.fetch_add(1, Ordering::AcqRel);
         }
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(longest);
@@ -527,6 +633,11 @@ impl Service<RoleClient> for Handler {
                     .map(|result| ClientResult::CreateMessageResult(Box::new(result)))
                     .map_err(unreadable)
             }
+            // One that rmcp cannot read, such as a form without fields.
+            ServerRequest::CustomRequest(custom) if custom.method == "elicitation/create" => {
+                let answer = self.ask(&request, &context).await?;
+                serde_json::from_value(answer).map(ClientResult::ElicitResult).map_err(unreadable)
+            }
             request => {
                 let request = serde_json::to_value(request).unwrap_or_default();
                 let method = request["method"].as_str().unwrap_or_default().to_owned();
@@ -549,7 +660,7 @@ impl Service<RoleClient> for Handler {
                     shown["total"] = json!(total);
                 }
                 if let Some(message) = params.message {
-                    shown["message"] = message.into();
+                    shown["message"] = shortened(&message).into();
                 }
                 self.calls.on_progress(&token, shown);
             }
@@ -567,6 +678,11 @@ impl Service<RoleClient> for Handler {
 }
 
 impl ErrorContext {
+    /// A text without keys: those of the settings, and the tokens that were sent.
+    fn mask(&self, text: &str) -> String {
+        mask_secrets(&self.endpoint.secrets(), text)
+    }
+
     async fn on_start_error(&self, error: ClientInitializeError) -> Error {
         let server = &self.server;
         match error {
@@ -589,7 +705,7 @@ impl ErrorContext {
                 Error::new(ErrorKind::Unsupported, message)
             }
             other => {
-                let what = mask_secrets(&self.secrets, &shortened(&other.to_string()));
+                let what = self.mask(&shortened(&other.to_string()));
                 let message =
                     format!("the MCP server `{server}` broke its protocol at the start: {what}");
                 Error::new(ErrorKind::Protocol, message)
@@ -608,7 +724,7 @@ impl ErrorContext {
                 Error::new(ErrorKind::Timeout, message)
             }
             other => {
-                let what = mask_secrets(&self.secrets, &shortened(&other.to_string()));
+                let what = self.mask(&shortened(&other.to_string()));
                 let message = format!("the MCP server `{server}` broke its protocol: {what}");
                 Error::new(ErrorKind::Protocol, message)
             }
@@ -621,7 +737,7 @@ impl ErrorContext {
             ErrorCode::INVALID_PARAMS | ErrorCode::INVALID_REQUEST => ErrorKind::InvalidRequest,
             _ => ErrorKind::Server,
         };
-        let text = mask_secrets(&self.secrets, &shortened(&error.message));
+        let text = self.mask(&shortened(&error.message));
         let message =
             format!("the MCP server `{}` refused: {text} (code {})", self.server, error.code.0);
         Error::new(kind, message).with_source(Refusal { code: error.code.0 })
@@ -635,15 +751,20 @@ impl ErrorContext {
                 format!("the MCP server `{server}` sent a message of more than {limit} bytes");
             return Error::new(ErrorKind::TooLarge, message);
         }
+        if let Some(bytes) = self.output.unread_bytes.get() {
+            let message =
+                format!("the MCP server `{server}` did not read {bytes} bytes that it was sent");
+            return Error::new(ErrorKind::Connect, message);
+        }
         let mut about = String::new();
         if let Some(process) = &self.process {
-            let _ = tokio::time::timeout(EXIT_STATUS_TIMEOUT, process.wait_ended()).await;
+            let _ = tokio::time::timeout(EXIT_STATUS_TIMEOUT, process.wait_exited()).await;
             about = process.report.describe();
         }
         if let Some(noise) = self.output.noise.get() {
             about = format!("{about}; it wrote to its standard output: {noise}");
         }
-        let about = mask_secrets(&self.secrets, &about);
+        let about = self.mask(&about);
         let message = format!("the MCP server `{server}` closed its connection{about}");
         Error::new(ErrorKind::Connect, message)
     }
@@ -690,6 +811,13 @@ impl ErrorContext {
                     return Some(Error::new(ErrorKind::TooLarge, message));
                 }
                 Some(StreamableHttpError::TransportChannelClosed) => return None,
+                Some(StreamableHttpError::UnexpectedServerResponse(text))
+                    if text.starts_with("HTTP 401") || text.starts_with("HTTP 403") =>
+                {
+                    let status = if text.starts_with("HTTP 401") { 401 } else { 403 };
+                    let message = format!("the MCP server `{server}` wants another authorization");
+                    return Some(Error::new(ErrorKind::Auth, message).with_status(status));
+                }
                 Some(
                     StreamableHttpError::UnexpectedServerResponse(_)
                     | StreamableHttpError::UnexpectedContentType(_)
@@ -697,7 +825,7 @@ impl ErrorContext {
                     | StreamableHttpError::UnexpectedEndOfStream
                     | StreamableHttpError::Sse(_),
                 ) => {
-                    let what = mask_secrets(&self.secrets, &shortened(&source.to_string()));
+                    let what = self.mask(&shortened(&source.to_string()));
                     let message = format!("the MCP server `{server}` broke its protocol: {what}");
                     return Some(Error::new(ErrorKind::Protocol, message));
                 }
@@ -709,7 +837,7 @@ impl ErrorContext {
 
     fn on_http_error(&self, error: &reqwest::Error) -> Error {
         let innermost = source_chain(error).last().map(ToString::to_string).unwrap_or_default();
-        let what = mask_secrets(&self.secrets, &shortened(&innermost));
+        let what = self.mask(&shortened(&innermost));
         let status = error.status().map(|status| status.as_u16());
         let (kind, did) = match (status, error.is_timeout()) {
             (Some(401 | 403), _) => (ErrorKind::Auth, "refused the request"),
@@ -764,7 +892,7 @@ impl HttpBackend {
         let authorization = self.authorize().await?;
         let response = send(self.with_own_headers(headers.clone(), &authorization)?).await;
         match response {
-            Err(StreamableHttpError::AuthRequired(_)) if authorization.discard_cached_token() => {
+            Err(error) if is_unauthorized(&error) && authorization.discard_cached_token() => {
                 let authorization = self.authorize().await?;
                 send(self.with_own_headers(headers, &authorization)?).await
             }
@@ -778,7 +906,9 @@ impl HttpBackend {
         let authorized = credential
             .authorize(KeyHeader::Bearer, address, std::iter::empty(), &Bytes::new())
             .await;
-        authorized.map_err(own_error)
+        let authorization = authorized.map_err(own_error)?;
+        self.endpoint.remember_secrets(&authorization.secrets);
+        Ok(authorization)
     }
 
     fn with_own_headers(
@@ -797,6 +927,16 @@ impl HttpBackend {
             headers.insert(name, value);
         }
         Ok(headers)
+    }
+}
+
+/// Whether the server answered with 401, with a challenge or without one.
+fn is_unauthorized(error: &StreamableHttpError<reqwest::Error>) -> bool {
+    match error {
+        StreamableHttpError::AuthRequired(_) => true,
+        StreamableHttpError::UnexpectedServerResponse(text) => text.starts_with("HTTP 401"),
+        StreamableHttpError::Client(error) => error.status().is_some_and(|status| status == 401),
+        _ => false,
     }
 }
 

@@ -238,6 +238,22 @@ impl Tool {
         Self { agent: Some(AgentBacking { agent, resume_fn: Arc::new(resume) }), ..self }
     }
 
+    /// Calls `observe` with the arguments of each call that fits, before anybody is asked to approve it.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn with_prepare_observer(
+        self,
+        observe: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Self {
+        let Self { handler, settings, agent } = self;
+        let spec = handler.spec().clone();
+        let prepare = move |_: &ToolSpec, arguments: &str| {
+            let prepared = handler.prepare(arguments)?;
+            observe(arguments);
+            Ok(prepared)
+        };
+        Self { settings, agent, ..Self::from_prepare_fn(spec, prepare) }
+    }
+
     /// Begins a call within another tool's call, whose context it has.
     #[cfg(feature = "mcp")]
     pub(crate) fn begin(&self, arguments: &str, cx: ToolContext) -> Result<UpdateStream, String> {

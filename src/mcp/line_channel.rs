@@ -1,0 +1,315 @@
+//! Messages as lines over a pair of streams: those that arrive have a limit, and those that are sent keep their
+//! order.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::task::AtomicWaker;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::lock::lock_ignoring_poison;
+
+/// How much of a line that is not a message is kept.
+const MAX_KEPT_NOISE: usize = 200;
+
+/// Bytes that one read takes at most.
+const READ_CHUNK: usize = 16 << 10;
+
+/// A process that has ended has this long for its last lines to be read. Something that it has started may hold
+/// its output open.
+const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// What was wrong with a server's output.
+#[derive(Debug, Default)]
+pub(super) struct OutputReport {
+    /// A line was longer than the limit, in bytes; the stream ended there.
+    pub(super) oversized_line: OnceLock<usize>,
+    /// The beginning of the first line that is not a JSON object.
+    pub(super) noise: OnceLock<String>,
+    /// The server did not read this number of bytes; the stream ended there.
+    pub(super) unread_bytes: OnceLock<usize>,
+}
+
+/// The lines that are still to be sent. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SendQueue(Arc<SendState>);
+
+#[derive(Debug, Default)]
+struct SendState {
+    lines: Mutex<QueuedLines>,
+    waker: AtomicWaker,
+}
+
+#[derive(Debug, Default)]
+struct QueuedLines {
+    lines: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl SendQueue {
+    /// Adds a line, without its end. It is written while the channel is polled.
+    pub(super) fn push(&self, mut line: Vec<u8>) {
+        line.push(b'\n');
+        let mut queued = lock_ignoring_poison(&self.0.lines);
+        queued.bytes += line.len();
+        queued.lines.push_back(line);
+        drop(queued);
+        self.0.waker.wake();
+    }
+
+    fn take_first(&self) -> Option<Vec<u8>> {
+        let mut queued = lock_ignoring_poison(&self.0.lines);
+        let line = queued.lines.pop_front()?;
+        queued.bytes -= line.len();
+        Some(line)
+    }
+
+    fn bytes(&self) -> usize {
+        lock_ignoring_poison(&self.0.lines).bytes
+    }
+}
+
+/// A pair of streams that lines go over. Dropping it closes both.
+pub(super) struct LineChannel<R, W> {
+    reader: R,
+    writer: W,
+    queue: SendQueue,
+    /// The line that is being written, and how much of it was.
+    writing: Option<(Vec<u8>, usize)>,
+    is_flushed: bool,
+    /// What was read of the next lines.
+    buffer: Vec<u8>,
+    /// How much of it is known to have no end of a line.
+    scanned: usize,
+    max_bytes: usize,
+    report: Arc<OutputReport>,
+    /// Ready when the server's process has ended.
+    process_end: Option<BoxFuture<'static, ()>>,
+    /// Whether the server does not read any more.
+    is_broken: bool,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
+    /// A channel whose lines have at most `max_bytes`.
+    pub(super) fn new(reader: R, writer: W, max_bytes: usize, report: Arc<OutputReport>) -> Self {
+        Self {
+            reader,
+            writer,
+            queue: SendQueue::default(),
+            writing: None,
+            is_flushed: true,
+            buffer: Vec::new(),
+            scanned: 0,
+            max_bytes,
+            report,
+            process_end: None,
+            is_broken: false,
+        }
+    }
+
+    /// Ends the lines when the server's process has ended, even if its output is held open.
+    pub(super) fn ending_with(
+        mut self,
+        process: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let end = async move {
+            process.await;
+            tokio::time::sleep(LAST_LINES_TIMEOUT).await;
+        };
+        self.process_end = Some(end.boxed());
+        self
+    }
+
+    /// Where lines are put to be sent.
+    pub(super) fn queue(&self) -> SendQueue {
+        self.queue.clone()
+    }
+
+    /// Sends what is queued, and returns the next line that begins as a message does. `None` is the end: the
+    /// server has closed its output, broke a limit or does not read.
+    pub(super) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        self.queue.0.waker.register(cx.waker());
+        self.is_broken |= self.poll_send(cx).is_err();
+        let unread = self.queue.bytes();
+        if unread > self.max_bytes.saturating_mul(2) {
+            let _ = self.report.unread_bytes.set(unread);
+            return Poll::Ready(None);
+        }
+        loop {
+            while let Some(line) = self.next_buffered_line() {
+                if self.is_message(&line) {
+                    return Poll::Ready(Some(line));
+                }
+            }
+            if self.buffer.len() > self.max_bytes {
+                let _ = self.report.oversized_line.set(self.max_bytes);
+                return Poll::Ready(None);
+            }
+            match self.poll_read(cx) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
+                Poll::Pending if self.is_broken => return Poll::Ready(None),
+                Poll::Pending => {
+                    let ended = self.process_end.as_mut().map(|end| end.poll_unpin(cx));
+                    return match ended {
+                        Some(Poll::Ready(())) => Poll::Ready(None),
+                        _ => Poll::Pending,
+                    };
+                }
+            }
+        }
+    }
+
+    fn next_buffered_line(&mut self) -> Option<Vec<u8>> {
+        let end = memchr::memchr(b'\n', &self.buffer[self.scanned..]).map(|at| self.scanned + at);
+        let Some(end) = end else {
+            self.scanned = self.buffer.len();
+            return None;
+        };
+        let rest = self.buffer.split_off(end + 1);
+        let mut line = std::mem::replace(&mut self.buffer, rest);
+        self.scanned = 0;
+        if line.len() > self.max_bytes.saturating_add(1) {
+            // It came in one piece with what ended it.
+            let _ = self.report.oversized_line.set(self.max_bytes);
+            self.is_broken = true;
+            return None;
+        }
+        line.pop();
+        Some(line)
+    }
+
+    /// Whether a line begins as a message does. If not, it is remembered.
+    fn is_message(&self, line: &[u8]) -> bool {
+        match line.trim_ascii_start() {
+            [] => false,
+            [b'{', ..] => true,
+            noise => {
+                let noise = String::from_utf8_lossy(&noise[..noise.len().min(MAX_KEPT_NOISE)]);
+                let _ = self.report.noise.set(noise.trim_end().to_owned());
+                false
+            }
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let before = self.buffer.len();
+        self.buffer.resize(before + READ_CHUNK, 0);
+        let mut buf = ReadBuf::new(&mut self.buffer[before..]);
+        let polled = Pin::new(&mut self.reader).poll_read(cx, &mut buf);
+        let len = buf.filled().len();
+        self.buffer.truncate(before + len);
+        polled.map_ok(|()| len)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        loop {
+            let Some((line, written)) = &mut self.writing else {
+                self.writing = self.queue.take_first().map(|line| (line, 0));
+                if self.writing.is_some() {
+                    self.is_flushed = false;
+                    continue;
+                }
+                if !self.is_flushed {
+                    ready!(Pin::new(&mut self.writer).poll_flush(cx))?;
+                    self.is_flushed = true;
+                }
+                return Poll::Ready(Ok(()));
+            };
+            let len = ready!(Pin::new(&mut self.writer).poll_write(cx, &line[*written..]))?;
+            if len == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            *written += len;
+            if *written == line.len() {
+                self.writing = None;
+            }
+        }
+    }
+}
+
+/// Whether a poll has failed.
+trait IsErr {
+    fn is_err(&self) -> bool;
+}
+
+impl IsErr for Poll<Result<(), io::Error>> {
+    fn is_err(&self) -> bool {
+        matches!(self, Poll::Ready(Err(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    async fn lines_of(output: &[u8], max_bytes: usize) -> (Vec<String>, Arc<OutputReport>) {
+        let report = Arc::new(OutputReport::default());
+        let mut channel =
+            LineChannel::new(output, tokio::io::sink(), max_bytes, Arc::clone(&report));
+        let mut lines = Vec::new();
+        while let Some(line) = poll_fn(|cx| channel.poll_line(cx)).await {
+            lines.push(String::from_utf8(line).unwrap());
+        }
+        (lines, report)
+    }
+
+    #[tokio::test]
+    async fn lines_of_the_limit_pass_and_longer_ones_end_the_stream() {
+        let (lines, report) = lines_of(b"{234}\n{234}\n", 5).await;
+        assert_eq!(lines, ["{234}", "{234}"]);
+        assert_eq!(report.oversized_line.get(), None);
+        for output in [&b"{234}\n{2345}\n{}\n"[..], b"{234}\n{23456789"] {
+            let (lines, report) = lines_of(output, 5).await;
+            assert_eq!(lines, ["{234}"]);
+            assert_eq!(report.oversized_line.get(), Some(&5));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_line_that_is_not_a_message_is_kept_for_errors() {
+        let (lines, report) = lines_of(b"{\"a\":1}\n\nListening on 80\nmore\n  {}\n", 100).await;
+        assert_eq!(lines, ["{\"a\":1}", "  {}"]);
+        assert_eq!(report.noise.get().map(String::as_str), Some("Listening on 80"));
+    }
+
+    #[tokio::test]
+    async fn lines_are_sent_in_their_order_while_the_channel_is_polled() {
+        let (here, mut there) = tokio::io::duplex(3);
+        let (reader, writer) = tokio::io::split(here);
+        let mut channel = LineChannel::new(reader, writer, 100, Arc::default());
+        let queue = channel.queue();
+        queue.push(b"first".to_vec());
+        queue.push(b"second".to_vec());
+        let mut sent = [0; 13];
+        tokio::select! {
+            _ = poll_fn(|cx| channel.poll_line(cx)) => panic!("nothing was sent back"),
+            read = there.read_exact(&mut sent) => drop(read.unwrap()),
+        }
+        assert_eq!(&sent, b"first\nsecond\n");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_read_ends_the_channel_beyond_twice_the_limit() {
+        let (here, _there) = tokio::io::duplex(4);
+        let (reader, writer) = tokio::io::split(here);
+        let report = Arc::new(OutputReport::default());
+        let mut channel = LineChannel::new(reader, writer, 10, Arc::clone(&report));
+        for _ in 0..4 {
+            channel.queue().push(vec![b'x'; 9]);
+        }
+        assert_eq!(poll_fn(|cx| channel.poll_line(cx)).await, None);
+        assert!(report.unread_bytes.get().is_some());
+    }
+}
