@@ -10,6 +10,7 @@ mod programs;
 mod support;
 
 mod approvals;
+mod broken;
 mod calls;
 mod cancellation;
 mod changes;
