@@ -10,20 +10,21 @@ use futures::{FutureExt, StreamExt, future, pin_mut};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
+use crate::agent::Agent;
 use crate::env::{Deadline, TimeLimit};
 use crate::error::Error;
 use crate::mcp::active_calls::Arrived;
-use crate::mcp::client::{CallOrigin, Shared};
 use crate::mcp::content::{MediaRules, tool_output};
 use crate::mcp::listing::ListedTool;
 use crate::mcp::questions::{cancelled_answer, sampling_answer, sampling_prompt};
 use crate::mcp::sdk::{CallUpdate, PendingRequest};
+use crate::mcp::shared_client::{CallOrigin, SharedClient};
 use crate::tool::{ToolContext, ToolOutput, ToolUpdate, UpdateStream};
 
 /// Calls a tool, for a call of a run if there is a context. Dropping the stream cancels the call on the server.
 #[expect(clippy::too_many_lines, reason = "a call is read from its request to its result")]
 pub(super) fn call_tool(
-    shared: Arc<Shared>,
+    shared: Arc<SharedClient>,
     tool: Arc<ListedTool>,
     arguments: Value,
     media: MediaRules,
@@ -185,7 +186,7 @@ async fn next_answering(
 
 /// Answers the questions of a result without a model. `None` if one of them needs one, or is not allowed.
 pub(super) async fn answer_questions(
-    shared: &Shared,
+    shared: &SharedClient,
     result: &Value,
 ) -> Option<Map<String, Value>> {
     let mut answers = Map::new();
@@ -266,7 +267,7 @@ enum Answering {
 }
 
 impl Asked {
-    fn new(shared: &Shared, method: &str, params: &Value, cx: Option<&ToolContext>) -> Self {
+    fn new(shared: &SharedClient, method: &str, params: &Value, cx: Option<&ToolContext>) -> Self {
         let settings = &shared.settings;
         let answerers = &settings.answerers;
         let answer = match method {
@@ -321,7 +322,7 @@ impl Asked {
 }
 
 /// Asks a model as a sub-agent of the call: what it uses counts for the run.
-fn sample(agent: &crate::Agent, params: &Value, cx: &ToolContext) -> Option<AnswerSource> {
+fn sample(agent: &Agent, params: &Value, cx: &ToolContext) -> Option<AnswerSource> {
     let limit = params["maxTokens"].as_u64().and_then(|tokens| u32::try_from(tokens).ok());
     let own_limit = agent.max_output_tokens().unwrap_or(u32::MAX);
     let agent = match limit.filter(|limit| *limit < own_limit) {

@@ -1,22 +1,19 @@
 //! A client of one server.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
-use futures::future::{BoxFuture, Shared as SharedFuture, WeakShared};
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::runtime::Handle;
 
 use crate::agent::Agent;
 use crate::error::{Error, ErrorKind};
-use crate::fnv::fnv1a_128;
 use crate::http::{Credential, HttpClient};
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::call::call_tool;
@@ -25,7 +22,7 @@ use crate::mcp::endpoint::{Endpoint, HttpEndpoint, Streams};
 use crate::mcp::limits::Limits;
 use crate::mcp::listing::{ListedTool, Listing};
 use crate::mcp::questions::{Answerers, Elicitation, ElicitationAnswer};
-use crate::mcp::sdk::{Connection, ConnectionSettings};
+use crate::mcp::shared_client::{AcceptedDefinitions, Settings, SharedClient};
 use crate::mcp::{ServerCommand, ServerInfo};
 use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 
@@ -64,93 +61,8 @@ use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<SharedClient>,
     view: Arc<View>,
-}
-
-/// The state that the clones of a client and its tools share.
-pub(super) struct Shared {
-    pub(super) settings: Settings,
-    state: Mutex<State>,
-    /// The definition of each tool that its calls were trusted with, by its fingerprint.
-    accepted: Mutex<AcceptedDefinitions>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) name: String,
-    endpoint: Endpoint,
-    pub(super) limits: Limits,
-    pub(super) answerers: Answerers,
-    media: MediaParts,
-}
-
-/// A caller waits this much longer than an attempt to connect may take.
-const CONNECTING_GRACE: Duration = Duration::from_secs(1);
-
-type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
-
-#[derive(Default)]
-struct State {
-    connection: Option<Arc<Connection>>,
-    /// The attempt that callers wait for. They hold it; without any it is gone.
-    connecting: Option<WeakShared<Connecting>>,
-    listing: Option<CurrentListing>,
-    /// How often the client was closed.
-    closed_count: u64,
-    /// The connection that was closed last, as long as anybody waits for its end.
-    closing: Option<Weak<Connection>>,
-    prepared: PreparedCalls,
-}
-
-/// The definitions that calls were made with, until the calls run. One that runs later, with another definition
-/// and its approval, would be a call that nobody has approved.
-#[derive(Default)]
-struct PreparedCalls(VecDeque<PreparedRecord>);
-
-/// The tool's name, a hash of the arguments, and the fingerprint.
-type PreparedRecord = (String, u128, u128);
-
-/// Calls whose definitions are remembered, the newest.
-const MAX_PREPARED_CALLS: usize = 256;
-
-impl PreparedCalls {
-    fn add(&mut self, tool: &ListedTool, arguments: &str) {
-        let hash = fnv1a_128(arguments.bytes());
-        let is_known =
-            |(name, known, _): &PreparedRecord| *name == tool.original_name && *known == hash;
-        if self.0.iter().any(is_known) {
-            return;
-        }
-        if self.0.len() == MAX_PREPARED_CALLS {
-            self.0.pop_front();
-        }
-        self.0.push_back((tool.original_name.clone(), hash, tool.fingerprint));
-    }
-
-    /// The definition that the call was made with first.
-    fn take(&mut self, tool: &ListedTool, arguments: &str) -> Option<u128> {
-        let hash = fnv1a_128(arguments.bytes());
-        let is_it =
-            |(name, known, _): &PreparedRecord| *name == tool.original_name && *known == hash;
-        let (.., fingerprint) = self.0.remove(self.0.iter().position(is_it)?)?;
-        Some(fingerprint)
-    }
-}
-
-/// The last listing, and the connection that it came over.
-struct CurrentListing {
-    listing: Arc<Listing>,
-    connection: Weak<Connection>,
-}
-
-#[derive(Clone, Default)]
-struct AcceptedDefinitions {
-    by_name: HashMap<String, u128>,
-    /// A tool that is not among them is not accepted when it is first listed.
-    is_complete: bool,
-    /// Rises with each change.
-    revision: u64,
 }
 
 /// Which tools of the server there are, and which of them run without approval.
@@ -237,8 +149,8 @@ impl Client {
             answerers: Answerers::default(),
             media: MediaParts::default(),
         };
-        let (state, accepted) = (Mutex::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { settings, state, accepted }), view: Arc::default() }
+        let shared = SharedClient::new(settings, AcceptedDefinitions::default());
+        Self { shared: Arc::new(shared), view: Arc::default() }
     }
 
     /// Sets the server's name: what its tools' names begin with, `{name}__{tool}`. Unless set, it is made of
@@ -331,11 +243,9 @@ impl Client {
         let parsed = known.iter().filter_map(|(name, fingerprint)| {
             Some((name.clone(), u128::from_str_radix(fingerprint, 16).ok()?))
         });
-        let by_name = parsed.collect();
-        let client = self.update_settings(|_| {});
-        *lock_ignoring_poison(&client.shared.accepted) =
-            AcceptedDefinitions { by_name, is_complete: true, revision: 0 };
-        client
+        let accepted = AcceptedDefinitions::complete(parsed.collect());
+        let shared = SharedClient::new(self.shared.settings.clone(), accepted);
+        Self { shared: Arc::new(shared), view: Arc::new(self.view.with_nothing_built()) }
     }
 
     /// The server's name, which its tools' names begin with.
@@ -422,47 +332,33 @@ impl Client {
         Ok(self.shared.connection().await?.info.clone())
     }
 
-    /// The fingerprint of each tool's definition, by the tool's own name, to be kept for
-    /// [`with_fingerprints`](Self::with_fingerprints).
+    /// The fingerprints of the definitions that calls are trusted with, by the tools' own names, to be kept for
+    /// [`with_fingerprints`](Self::with_fingerprints): of each tool as it was first listed, or as it was when a
+    /// call of it was last approved. Lists the tools if need be.
     ///
     /// # Errors
     ///
     /// As [`toolkit`](Self::toolkit).
     pub async fn fingerprints(&self) -> Result<BTreeMap<String, String>, Error> {
-        let listing = self.shared.listing().await?;
-        let of_tool =
-            |tool: &ListedTool| (tool.original_name.clone(), format!("{:032x}", tool.fingerprint));
-        Ok(listing.tools.iter().map(of_tool).collect())
+        self.shared.listing().await?;
+        let accepted = self.shared.accepted();
+        let as_text = |(name, fingerprint)| (name, format!("{fingerprint:032x}"));
+        Ok(accepted.by_name.into_iter().map(as_text).collect())
     }
 
     /// The end of what the server's process has written to its standard error, at most
     /// [`Limits::stderr_bytes`]. `None` without a process.
     pub fn stderr(&self) -> Option<String> {
-        let connection = lock_ignoring_poison(&self.shared.state).connection.clone();
-        connection?.stderr()
+        self.shared.last_connection()?.stderr()
     }
 
     /// Closes the connection, and waits until the server's process and its process group are gone.
     /// Calls in progress fail. The next use connects again.
     pub async fn close(&self) {
-        let connection = {
-            let mut state = lock_ignoring_poison(&self.shared.state);
-            (state.listing, state.connecting) = (None, None);
-            state.closed_count += 1;
-            let connection = state.connection.take();
-            match &connection {
-                Some(connection) => state.closing = Some(Arc::downgrade(connection)),
-                None => {}
-            }
-            // Another caller may be closing it.
-            connection.or_else(|| state.closing.as_ref()?.upgrade())
-        };
-        if let Some(connection) = connection {
-            connection.close().await;
-        }
+        self.shared.close().await;
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &SharedClient {
         &self.shared
     }
 
@@ -474,7 +370,7 @@ impl Client {
     /// The tools of the view, made once for each listing.
     async fn list(&self) -> Result<BuiltTools, Error> {
         let listing = self.shared.listing().await?;
-        let accepted_revision = lock_ignoring_poison(&self.shared.accepted).revision;
+        let accepted_revision = self.shared.accepted_revision();
         let mut built = lock_ignoring_poison(&self.view.built);
         if let Some(built) = &*built
             && Arc::ptr_eq(&built.listing, &listing)
@@ -488,7 +384,7 @@ impl Client {
     }
 
     fn build_tools(&self, listing: Arc<Listing>) -> BuiltTools {
-        let accepted = lock_ignoring_poison(&self.shared.accepted).clone();
+        let accepted = self.shared.accepted();
         let mut notes = listing.left_out.clone();
         let mut tools = Vec::new();
         for tool in listing.tools.iter().filter(|tool| self.view.shows(&tool.original_name)) {
@@ -518,7 +414,7 @@ impl Client {
             call_tool(Arc::clone(&shared), Arc::clone(&listed), arguments, media, Some(cx))
         })?;
         let tool = tool.with_prepare_observer(move |arguments| {
-            lock_ignoring_poison(&recording.state).prepared.add(&recorded, &normalized(arguments));
+            recording.remember_prepared(&recorded, arguments);
         });
         let settings = &self.shared.settings;
         let mut tool = tool.with_timeout(settings.limits.call_total);
@@ -538,9 +434,8 @@ impl Client {
     fn update_settings(self, update: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = self.shared.settings.clone();
         update(&mut settings);
-        let accepted = Mutex::new(lock_ignoring_poison(&self.shared.accepted).clone());
-        let shared = Arc::new(Shared { settings, state: Mutex::default(), accepted });
-        Self { shared, view: Arc::new(self.view.with_nothing_built()) }
+        let shared = SharedClient::new(settings, self.shared.accepted());
+        Self { shared: Arc::new(shared), view: Arc::new(self.view.with_nothing_built()) }
     }
 
     fn update_endpoint(self, update: impl FnOnce(&mut HttpEndpoint)) -> Self {
@@ -573,161 +468,6 @@ impl ToolSource for Client {
         }
         .boxed()
     }
-}
-
-impl Shared {
-    /// Returns the connection, and makes it if need be. Callers that need one at the same time share one
-    /// attempt; if all of them are dropped, so is the attempt.
-    pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
-        if Handle::try_current().is_err() {
-            let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
-            return Err(Error::new(ErrorKind::Connect, message).with_retryable(false));
-        }
-        let (dead, connecting, closed_count) = {
-            let mut state = lock_ignoring_poison(&self.state);
-            match &state.connection {
-                Some(connection) if connection.is_open() => return Ok(Arc::clone(connection)),
-                _ => {}
-            }
-            let dead = state.connection.take();
-            let running = state.connecting.as_ref().and_then(WeakShared::upgrade);
-            let connecting = running.unwrap_or_else(|| self.begin_connecting(&mut state));
-            (dead, connecting, state.closed_count)
-        };
-        drop(dead);
-        // The attempt has its own limit, which is that of the caller that began it: its runtime may not be polled.
-        let limit = self.settings.limits.start + CONNECTING_GRACE;
-        let Ok(connected) = tokio::time::timeout(limit, connecting).await else {
-            lock_ignoring_poison(&self.state).connecting = None;
-            let message =
-                format!("the MCP server `{}` was not ready after {limit:?}", self.settings.name);
-            return Err(Error::new(ErrorKind::Timeout, message));
-        };
-        let connection = connected?;
-        let mut state = lock_ignoring_poison(&self.state);
-        if state.closed_count != closed_count {
-            let message =
-                format!("the client of the MCP server `{}` was closed", self.settings.name);
-            return Err(Error::new(ErrorKind::Connect, message));
-        }
-        if state.connection.is_none() {
-            state.connection = Some(Arc::clone(&connection));
-        }
-        Ok(connection)
-    }
-
-    fn begin_connecting(&self, state: &mut State) -> SharedFuture<Connecting> {
-        let settings = self.settings.clone();
-        let connecting = async move {
-            if let Endpoint::Http(http) = &settings.endpoint {
-                http.validate()?;
-            }
-            let settings = ConnectionSettings {
-                capabilities: settings.answerers.capabilities(),
-                roots: settings.answerers.roots_answer(),
-                name: settings.name,
-                endpoint: settings.endpoint,
-                limits: settings.limits,
-            };
-            Ok(Arc::new(Connection::open(&settings).await?))
-        };
-        let connecting = connecting.boxed().shared();
-        state.connecting = connecting.downgrade();
-        connecting
-    }
-
-    /// The tools as they are now: the last listing, unless the server has reported a change or the connection
-    /// is another one.
-    pub(super) async fn listing(&self) -> Result<Arc<Listing>, Error> {
-        Ok(self.listing_over_connection().await?.1)
-    }
-
-    /// The tools as they are now, and the connection that they were listed over.
-    async fn listing_over_connection(&self) -> Result<(Arc<Connection>, Arc<Listing>), Error> {
-        let connection = self.connection().await?;
-        {
-            let state = lock_ignoring_poison(&self.state);
-            if let Some(CurrentListing { listing, connection: listed_over }) = &state.listing
-                && listed_over.as_ptr() == Arc::as_ptr(&connection)
-                && listing.revision == connection.tools_revision()
-            {
-                let listing = Arc::clone(listing);
-                drop(state);
-                return Ok((connection, listing));
-            }
-        }
-        let Settings { name, limits, .. } = &self.settings;
-        let listing = Arc::new(Listing::fetch(&connection, name, limits).await?);
-        let mut accepted = lock_ignoring_poison(&self.accepted);
-        if !accepted.is_complete {
-            for tool in &listing.tools {
-                let name = tool.original_name.clone();
-                accepted.by_name.entry(name).or_insert(tool.fingerprint);
-            }
-        }
-        drop(accepted);
-        lock_ignoring_poison(&self.state).listing = Some(CurrentListing {
-            listing: Arc::clone(&listing),
-            connection: Arc::downgrade(&connection),
-        });
-        Ok((connection, listing))
-    }
-
-    /// The connection for a call of a tool whose definition has not changed since the model was sent it.
-    ///
-    /// It is the one that the definitions were compared over, even if it has died since.
-    pub(super) async fn connection_for_call(
-        &self,
-        tool: &ListedTool,
-        call: CallOrigin<'_>,
-    ) -> Result<Arc<Connection>, Error> {
-        let (connection, listing) = self.listing_over_connection().await?;
-        let was_made_with = match call {
-            CallOrigin::Model { arguments } => {
-                lock_ignoring_poison(&self.state).prepared.take(tool, arguments)
-            }
-            CallOrigin::Program => None,
-        };
-        let is_as_it_was = was_made_with.is_none_or(|fingerprint| fingerprint == tool.fingerprint);
-        let name = &tool.original_name;
-        let known = listing.tools.iter().find(|known| known.original_name == *name);
-        let message = match known {
-            Some(known) if known.fingerprint == tool.fingerprint && is_as_it_was => {
-                if let CallOrigin::Model { .. } = call {
-                    self.accept(tool);
-                }
-                return Ok(connection);
-            }
-            Some(_) => "has changed since it was called, and the call did not run",
-            None => "is gone from the server, and the call did not run",
-        };
-        Err(Error::new(ErrorKind::Conflict, format!("the tool `{}` {message}", tool.spec.name)))
-    }
-
-    /// A call runs: its tool is allowed, or the call was approved.
-    fn accept(&self, tool: &ListedTool) {
-        let mut accepted = lock_ignoring_poison(&self.accepted);
-        if accepted.by_name.insert(tool.original_name.clone(), tool.fingerprint)
-            != Some(tool.fingerprint)
-        {
-            accepted.revision += 1;
-        }
-    }
-}
-
-/// Who makes a call.
-#[derive(Clone, Copy)]
-pub(super) enum CallOrigin<'a> {
-    /// A model, with these arguments, perhaps after an approval.
-    Model { arguments: &'a str },
-    /// The program, of which no approval is asked.
-    Program,
-}
-
-/// Arguments as JSON that is written in one way.
-pub(super) fn normalized(arguments: &str) -> String {
-    serde_json::from_str::<Value>(arguments)
-        .map_or_else(|_| arguments.to_owned(), |it| it.to_string())
 }
 
 impl View {

@@ -71,8 +71,9 @@ impl Listing {
                         listing.push(tool);
                     }
                     Err(why) => {
-                        budget.take_bytes(why.len())?;
-                        listing.left_out.push(truncate_middle(why, MAX_NOTE_BYTES));
+                        let note = truncate_middle(why, MAX_NOTE_BYTES);
+                        budget.take_bytes(note.len())?;
+                        listing.left_out.push(note);
                     }
                 }
             }

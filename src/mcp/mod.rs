@@ -47,6 +47,7 @@ mod call;
 mod content;
 mod listing;
 mod questions;
+mod shared_client;
 mod tool_name;
 
 mod active_calls;

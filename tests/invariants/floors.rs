@@ -35,6 +35,7 @@ const MODULE_LAYERS: &[(&str, u32)] = &[
     ("testing", 9),
     ("hub", 10),
     ("ui", 11),
+    ("mcp", 11),
     ("guide", 10),
 ];
 

@@ -105,6 +105,7 @@ async fn definitions_that_were_kept_are_compared_in_another_process() {
     let later = client_of(&changed).trusted().with_fingerprints(&known);
     assert!(needs_approval(&later, "s__read").await, "its description has changed");
     assert!(needs_approval(&later, "s__echo").await, "it was not known");
+    assert_eq!(later.fingerprints().await.unwrap(), known, "keeping them again accepts no change");
 }
 
 #[tokio::test(start_paused = true)]

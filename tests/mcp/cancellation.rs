@@ -67,7 +67,8 @@ async fn an_interrupt_and_a_time_limit_cancel_the_call_on_the_server() {
 async fn nothing_of_a_dropped_call_is_delivered_to_the_next() {
     let tool = McpTool::new("asks", "Asks", no_arguments(), |_, call| async move {
         call.progress(1.0, None, None).await;
-        match call.elicit("name", "Your name?", json!({ "type": "object" })).await {
+        let schema = json!({ "type": "object", "properties": {} });
+        match call.elicit("name", "Your name?", schema).await {
             Ok(_) => turnstream::testing::mcp::McpAnswer::text("answered"),
             Err(answer) => answer,
         }
@@ -93,6 +94,9 @@ async fn nothing_of_a_dropped_call_is_delivered_to_the_next() {
     drop(run);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 0);
+    // The question of the next call is put.
+    run_call(kit, "s__asks", json!({})).outcome().await;
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]

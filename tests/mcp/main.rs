@@ -10,7 +10,7 @@ mod programs;
 mod support;
 
 mod approvals;
-mod broken;
+mod attacks;
 mod calls;
 mod cancellation;
 mod changes;

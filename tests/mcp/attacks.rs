@@ -1,4 +1,4 @@
-//! Defects: each test fails until its defect is repaired.
+//! Attacks on the client, and mistakes that it once made: races, floods, definitions that change, keys in errors.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -113,7 +113,7 @@ async fn needs_approval(client: &Client, tool: &str) -> bool {
 // ---- cancelling
 
 #[tokio::test(start_paused = true)]
-async fn broken_a_call_dropped_by_a_task_without_budget_is_cancelled_on_the_server() {
+async fn a_call_dropped_by_a_task_without_budget_is_cancelled_on_the_server() {
     let tool = McpTool::new("hangs", "Hangs", no_arguments(), |_, call| async move {
         call.progress(1.0, None, None).await;
         std::future::pending::<&str>().await
@@ -135,10 +135,9 @@ async fn broken_a_call_dropped_by_a_task_without_budget_is_cancelled_on_the_serv
     assert_eq!(call.status, Some(McpRequestStatus::Cancelled));
 }
 
-/// `nothing_of_a_dropped_call_is_delivered_to_the_next` of `cancellation` asks with this schema, which the SDK
-/// refuses: its hook is never asked, whether or not the call is dropped.
+/// The SDK does not know such a form.
 #[tokio::test(start_paused = true)]
-async fn broken_a_form_without_properties_is_put_to_the_user() {
+async fn a_form_without_properties_is_put_to_the_user() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let tool = McpTool::new("asks", "Asks", no_arguments(), |_, call: McpCall| async move {
@@ -157,7 +156,7 @@ async fn broken_a_form_without_properties_is_put_to_the_user() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_a_call_without_a_model_ends_with_the_total_time_of_a_call() {
+async fn a_call_without_a_model_ends_with_the_total_time_of_a_call() {
     let server = McpServer::new().with_tool(echo_tool()).with_fault(McpFault::EndlessProgress);
     let limits = Limits { call_total: Duration::from_secs(5), ..Limits::default() };
     let client = client_of(&server).with_limits(limits);
@@ -167,7 +166,7 @@ async fn broken_a_call_without_a_model_ends_with_the_total_time_of_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_a_result_that_has_come_does_not_wait_for_the_user() {
+async fn a_result_that_has_come_does_not_wait_for_the_user() {
     // The server gives up on its question and answers.
     let tool = McpTool::new("asks", "Asks", no_arguments(), |_, call: McpCall| async move {
         let schema = json!({ "type": "object", "properties": {} });
@@ -207,7 +206,7 @@ const ANSWER: &str =
 
 #[cfg(unix)]
 #[test]
-fn broken_closing_has_a_limit_while_the_runtime_of_the_connection_is_not_polled() {
+fn closing_has_a_limit_while_the_runtime_of_the_connection_is_not_polled() {
     let client = Client::stdio(shell_server(ANSWER))
         .with_limits(Limits { close: Duration::from_millis(100), ..Limits::default() });
     let new_runtime =
@@ -253,7 +252,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_closing_ends_the_streams_of_a_server_that_has_stopped_reading() {
+async fn closing_ends_the_streams_of_a_server_that_has_stopped_reading() {
     let held = Arc::new(());
     let watched = held.clone();
     let client = Client::streams(move || {
@@ -298,7 +297,7 @@ async fn broken_closing_ends_the_streams_of_a_server_that_has_stopped_reading() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_closing_while_a_connection_is_made_leaves_none() {
+async fn closing_while_a_connection_is_made_leaves_none() {
     let (held, opened) = (Arc::new(()), Arc::new(AtomicBool::new(false)));
     let server = McpServer::new().with_tool(echo_tool());
     let (watched, is_open) = (held.clone(), opened.clone());
@@ -330,7 +329,7 @@ async fn broken_closing_while_a_connection_is_made_leaves_none() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn broken_a_second_close_waits_as_the_first_does() {
+async fn a_second_close_waits_as_the_first_does() {
     let server = shell_server(&format!("{ANSWER}; sleep 1"));
     let client = Client::stdio(server).with_name("s").trusted();
     let kit = client.toolkit().await.unwrap();
@@ -351,7 +350,7 @@ async fn broken_a_second_close_waits_as_the_first_does() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn broken_a_server_that_died_is_started_again_though_a_daemon_of_it_holds_its_output() {
+async fn a_server_that_died_is_started_again_though_a_daemon_of_it_holds_its_output() {
     let starts = std::env::temp_dir().join(format!("starts-{}", std::process::id()));
     let _ = std::fs::remove_file(&starts);
     let count = || std::fs::read_to_string(&starts).unwrap_or_default().lines().count();
@@ -375,7 +374,7 @@ async fn broken_a_server_that_died_is_started_again_though_a_daemon_of_it_holds_
 // ---- definitions and approvals
 
 #[tokio::test(start_paused = true)]
-async fn broken_a_title_that_the_model_reads_as_description_is_part_of_the_definition() {
+async fn a_title_that_the_model_reads_as_description_is_part_of_the_definition() {
     let titled = |title: &str| {
         McpTool::new("read", "", no_arguments(), |_, _| async { "read" }).with_title(title)
     };
@@ -390,7 +389,7 @@ async fn broken_a_title_that_the_model_reads_as_description_is_part_of_the_defin
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_a_call_of_the_program_does_not_accept_a_changed_definition_for_the_model() {
+async fn a_call_of_the_program_does_not_accept_a_changed_definition_for_the_model() {
     let server = McpServer::new().with_tool(read_tool("Reads a file"));
     let handle = server.handle();
     let client = client_of(&server).trusted();
@@ -405,7 +404,7 @@ async fn broken_a_call_of_the_program_does_not_accept_a_changed_definition_for_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_a_call_goes_to_the_connection_whose_definitions_were_compared() {
+async fn a_call_goes_to_the_connection_whose_definitions_were_compared() {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let log = calls.clone();
     let client = raw_client(move |number, message, out| {
@@ -438,7 +437,7 @@ async fn broken_a_call_goes_to_the_connection_whose_definitions_were_compared() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_an_approval_is_of_the_definition_that_the_model_called() {
+async fn an_approval_is_of_the_definition_that_the_model_called() {
     let server = McpServer::new().with_tool(read_tool("Reads a file"));
     let handle = server.handle();
     let client = client_of(&server);
@@ -457,7 +456,7 @@ async fn broken_an_approval_is_of_the_definition_that_the_model_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_a_change_before_the_subscription_is_acknowledged_is_noticed() {
+async fn a_change_before_the_subscription_is_acknowledged_is_noticed() {
     let lists = Arc::new(AtomicUsize::new(0));
     let count = lists.clone();
     let client =
@@ -497,7 +496,7 @@ async fn broken_a_change_before_the_subscription_is_acknowledged_is_noticed() {
 // ---- questions
 
 #[tokio::test(start_paused = true)]
-async fn broken_a_server_does_not_raise_the_users_limit_of_a_models_output() {
+async fn a_server_does_not_raise_the_users_limit_of_a_models_output() {
     let params = json!({
         "messages": [{ "role": "user", "content": { "type": "text", "text": "Hi" } }],
         "maxTokens": 100_000,
@@ -554,19 +553,19 @@ async fn count_questions(questions: usize) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_the_user_is_asked_no_more_than_the_limit_of_rounds() {
+async fn the_user_is_asked_no_more_than_the_limit_of_rounds() {
     // The answers of an eleventh round would go nowhere.
     assert_eq!(count_questions(1).await, 10);
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_one_result_does_not_ask_the_user_a_thousand_questions() {
+async fn one_result_does_not_ask_the_user_a_thousand_questions() {
     let asked = count_questions(1000).await;
     assert!(asked <= 100, "{asked}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_a_question_of_a_call_is_not_lost_to_a_list_that_is_read_meanwhile() {
+async fn a_question_of_a_call_is_not_lost_to_a_list_that_is_read_meanwhile() {
     let waiting: Arc<Mutex<Option<Value>>> = Arc::default();
     let lists = Arc::new(AtomicUsize::new(0));
     let client = raw_client(move |_, message, out| {
@@ -624,7 +623,7 @@ async fn broken_a_question_of_a_call_is_not_lost_to_a_list_that_is_read_meanwhil
 // ---- sizes, secrets, content
 
 #[tokio::test(start_paused = true)]
-async fn broken_notes_on_tools_that_were_left_out_have_a_limit() {
+async fn notes_on_tools_that_were_left_out_have_a_limit() {
     let client = raw_client(|_, message, out| {
         match message["method"].as_str().unwrap_or_default() {
             "server/discover" => out.result(&message, discovered()),
@@ -641,7 +640,7 @@ async fn broken_notes_on_tools_that_were_left_out_have_a_limit() {
 }
 
 #[tokio::test]
-async fn broken_a_key_that_the_server_repeats_is_not_in_errors() {
+async fn a_key_that_the_server_repeats_is_not_in_errors() {
     let tool = McpTool::new("fails", "Fails", no_arguments(), |_, _| async {
         McpAnswer::rpc_error(-32000, "the token sk-very-secret-token has expired")
     });
@@ -690,7 +689,7 @@ async fn http_answers(respond: impl Fn(&str) -> String + Send + Sync + 'static) 
 }
 
 #[tokio::test]
-async fn broken_a_stale_token_is_fetched_anew_without_a_challenge_in_the_401() {
+async fn a_stale_token_is_fetched_anew_without_a_challenge_in_the_401() {
     let url = http_answers(|request| {
         let (head, body) = request.split_once("\r\n\r\n").unwrap_or_default();
         if !head.contains("token-1") {
@@ -727,7 +726,7 @@ async fn broken_a_stale_token_is_fetched_anew_without_a_challenge_in_the_401() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_an_image_that_is_not_base64_does_not_enter_the_history() {
+async fn an_image_that_is_not_base64_does_not_enter_the_history() {
     let client = raw_client(|_, message, out| {
         match message["method"].as_str().unwrap_or_default() {
         "server/discover" => out.result(&message, discovered()),
@@ -750,40 +749,10 @@ async fn broken_an_image_that_is_not_base64_does_not_enter_the_history() {
     assert_eq!(images, 0, "every provider refuses every later request of this conversation");
 }
 
-#[tokio::test(start_paused = true)]
-async fn broken_the_progress_of_unknown_calls_takes_no_more_than_a_message() {
-    // Held: 64 values of up to `message_bytes` each.
-    let client = raw_client(|_, message, out| {
-        match message["method"].as_str().unwrap_or_default() {
-            "server/discover" => out.result(&message, discovered()),
-            "tools/list" => {
-                for token in 0..60 {
-                    out.send(&json!({
-                    "jsonrpc": "2.0", "method": "notifications/progress",
-                    "params": { "progressToken": format!("none{token}"), "progress": 1, "message": "x".repeat(1 << 20) },
-                }));
-                }
-                out.result(&message, listed(&json!([])));
-            }
-            _ => {}
-        }
-    });
-    let before = resident_bytes();
-    client.toolkit().await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let grown = resident_bytes().saturating_sub(before);
-    assert!(grown < 40 << 20, "{} MiB are kept", grown >> 20);
-}
-
-fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096
-}
-
 /// An argument is hidden by `Debug`, since it may be a key; so it is to be hidden by errors.
 #[cfg(unix)]
 #[tokio::test]
-async fn broken_a_key_among_the_arguments_is_not_in_errors() {
+async fn a_key_among_the_arguments_is_not_in_errors() {
     let script = "echo \"unknown option $1\" >&2; exit 1";
     let command =
         ServerCommand::new("sh").args(["-c", script, "sh", "--api-key=sk-very-secret-key"]);
@@ -792,7 +761,7 @@ async fn broken_a_key_among_the_arguments_is_not_in_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_progress_that_is_delivered_has_a_limit() {
+async fn progress_that_is_delivered_has_a_limit() {
     let tool =
         McpTool::new("long", "Reports much", no_arguments(), |_, call: McpCall| async move {
             call.progress(1.0, None, Some(&"x".repeat(8 << 20))).await;
@@ -807,7 +776,7 @@ async fn broken_progress_that_is_delivered_has_a_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_names_have_a_limit() {
+async fn names_have_a_limit() {
     // The names that a server gives are kept whole, and sent with each call.
     let client = raw_client(|_, message, out| {
         match message["method"].as_str().unwrap_or_default() {
@@ -827,7 +796,7 @@ async fn broken_names_have_a_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_a_result_of_json_that_the_sdk_reads_as_another_kind_keeps_its_content() {
+async fn a_result_of_json_that_the_sdk_reads_as_another_kind_keeps_its_content() {
     // Each is lawful: fields that a server adds to its result.
     let mut lost = Vec::new();
     for extra in [
@@ -876,7 +845,7 @@ async fn broken_a_result_of_json_that_the_sdk_reads_as_another_kind_keeps_its_co
 }
 
 #[tokio::test(start_paused = true)]
-async fn holds_content_that_the_sdk_does_not_know_is_readable_beside_content_that_it_knows() {
+async fn content_that_the_sdk_does_not_know_is_readable_beside_content_that_it_knows() {
     for block in [
         json!({ "type": "hologram", "x": 1 }),
         json!({ "type": "text", "text": "a", "annotations": { "priority": "high" } }),
@@ -912,7 +881,7 @@ async fn holds_content_that_the_sdk_does_not_know_is_readable_beside_content_tha
 // ---- runtimes, floods, panics
 
 #[test]
-fn broken_an_attempt_of_a_runtime_that_is_not_polled_does_not_hold_up_another() {
+fn an_attempt_of_a_runtime_that_is_not_polled_does_not_hold_up_another() {
     let limits = Limits { start: Duration::from_millis(300), ..Limits::default() };
     type Pair = (tokio::io::Empty, tokio::io::Sink);
     let client = Client::streams(std::future::pending::<io::Result<Pair>>).with_limits(limits);
@@ -929,53 +898,7 @@ fn broken_an_attempt_of_a_runtime_that_is_not_polled_does_not_hold_up_another() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_requests_of_a_server_that_does_not_read_take_bounded_memory() {
-    let client = Client::streams(|| async {
-        let (here, there) = tokio::io::duplex(4 << 10);
-        tokio::spawn(async move {
-            let (reader, mut writer) = tokio::io::split(there);
-            let mut lines = BufReader::new(reader).lines();
-            while let Ok(Some(line)) = lines.next_line().await {
-                let request: Value = serde_json::from_str(&line).unwrap();
-                let result = match request["method"].as_str().unwrap() {
-                    "server/discover" => {
-                        let error = json!({ "code": -32601, "message": "no" });
-                        let answer =
-                            json!({ "jsonrpc": "2.0", "id": request["id"], "error": error });
-                        let _ = writer.write_all(format!("{answer}\n").as_bytes()).await;
-                        continue;
-                    }
-                    "initialize" => initialized(),
-                    "tools/list" => listed(&json!([])),
-                    _ => continue,
-                };
-                let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
-                let _ = writer.write_all(format!("{answer}\n").as_bytes()).await;
-                if request["method"] == "tools/list" {
-                    break;
-                }
-            }
-            // It reads no more, and asks.
-            for id in 0..60_000 {
-                let ping = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n");
-                if writer.write_all(ping.as_bytes()).await.is_err() {
-                    return;
-                }
-            }
-            std::future::pending::<()>().await;
-        });
-        Ok(tokio::io::split(here))
-    });
-    client.toolkit().await.unwrap();
-    let before = resident_bytes();
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    let grown = resident_bytes().saturating_sub(before);
-    assert!(grown < 20 << 20, "{} MiB for 60,000 pings", grown >> 20);
-    drop(client);
-}
-
-#[tokio::test(start_paused = true)]
-async fn holds_a_panic_while_a_source_opens_its_streams_ends_the_run_with_an_error() {
+async fn a_panic_while_a_source_opens_its_streams_ends_the_run_with_an_error() {
     type Pair = (tokio::io::Empty, tokio::io::Sink);
     let client = Client::streams(|| async {
         let fails = true;
@@ -987,19 +910,8 @@ async fn holds_a_panic_while_a_source_opens_its_streams_ends_the_run_with_an_err
     assert!(outcome.is_ok(), "the panic goes through the run");
 }
 
-#[cfg(unix)]
-#[tokio::test]
-async fn broken_closing_ends_all_that_the_server_has_started() {
-    let calls = r#"setsid sleep 30 >/dev/null 2>&1 </dev/null & echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$!'"}]}}'"#;
-    let client = Client::stdio(shell_server(calls)).with_name("s").trusted();
-    let pid = call_text(client.toolkit().await.unwrap(), "s__go", json!({})).await;
-    client.close().await;
-    let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    assert!(status.is_empty() || status.contains(") Z "), "it runs on: {status}");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn broken_a_cancel_never_overtakes_its_request() {
+async fn a_cancel_never_overtakes_its_request() {
     let overtaken = Arc::new(AtomicUsize::new(0));
     let (count, seen) = (overtaken.clone(), Arc::new(Mutex::new(std::collections::HashSet::new())));
     let client =
@@ -1035,7 +947,7 @@ async fn broken_a_cancel_never_overtakes_its_request() {
 }
 
 #[tokio::test]
-async fn holds_calls_that_hang_over_http_do_not_hold_up_others() {
+async fn calls_that_hang_over_http_do_not_hold_up_others() {
     for era in [McpEra::Modern, McpEra::Legacy] {
         let tool =
             McpTool::new("hangs", "Hangs", no_arguments(), |_, _| std::future::pending::<&str>());
@@ -1064,7 +976,7 @@ async fn holds_calls_that_hang_over_http_do_not_hold_up_others() {
 // ---- attempts that hold
 
 #[tokio::test(start_paused = true)]
-async fn holds_dropped_at_any_poll_no_call_runs_on() {
+async fn dropped_at_any_poll_no_call_runs_on() {
     for era in [McpEra::Modern, McpEra::Legacy] {
         for polls in 1..40 {
             let tool = McpTool::new("hangs", "Hangs", no_arguments(), |_, call| async move {
@@ -1092,7 +1004,7 @@ async fn holds_dropped_at_any_poll_no_call_runs_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn holds_deep_json_is_no_stack_overflow() {
+async fn deep_json_is_no_stack_overflow() {
     for depth in [100, 120, 127, 128, 1000, 200_000] {
         let client = Client::streams(move || async move {
             let (here, there) = tokio::io::duplex(64 << 10);
@@ -1131,7 +1043,7 @@ async fn holds_deep_json_is_no_stack_overflow() {
 fn survives(victim: &str) -> bool {
     let program = std::env::current_exe().unwrap();
     let mut child = std::process::Command::new(program)
-        .args(["--exact", &format!("broken::{victim}"), "--ignored"])
+        .args(["--exact", &format!("attacks::{victim}"), "--ignored"])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()
@@ -1224,30 +1136,30 @@ async fn victim_id() {
 
 #[cfg(feature = "validate")]
 #[test]
-fn holds_a_schema_that_refers_to_itself_does_not_end_the_process() {
+fn a_schema_that_refers_to_itself_does_not_end_the_process() {
     assert!(survives("victim_recursion"));
 }
 
 #[cfg(feature = "validate")]
 #[test]
-fn holds_schemas_that_refer_to_each_other_do_not_end_the_process() {
+fn schemas_that_refer_to_each_other_do_not_end_the_process() {
     assert!(survives("victim_mutual_recursion"));
 }
 
 #[cfg(feature = "validate")]
 #[test]
-fn broken_a_schema_that_doubles_at_each_level_does_not_stop_the_thread() {
+fn a_schema_that_doubles_at_each_level_does_not_stop_the_thread() {
     assert!(survives("victim_doubling"));
 }
 
 #[cfg(feature = "validate")]
 #[test]
-fn holds_a_pattern_does_not_stop_the_thread() {
+fn a_pattern_does_not_stop_the_thread() {
     assert!(survives("victim_pattern"));
 }
 
 #[cfg(feature = "validate")]
 #[test]
-fn holds_addresses_in_a_schema_are_not_fetched() {
+fn addresses_in_a_schema_are_not_fetched() {
     assert!(survives("victim_id"));
 }
