@@ -6,8 +6,9 @@
 //! cargo run --features mcp --example mcp -- -- npx -y @modelcontextprotocol/server-everything
 //! ```
 //!
-//! `--yes` or `--no` before the server answers in place of the user.
+//! `--yes` before the server answers in place of the user.
 
+use std::env;
 use std::io::{self, IsTerminal, Write, stdin, stdout};
 use std::time::Duration;
 
@@ -22,8 +23,6 @@ use turnstream::tool::ToolSource;
 use turnstream::{Agent, Item};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-
-const USAGE: &str = "usage: mcp [--yes | --no] [URL | -- COMMAND ...]";
 
 /// A server without a process: it is served by a task at the other end of a pipe.
 fn scripted_server() -> Client {
@@ -48,20 +47,16 @@ fn scripted_server() -> Client {
     Client::streams(open).with_name("tea")
 }
 
-/// The server of the command line, and the answer to each question about a call.
-fn parse_args() -> Result<(Client, Option<bool>)> {
-    let mut args = std::env::args().skip(1).peekable();
-    let answer = args.next_if(|arg| arg == "--yes" || arg == "--no").map(|arg| arg == "--yes");
-    let client = match args.next() {
-        None => scripted_server(),
-        Some(arg) if arg == "--" => {
-            let program = args.next().ok_or(USAGE)?;
-            Client::stdio(ServerCommand::new(program).args(args))
+/// The server that the command line names.
+fn server_from_args(mut args: impl Iterator<Item = String>) -> Result<Client> {
+    match (args.next(), args.next()) {
+        (None, _) => Ok(scripted_server()),
+        (Some(dashes), Some(program)) if dashes == "--" => {
+            Ok(Client::stdio(ServerCommand::new(program).args(args)))
         }
-        Some(url) if url.contains("://") && args.next().is_none() => Client::http(&url)?,
-        Some(_) => return Err(USAGE.into()),
-    };
-    Ok((client, answer))
+        (Some(url), None) if url.starts_with("http") => Ok(Client::http(&url)?),
+        _ => Err("usage: mcp [--yes] [URL | -- COMMAND ...]".into()),
+    }
 }
 
 /// Calls the first tool that needs no arguments; a real model would read the descriptions.
@@ -104,28 +99,23 @@ async fn show_server(client: &Client) -> Result<()> {
 }
 
 /// Asks the user. A server's calls ask unless it is `trusted` or the tool is `allow`ed.
-fn is_allowed(call: &ToolCall, answer: Option<bool>) -> io::Result<bool> {
-    let mut out = stdout();
-    write!(out, "May `{}` run with {}? [y/N] ", call.name, call.arguments)?;
-    let mut typed = String::new();
-    match answer {
-        Some(yes) => writeln!(out, "{}", if yes { "--yes" } else { "--no" })?,
-        None if stdin().is_terminal() => {
-            out.flush()?;
-            stdin().read_line(&mut typed)?;
-        }
-        None => writeln!(out, "(there is no terminal)")?,
+fn is_allowed(call: &ToolCall, says_yes: bool) -> io::Result<bool> {
+    let mut answer = if says_yes { "--yes\n" } else { "" }.to_owned();
+    write!(stdout(), "May `{}` run with {}? [y/N] {answer}", call.name, call.arguments)?;
+    if answer.is_empty() && stdin().is_terminal() {
+        stdout().flush()?;
+        stdin().read_line(&mut answer)?;
     }
-    Ok(answer.unwrap_or_else(|| matches!(typed.trim(), "y" | "yes")))
+    Ok(matches!(answer.trim(), "y" | "yes" | "--yes"))
 }
 
-async fn run_agent(client: &Client, answer: Option<bool>) -> Result<()> {
+async fn run_agent(client: &Client, says_yes: bool) -> Result<()> {
     let agent = Agent::new(scripted_model()).with_tool_source(client.clone()).interactive();
     let mut run = agent.run("Call a tool, please");
     let mut out = stdout();
     while let Some(event) = run.try_next().await? {
         match &event {
-            Event::Tool(ToolEvent::ApprovalRequested(call)) => match is_allowed(call, answer)? {
+            Event::Tool(ToolEvent::ApprovalRequested(call)) => match is_allowed(call, says_yes)? {
                 true => run.approve(call)?,
                 false => run.deny(call, "the user does not want it")?,
             },
@@ -144,12 +134,14 @@ async fn run_agent(client: &Client, answer: Option<bool>) -> Result<()> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let (client, answer) = parse_args()?;
+    let mut args = env::args().skip(1).peekable();
+    let says_yes = args.next_if_eq("--yes").is_some();
+    let client = server_from_args(args)?;
     let shown = async {
         let whose = if client.name() == "tea" { ", and so is the server" } else { "" };
         writeln!(stdout(), "The model is scripted{whose}.")?;
         show_server(&client).await?;
-        run_agent(&client, answer).await
+        run_agent(&client, says_yes).await
     }
     .await;
     // Also after an error: until this returns, a server's process may be there.

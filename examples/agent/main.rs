@@ -307,7 +307,11 @@ async fn build_agent(
              the user wants one written."
         }
     };
-    let mut agent = Agent::new(provider).with_system(system);
+    let of_servers = match servers.is_empty() || args.system.is_some() {
+        true => "",
+        false => " Tools with `__` in their names belong to servers, and look elsewhere.",
+    };
+    let mut agent = Agent::new(provider).with_system(format!("{system}{of_servers}"));
     if !args.no_tools {
         agent = servers.add_tools(agent.with_toolkit(tools::toolkit(root)));
     }
