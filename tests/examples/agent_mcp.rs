@@ -1,7 +1,6 @@
 //! The example `agent` with MCP servers: what its model calls, what is asked, and what is left.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::json;
@@ -35,12 +34,15 @@ fn server_with_child() -> Option<String> {
     Some(format!(r#"sh -c "sleep 1000 & echo \$! > pid; exec {}""#, program.display()))
 }
 
-/// Whether the process whose id is in the file `pid` is there.
+/// Whether the process whose id is in the file `pid` is there and has not ended.
 #[cfg(target_os = "linux")]
 #[track_caller]
 fn is_child_running(temp: &TempProject) -> bool {
     let pid = fs::read_to_string(temp.0.join("pid")).unwrap();
-    Path::new("/proc").join(pid.trim()).exists()
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
+    // One that has ended, and that was not collected yet, is still listed.
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.is_some_and(|state| !state.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Waits for the program while the runtime of the test serves it.
