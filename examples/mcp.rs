@@ -75,7 +75,7 @@ fn scripted_model() -> Scripted {
     })
 }
 
-/// What the server says of itself, and what it offers.
+/// Prints the server's name, its tools, its resources and its prompts.
 async fn show_server(client: &Client) -> Result<()> {
     let mut out = stdout();
     let info = client.server_info().await?;

@@ -49,8 +49,8 @@ impl ApprovalMode {
         }
     }
 
-    /// What the user should know before the model says anything. `asks_for_servers` is whether there
-    /// are MCP servers whose tools may be called.
+    /// The line for the user before the model says anything. `asks_for_servers` is whether there are
+    /// MCP servers whose tools may be called.
     pub(crate) fn startup_notice(&self, asks_for_servers: bool) -> Option<String> {
         let when = match asks_for_servers {
             true => "before a file is written, and before a tool of a server is called",

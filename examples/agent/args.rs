@@ -27,9 +27,9 @@ Without a prompt it is a chat if stdin is a terminal; else stdin is the prompt.
     --system TEXT     another system prompt
     --max-turns N     at most N requests to the model (20)
     --no-tools        the model gets no tools
-    --mcp SERVER      gives the model the tools of an MCP server: its http(s) URL, or the command that
-                      starts it, whose words are split as a shell splits them, and no more; may be
-                      repeated (feature `mcp`)
+    --mcp SERVER      gives the model the tools of an MCP server: its http(s) URL, or the command
+                      that starts it, split into words like a shell does, without expansion; may
+                      be repeated (feature `mcp`)
     --mcp-config FILE the servers of a JSON file with `mcpServers`, as other clients read it; may be
                       repeated (feature `mcp`)
     --yes             allows every write and every call of a server; else you are asked on a
@@ -49,9 +49,8 @@ twice the program; Ctrl-D ends a chat. With NO_COLOR or TERM=dumb there are no e
 
 Files: read through links that stay inside the working directory, written through none.
 
-MCP servers: they run with your rights and see the whole disk, whatever the working directory is. They
-get none of the keys in the environment, and their questions to the user are declined. All of them are
-closed when the program ends.
+MCP servers: their processes run with your rights, also outside of the working directory. They do
+not get the keys in the environment. Questions that a server asks the user are declined.
 
 Provider: --provider; else openai with --base-url or --dialect; else that of the first key that is
 set, of ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; else openai with OPENAI_BASE_URL; else

@@ -55,10 +55,21 @@ enum ExitStatus {
     Quit = 130,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() {
-    let exit = run_program().await;
-    // A thread that waits for a line of stdin would keep the runtime from shutting down.
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let exit = match runtime {
+        Ok(runtime) => {
+            let exit = runtime.block_on(run_program());
+            // Drops its tasks, and with them the process of a server that was still being started. A
+            // thread that waits for a line of stdin is not waited for.
+            runtime.shutdown_background();
+            exit
+        }
+        Err(error) => {
+            render::print_error(&format!("the runtime cannot be started: {error}"));
+            ExitStatus::Failed
+        }
+    };
     std::process::exit(exit as i32);
 }
 
@@ -94,7 +105,7 @@ async fn run_program() -> ExitStatus {
     exit
 }
 
-/// What the program does while its MCP servers are there. The caller closes them.
+/// Runs the program with its MCP servers, which the caller closes.
 async fn run_with_servers(
     args: &Args,
     choice: ProviderChoice,

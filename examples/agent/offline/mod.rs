@@ -117,7 +117,7 @@ fn plan_first_turn(question: Intent) -> ScriptedTurn {
     }
 }
 
-/// What it says of a tool of an MCP server.
+/// The turn for a question about an MCP server's tool.
 fn plan_outside_call(call: OutsideCall) -> ScriptedTurn {
     match call {
         OutsideCall::Ready { tool, input } => {

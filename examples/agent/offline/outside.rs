@@ -1,7 +1,7 @@
 //! A rule for tools that the offline model does not know: those of MCP servers.
 //!
-//! A tool is meant if the question has a word of its name or its description, and its arguments are
-//! what stands in the question: numbers, texts in quotes, and names.
+//! A tool is called if the question has a word of its name or its description. Its arguments are the
+//! numbers, the texts in quotes and the names in the question.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ pub(crate) struct OutsideTool {
     properties: Vec<(String, Value, bool)>,
 }
 
-/// What the rule makes of a question.
+/// The rule's result for a question.
 #[derive(Debug, PartialEq)]
 pub(super) enum OutsideCall {
     Ready {
@@ -127,7 +127,7 @@ fn is_same_word(a: &str, b: &str) -> bool {
 #[derive(Debug, Default)]
 struct Values {
     numbers: Vec<serde_json::Number>,
-    /// What is in quotes, and then the names.
+    /// The texts in quotes, and then the names.
     texts: Vec<String>,
 }
 
@@ -191,7 +191,7 @@ impl Values {
     }
 }
 
-/// What stands before the first text in quotes, that text, and what stands after it.
+/// Splits at the first text in quotes: the text before it, itself, and the text after it.
 fn split_at_quotes(text: &str) -> Option<(&str, &str, &str)> {
     const QUOTE_PAIRS: &[(char, char)] = &[('"', '"'), ('`', '`'), ('“', '”'), ('«', '»')];
     let found = QUOTE_PAIRS.iter().filter_map(|(open, close)| {
