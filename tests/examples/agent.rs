@@ -194,6 +194,17 @@ fn bad_usage_is_one_line_and_exit_code_2() {
     }
 }
 
+#[cfg(not(feature = "mcp"))]
+#[test]
+fn without_the_feature_mcp_a_server_is_bad_usage() {
+    let temp = TempProject::new();
+    for flag in ["--mcp", "--mcp-config"] {
+        let Some(mut agent) = agent_command(&temp.0, &[flag, "server", "Hi"]) else { return };
+        let words = "this build has no MCP: run it with --features mcp";
+        assert_bad_usage(&agent.output().unwrap(), words);
+    }
+}
+
 #[tokio::test]
 async fn an_api_key_is_sent_over_plain_http_to_another_host_only_with_the_named_flag() {
     // The proxy is the server.
