@@ -49,12 +49,16 @@ impl ApprovalMode {
         }
     }
 
-    /// What the user should know before the model says anything.
-    pub(crate) fn startup_notice(&self) -> Option<String> {
+    /// The line for the user before the model says anything. `asks_for_servers` is whether there are
+    /// MCP servers whose tools may be called.
+    pub(crate) fn startup_notice(&self, asks_for_servers: bool) -> Option<String> {
+        let when = match asks_for_servers {
+            true => "before a file is written, and before a tool of a server is called",
+            false => "before a file is written",
+        };
         match self {
             Self::AskUser { mark } => Some(format!(
-                "You are asked before a file is written. A question without the mark [{mark}] is the \
-                 model's."
+                "You are asked {when}. A question without the mark [{mark}] is the model's."
             )),
             Self::ApproveAll | Self::Suspend => None,
         }
@@ -130,6 +134,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_startup_notice_mentions_servers_if_there_are_any() {
+        let notice = |servers| ApprovalMode::new(&Args::default(), true).startup_notice(servers);
+        assert!(!notice(false).unwrap().contains("server"));
+        assert!(notice(true).unwrap().contains("before a tool of a server is called. A question"));
+        assert_eq!(ApprovalMode::ApproveAll.startup_notice(true), None);
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use crate::provider::{self, Dialect, ProviderName};
 use crate::session;
 
+/// The flags that need the feature `mcp`.
+const MCP_FLAGS: &[&str] = &["--mcp", "--mcp-config"];
+
 pub(crate) const HELP: &str = "\
 Asks an agent that can look at the working directory, and streams what it says. It writes a file
 there only if you allow it.
@@ -24,8 +27,14 @@ Without a prompt it is a chat if stdin is a terminal; else stdin is the prompt.
     --system TEXT     another system prompt
     --max-turns N     at most N requests to the model (20)
     --no-tools        the model gets no tools
-    --yes             allows every write; else you are asked on a terminal, and elsewhere, or with
-                      --json, nothing is allowed and the run ends as pending
+    --mcp SERVER      gives the model the tools of an MCP server: its http(s) URL, or the command
+                      that starts it, split into words like a shell does, without expansion; may
+                      be repeated (feature `mcp`)
+    --mcp-config FILE the servers of a JSON file with `mcpServers`, as other clients read it; may be
+                      repeated (feature `mcp`)
+    --yes             allows every write and every call of a server; else you are asked on a
+                      terminal, and elsewhere, or with --json, nothing is allowed and the run ends
+                      as pending
     --session FILE    goes on with the conversation in the file, and keeps it there: JSON lines, or
                       SQLite if it ends in .db or .sqlite (feature `sqlite`). What waits to be
                       allowed is asked for first. A run that was broken off continues without
@@ -39,6 +48,9 @@ the model with its next request. Lines that are pasted together are one prompt. 
 twice the program; Ctrl-D ends a chat. With NO_COLOR or TERM=dumb there are no escape sequences.
 
 Files: read through links that stay inside the working directory, written through none.
+
+MCP servers: their processes run with your rights, also outside of the working directory. They do
+not get the keys in the environment. Questions that a server asks the user are declined.
 
 Provider: --provider; else openai with --base-url or --dialect; else that of the first key that is
 set, of ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; else openai with OPENAI_BASE_URL; else
@@ -57,6 +69,16 @@ pub(crate) enum Command {
     Run(Args),
 }
 
+/// Where MCP servers are that the command line names.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ServerArg {
+    Url(String),
+    /// A program and its arguments.
+    Command(Vec<String>),
+    /// A JSON file that lists servers.
+    ConfigFile(String),
+}
+
 #[derive(Debug, Default, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
@@ -71,6 +93,7 @@ pub(crate) struct Args {
     pub(crate) session_file: Option<String>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) no_tools: bool,
+    pub(crate) servers: Vec<ServerArg>,
     pub(crate) yes: bool,
     pub(crate) json: bool,
     /// `None` if there is no word on the command line that is not a flag's.
@@ -111,6 +134,9 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
                 _ => Err(format!("`{flag}` needs a value")),
             },
         };
+        if MCP_FLAGS.contains(&flag) && cfg!(not(feature = "mcp")) {
+            return Err(format!("`{flag}`: this build has no MCP: run it with --features mcp"));
+        }
         match flag {
             "--help" | "-h" => return alone(&value).map(|()| Command::Help),
             "--provider" => args.provider = Some(ProviderName::parse(&given()?)?),
@@ -130,6 +156,10 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
                 args.max_turns = Some(value.parse().map_err(not_a_number)?);
             }
             "--no-tools" => args.no_tools = alone(&value).map(|()| true)?,
+            "--mcp" => args.servers.push(parse_server(&ensure_not_empty(flag, given()?)?)?),
+            "--mcp-config" => {
+                args.servers.push(ServerArg::ConfigFile(ensure_not_empty(flag, given()?)?));
+            }
             "--yes" => args.yes = alone(&value).map(|()| true)?,
             "--json" => args.json = alone(&value).map(|()| true)?,
             _ => {
@@ -139,6 +169,9 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
             }
         }
     }
+    if args.no_tools && !args.servers.is_empty() {
+        return Err("--mcp needs tools: leave out `--no-tools`".to_owned());
+    }
     if !prompt.is_empty() {
         let prompt = prompt.join(" ").trim().to_owned();
         if prompt.is_empty() {
@@ -147,6 +180,26 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
         args.prompt = Some(prompt);
     }
     Ok(Command::Run(args))
+}
+
+/// Reads the URL or the command of a server. Nothing in a command is expanded, and no shell reads it.
+fn parse_server(server: &str) -> Result<ServerArg, String> {
+    let server = server.trim();
+    let scheme = server.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    match scheme.as_deref() {
+        Some("http" | "https") => return Ok(ServerArg::Url(server.to_owned())),
+        Some(other) if !other.is_empty() && other.chars().all(char::is_alphanumeric) => {
+            return Err(format!("`--mcp` takes an http or https URL, or a command, not {other}"));
+        }
+        Some(_) | None => {}
+    }
+    match shlex::split(server) {
+        None => Err(format!("`--mcp {server}` has a quote or an escape that does not end")),
+        Some(words) if words.first().is_none_or(String::is_empty) => {
+            Err(format!("`--mcp {server}` names no program"))
+        }
+        Some(words) => Ok(ServerArg::Command(words)),
+    }
 }
 
 fn ensure_not_empty(flag: &str, value: String) -> Result<String, String> {
@@ -182,6 +235,7 @@ mod tests {
             session_file: Some("s.jsonl".to_owned()),
             max_turns: Some(3),
             no_tools: true,
+            servers: Vec::new(),
             plain_http: true,
             yes: true,
             json: true,
@@ -251,6 +305,73 @@ mod tests {
         ] {
             let error = parse_words(words).unwrap_err();
             assert!(error.contains(wrong), "{words:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_a_url_or_the_words_of_a_command() {
+        let words = |words: &[&str]| {
+            ServerArg::Command(words.iter().map(|word| (*word).to_owned()).collect())
+        };
+        for (text, expected) in [
+            ("server", words(&["server"])),
+            (" a  b\tc ", words(&["a", "b", "c"])),
+            (r#"a "b c" 'd "e"' f\ g "" "#, words(&["a", "b c", "d \"e\"", "f g", ""])),
+            (
+                "a $HOME ~ * `b` | c > d",
+                words(&["a", "$HOME", "~", "*", "`b`", "|", "c", ">", "d"]),
+            ),
+            ("a http://b", words(&["a", "http://b"])),
+            ("https://a.example/mcp", ServerArg::Url("https://a.example/mcp".to_owned())),
+            ("HTTP://a.example", ServerArg::Url("HTTP://a.example".to_owned())),
+        ] {
+            assert_eq!(parse_server(text).as_ref(), Ok(&expected), "{text}");
+        }
+        for (text, wrong) in [
+            ("a 'b", "`--mcp a 'b` has a quote or an escape that does not end"),
+            ("a \"b", "does not end"),
+            ("a \\", "does not end"),
+            ("'' b", "names no program"),
+            ("# a comment", "names no program"),
+            ("ws://a.example", "not ws"),
+        ] {
+            let error = parse_server(text).unwrap_err();
+            assert!(error.contains(wrong), "{text}: {error}");
+        }
+    }
+
+    #[cfg(feature = "mcp")]
+    #[test]
+    fn servers_are_kept_in_their_order_and_need_tools() {
+        let args = parse_run_args(&["--mcp", "a b", "--mcp-config=c.json", "--mcp=http://d", "Hi"]);
+        let [ServerArg::Command(_), ServerArg::ConfigFile(file), ServerArg::Url(_)] =
+            args.servers.as_slice()
+        else {
+            panic!("{:?}", args.servers)
+        };
+        assert_eq!((file.as_str(), args.prompt.as_deref()), ("c.json", Some("Hi")));
+        for (words, wrong) in [
+            (&["--mcp"][..], "`--mcp` needs a value"),
+            (&["--mcp", " "], "`--mcp` is empty"),
+            (&["--mcp", "a 'b"], "does not end"),
+            (&["--mcp-config="], "`--mcp-config` is empty"),
+            (&["--mcp", "a", "--no-tools"], "--mcp needs tools"),
+            (&["--no-tools", "--mcp-config", "a"], "--mcp needs tools"),
+        ] {
+            let error = parse_words(words).unwrap_err();
+            assert!(error.contains(wrong), "{words:?}: {error}");
+        }
+    }
+
+    #[cfg(not(feature = "mcp"))]
+    #[test]
+    fn without_the_feature_the_flags_of_mcp_are_bad_usage() {
+        for words in [&["--mcp", "a"][..], &["--mcp=a"], &["--mcp"], &["--mcp-config", "a"]] {
+            let error = parse_words(words).unwrap_err();
+            assert!(
+                error.ends_with("this build has no MCP: run it with --features mcp"),
+                "{error}"
+            );
         }
     }
 

@@ -1,5 +1,5 @@
-//! An agent on the command line that can look at the working directory, and write a file there if
-//! it is allowed to.
+//! An agent on the command line that can look at the working directory, write a file there if it is
+//! allowed to, and call the tools of MCP servers.
 //!
 //! ```text
 //! cargo run --example agent -- "How many lines of Rust are in src, and which file is the longest?"
@@ -14,6 +14,8 @@ mod lines;
 mod offline;
 mod provider;
 mod render;
+#[cfg_attr(not(feature = "mcp"), path = "no_servers.rs")]
+mod servers;
 mod session;
 mod text;
 mod tools;
@@ -37,6 +39,7 @@ use ctrl_c::CtrlC;
 use lines::InputReader;
 use provider::{ProviderChoice, ProviderName};
 use render::{EventPrinter, TextPrinter};
+use servers::Servers;
 use tools::Root;
 
 /// A longer prompt on stdin is taken for a mistake.
@@ -52,10 +55,21 @@ enum ExitStatus {
     Quit = 130,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() {
-    let exit = run_program().await;
-    // A thread that waits for a line of stdin would keep the runtime from shutting down.
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let exit = match runtime {
+        Ok(runtime) => {
+            let exit = runtime.block_on(run_program());
+            // Drops its tasks, and with them the process of a server that was still being started. A
+            // thread that waits for a line of stdin is not waited for.
+            runtime.shutdown_background();
+            exit
+        }
+        Err(error) => {
+            render::print_error(&format!("the runtime cannot be started: {error}"));
+            ExitStatus::Failed
+        }
+    };
     std::process::exit(exit as i32);
 }
 
@@ -66,14 +80,15 @@ async fn run_program() -> ExitStatus {
         Command::Help => Ok(None),
         Command::Run(args) => {
             let choice = ProviderChoice::from_args(&args, variable)?;
+            let servers = Servers::new(&args.servers)?;
             let prompt = read_prompt(&args)?;
             match &prompt {
                 Prompt::Missing(why) if args.session_file.is_none() => Err(why.clone()),
-                _ => Ok(Some((args, choice, prompt))),
+                _ => Ok(Some((args, choice, servers, prompt))),
             }
         }
     });
-    let (args, choice, prompt) = match decided {
+    let (args, choice, servers, prompt) = match decided {
         Ok(Some(decided)) => decided,
         Ok(None) => {
             let mut out = io::stdout();
@@ -85,13 +100,26 @@ async fn run_program() -> ExitStatus {
             return ExitStatus::BadUsage;
         }
     };
+    let exit = run_with_servers(&args, choice, &servers, prompt).await;
+    servers.close().await;
+    exit
+}
+
+/// Runs the program with its MCP servers, which the caller closes.
+async fn run_with_servers(
+    args: &Args,
+    choice: ProviderChoice,
+    servers: &Servers,
+    prompt: Prompt,
+) -> ExitStatus {
+    let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let is_terminal = io::stdin().is_terminal();
     let approval = match args.no_tools {
         // There is nothing to ask about.
         true => ApprovalMode::Suspend,
-        false => ApprovalMode::new(&args, is_terminal && io::stderr().is_terminal()),
+        false => ApprovalMode::new(args, is_terminal && io::stderr().is_terminal()),
     };
-    let screen = match args.json {
+    let mut screen = match args.json {
         true => EventPrinter::Json,
         false => {
             let plain =
@@ -103,6 +131,15 @@ async fn run_program() -> ExitStatus {
             ))
         }
     };
+    let mut ctrl_c = CtrlC::new();
+    let started = tokio::select! {
+        biased;
+        () = ctrl_c.pressed() => {
+            let _ = writeln!(io::stderr());
+            return ExitStatus::Quit;
+        }
+        started = servers.start() => started,
+    };
     let variable = choice.key_variable;
     let title = format!("{}, {}", choice.name.as_str(), choice.model);
     let made = async {
@@ -111,9 +148,10 @@ async fn run_program() -> ExitStatus {
             Error::new(ErrorKind::Other, message)
         })?;
         let root = Root::new(here, args.session_file.as_ref().map(PathBuf::from));
-        Ok::<_, Error>((build_agent(&args, choice, &approval, root.clone()).await?, root))
+        let agent = build_agent(args, choice, servers, &approval, root.clone()).await?;
+        Ok::<_, Error>((agent, root, started?))
     };
-    let (agent, root) = match made.await {
+    let (agent, root, server_lines) = match made.await {
         Ok(made) => made,
         Err(error) => {
             render::print_error(error.message());
@@ -124,6 +162,10 @@ async fn run_program() -> ExitStatus {
             };
         }
     };
+    for line in server_lines {
+        // Nothing is on stdout yet that could not be written.
+        let _ = screen.report_server(&line);
+    }
     let mut user = UserInterface {
         printer: screen,
         approval,
@@ -133,12 +175,12 @@ async fn run_program() -> ExitStatus {
         // With stdout elsewhere a pager may read the keys.
         can_steer: is_terminal && !args.json && io::stdout().is_terminal(),
         is_input_ended: false,
-        ctrl_c: CtrlC::new(),
+        ctrl_c,
         undelivered: Vec::new(),
     };
     let exit = async {
         let session = session::open(args.session_file.as_deref()).await?;
-        if let Some(notice) = user.approval.startup_notice() {
+        if let Some(notice) = user.approval.startup_notice(!servers.is_empty()) {
             let _ = writeln!(io::stderr(), "{notice}");
         }
         if let Some(exit) = resume_session(&session, &agent, &mut user, &prompt).await? {
@@ -262,6 +304,7 @@ fn read_prompt(args: &Args) -> Result<Prompt, String> {
 async fn build_agent(
     args: &Args,
     choice: ProviderChoice,
+    servers: &Servers,
     approval: &ApprovalMode,
     root: Root,
 ) -> Result<Agent, Error> {
@@ -275,9 +318,13 @@ async fn build_agent(
              the user wants one written."
         }
     };
-    let mut agent = Agent::new(provider).with_system(system);
+    let of_servers = match servers.is_empty() || args.system.is_some() {
+        true => "",
+        false => " Tools with `__` in their names belong to servers, and look elsewhere.",
+    };
+    let mut agent = Agent::new(provider).with_system(format!("{system}{of_servers}"));
     if !args.no_tools {
-        agent = agent.with_toolkit(tools::toolkit(root));
+        agent = servers.add_tools(agent.with_toolkit(tools::toolkit(root)));
     }
     if let Some(turns) = args.max_turns {
         agent = agent.with_max_turns(turns);

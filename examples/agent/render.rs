@@ -16,6 +16,7 @@ use turnstream::{Error, ErrorKind, Event, History, Outcome, Usage};
 use crate::approval::ApprovalMode;
 use crate::provider::describe_error;
 use crate::text::{escape_invisible, escape_json_line, one_line, sanitize_lines};
+use crate::tools::SERVER_SEPARATOR;
 
 /// How many characters of a call are shown while it runs, and of one that waits.
 const MAX_RUNNING_CALL_CHARS: usize = 120;
@@ -43,6 +44,14 @@ impl EventPrinter {
             Self::Json => Ok(()),
             Self::Text(human) => human
                 .print_note(&format!("  still waiting for the model, for {} s", waited.as_secs())),
+        }
+    }
+
+    /// Shows a line about an MCP server.
+    pub(crate) fn report_server(&mut self, line: &str) -> io::Result<()> {
+        match self {
+            Self::Json => Ok(()),
+            Self::Text(human) => human.print_note(&one_line(line, 300)),
         }
     }
 
@@ -186,7 +195,7 @@ impl TextPrinter {
                 self.print_note(&format!("  > {} {arguments}", one_line(name, 64)))
             }
             ToolEvent::Progress { name, data, .. } => {
-                let data = one_line(data.as_str(), 120);
+                let data = one_line(&progress_text(data.as_str()), 120);
                 self.print_note(&format!("  . {} {data}", one_line(name, 64)))
             }
             ToolEvent::Output(result) => {
@@ -277,6 +286,27 @@ fn format_arguments(call: &ToolCall, most: usize) -> String {
     one_line(&Value::Object(values).to_string(), most)
 }
 
+/// The progress of a call: that of an MCP server as "step 1 (1 of 5)", any other as its JSON.
+fn progress_text(json: &str) -> String {
+    let Ok(Value::Object(fields)) = serde_json::from_str(json) else { return json.to_owned() };
+    let is_known = |name: &String| ["progress", "total", "message"].contains(&name.as_str());
+    let Some(progress) = fields.get("progress").and_then(Value::as_f64) else {
+        return json.to_owned();
+    };
+    if !fields.keys().all(is_known) {
+        return json.to_owned();
+    }
+    let amount = match fields.get("total").and_then(Value::as_f64) {
+        Some(total) => format!("{progress} of {total}"),
+        None => progress.to_string(),
+    };
+    match fields.get("message").and_then(Value::as_str).map(str::trim) {
+        None | Some("") => amount,
+        Some(message) if message.ends_with(&amount) => message.to_owned(),
+        Some(message) => format!("{message} ({amount})"),
+    }
+}
+
 /// Why a request is sent again, and when: "rate limited, trying again in 3 s".
 fn retry_message(error: &Error, delay_ms: u64) -> String {
     let what = match error.kind() {
@@ -348,8 +378,11 @@ pub(crate) fn print_undelivered(text: &str) {
 /// A run that ended because it could not ask for approval.
 pub(crate) fn print_pending(calls: &[PendingCall]) {
     let names: Vec<_> = calls.iter().map(|call| format!("`{}`", call.name)).collect();
+    let is_of_server = |call: &PendingCall| call.name.contains(SERVER_SEPARATOR);
+    let what =
+        if calls.iter().any(is_of_server) { "nothing was called" } else { "nothing was written" };
     print_error(&format!(
-        "nothing was written: {} must be allowed, by --yes or on a terminal",
+        "{what}: {} must be allowed, by --yes or on a terminal",
         names.join(", ")
     ));
 }
@@ -365,4 +398,24 @@ pub(crate) fn print_interrupted(history: &History) {
         false => "the history cannot be sent again",
     };
     let _ = writeln!(io::stderr(), "interrupted: {calls} tool calls, {results} results, {paired}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_progress_of_a_server_is_a_sentence() {
+        for (json, expected) in [
+            (r#"{"progress":1.0,"total":5.0,"message":"step 1"}"#, "step 1 (1 of 5)"),
+            (r#"{"progress":1,"total":5,"message":"step 1 of 5"}"#, "step 1 of 5"),
+            (r#"{"progress":0.5,"total":2}"#, "0.5 of 2"),
+            (r#"{"progress":3,"message":" "}"#, "3"),
+            (r#"{"progress":3,"files":1}"#, r#"{"progress":3,"files":1}"#),
+            (r#"{"progress":"half"}"#, r#"{"progress":"half"}"#),
+            ("17", "17"),
+        ] {
+            assert_eq!(progress_text(json), expected, "{json}");
+        }
+    }
 }

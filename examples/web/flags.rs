@@ -112,7 +112,9 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
             }
             "--price" => flags.price = Some(parse_price(&given()?)?),
             "--max-cost" => flags.max_cost = Some(parse_with(&flag, &given()?, "a number")?),
-            "--yes" | "--json" => return Err(format!("`{flag}` is for the example `agent`")),
+            "--yes" | "--json" | "--mcp" | "--mcp-config" => {
+                return Err(format!("`{flag}` is for the example `agent`"));
+            }
             _ => others.push(word),
         }
     }

@@ -23,10 +23,10 @@ use crate::terminal::Terminal;
 const LINE_COUNT_PROMPT: &str = "How many lines of Rust are in src, and which file is the longest?";
 
 /// A directory to ask about, gone when dropped.
-struct TempProject(PathBuf);
+pub(crate) struct TempProject(pub(crate) PathBuf);
 
 impl TempProject {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("example-agent-{}-{number}", std::process::id());
@@ -38,7 +38,7 @@ impl TempProject {
         temp
     }
 
-    fn write_file(&self, path: &str, text: &str) {
+    pub(crate) fn write_file(&self, path: &str, text: &str) {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
@@ -52,7 +52,7 @@ impl Drop for TempProject {
 }
 
 /// The program, without a key; `None` if it is not built, as when only this test is.
-fn agent_command(directory: &Path, args: &[&str]) -> Option<Command> {
+pub(crate) fn agent_command(directory: &Path, args: &[&str]) -> Option<Command> {
     let mut command = Command::new(example_program("agent")?);
     command.current_dir(directory).args(args).stdin(Stdio::null());
     for name in ["ANTHROPIC", "OPENAI", "GEMINI", "OLLAMA"] {
@@ -64,19 +64,19 @@ fn agent_command(directory: &Path, args: &[&str]) -> Option<Command> {
     Some(command)
 }
 
-fn utf8_str(bytes: &[u8]) -> &str {
+pub(crate) fn utf8_str(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
 #[track_caller]
-fn assert_exit_code(output: &Output, code: i32) {
+pub(crate) fn assert_exit_code(output: &Output, code: i32) {
     let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "stdout: {out}\nstderr: {err}");
 }
 
 /// One clear line on stderr, and nothing on stdout.
 #[track_caller]
-fn assert_bad_usage(output: &Output, words: &str) {
+pub(crate) fn assert_bad_usage(output: &Output, words: &str) {
     assert_exit_code(output, 2);
     let err = utf8_str(&output.stderr);
     assert_eq!(utf8_str(&output.stdout), "");
@@ -86,7 +86,7 @@ fn assert_bad_usage(output: &Output, words: &str) {
 
 /// The events of `--json`, the error on the line before `finished`, and the outcome.
 #[track_caller]
-fn parse_json_output(stdout: &[u8]) -> (Vec<Event>, Option<Error>, Outcome) {
+pub(crate) fn parse_json_output(stdout: &[u8]) -> (Vec<Event>, Option<Error>, Outcome) {
     let (mut events, mut error) = (Vec::new(), None);
     for line in utf8_str(stdout).lines() {
         assert!(error.is_none() || line.starts_with(r#"{"type":"finished""#), "{line}");
@@ -190,6 +190,17 @@ fn bad_usage_is_one_line_and_exit_code_2() {
         (&[" "], "empty"),
     ] {
         let Some(mut agent) = agent_command(&temp.0, args) else { return };
+        assert_bad_usage(&agent.output().unwrap(), words);
+    }
+}
+
+#[cfg(not(feature = "mcp"))]
+#[test]
+fn without_the_feature_mcp_a_server_is_bad_usage() {
+    let temp = TempProject::new();
+    for flag in ["--mcp", "--mcp-config"] {
+        let Some(mut agent) = agent_command(&temp.0, &[flag, "server", "Hi"]) else { return };
+        let words = "this build has no MCP: run it with --features mcp";
         assert_bad_usage(&agent.output().unwrap(), words);
     }
 }
@@ -391,7 +402,7 @@ fn with_yes_every_call_is_allowed() {
 /// What stands on a terminal on which the program runs, and its exit code. Each text is waited for
 /// before what stands beside it is typed. `None` if there is no terminal.
 #[cfg(target_os = "linux")]
-fn run_on_terminal(
+pub(crate) fn run_on_terminal(
     temp: &TempProject,
     args: &[&str],
     typed: &[(&str, &str)],

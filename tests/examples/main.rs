@@ -3,6 +3,7 @@
 //! | module | claims |
 //! |---|---|
 //! | `agent` | the example `agent`, as other programs drive it |
+//! | `agent_mcp` | the example `agent` with MCP servers |
 //! | `crash` | a process that is killed during a session loses nothing and repeats nothing |
 //! | `minimal_loop` | the smallest loop: its steps, in both output formats, and its exit codes |
 //! | `small` | the small examples: the essential lines of their output |
@@ -14,6 +15,8 @@
 
 #[cfg(all(feature = "http", feature = "schemars"))]
 mod agent;
+#[cfg(all(feature = "mcp", feature = "schemars"))]
+mod agent_mcp;
 mod crash;
 #[cfg(feature = "schemars")]
 mod minimal_loop;
@@ -47,6 +50,14 @@ mod offline;
 #[expect(dead_code, reason = "only its tests are wanted")]
 #[path = "../../examples/agent/provider.rs"]
 mod provider;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[expect(dead_code, reason = "only its tests are wanted")]
+#[path = "../../examples/agent/render.rs"]
+mod render;
+#[cfg(all(feature = "mcp", feature = "schemars"))]
+#[expect(dead_code, reason = "only its tests are wanted")]
+#[path = "../../examples/agent/servers.rs"]
+mod servers;
 #[cfg(all(feature = "http", feature = "schemars"))]
 #[expect(dead_code, reason = "only its checks are wanted")]
 #[path = "../../examples/agent/session.rs"]

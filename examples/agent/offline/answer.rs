@@ -8,6 +8,7 @@ use crate::offline::OFFLINE_NOTICE;
 use crate::offline::asked::CallResult;
 use crate::offline::question::RESEARCH_TOOL;
 use crate::text::one_line;
+use crate::tools::SERVER_SEPARATOR;
 
 /// So many places that a search found are told.
 const MAX_REPORTED_HITS: usize = 6;
@@ -43,6 +44,10 @@ pub(crate) fn answer_from_results(results: &[CallResult]) -> String {
             }
             // The words of a sub-agent, in its own lines.
             RESEARCH_TOOL => Some(result.output.replace(OFFLINE_NOTICE, "").trim().to_owned()),
+            _ if name.contains(SERVER_SEPARATOR) => match one_line(&result.output, 2_000) {
+                text if text.is_empty() => Some(format!("`{name}` returned no text.")),
+                text => Some(format!("`{name}` says: {text}")),
+            },
             _ => Some(format!("`{name}` says: {}", one_line(&result.output, 300))),
         };
         said.push(told.unwrap_or_else(|| {

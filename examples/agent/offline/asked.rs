@@ -2,12 +2,16 @@
 
 use serde_json::Value;
 
+use crate::offline::outside::OutsideTool;
+
 /// The last thing the user said, and what happened since.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedRequest {
     pub(crate) question: String,
     /// The names of the tools that may be called.
     pub(crate) tool_names: Vec<String>,
+    /// Those of them that belong to MCP servers.
+    pub(crate) outside_tools: Vec<OutsideTool>,
     /// In the order in which they stand in the request.
     pub(crate) results: Vec<CallResult>,
 }
@@ -26,6 +30,7 @@ impl ParsedRequest {
         let mut asked = Self::default();
         for tool in array_items(&body["tools"]) {
             asked.tool_names.extend(tool["name"].as_str().map(str::to_owned));
+            asked.outside_tools.extend(OutsideTool::parse(tool));
         }
         let mut calls: Vec<&Value> = Vec::new();
         for message in array_items(&body["messages"]) {

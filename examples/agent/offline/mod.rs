@@ -5,6 +5,7 @@
 
 mod answer;
 mod asked;
+mod outside;
 mod question;
 mod write;
 
@@ -15,6 +16,7 @@ use turnstream::Usage;
 use turnstream::provider::Reply;
 
 use asked::ParsedRequest;
+use outside::OutsideCall;
 use question::Intent;
 use write::WriteRequest;
 
@@ -43,7 +45,15 @@ fn scripted_turn(body: &Value) -> ScriptedTurn {
             ScriptedTurn::new("Somebody else can look, and tell me.", "I'll have it looked up.")
                 .with_call(question::RESEARCH_TOOL, json!({ "prompt": task }))
         }
-        None => plan_first_turn(Intent::parse(&asked.question)),
+        None => match Intent::parse(&asked.question) {
+            intent @ (Intent::Search(_) | Intent::Unknown) => {
+                match outside::plan_call(&asked.question, &asked.outside_tools) {
+                    Some(call) => plan_outside_call(call),
+                    None => plan_first_turn(intent),
+                }
+            }
+            intent => plan_first_turn(intent),
+        },
     };
     match speech.calls.iter().find(|(name, _)| !asked.tool_names.contains(name)) {
         None => speech,
@@ -103,6 +113,24 @@ fn plan_first_turn(question: Intent) -> ScriptedTurn {
                          of Rust are in `src`, where a word stands, what (2 + 3) * 4 is, or to write \
                          hello to notes.txt.";
             ScriptedTurn::new("No word to go by.", &format!("{words}\n\n{OFFLINE_NOTICE}"))
+        }
+    }
+}
+
+/// The turn for a question about an MCP server's tool.
+fn plan_outside_call(call: OutsideCall) -> ScriptedTurn {
+    match call {
+        OutsideCall::Ready { tool, input } => {
+            let think = format!("I do not know. The description of `{tool}` sounds like it.");
+            ScriptedTurn::new(&think, &format!("I'll call `{tool}`, if I may."))
+                .with_call(&tool, input)
+        }
+        OutsideCall::Incomplete { tool, missing } => {
+            let words = format!(
+                "I would call `{tool}`, but I find no value for its `{missing}` in the question. \
+                 I take numbers, text in quotes and names with a capital letter."
+            );
+            ScriptedTurn::new("A value is missing.", &format!("{words}\n\n{OFFLINE_NOTICE}"))
         }
     }
 }

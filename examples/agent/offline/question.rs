@@ -76,7 +76,7 @@ const PATH_FILLER_WORDS: &[&str] =
     &["the", "a", "an", "this", "that", "my", "our", "your", "directory", "folder", "file"];
 
 /// Words that say nothing about what is asked.
-const STOP_WORDS: &[&str] = &[
+pub(super) const STOP_WORDS: &[&str] = &[
     "about", "all", "and", "any", "are", "can", "could", "did", "does", "explain", "file", "files",
     "find", "for", "from", "get", "give", "has", "have", "hello", "here", "hey", "hi", "how",
     "into", "its", "know", "many", "me", "much", "not", "one", "our", "out", "please", "see",

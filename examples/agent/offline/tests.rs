@@ -150,6 +150,40 @@ fn a_request_to_write_calls_the_tool_that_writes() {
 }
 
 #[test]
+fn a_tool_of_a_server_is_called_for_questions_that_no_other_tool_answers() {
+    let turn = |question: &str| {
+        let mut body = request_body(&json!([{ "role": "user", "content": question }]));
+        let city = json!({ "type": "string" });
+        body["tools"].as_array_mut().unwrap().push(json!({
+            "name": "demo__weather",
+            "description": "Writes and counts lines about the weather",
+            "input_schema": { "properties": { "city": city }, "required": ["city"] },
+        }));
+        scripted_turn(&body)
+    };
+    let call = ("demo__weather".to_owned(), json!({ "city": "Oslo" }));
+    assert_eq!(turn("What is the weather in Oslo?").calls, [call]);
+    for question in
+        [LINE_COUNT_QUESTION, "What is 2 + 3?", "write weather to notes.txt", "loop_stream"]
+    {
+        assert_eq!(turn(question), first_turn(question), "{question}");
+    }
+    let incomplete = turn("What is the weather?");
+    assert_eq!(incomplete.calls, []);
+    assert!(incomplete.text.contains("no value for its `city`"), "{}", incomplete.text);
+    assert!(incomplete.text.contains("my words are scripted"), "{}", incomplete.text);
+}
+
+#[test]
+fn the_answer_repeats_what_a_tool_of_a_server_returned() {
+    let result = json!({ "content": "Oslo:\n snow" });
+    let said = answer_to_result("demo__weather", &json!({ "city": "Oslo" }), &result);
+    assert!(said.starts_with("`demo__weather` says: Oslo: snow\n"), "{said}");
+    let said = answer_to_result("demo__weather", &json!({}), &json!({ "content": [] }));
+    assert!(said.starts_with("`demo__weather` returned no text."), "{said}");
+}
+
+#[test]
 fn without_a_keyword_no_tool_is_called() {
     for question in ["", "Hi", "?!", "what is it"] {
         let speech = first_turn(question);

@@ -6,6 +6,7 @@ mod look;
 mod per_file;
 mod root;
 mod search;
+mod server_call;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -28,6 +29,9 @@ pub(crate) fn toolkit(root: Root) -> Toolkit {
     ])
 }
 
+/// Between the name of an MCP server and that of its tool. No other tool has it in its name.
+pub(crate) const SERVER_SEPARATOR: &str = "__";
+
 /// What a call would do, line by line and as its tool reads the arguments: for the user who allows it.
 /// The calls in `allowed` are allowed already, have not ended, and run before it.
 pub(crate) fn describe_call(root: &Root, call: &ToolCall, allowed: &[ToolCall]) -> Vec<String> {
@@ -38,10 +42,10 @@ pub(crate) fn describe_call(root: &Root, call: &ToolCall, allowed: &[ToolCall]) 
                 writes.filter_map(|call| call.parse_arguments().ok()).collect();
             write::describe_write(root, &file, &earlier)
         }
-        _ => vec![
-            one_line(&call.name, 64),
-            escape_invisible(call.arguments_or_empty_object(), 1_000),
-        ],
+        _ => server_call::describe_server_call(call).unwrap_or_else(|| {
+            let arguments = escape_invisible(call.arguments_or_empty_object(), 1_000);
+            vec![one_line(&call.name, 64), arguments]
+        }),
     }
 }
 

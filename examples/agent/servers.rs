@@ -1,0 +1,157 @@
+//! The MCP servers of the command line: started before the first run, closed before the program ends.
+
+use std::fs;
+
+use futures::future::join_all;
+use turnstream::mcp::{Client, ServerCommand};
+use turnstream::tool::ToolSource;
+use turnstream::{Agent, Error};
+
+use crate::args::ServerArg;
+use crate::tools::SERVER_SEPARATOR;
+
+/// As much as the library takes of a server's name without changing it.
+const MAX_NAME_LEN: usize = 24;
+
+/// A client of each server. Each call of their tools asks for approval.
+pub(crate) struct Servers {
+    clients: Vec<Client>,
+}
+
+impl Servers {
+    /// Reads the configuration; nothing is started yet. An error is one line for a person.
+    pub(crate) fn new(args: &[ServerArg]) -> Result<Self, String> {
+        let mut clients: Vec<Client> = Vec::new();
+        for arg in args {
+            match arg {
+                ServerArg::Url(url) => {
+                    clients.push(Client::http(url).map_err(|error| error.message().to_owned())?);
+                }
+                ServerArg::Command(words) => {
+                    // Invariant: `args` lets no command through without a program.
+                    let Some((program, args)) = words.split_first() else { continue };
+                    clients.push(Client::stdio(ServerCommand::new(program).args(args)));
+                }
+                ServerArg::ConfigFile(file) => {
+                    let json = fs::read_to_string(file)
+                        .map_err(|error| format!("`{file}` cannot be read: {error}"))?;
+                    let listed = Client::from_json(&json);
+                    clients
+                        .extend(listed.map_err(|error| format!("`{file}`: {}", error.message()))?);
+                }
+            }
+        }
+        let mut named: Vec<Client> = Vec::with_capacity(clients.len());
+        for client in clients {
+            let name = unique_name(client.name(), &named);
+            named.push(client.with_name(name));
+        }
+        Ok(Self { clients: named })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// Starts all of them, and returns the lines about what they offer.
+    ///
+    /// # Errors
+    ///
+    /// The first server that cannot be started. The others may be running.
+    pub(crate) async fn start(&self) -> Result<Vec<String>, Error> {
+        let started = join_all(self.clients.iter().map(describe)).await;
+        let lines: Vec<Vec<String>> = started.into_iter().collect::<Result<_, _>>()?;
+        Ok(lines.concat())
+    }
+
+    pub(crate) fn add_tools(&self, agent: Agent) -> Agent {
+        self.clients.iter().cloned().fold(agent, Agent::with_tool_source)
+    }
+
+    /// Waits until their processes, and all that these have started, are gone.
+    pub(crate) async fn close(&self) {
+        join_all(self.clients.iter().map(Client::close)).await;
+    }
+}
+
+async fn describe(client: &Client) -> Result<Vec<String>, Error> {
+    let info = client.server_info().await?;
+    let list = client.list_tools().await?;
+    let prefix = format!("{}{SERVER_SEPARATOR}", client.name());
+    let names: Vec<&str> = list
+        .tools
+        .iter()
+        .map(|tool| tool.name().strip_prefix(&prefix).unwrap_or(tool.name()))
+        .collect();
+    let names = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
+    let mut lines = vec![format!("mcp: {} ({}): {names}", client.name(), info.protocol_version)];
+    lines.extend(list.notes.iter().map(|note| format!("mcp: {}: {note}", client.name())));
+    Ok(lines)
+}
+
+/// The name in letters that the library leaves as they are, so that the first separator of a tool's
+/// name ends that of its server; with a number if another server has it.
+fn unique_name(wanted: &str, others: &[Client]) -> String {
+    let mut name = String::new();
+    for c in wanted.chars().take(MAX_NAME_LEN - 4) {
+        match c.is_ascii_alphanumeric() {
+            true => name.push(c),
+            false if name.is_empty() || name.ends_with(['_', '-']) => {}
+            false => name.push(if c == '_' { '_' } else { '-' }),
+        }
+    }
+    let name = match name.trim_end_matches(['_', '-']) {
+        "" => "server",
+        name => name,
+    };
+    let numbered = (2..).map(|number: usize| format!("{name}-{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    let is_free = |name: &String| others.iter().all(|other| other.name() != name);
+    // Invariant: there are more numbers than servers.
+    names.find(is_free).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(wanted: &[&str]) -> Vec<String> {
+        let mut named: Vec<Client> = Vec::new();
+        for name in wanted {
+            let name = unique_name(name, &named);
+            named.push(Client::stdio(ServerCommand::new("x")).with_name(name));
+        }
+        named.iter().map(|client| client.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn names_are_unique_and_contain_no_separator() {
+        let wanted = ["a", "a", "a.b", "a__b", "__", "über_x_", "A", "a-2", &"n".repeat(99)];
+        let expected = ["a", "a-2", "a-b", "a_b", "server", "ber_x", "A", "a-2-2", &"n".repeat(20)];
+        assert_eq!(names(&wanted), expected);
+    }
+
+    #[test]
+    fn a_configuration_that_cannot_be_read_is_named() {
+        let file = std::env::temp_dir().join(format!("servers-{}.json", std::process::id()));
+        let arg = [ServerArg::ConfigFile(file.display().to_string())];
+        let missing = Servers::new(&arg).err().unwrap();
+        assert!(missing.contains("cannot be read"), "{missing}");
+        for (json, wrong) in [
+            ("[", "is not JSON"),
+            (r#"{"mcpServers":{"a":{}}}"#, "`a` has neither a `command` nor a `url`"),
+        ] {
+            fs::write(&file, json).unwrap();
+            let error = Servers::new(&arg).err().unwrap();
+            assert!(error.contains(wrong) && error.contains("servers-"), "{error}");
+        }
+        fs::write(&file, r#"{"mcpServers":{"b c":{"command":"b"},"d":{"url":"http://d"}}}"#)
+            .unwrap();
+        let servers = Servers::new(&arg).unwrap();
+        let names: Vec<_> = servers.clients.iter().map(Client::name).collect();
+        assert_eq!(names, ["b-c", "d"]);
+        fs::remove_file(file).unwrap();
+        let url = Servers::new(&[ServerArg::Url("http://".to_owned())]).err().unwrap();
+        assert!(!url.is_empty() && !url.contains('\n'), "{url}");
+    }
+}

@@ -1,0 +1,288 @@
+//! The example `agent` with MCP servers: what its model calls, what is asked, and what is left.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::json;
+use turnstream::Event;
+use turnstream::event::EndReason;
+use turnstream::testing::mcp::{McpAnswer, McpRequestStatus, McpServer, McpTool};
+
+#[cfg(target_os = "linux")]
+use crate::agent::run_on_terminal;
+use crate::agent::{
+    TempProject, agent_command, assert_bad_usage, assert_exit_code, parse_json_output, utf8_str,
+};
+use crate::support::programs::example_program;
+#[cfg(target_os = "linux")]
+use crate::terminal::Terminal;
+
+const ADD_PROMPT: &str = "add 2 and 3";
+const PENDING_ADD: &str = r#"mcp_server__add {"a":2,"b":3}"#;
+
+/// The program with a server that is the example `mcp_server`; `None` if one of them is not built.
+fn agent_with_server(temp: &TempProject, args: &[&str]) -> Option<Command> {
+    let server = format!("'{}'", example_program("mcp_server")?.display());
+    agent_command(&temp.0, &[&["--mcp", server.as_str()], args].concat())
+}
+
+/// The command of a server that starts another process, whose id it leaves in the file `pid`, and that
+/// ends without it.
+#[cfg(target_os = "linux")]
+fn server_with_child() -> Option<String> {
+    let program = example_program("mcp_server")?;
+    Some(format!(r#"sh -c "sleep 1000 & echo \$! > pid; exec {}""#, program.display()))
+}
+
+/// Whether the process whose id is in the file `pid` is there and has not ended.
+#[cfg(target_os = "linux")]
+#[track_caller]
+fn is_child_running(temp: &TempProject) -> bool {
+    let pid = fs::read_to_string(temp.0.join("pid")).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
+    // One that has ended, and that was not collected yet, is still listed.
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.is_some_and(|state| !state.trim_start().starts_with(['Z', 'X']))
+}
+
+/// Waits for the program while the runtime of the test serves it.
+async fn output_of(mut command: Command) -> Output {
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+#[test]
+fn the_offline_model_answers_with_what_a_server_over_stdio_returned() {
+    let temp = TempProject::new();
+    for (question, result) in [
+        ("What is the weather in Oslo?", "Oslo: snow, -3 degrees (made up)"),
+        (ADD_PROMPT, "`mcp_server__add` says: 5"),
+        ("count slowly to 3 in 1 ms", "counted to 3"),
+    ] {
+        let Some(mut agent) = agent_with_server(&temp, &["--yes", question]) else { return };
+        let output = agent.output().unwrap();
+        assert_exit_code(&output, 0);
+        let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
+        assert!(out.contains(result) && out.contains("my words are scripted"), "{out}");
+        let line = "mcp: mcp_server (2026-07-28): add, weather, count_slowly, ";
+        assert!(err.starts_with(line), "{err}");
+        assert!(!question.contains("count") || err.contains(" step 2 of 3\n"), "{err}");
+    }
+}
+
+#[test]
+fn without_a_terminal_a_call_of_a_server_ends_the_run_as_pending() {
+    let temp = TempProject::new();
+    let Some(mut agent) = agent_with_server(&temp, &[ADD_PROMPT]) else { return };
+    let output = agent.output().unwrap();
+    assert_exit_code(&output, 1);
+    let err = utf8_str(&output.stderr);
+    assert!(err.contains(&format!("  ? {PENDING_ADD} needs to be allowed\n")), "{err}");
+    assert!(err.contains("error: nothing was called: `mcp_server__add` must be allowed"), "{err}");
+}
+
+#[test]
+fn with_json_only_events_are_on_stdout_and_the_pending_call_is_in_the_outcome() {
+    let temp = TempProject::new();
+    for (yes, reason) in [(None, EndReason::Pending), (Some("--yes"), EndReason::Completed)] {
+        let args = ["--json", ADD_PROMPT].into_iter().chain(yes).collect::<Vec<_>>();
+        let Some(mut agent) = agent_with_server(&temp, &args) else { return };
+        let output = agent.output().unwrap();
+        assert_exit_code(&output, i32::from(yes.is_none()));
+        let (events, error, outcome) = parse_json_output(&output.stdout);
+        assert_eq!((error, outcome.reason), (None, reason));
+        let pending: Vec<_> = outcome.pending.iter().map(|call| call.name.as_str()).collect();
+        assert_eq!(pending, if yes.is_none() { vec!["mcp_server__add"] } else { vec![] });
+        let results = events.iter().filter_map(Event::tool_output);
+        let results: Vec<_> = results.map(|result| result.content.text()).collect();
+        assert_eq!(results, if yes.is_none() { vec![] } else { vec!["5"] });
+    }
+}
+
+#[test]
+fn flags_that_name_no_server_are_bad_usage() {
+    let temp = TempProject::new();
+    temp.write_file("bad.json", "{}");
+    for (args, words) in [
+        (&["--mcp"][..], "`--mcp` needs a value"),
+        (&["--mcp", " ", "Hi"], "`--mcp` is empty"),
+        (&["--mcp", "server 'a", "Hi"], "a quote or an escape that does not end"),
+        (&["--mcp", "ftp://server", "Hi"], "an http or https URL, or a command, not ftp"),
+        (&["--mcp", "server", "--no-tools", "Hi"], "--mcp needs tools"),
+        (&["--mcp-config", "missing.json", "Hi"], "`missing.json` cannot be read"),
+        (&["--mcp-config", "bad.json", "Hi"], "`bad.json`: the MCP configuration"),
+    ] {
+        let Some(mut agent) = agent_command(&temp.0, args) else { return };
+        assert_bad_usage(&agent.output().unwrap(), words);
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_started_is_one_line_on_stderr() {
+    let temp = TempProject::new();
+    for (server, words) in [
+        ("/nonexistent/server", "`/nonexistent/server` could not be started"),
+        ("sh -c 'echo no key >&2; exit 3'", "no key"),
+        ("http://127.0.0.1:1/mcp", "could not be reached"),
+    ] {
+        let Some(mut agent) = agent_command(&temp.0, &["--mcp", server, "Hi"]) else { return };
+        let output = agent.output().unwrap();
+        assert_exit_code(&output, 1);
+        let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
+        assert_eq!((out, err.lines().count()), ("", 1), "{err}");
+        assert!(err.starts_with("error: ") && err.contains(words), "{err}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_that_a_server_has_started_is_left_when_the_program_ends() {
+    let ctrl_c = "\u{3}";
+    let temp = TempProject::new();
+    let Some(server) = server_with_child() else { return };
+    for (args, code) in [
+        (&["--yes", ADD_PROMPT][..], 0),
+        (&[ADD_PROMPT], 1),
+        (&["--mcp", "/nonexistent/server", "Hi"], 1),
+        (&["--provider", "openai", "--base-url", "http://127.0.0.1:1", "Hi"], 1),
+        (&["--session", ".", "Hi"], 1),
+    ] {
+        let args = [&["--mcp", server.as_str()], args].concat();
+        let Some(mut agent) = agent_command(&temp.0, &args) else { return };
+        let output = agent.output().unwrap();
+        assert_exit_code(&output, code);
+        assert!(!is_child_running(&temp), "{args:?}");
+        fs::remove_file(temp.0.join("pid")).unwrap();
+    }
+    // The first one interrupts the run, and one in a question of the chat ends the program.
+    let args = ["--mcp", &server];
+    let Some(agent) = agent_command(&temp.0, &args) else { return };
+    let Some(mut terminal) = Terminal::start(&agent) else { return };
+    terminal.wait_for("\n> ");
+    terminal.type_keys("count slowly to 1000\n");
+    terminal.wait_for("allow it? [y/N] ");
+    terminal.type_keys("y\n");
+    terminal.wait_for("step 1 of 1000");
+    assert!(is_child_running(&temp));
+    terminal.type_keys(ctrl_c);
+    terminal.wait_for("the history can be sent again");
+    terminal.wait_for("\n> ");
+    terminal.type_keys(ctrl_c);
+    let (shown, code) = terminal.wait_for_exit();
+    assert_eq!(code, 130, "{shown}");
+    assert!(!is_child_running(&temp), "{shown}");
+}
+
+#[test]
+fn the_servers_of_a_configuration_file_keep_their_names() {
+    let temp = TempProject::new();
+    let Some(program) = example_program("mcp_server") else { return };
+    let args = json!(["--tools", "weather"]);
+    let servers = json!({
+        "sky": { "command": program, "args": args },
+        "sky.2": { "command": program, "args": args },
+        "off": { "command": "/nonexistent", "disabled": true },
+    });
+    temp.write_file("servers.json", &json!({ "mcpServers": servers }).to_string());
+    let args = ["--mcp-config", "servers.json", "--yes", "weather in Paris"];
+    let Some(mut agent) = agent_with_server(&temp, &args) else { return };
+    let output = agent.output().unwrap();
+    assert_exit_code(&output, 0);
+    let lines = utf8_str(&output.stderr).lines().take(3).collect::<Vec<_>>();
+    assert!(lines[0].starts_with("mcp: mcp_server (2026-07-28): add, "), "{lines:?}");
+    assert_eq!(lines[1..], ["mcp: sky (2026-07-28): weather", "mcp: sky-2 (2026-07-28): weather"]);
+    assert!(utf8_str(&output.stdout).contains("Paris: cloudy"));
+}
+
+/// A server with one tool, which returns what it was called with.
+async fn echo_server() -> turnstream::testing::mcp::McpHttpServer {
+    let schema = json!({
+        "type": "object",
+        "properties": { "word": { "type": "string" } },
+        "required": ["word"],
+    });
+    let echo = McpTool::new("echo", "", schema, async |args: serde_json::Value, _call| {
+        McpAnswer::text(format!("heard {}", args["word"]))
+    });
+    McpServer::new().with_tool(echo).start_http().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_server_over_http_is_called() {
+    let temp = TempProject::new();
+    let server = echo_server().await;
+    let args = ["--mcp", &server.url(), "--yes", "echo \"x y\""];
+    let Some(agent) = agent_command(&temp.0, &args) else { return };
+    let output = output_of(agent).await;
+    assert_exit_code(&output, 0);
+    assert!(utf8_str(&output.stdout).contains(r#"`server__echo` says: heard "x y""#));
+    let received = server.handle().received();
+    assert_eq!(received.iter().filter(|message| message.is_call("echo")).count(), 1);
+    assert_eq!(server.handle().violations(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_pending_call_of_a_session_runs_when_it_is_allowed() {
+    let temp = TempProject::new();
+    let server = echo_server().await;
+    let calls = || {
+        let received = server.handle().received();
+        received.iter().filter(|message| message.is_call("echo")).count()
+    };
+    let args = ["--mcp", &server.url(), "--session", "s.jsonl"];
+    for (more, code, ran) in [(&["echo \"x y\""][..], 1, 0), (&[], 1, 0), (&["--yes"], 0, 1)] {
+        let Some(agent) = agent_command(&temp.0, &[&args[..], more].concat()) else { return };
+        let output = output_of(agent).await;
+        assert_exit_code(&output, code);
+        let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
+        assert_eq!(calls(), ran, "{err}");
+        assert_eq!(out.contains(r#"says: heard "x y""#), ran == 1, "{out}");
+        assert_eq!(err.contains("waits for `server__echo`"), more != ["echo \"x y\""], "{err}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_question_shows_server_tool_and_arguments() {
+    for (answer, words) in
+        [("y\n", "< mcp_server__add 5"), ("\n", "Denied: the user does not allow it")]
+    {
+        let temp = TempProject::new();
+        let Some(program) = example_program("mcp_server") else { return };
+        let args = ["--mcp", program.to_str().unwrap(), ADD_PROMPT];
+        let typed = [("allow it? [y/N] ", answer)];
+        let Some((shown, code)) = run_on_terminal(&temp, &args, &typed) else { return };
+        assert_eq!(code, 0, "{shown}");
+        let notice = "a file is written, and before a tool of a server is called. A question";
+        for part in [notice, "`add` of the MCP server `mcp_server`", "| a: 2", "| b: 3", words] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn ctrl_c_cancels_the_call_on_the_server() {
+    let temp = TempProject::new();
+    let schema = json!({ "type": "object" });
+    let wait = McpTool::new("wait", "", schema, async |_args, call| {
+        call.progress(1.0, None, Some("waiting")).await;
+        std::future::pending::<McpAnswer>().await
+    });
+    let server = McpServer::new().with_tool(wait).start_http().await.unwrap();
+    let args = ["--mcp", &server.url(), "--yes", "wait"];
+    let Some(agent) = agent_command(&temp.0, &args) else { return };
+    let Some(mut terminal) = Terminal::start(&agent) else { return };
+    let ended = tokio::task::spawn_blocking(move || {
+        terminal.wait_for("waiting (1)");
+        terminal.type_keys("\u{3}");
+        terminal.wait_for_exit()
+    });
+    let (shown, code) = ended.await.unwrap();
+    assert_eq!(code, 1, "{shown}");
+    assert!(shown.contains("interrupted: 1 tool calls, 1 results"), "{shown}");
+    let is_cancelled = |received: &[turnstream::testing::mcp::McpReceived]| {
+        let cancelled = Some(McpRequestStatus::Cancelled);
+        received.iter().any(|message| message.is_call("wait") && message.status == cancelled)
+    };
+    server.handle().wait_until(is_cancelled).await;
+}
