@@ -1038,29 +1038,8 @@ async fn deep_json_is_no_stack_overflow() {
     }
 }
 
-/// Runs an ignored test of this file in a process of its own, which may crash or hang.
 #[cfg(feature = "validate")]
-fn survives(victim: &str) -> bool {
-    let program = std::env::current_exe().unwrap();
-    let mut child = std::process::Command::new(program)
-        .args(["--exact", &format!("attacks::{victim}"), "--ignored"])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    for _ in 0..200 {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.success();
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    false
-}
-
-#[cfg(feature = "validate")]
-async fn call_with_schema(schema: Value) {
+async fn call_with_schema(schema: Value) -> String {
     let client =
         raw_client(move |_, message, out| match message["method"].as_str().unwrap_or_default() {
             "server/discover" => out.result(&message, discovered()),
@@ -1074,92 +1053,66 @@ async fn call_with_schema(schema: Value) {
         });
     let client = client.trusted();
     let kit = client.toolkit().await.unwrap();
-    if kit.get("s__a").is_some() {
-        call(kit, "s__a", json!({ "text": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!" })).await;
+    match kit.get("s__a") {
+        Some(_) => {
+            let text = json!({ "text": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!" });
+            call_text(kit, "s__a", text).await
+        }
+        None => client.notes().join("; "),
     }
 }
 
 #[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
-#[ignore = "run by another test"]
-async fn victim_recursion() {
-    call_with_schema(json!({ "type": "object", "allOf": [{ "$ref": "#" }] })).await;
+async fn a_schema_that_refers_to_itself_does_not_end_the_process() {
+    let said = call_with_schema(json!({ "type": "object", "allOf": [{ "$ref": "#" }] })).await;
+    assert_eq!(said, "The tool returned nothing.");
 }
 
 #[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
-#[ignore = "run by another test"]
-async fn victim_mutual_recursion() {
-    call_with_schema(json!({
+async fn schemas_that_refer_to_each_other_do_not_end_the_process() {
+    let said = call_with_schema(json!({
         "type": "object", "$defs": { "a": { "allOf": [{ "$ref": "#/$defs/b" }] }, "b": { "anyOf": [{ "$ref": "#/$defs/a" }] } },
         "allOf": [{ "$ref": "#/$defs/a" }],
     }))
     .await;
+    assert_eq!(said, "The tool returned nothing.");
 }
 
 #[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
-#[ignore = "run by another test"]
-async fn victim_doubling() {
+async fn a_schema_that_doubles_at_each_level_does_not_stop_the_thread() {
     let mut defs = serde_json::Map::new();
     for level in 0..40 {
         let next = json!({ "$ref": format!("#/$defs/d{}", level + 1) });
         defs.insert(format!("d{level}"), json!({ "allOf": [next, next] }));
     }
     defs.insert("d40".to_owned(), json!({ "type": "object" }));
-    call_with_schema(
+    let said = call_with_schema(
         json!({ "type": "object", "$defs": defs, "allOf": [{ "$ref": "#/$defs/d0" }] }),
     )
     .await;
+    assert_eq!(said, "`s__a` has a schema that grows beyond measure by its references");
 }
 
 #[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
-#[ignore = "run by another test"]
-async fn victim_pattern() {
-    call_with_schema(json!({
+async fn a_pattern_does_not_stop_the_thread() {
+    let said = call_with_schema(json!({
         "type": "object", "properties": { "text": { "type": "string", "pattern": "^(?=(a+)+$)(a+)+$" } },
     }))
     .await;
+    assert!(said.starts_with("The arguments of `s__a` do not fit: "), "{said}");
 }
 
 #[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
-#[ignore = "run by another test"]
-async fn victim_id() {
-    call_with_schema(json!({
+async fn addresses_in_a_schema_are_not_fetched() {
+    let said = call_with_schema(json!({
         "$id": "http://192.0.2.1/a", "$schema": "http://192.0.2.1/meta", "type": "object",
         "properties": { "text": { "$ref": "#/$defs/x" } }, "$defs": { "x": { "$id": "y", "type": "string" } },
     }))
     .await;
-}
-
-#[cfg(feature = "validate")]
-#[test]
-fn a_schema_that_refers_to_itself_does_not_end_the_process() {
-    assert!(survives("victim_recursion"));
-}
-
-#[cfg(feature = "validate")]
-#[test]
-fn schemas_that_refer_to_each_other_do_not_end_the_process() {
-    assert!(survives("victim_mutual_recursion"));
-}
-
-#[cfg(feature = "validate")]
-#[test]
-fn a_schema_that_doubles_at_each_level_does_not_stop_the_thread() {
-    assert!(survives("victim_doubling"));
-}
-
-#[cfg(feature = "validate")]
-#[test]
-fn a_pattern_does_not_stop_the_thread() {
-    assert!(survives("victim_pattern"));
-}
-
-#[cfg(feature = "validate")]
-#[test]
-fn addresses_in_a_schema_are_not_fetched() {
-    assert!(survives("victim_id"));
+    assert!(said.contains("Unknown meta-schema"), "{said}");
 }
