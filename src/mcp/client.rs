@@ -26,16 +26,27 @@ use crate::mcp::shared_client::{AcceptedDefinitions, Settings, SharedClient};
 use crate::mcp::{ServerCommand, ServerInfo};
 use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 
-/// A client of one MCP server: its tools as a [`Toolkit`], its resources and its prompts. Cheap to clone;
-/// clones share the connection.
+/// A client of one MCP server: its tools, its resources and its prompts. Cheap to clone; clones share the
+/// connection.
+///
+/// An agent gets the tools with [`Agent::with_tool_source`](crate::Agent::with_tool_source), which lists them
+/// before each request and so notices changes. [`toolkit`](Self::toolkit) is the list of one moment.
+///
+/// # The connection
 ///
 /// Nothing happens before the first use. Then the client starts the server's process, or sends a first
 /// request to its address, and finds out which form of the protocol it speaks. A connection that dies is
-/// made again by the next use, and the server's tools are listed anew. When the last clone and the last of
-/// its tools are dropped, the connection is closed: a process has [`Limits::close`] to end, then its process group is killed: it
-/// and what it has started, but for what has left the group. (On Windows the process alone is killed.) [`close`](Self::close) waits for that.
+/// made again by the next use, and the tools are listed again. The connection needs a tokio runtime, whose
+/// tasks drive it; if the runtime ends, so does the process.
 ///
-/// The connection needs a tokio runtime, whose tasks drive it. If the runtime ends, so does the process.
+/// When the last clone and the last of its tools are dropped, the connection is closed: a process has
+/// [`Limits::close`] to end after its standard input was closed, then it and all processes of its group are
+/// killed. Processes that have left the group run on, and on Windows the process alone is killed.
+/// [`close`](Self::close) waits for that.
+///
+/// Each method that begins with `with_` returns a client with a new connection of its own.
+/// [`allow`](Self::allow), [`trusted`](Self::trusted), [`only`](Self::only) and [`without`](Self::without)
+/// return a client that shares the connection, so that two agents can have different tools of one server.
 ///
 /// # Trust
 ///
@@ -43,7 +54,10 @@ use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 /// the server is [trusted](Self::trusted). The hints that a server gives with its tools never change that.
 /// If the description, the schema or the hints of a tool change after it was first listed, its calls
 /// ask for approval again, until one was approved; and a call that the model made before it knew of the
-/// change does not run.
+/// change does not run. [`with_fingerprints`](Self::with_fingerprints) carries that over to another process.
+///
+/// A call that asks ends the run as [`Pending`](crate::event::EndReason::Pending), to be continued with
+/// [`Agent::resume`](crate::Agent::resume); a run that is [interactive](crate::Agent::interactive) waits instead.
 ///
 /// ```no_run
 /// use turnstream::mcp::{Client, ServerCommand};
@@ -53,8 +67,9 @@ use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 /// # async fn run() -> Result<(), turnstream::Error> {
 /// let command = ServerCommand::new("npx").args(["-y", "@modelcontextprotocol/server-filesystem", "."]);
 /// let files = Client::stdio(command).allow(["read_text_file", "list_directory"]);
-/// let agent = Agent::new(Anthropic::new("claude-sonnet-4-5")).with_toolkit(files.toolkit().await?);
+/// let agent = Agent::new(Anthropic::new("claude-sonnet-4-5")).with_tool_source(files.clone());
 /// let outcome = agent.run("What is in this folder?").outcome().await;
+/// println!("{}", outcome.text);
 /// files.close().await;
 /// # Ok(())
 /// # }
@@ -90,7 +105,9 @@ impl Client {
         Self::new(Endpoint::Stdio(command))
     }
 
-    /// A client of a server at an address, for example `https://mcp.example.com/mcp`.
+    /// A client of a server at an address, for example `https://mcp.example.com/mcp`, over streamable HTTP. The
+    /// older transport with two addresses (`sse`) is not spoken, and no login is made: a server that wants OAuth
+    /// needs a token of yours, with [`with_credential`](Self::with_credential).
     ///
     /// # Errors
     ///
@@ -153,8 +170,13 @@ impl Client {
         Self { shared: Arc::new(shared), view: Arc::default() }
     }
 
-    /// Sets the server's name: what its tools' names begin with, `{name}__{tool}`. Unless set, it is made of
-    /// the command or the address, such as `filesystem` of `npx @modelcontextprotocol/server-filesystem`.
+    /// Sets the server's name, with which the names of its tools begin: `{name}__{tool}`. Unless set, it is made
+    /// of the command or the address, such as `filesystem` of `npx @modelcontextprotocol/server-filesystem`, and
+    /// `server` where neither has a word for it. Two servers of one agent need different names.
+    ///
+    /// Providers take letters, digits, `_` and `-`, and 64 characters. A tool's name that does not fit, or a
+    /// server's name of more than 24 characters, is cut and ends with a hash of the whole name, so that it is the
+    /// same in each list.
     pub fn with_name(self, name: impl Into<String>) -> Self {
         self.update_settings(|settings| settings.name = name.into())
     }
@@ -170,9 +192,10 @@ impl Client {
         self.update_endpoint(|endpoint| endpoint.headers.push(header))
     }
 
-    /// Sets how requests are authorized: a key or a token as `authorization: Bearer …`. A token that the
-    /// server refuses with 401 is fetched anew, once. A [signer](Credential::signer) is not asked for the
-    /// body. Does nothing for a server that is not reached over HTTP.
+    /// Sets how requests are authorized: a key or a token as `authorization: Bearer …`. If the server answers
+    /// 401, the token is fetched again, once; a second 401 is an error of the kind [`Auth`](ErrorKind::Auth). A
+    /// [signer](Credential::signer) gets an empty body, because the transport does not show it one. Does nothing
+    /// for a server that is not reached over HTTP.
     pub fn with_credential(self, credential: Credential) -> Self {
         self.update_endpoint(|endpoint| endpoint.credential = Some(credential))
     }
@@ -195,22 +218,25 @@ impl Client {
         self.update_settings(|settings| settings.answerers.elicitation = Some(ask))
     }
 
-    /// Lets the server ask a model while it works on a call. Without this, such calls fail.
+    /// Lets the server ask a model while it works on a call (`sampling`). Without this, the server gets an error
+    /// as the answer.
     ///
-    /// The agent runs as a sub-agent of the call: its events are nested in those of the run, and what it uses
-    /// counts for the run and its [budget](crate::Agent::with_budget). The server's messages are one prompt, as
-    /// text. Calls of the agent that wait for approval are refused.
+    /// The agent runs as a sub-agent of the call: its events are nested in those of the run, and the tokens that
+    /// it uses count for the run and its [budget](crate::Agent::with_budget). The server's messages become one
+    /// prompt of text, and its limit of output tokens can only lower that of the agent; the model that it prefers is
+    /// ignored. Calls of the agent that need approval are refused.
     pub fn with_sampling(self, agent: Agent) -> Self {
         self.update_settings(|settings| settings.answerers.sampling = Some(agent))
     }
 
-    /// Tells the server which folders it may work in. Nothing holds it to them.
+    /// Sets the folders that the server is asked to stay in (`roots`). They are advice: nothing stops a process
+    /// from reading others. Without this, a server that asks gets an error as the answer.
     pub fn with_roots<P: Into<PathBuf>>(self, folders: impl IntoIterator<Item = P>) -> Self {
         let folders = folders.into_iter().map(Into::into).collect();
         self.update_settings(|settings| settings.answerers.roots = Some(folders))
     }
 
-    /// Sets which media of results are handed to the model as files.
+    /// Sets whether audio and other files of results are sent to the model. Unless set, they are named.
     pub fn with_media(self, media: MediaParts) -> Self {
         self.update_settings(|settings| settings.media = media)
     }
@@ -221,7 +247,7 @@ impl Client {
     }
 
     /// Lets calls of these tools run without approval. The names are the server's own, here and in
-    /// [`only`](Self::only) and [`without`](Self::without).
+    /// [`only`](Self::only) and [`without`](Self::without); a name that the server does not list does nothing.
     pub fn allow<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
         self.update_view(|view| view.allowed.extend(tools.into_iter().map(Into::into)))
     }
@@ -255,16 +281,18 @@ impl Client {
 
     /// The tools of the server as they are now.
     ///
-    /// An agent with this toolkit keeps these tools. For tools that may change while it runs, hand it the
-    /// client itself, with [`Agent::with_tool_source`](crate::Agent::with_tool_source).
+    /// An agent with this toolkit keeps these tools; calls of one that has changed since do not run. For tools
+    /// that may change, use [`Agent::with_tool_source`](crate::Agent::with_tool_source).
     ///
     /// # Errors
     ///
+    /// The message about a process that could not be used has the last lines of its standard error.
+    ///
     /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or breaks off, and
     ///   [`Timeout`](ErrorKind::Timeout) if it is not ready in time.
-    /// - [`Auth`](ErrorKind::Auth) if it wants another authorization.
-    /// - [`Unsupported`](ErrorKind::Unsupported) if it speaks another version of the protocol, and
-    ///   [`Protocol`](ErrorKind::Protocol) if it breaks it.
+    /// - [`Auth`](ErrorKind::Auth) if the server refuses the authorization, or wants one.
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the server speaks another version of the protocol, and
+    ///   [`Protocol`](ErrorKind::Protocol) if it breaks the protocol.
     /// - [`TooLarge`](ErrorKind::TooLarge) if it lists more than the [limits](Limits) allow.
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if a key would be sent over plain http.
     pub async fn toolkit(&self) -> Result<Toolkit, Error> {

@@ -8,8 +8,8 @@ use std::process::Stdio;
 
 use crate::http::{Secret, is_secret_name};
 
-/// The variables of this process that a server gets unless told otherwise, beside `LC_*`: enough to find
-/// programs, the user's folders and the time zone, and none that holds a key.
+/// The variables of this process that each server gets, and `LC_*`: enough to find programs, the user's folders
+/// and the time zone, and none that holds a key.
 #[cfg(not(windows))]
 const INHERITED_VARIABLES: &[&str] =
     &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -67,7 +67,7 @@ impl ServerCommand {
         }
     }
 
-    /// Adds an argument. No shell reads it.
+    /// Adds an argument. It reaches the program as it is, without a shell.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
@@ -91,7 +91,7 @@ impl ServerCommand {
         self
     }
 
-    /// Sets the folder that the server is started in; that of this process unless set.
+    /// Sets the working directory of the server. Unless set, it is that of this process.
     pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.working_dir = Some(folder.into());
         self
@@ -107,8 +107,8 @@ impl ServerCommand {
         self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
     }
 
-    /// The values that no message shows: those of the variables that were granted, and of arguments that are named
-    /// like a key, such as `--api-key` or `--token=…`.
+    /// The values that are masked in messages: those of the variables that were named, and of arguments that are
+    /// named like a key, such as `--api-key` or `--token=…`.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &String| value.len() >= 8;
         let granted = self.granted_env().map(|(_, value)| value.to_string_lossy().into_owned());

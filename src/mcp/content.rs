@@ -13,15 +13,16 @@ use crate::tool::ToolOutput;
 /// Images that every provider takes which takes images.
 const IMAGE_TYPES: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/webp"];
 
-/// Which media are handed to the model as files. Images that all providers take always are.
+/// Whether media of a server's results are sent to the model. Images in GIF, JPEG, PNG and WebP, which all
+/// providers take that take images, always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MediaParts {
-    /// Audio and other files are named, with their type and size: a provider that does not take them refuses
-    /// the request.
+    /// Audio and other files are replaced by a line with their type and size, because a provider that does not
+    /// take them refuses the whole request.
     #[default]
     Named,
-    /// They are file parts, for a provider that takes them.
+    /// Audio and other files are sent as [`Part::File`], for a provider that takes them.
     Sent,
 }
 
@@ -116,7 +117,7 @@ fn media_parts(media_type: &str, base64: &str, what: &str, media: MediaRules) ->
     vec![part]
 }
 
-/// How many bytes data in base64 has; `None` if it is not base64 or there is none.
+/// The number of bytes that base64 stands for; `None` if it is not base64 or empty.
 fn decoded_len(base64: &str) -> Option<usize> {
     let engine = GeneralPurpose::new(&STANDARD, PAD_OR_NOT);
     engine.decode(base64).ok().map(|bytes| bytes.len()).filter(|len| *len > 0)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Limits on the bytes, pages and time that a server can cost.
+/// Limits on a server: the bytes and pages that it may send, and the time that it may take.
 ///
 /// | limit | unless set | what happens beyond it |
 /// |---|---|---|
@@ -45,13 +45,16 @@ pub struct Limits {
     /// Bytes of the server's standard error that are kept, the newest.
     pub stderr_bytes: usize,
     /// Time from starting a process, or sending a first request, to a connection that is ready. It
-    /// includes the attempt to use the newer protocol and, if that fails, the older one.
+    /// includes the attempt to use the newer protocol and, if that fails, the older one. An agent limits the
+    /// listing of its sources as well, with
+    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout): raise both for a slow server.
     pub start: Duration,
     /// Time for the answer to a request that is not a call.
     pub request: Duration,
-    /// Time without an answer or progress of a call.
+    /// Time without an answer or progress of a call. It stands still while the server waits for an answer to its
+    /// question.
     pub call: Duration,
-    /// Time that a call may take in all.
+    /// Time that a call may take in all, including its questions.
     pub call_total: Duration,
     /// Time that the user has to answer a question of the server.
     pub input: Duration,

@@ -26,7 +26,7 @@ const READ_CHUNK: usize = 16 << 10;
 /// its output open.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// What was wrong with a server's output.
+/// The faults of a server's output.
 #[derive(Debug, Default)]
 pub(super) struct OutputReport {
     /// A line was longer than the limit, in bytes; the stream ended there.
@@ -84,7 +84,7 @@ pub(super) struct LineChannel<R, W> {
     /// The line that is being written, and how much of it was.
     writing: Option<(Vec<u8>, usize)>,
     is_flushed: bool,
-    /// What was read of the next lines.
+    /// The bytes that were read and not yet returned.
     buffer: Vec<u8>,
     /// How much of it is known to have no end of a line.
     scanned: usize,

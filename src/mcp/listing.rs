@@ -243,7 +243,7 @@ fn remote_reference(schema: &Value) -> Option<&str> {
     }
 }
 
-/// A hash of all that a model and an approver are told of a tool. It resists a server that looks for another
+/// A hash of all that a model and an approver see of a tool. It resists a server that looks for another
 /// definition with the same hash.
 fn fingerprint(original_name: &str, spec: &ToolSpec, annotations: &Value) -> u128 {
     let mut hash = Sha256::new();

@@ -1,7 +1,8 @@
 //! The tools of MCP servers.
 //!
 //! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A [`Client`]
-//! starts such a server or reaches it over HTTP, and makes a [`Toolkit`](crate::Toolkit) of its tools.
+//! starts such a server or reaches it over HTTP. Its tools are those of an agent
+//! ([`Agent::with_tool_source`](crate::Agent::with_tool_source)) or a [`Toolkit`](crate::Toolkit).
 //!
 //! # Which servers
 //!
@@ -20,10 +21,11 @@
 //! | text, images, resources | the parts of the result |
 //! | `structuredContent` | JSON text, if the result has no other text |
 //! | `isError`, an error, a broken connection | a result that says so, and that the model can act on |
-//! | a question to the user, a model, or for folders | [`with_elicitation`](Client::with_elicitation), [`with_sampling`](Client::with_sampling), [`with_roots`](Client::with_roots); otherwise declined |
+//! | a question to the user | answered by [`with_elicitation`](Client::with_elicitation), otherwise declined |
+//! | a request to a model, or for folders | answered by [`with_sampling`](Client::with_sampling) and [`with_roots`](Client::with_roots), otherwise by an error |
 //!
-//! Dropping a call, its time limit or an interrupt of the run cancels it on the server: by
-//! `notifications/cancelled`, or by closing the response of a server that speaks the newer form over HTTP.
+//! A call that is dropped, reaches its time limit, or is part of a run that is interrupted is cancelled on the
+//! server: by `notifications/cancelled`, or by closing the response of a server that speaks the newer form over HTTP.
 //!
 //! # What it costs
 //!
@@ -32,8 +34,26 @@
 //!
 //! # Many tools
 //!
-//! Servers with hundreds of tools fill a model's context before the first word. A
-//! [searchable](crate::Toolkit::searchable) toolkit shows the model two tools in their place.
+//! The schemas of hundreds of tools can fill most of a model's context. With the feature `tool-search`,
+//! `Toolkit::searchable` lists two tools in their place, also for tools of servers:
+//!
+//! ```
+//! # #[cfg(feature = "tool-search")] {
+//! use turnstream::mcp::{Client, ServerCommand};
+//! use turnstream::provider::Scripted;
+//! use turnstream::{Agent, Toolkit};
+//!
+//! let files = Client::stdio(ServerCommand::new("files-server"));
+//! let tickets = Client::stdio(ServerCommand::new("tickets-server"));
+//! let agent = Agent::new(Scripted::new(["Hello"]))
+//!     .with_toolkit(Toolkit::default().searchable())
+//!     .with_tool_source(files)
+//!     .with_tool_source(tickets);
+//! # drop(agent);
+//! # }
+//! ```
+//!
+//! [The guide](crate::guide::tools) has more.
 
 mod command;
 mod limits;

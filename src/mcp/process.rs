@@ -92,7 +92,7 @@ impl ServerProcess {
         drop(lock_ignoring_poison(&self.stop).take());
     }
 
-    /// Waits until the process has ended. What it has started may run on.
+    /// Waits until the process has ended. Processes that it has started may run on.
     pub(super) fn wait_exited(&self) -> impl Future<Output = ()> + Send + use<> {
         wait_until_closed(self.exited.clone())
     }
@@ -210,18 +210,18 @@ impl ProcessGroup {
     }
 
     /// Asks all of them to end.
-    fn terminate(&self) {
+    fn terminate(self) {
         self.send(rustix::process::Signal::TERM);
     }
 
     /// Kills all that are left.
-    fn kill(&self) {
+    fn kill(self) {
         self.send(rustix::process::Signal::KILL);
     }
 
     /// Waits until none is left. One that has ended and that its new parent does not collect counts, so the
     /// wait has a limit.
-    async fn wait_empty(&self) {
+    async fn wait_empty(self) {
         let Some(leader) = self.leader else { return };
         let mut checks = 0;
         while rustix::process::test_kill_process_group(leader).is_ok() && checks < MAX_EMPTY_CHECKS
@@ -231,7 +231,7 @@ impl ProcessGroup {
         }
     }
 
-    fn send(&self, signal: rustix::process::Signal) {
+    fn send(self, signal: rustix::process::Signal) {
         if let Some(leader) = self.leader {
             // It fails if none is left.
             let _ = rustix::process::kill_process_group(leader, signal);
@@ -246,15 +246,15 @@ impl ProcessGroup {
         Self {}
     }
 
-    fn terminate(&self) {
+    fn terminate(self) {
         let Self {} = self;
     }
 
-    fn kill(&self) {
+    fn kill(self) {
         let Self {} = self;
     }
 
-    async fn wait_empty(&self) {
+    async fn wait_empty(self) {
         let Self {} = self;
     }
 }

@@ -29,7 +29,7 @@ pub struct Elicitation {
 pub enum ElicitationForm {
     /// An object of this flat JSON Schema.
     Fields(Value),
-    /// None: the user is to open an address. Do not open it without the user's consent.
+    /// No form: the server asks the user to open this address. Do not open it without the user's consent.
     Url(String),
 }
 

@@ -1,4 +1,4 @@
-//! A server's resources and prompts: listed and read, and put into a request if the user wants them there.
+//! A server's resources and prompts, for a program that puts them into a conversation.
 
 use std::collections::BTreeMap;
 
@@ -26,15 +26,15 @@ pub struct Resource {
     pub media_type: Option<String>,
 }
 
-/// Words that a server has prepared, for example for a slash command.
+/// A prompt that a server offers, for example as a slash command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prompt {
     /// The name.
     pub name: String,
-    /// Its purpose.
+    /// Its description.
     pub description: Option<String>,
-    /// The values that it takes.
+    /// The arguments that it takes.
     pub arguments: Vec<PromptArgument>,
 }
 

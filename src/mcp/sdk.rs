@@ -381,18 +381,16 @@ impl PendingRequest {
 /// A result as JSON. Over HTTP rmcp guesses its kind by its fields, and drops those of other kinds: a guess that
 /// cannot be right is an error.
 fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError> {
-    let is_right = match (method, &result) {
-        (_, ServerResult::CustomResult(_) | ServerResult::EmptyResult(_)) => true,
-        (
-            "tools/call",
-            ServerResult::CallToolResult(_)
+    let is_of_call = matches!(
+        result,
+        ServerResult::CustomResult(_)
+            | ServerResult::EmptyResult(_)
+            | ServerResult::CallToolResult(_)
             | ServerResult::InputRequiredResult(_)
             | ServerResult::TaskAckResult(_)
-            | ServerResult::CreateTaskResult(_),
-        ) => true,
-        ("tools/call", _) => false,
-        _ => true,
-    };
+            | ServerResult::CreateTaskResult(_)
+    );
+    let is_right = method != "tools/call" || is_of_call;
     if !is_right {
         return Err(ServiceError::UnexpectedResponse);
     }

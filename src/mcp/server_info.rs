@@ -6,9 +6,9 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Era {
-    /// From 2026-07-28 on: each request stands alone, and a server asks only in the place of a result.
+    /// From 2026-07-28 on: each request stands alone, and a server that has a question answers a call with it.
     Modern,
-    /// Up to 2025-11-25: a handshake, sessions, and requests of the server.
+    /// Up to 2025-11-25: a handshake, sessions, and requests from the server to the client.
     Legacy,
 }
 

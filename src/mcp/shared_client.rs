@@ -56,7 +56,7 @@ struct State {
 }
 
 /// The definitions that calls were made with, until the calls run. One that runs later, with another definition
-/// and its approval, would be a call that nobody has approved.
+/// and its approval, would be a call that was never approved.
 #[derive(Default)]
 struct PreparedCalls(VecDeque<PreparedRecord>);
 
@@ -271,9 +271,8 @@ impl SharedClient {
             (state.listing, state.connecting) = (None, None);
             state.closed_count += 1;
             let connection = state.connection.take();
-            match &connection {
-                Some(connection) => state.closing = Some(Arc::downgrade(connection)),
-                None => {}
+            if let Some(connection) = &connection {
+                state.closing = Some(Arc::downgrade(connection));
             }
             // Another caller may be closing it.
             connection.or_else(|| state.closing.as_ref()?.upgrade())

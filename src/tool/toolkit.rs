@@ -312,6 +312,10 @@ impl Toolkit {
     }
 
     /// The call of a tool that is inside of this one, if the kit is searchable; otherwise this one.
+    #[cfg_attr(
+        not(feature = "tool-search"),
+        expect(clippy::unused_self, reason = "only a searchable kit has such calls")
+    )]
     pub(crate) fn unwrapped_call<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
         #[cfg(feature = "tool-search")]
         if self.search.is_some() {
@@ -321,6 +325,10 @@ impl Toolkit {
     }
 
     /// Whether another call may be inside of a call of this name.
+    #[cfg_attr(
+        not(feature = "tool-search"),
+        expect(clippy::unused_self, reason = "only a searchable kit has such calls")
+    )]
     pub(crate) fn wraps_calls(&self, name: &str) -> bool {
         #[cfg(feature = "tool-search")]
         return self.search.is_some() && name == CALL_TOOL;

@@ -34,6 +34,7 @@ impl Out {
         let _ = self.0.send(Some(message.to_string()));
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "callers have just made it")]
     fn result(&self, request: &Value, result: Value) {
         self.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }));
     }
@@ -335,17 +336,10 @@ async fn a_second_close_waits_as_the_first_does() {
     let kit = client.toolkit().await.unwrap();
     // The shell sleeps for a second after the answer, and sees the end of its input then.
     assert_eq!(call_text(kit, "s__go", json!({})).await, "gone");
-    let before = std::time::Instant::now();
     let mut first = Box::pin(client.close());
     assert!(futures::poll!(&mut first).is_pending());
     client.close().await;
-    let second_took = before.elapsed();
-    first.await;
-    let first_took = before.elapsed();
-    assert!(
-        first_took - second_took < Duration::from_millis(200),
-        "the second has returned after {second_took:?}, the process was gone after {first_took:?}"
-    );
+    assert!(futures::poll!(&mut first).is_ready(), "the second has returned before the first");
 }
 
 #[cfg(unix)]
@@ -883,8 +877,8 @@ async fn content_that_the_sdk_does_not_know_is_readable_beside_content_that_it_k
 #[test]
 fn an_attempt_of_a_runtime_that_is_not_polled_does_not_hold_up_another() {
     let limits = Limits { start: Duration::from_millis(300), ..Limits::default() };
-    type Pair = (tokio::io::Empty, tokio::io::Sink);
-    let client = Client::streams(std::future::pending::<io::Result<Pair>>).with_limits(limits);
+    let open = std::future::pending::<io::Result<(tokio::io::Empty, tokio::io::Sink)>>;
+    let client = Client::streams(open).with_limits(limits);
     let new_runtime =
         || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let first = new_runtime();
@@ -1044,10 +1038,10 @@ async fn call_with_schema(schema: Value) -> String {
         raw_client(move |_, message, out| match message["method"].as_str().unwrap_or_default() {
             "server/discover" => out.result(&message, discovered()),
             "tools/list" => {
-                out.result(&message, listed(&json!([{ "name": "a", "inputSchema": schema }])))
+                out.result(&message, listed(&json!([{ "name": "a", "inputSchema": schema }])));
             }
             "tools/call" => {
-                out.result(&message, json!({ "resultType": "complete", "content": [] }))
+                out.result(&message, json!({ "resultType": "complete", "content": [] }));
             }
             _ => {}
         });

@@ -36,6 +36,7 @@ fn number_tool(name: &str) -> Tool {
     Tool::raw(spec, |args, _| async move { args["n"].clone() }).unwrap()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers have just made it")]
 fn wrapped(name: &str, arguments: Value) -> Value {
     json!({ "name": name, "arguments": arguments })
 }
@@ -184,7 +185,7 @@ async fn an_interactive_approval_is_given_to_the_inner_call() {
     let mut run = agent.run("go");
     let handle = run.handle();
     let asked = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
-    handle.approve(&asked.approval_request().unwrap()).unwrap();
+    handle.approve(asked.approval_request().unwrap()).unwrap();
     let outcome = run.outcome().await;
     assert_eq!(result_summaries(&outcome.history).len(), 1);
     assert_eq!(tool_results(&outcome.history)[0].content.text(), "7");
