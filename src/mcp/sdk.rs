@@ -846,7 +846,9 @@ impl ErrorContext {
             (None, false) => (ErrorKind::Connect, "could not be reached"),
         };
         let what = status.map_or(what, |status| format!("status {status}"));
-        let message = format!("the MCP server `{}` {did}: {what}", self.server);
+        let host = error.url().and_then(reqwest::Url::host_str).unwrap_or_default();
+        let port = error.url().and_then(reqwest::Url::port_or_known_default).unwrap_or_default();
+        let message = format!("the MCP server `{}` at {host}:{port} {did}: {what}", self.server);
         let error = Error::new(kind, message).with_source(HttpFailure);
         status.map_or_else(|| error.clone(), |status| error.clone().with_status(status))
     }

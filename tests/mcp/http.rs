@@ -116,10 +116,11 @@ async fn a_session_that_has_expired_is_begun_anew() {
 #[tokio::test]
 async fn an_address_where_no_server_is_fails_at_once_with_its_kind() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
     drop(listener);
-    let error = client_at(&url).toolkit().await.unwrap_err();
+    let error = client_at(&format!("http://{address}/mcp")).toolkit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
-    assert!(error.message().starts_with("the MCP server `s` could not be reached"), "{error}");
+    let message = format!("the MCP server `s` at {address} could not be reached: ");
+    assert!(error.message().starts_with(&message), "{error}");
     assert_eq!(Client::http("ftp://a.example").unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
