@@ -559,6 +559,55 @@ async fn one_result_does_not_ask_the_user_a_thousand_questions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_asks_one_after_the_other_during_a_call_is_declined_beyond_the_limit() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let answers: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let (count, given) = (asked.clone(), answers.clone());
+    let call_id = Mutex::new(Value::Null);
+    let ask = |out: &Out, number: usize| {
+        out.send(&json!({ "jsonrpc": "2.0", "id": format!("q{number}"),
+            "method": "elicitation/create", "params": {
+                "message": "Name?", "requestedSchema": { "type": "object", "properties": {} },
+            },
+        }));
+    };
+    let client = raw_client(move |_, message, out| match message["method"].as_str() {
+        Some("server/discover") => out.send(&json!({ "jsonrpc": "2.0", "id": message["id"],
+            "error": { "code": -32601, "message": "unknown" } })),
+        Some("initialize") => out.result(&message, initialized()),
+        Some("tools/list") => {
+            let tool = json!({ "name": "asks", "inputSchema": { "type": "object" } });
+            out.result(&message, json!({ "tools": [tool] }));
+        }
+        Some("tools/call") => {
+            *call_id.lock().unwrap() = message["id"].clone();
+            ask(out, 0);
+        }
+        Some(_) => {}
+        None => {
+            let mut given = given.lock().unwrap();
+            given.push(message["result"]["action"].clone());
+            match given.len() {
+                30 => {
+                    let call = json!({ "id": *call_id.lock().unwrap() });
+                    out.result(&call, json!({ "content": [{ "type": "text", "text": "done" }] }));
+                }
+                number => ask(out, number),
+            }
+        }
+    });
+    let client = client.trusted().with_elicitation(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { ElicitationAnswer::Accept(json!({})) }
+    });
+    assert_eq!(call_text(client.toolkit().await.unwrap(), "s__asks", json!({})).await, "done");
+    assert_eq!(asked.load(Ordering::SeqCst), 10);
+    let answers = answers.lock().unwrap();
+    let of_kind = |kind: &str| answers.iter().filter(|answer| **answer == kind).count();
+    assert_eq!((of_kind("accept"), of_kind("decline")), (10, 20));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_of_a_call_is_not_lost_to_a_list_that_is_read_meanwhile() {
     let waiting: Arc<Mutex<Option<Value>>> = Arc::default();
     let lists = Arc::new(AtomicUsize::new(0));
