@@ -103,6 +103,21 @@ fn listed(tools: &Value) -> Value {
     json!({ "resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private" })
 }
 
+/// A client of a server with one tool, whose calls have this result.
+fn client_of_one_tool(tool: Value, result: Value) -> Client {
+    raw_client(move |_, message, out| match message["method"].as_str() {
+        Some("server/discover") => out.result(&message, discovered()),
+        Some("tools/list") => out.result(&message, listed(&json!([tool]))),
+        Some("tools/call") => out.result(&message, result.clone()),
+        _ => {}
+    })
+}
+
+/// A tool without arguments, as a server lists it.
+fn listed_tool(name: &str) -> Value {
+    json!({ "name": name, "inputSchema": { "type": "object" } })
+}
+
 fn read_tool(description: &str) -> McpTool {
     McpTool::new("read", description, no_arguments(), |_, _| async { "read" })
 }
@@ -517,27 +532,16 @@ async fn a_server_does_not_raise_the_users_limit_of_a_models_output() {
 async fn count_questions(questions: usize) -> usize {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
-    let client =
-        raw_client(move |_, message, out| match message["method"].as_str().unwrap_or_default() {
-            "server/discover" => out.result(&message, discovered()),
-            "tools/list" => {
-                let tool = json!({ "name": "asks", "inputSchema": { "type": "object" } });
-                out.result(&message, listed(&json!([tool])));
-            }
-            "tools/call" => {
-                let question = json!({ "method": "elicitation/create", "params": {
-                    "mode": "form", "message": "Name?",
-                    "requestedSchema": { "type": "object", "properties": {} },
-                }});
-                let questions: serde_json::Map<String, Value> =
-                    (0..questions).map(|number| (format!("q{number}"), question.clone())).collect();
-                let result = json!({
-                    "resultType": "input_required", "inputRequests": questions, "requestState": "s",
-                });
-                out.result(&message, result);
-            }
-            _ => {}
-        });
+    let question = json!({ "method": "elicitation/create", "params": {
+        "mode": "form", "message": "Name?",
+        "requestedSchema": { "type": "object", "properties": {} },
+    }});
+    let questions: serde_json::Map<String, Value> =
+        (0..questions).map(|number| (format!("q{number}"), question.clone())).collect();
+    let result = json!({
+        "resultType": "input_required", "inputRequests": questions, "requestState": "s",
+    });
+    let client = client_of_one_tool(listed_tool("asks"), result);
     let client = client.trusted().with_elicitation(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
         async { ElicitationAnswer::Decline }
@@ -667,16 +671,9 @@ async fn a_question_of_a_call_is_not_lost_to_a_list_that_is_read_meanwhile() {
 
 #[tokio::test(start_paused = true)]
 async fn notes_on_tools_that_were_left_out_have_a_limit() {
-    let client = raw_client(|_, message, out| {
-        match message["method"].as_str().unwrap_or_default() {
-            "server/discover" => out.result(&message, discovered()),
-            "tools/list" => {
-                let schema = json!({ "type": "object", "properties": { "a": { "$ref": "x".repeat(4 << 20) } } });
-                out.result(&message, listed(&json!([{ "name": "a", "inputSchema": schema }])));
-            }
-            _ => {}
-        }
-    });
+    let schema =
+        json!({ "type": "object", "properties": { "a": { "$ref": "x".repeat(4 << 20) } } });
+    let client = client_of_one_tool(json!({ "name": "a", "inputSchema": schema }), Value::Null);
     client.toolkit().await.unwrap();
     let bytes: usize = client.notes().iter().map(String::len).sum();
     assert!(bytes < 10_000, "{bytes} bytes of notes");
@@ -770,19 +767,11 @@ async fn a_stale_token_is_fetched_anew_without_a_challenge_in_the_401() {
 
 #[tokio::test(start_paused = true)]
 async fn an_image_that_is_not_base64_does_not_enter_the_history() {
-    let client = raw_client(|_, message, out| {
-        match message["method"].as_str().unwrap_or_default() {
-        "server/discover" => out.result(&message, discovered()),
-        "tools/list" => {
-            out.result(&message, listed(&json!([{ "name": "draw", "inputSchema": { "type": "object" } }])));
-        }
-        "tools/call" => out.result(&message, json!({ "resultType": "complete", "content": [
-            { "type": "image", "mimeType": "image/png", "data": "<svg>this is not base64</svg>" },
-            { "type": "image", "mimeType": "image/png", "data": "" },
-        ]})),
-        _ => {}
-    }
-    });
+    let result = json!({ "resultType": "complete", "content": [
+        { "type": "image", "mimeType": "image/png", "data": "<svg>this is not base64</svg>" },
+        { "type": "image", "mimeType": "image/png", "data": "" },
+    ]});
+    let client = client_of_one_tool(listed_tool("draw"), result);
     let (result, _) = call(client.trusted().toolkit().await.unwrap(), "s__draw", json!({})).await;
     let parts: Vec<Part> = match result.content {
         turnstream::item::Content::Parts(parts) => parts,
@@ -860,25 +849,11 @@ async fn a_result_of_json_that_the_sdk_reads_as_another_kind_keeps_its_content()
         json!({ "structuredContent": null }),
     ] {
         let shown = extra.to_string();
-        let client = raw_client(move |_, message, out| {
-            match message["method"].as_str().unwrap_or_default() {
-                "server/discover" => out.result(&message, discovered()),
-                "tools/list" => {
-                    out.result(
-                        &message,
-                        listed(&json!([{ "name": "a", "inputSchema": { "type": "object" } }])),
-                    );
-                }
-                "tools/call" => {
-                    let mut result = json!({ "resultType": "complete", "content": [{ "type": "text", "text": "the answer" }] });
-                    for (name, value) in extra.as_object().unwrap() {
-                        result[name] = value.clone();
-                    }
-                    out.result(&message, result);
-                }
-                _ => {}
-            }
-        });
+        let mut result = json!({ "resultType": "complete", "content": [{ "type": "text", "text": "the answer" }] });
+        for (name, value) in extra.as_object().unwrap() {
+            result[name] = value.clone();
+        }
+        let client = client_of_one_tool(listed_tool("a"), result);
         let text = call_text(client.trusted().toolkit().await.unwrap(), "s__a", json!({})).await;
         if text != "the answer" {
             lost.push(format!("{shown}: {text}"));
@@ -898,24 +873,9 @@ async fn content_that_the_sdk_does_not_know_is_readable_beside_content_that_it_k
         json!("bare text"),
     ] {
         let shown = block.to_string();
-        let client = raw_client(move |_, message, out| {
-            match message["method"].as_str().unwrap_or_default() {
-                "server/discover" => out.result(&message, discovered()),
-                "tools/list" => {
-                    out.result(
-                        &message,
-                        listed(&json!([{ "name": "a", "inputSchema": { "type": "object" } }])),
-                    );
-                }
-                "tools/call" => out.result(
-                    &message,
-                    json!({ "resultType": "complete", "content": [
-                        { "type": "text", "text": "the answer" }, block,
-                    ]}),
-                ),
-                _ => {}
-            }
-        });
+        let content = json!([{ "type": "text", "text": "the answer" }, block]);
+        let result = json!({ "resultType": "complete", "content": content });
+        let client = client_of_one_tool(listed_tool("a"), result);
         let text = call_text(client.trusted().toolkit().await.unwrap(), "s__a", json!({})).await;
         assert!(text.starts_with("the answer"), "{shown}: {text}");
     }
@@ -1083,17 +1043,8 @@ async fn deep_json_is_no_stack_overflow() {
 
 #[cfg(feature = "validate")]
 async fn call_with_schema(schema: Value) -> String {
-    let client =
-        raw_client(move |_, message, out| match message["method"].as_str().unwrap_or_default() {
-            "server/discover" => out.result(&message, discovered()),
-            "tools/list" => {
-                out.result(&message, listed(&json!([{ "name": "a", "inputSchema": schema }])));
-            }
-            "tools/call" => {
-                out.result(&message, json!({ "resultType": "complete", "content": [] }));
-            }
-            _ => {}
-        });
+    let result = json!({ "resultType": "complete", "content": [] });
+    let client = client_of_one_tool(json!({ "name": "a", "inputSchema": schema }), result);
     let client = client.trusted();
     let kit = client.toolkit().await.unwrap();
     match kit.get("s__a") {
