@@ -29,6 +29,10 @@ pub(super) struct ActiveCalls {
 struct Registered {
     calls: Vec<Arc<ActiveCall>>,
     early_progress: HashMap<String, Value>,
+    /// Calls that are being sent, whose ids are not known yet.
+    sending_count: usize,
+    /// The questions that may be of those calls, with the ids of their requests.
+    early_questions: Vec<(Option<String>, Question)>,
 }
 
 /// One call in progress.
@@ -65,7 +69,31 @@ pub(super) enum Arrived {
     Question(Question),
 }
 
+/// A call that is being sent. The server may ask before the call is registered: such questions wait until it is, or
+/// until this is dropped.
+#[derive(Debug)]
+pub(super) struct SendingCall(Arc<ActiveCalls>);
+
+impl Drop for SendingCall {
+    fn drop(&mut self) {
+        let mut registered = lock_ignoring_poison(&self.0.registered);
+        registered.sending_count -= 1;
+        let unclaimed = match registered.sending_count {
+            0 => std::mem::take(&mut registered.early_questions),
+            _ => Vec::new(),
+        };
+        drop(registered);
+        drop(unclaimed);
+    }
+}
+
 impl ActiveCalls {
+    /// Announces a call, before it is sent.
+    pub(super) fn begin_sending(self: &Arc<Self>) -> SendingCall {
+        lock_ignoring_poison(&self.registered).sending_count += 1;
+        SendingCall(Arc::clone(self))
+    }
+
     /// Registers a call that was sent. It is unregistered when the guard is dropped.
     pub(super) fn register(
         self: &Arc<Self>,
@@ -74,11 +102,16 @@ impl ActiveCalls {
     ) -> ActiveCallGuard {
         let mut registered = lock_ignoring_poison(&self.registered);
         let progress = registered.early_progress.remove(&progress_token);
+        let is_of_call = |(id, _): &mut (Option<String>, Question)| {
+            id.as_ref().is_none_or(|id| *id == request_id)
+        };
+        let early = registered.early_questions.extract_if(.., is_of_call);
+        let questions = early.map(|(_, question)| question).collect();
         let call = Arc::new(ActiveCall {
             number: self.next_number.fetch_add(1, Ordering::Relaxed),
             request_id,
             progress_token,
-            state: Mutex::new(CallState { progress, ..CallState::default() }),
+            state: Mutex::new(CallState { progress, questions, is_over: false }),
             waker: AtomicWaker::new(),
         });
         registered.calls.push(Arc::clone(&call));
@@ -112,12 +145,19 @@ impl ActiveCalls {
         request_id: Option<&str>,
         question: Question,
     ) -> Result<(), Question> {
-        let registered = lock_ignoring_poison(&self.registered);
+        let mut registered = lock_ignoring_poison(&self.registered);
         let call = match request_id {
             Some(id) => registered.calls.iter().find(|call| call.request_id == id),
             None => registered.calls.last(),
         };
-        let Some(call) = call.cloned() else { return Err(question) };
+        let Some(call) = call.cloned() else {
+            let is_full = registered.early_questions.len() >= MAX_WAITING_QUESTIONS;
+            if registered.sending_count == 0 || is_full {
+                return Err(question);
+            }
+            registered.early_questions.push((request_id.map(str::to_owned), question));
+            return Ok(());
+        };
         drop(registered);
         let mut state = lock_ignoring_poison(&call.state);
         if state.is_over || state.questions.len() >= MAX_WAITING_QUESTIONS {
@@ -161,5 +201,49 @@ impl Drop for ActiveCallGuard {
         let questions = std::mem::take(&mut state.questions);
         drop(state);
         drop(questions);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question() -> (Question, oneshot::Receiver<Value>) {
+        let (answer, answered) = oneshot::channel();
+        (Question { method: "m".to_owned(), params: Value::Null, answer }, answered)
+    }
+
+    fn arrived(guard: &ActiveCallGuard) -> bool {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        matches!(guard.poll_arrived(&mut cx), Poll::Ready(Arrived::Question(_)))
+    }
+
+    #[test]
+    fn a_question_that_comes_before_its_call_is_registered_waits_for_it() {
+        for id in [None, Some("2")] {
+            let calls = Arc::new(ActiveCalls::default());
+            let sending = [calls.begin_sending(), calls.begin_sending()];
+            let (asked, mut answered) = question();
+            assert!(calls.on_question(id, asked).is_ok());
+            let other = id.map(|_| calls.register("1".to_owned(), "1".to_owned()));
+            assert!(other.is_none_or(|other| !arrived(&other)), "it is not of this call");
+            let call = calls.register("2".to_owned(), "2".to_owned());
+            drop(sending);
+            assert!(arrived(&call));
+            assert!(answered.try_recv().is_err());
+        }
+    }
+
+    #[test]
+    fn a_question_is_declined_if_no_call_is_sent_or_its_call_is_never_registered() {
+        let calls = Arc::new(ActiveCalls::default());
+        assert!(calls.on_question(None, question().0).is_err());
+        let (first, second) = (calls.begin_sending(), calls.begin_sending());
+        let (asked, mut answered) = question();
+        assert!(calls.on_question(Some("1"), asked).is_ok());
+        drop(first);
+        assert_eq!(answered.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        drop(second);
+        assert_eq!(answered.try_recv(), Err(oneshot::error::TryRecvError::Closed));
     }
 }

@@ -282,6 +282,7 @@ impl Connection {
     ) -> Result<PendingRequest, RequestFailure> {
         let request: Result<ClientRequest, _> =
             serde_json::from_value(json!({ "method": method, "params": params }));
+        let sending = (method == "tools/call").then(|| self.calls.begin_sending());
         let sent = match request {
             Ok(request) => {
                 self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await
@@ -294,9 +295,9 @@ impl Connection {
                 return Err(RequestFailure(error));
             }
         };
-        let is_call = method == "tools/call";
-        let call =
-            is_call.then(|| self.calls.register(key(&handle.id), key(&handle.progress_token.0)));
+        let call = sending
+            .as_ref()
+            .map(|_| self.calls.register(key(&handle.id), key(&handle.progress_token.0)));
         let method = method.to_owned();
         Ok(PendingRequest { method, handle: Some(handle), call, answer: None })
     }
