@@ -47,6 +47,25 @@ async fn closing_leaves_no_process_of_the_servers_group() {
     assert!(!is_alive(&pid));
 }
 
+#[test]
+fn closing_kills_the_group_also_while_the_runtime_of_the_connection_is_not_polled() {
+    let Some(client) = example_client(&[]) else { return };
+    let client =
+        client.with_limits(Limits { close: Duration::from_millis(50), ..Limits::default() });
+    let new_runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (new_runtime(), new_runtime());
+    let pid = first.block_on(start_grandchild(&client));
+    let closing = async {
+        client.close().await;
+        wait_until_gone(&pid).await;
+    };
+    let gone =
+        second.block_on(async { tokio::time::timeout(Duration::from_secs(20), closing).await });
+    assert!(gone.is_ok(), "the process {pid} is there");
+    drop(first);
+}
+
 #[tokio::test]
 async fn dropping_the_last_clone_leaves_no_process_of_the_servers_group() {
     let Some(client) = example_client(&[]) else { return };
