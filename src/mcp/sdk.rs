@@ -86,6 +86,8 @@ pub(super) struct Connection {
     context: ErrorContext,
     limits: Limits,
     subscription: Option<tokio::task::AbortHandle>,
+    /// The runtime of the connection's tasks.
+    runtime: Handle,
 }
 
 /// The facts that errors of a connection report.
@@ -224,7 +226,18 @@ impl Connection {
                 .abort_handle()
         });
         let (service, limits) = (Mutex::new(Some(service)), settings.limits);
-        Ok(Self { info, peer, service, calls, tools_revision, context, limits, subscription })
+        let runtime = Handle::current();
+        Ok(Self {
+            info,
+            peer,
+            service,
+            calls,
+            tools_revision,
+            context,
+            limits,
+            subscription,
+            runtime,
+        })
     }
 
     /// Whether requests can be sent.
@@ -299,7 +312,8 @@ impl Connection {
             .as_ref()
             .map(|_| self.calls.register(key(&handle.id), key(&handle.progress_token.0)));
         let method = method.to_owned();
-        Ok(PendingRequest { method, handle: Some(handle), call, answer: None })
+        let runtime = self.runtime.clone();
+        Ok(PendingRequest { method, runtime, handle: Some(handle), call, answer: None })
     }
 
     /// The failure of a request as an error of this crate.
@@ -333,6 +347,8 @@ impl Drop for Connection {
 /// A request that was sent. Dropping it cancels the request on the server, unless it was answered.
 pub(super) struct PendingRequest {
     method: String,
+    /// The runtime of the connection's tasks.
+    runtime: Handle,
     handle: Option<RequestHandle<RoleClient>>,
     call: Option<ActiveCallGuard>,
     answer: Option<Result<Value, RequestFailure>>,
@@ -401,9 +417,13 @@ fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError
 impl Drop for PendingRequest {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
-            // One poll hands the message to the connection's task, also in a task that has used up its budget.
-            let cancel = handle.cancel(Some("the caller does not wait any more".to_owned()));
-            let _ = tokio::task::unconstrained(cancel).now_or_never();
+            // One poll hands the message to the connection's task, also in a task that has used up its budget, unless
+            // that task has a thousand others to send first.
+            let mut cancel =
+                handle.cancel(Some("the caller does not wait any more".to_owned())).boxed();
+            if tokio::task::unconstrained(&mut cancel).now_or_never().is_none() {
+                self.runtime.spawn(cancel);
+            }
         }
     }
 }

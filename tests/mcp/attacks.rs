@@ -364,16 +364,14 @@ async fn a_server_that_died_is_started_again_though_a_daemon_of_it_holds_its_out
     let _ = std::fs::remove_file(&starts);
     let count = || std::fs::read_to_string(&starts).unwrap_or_default().lines().count();
     // It starts a daemon in a session of its own, which has its standard output, and dies.
-    let calls =
-        "echo start >> \"$STARTS\"; setsid sleep 20 2>/dev/null </dev/null & sleep 0.2; exit 1";
-    let limits = Limits { call: Duration::from_secs(1), ..Limits::default() };
+    let calls = "echo start >> \"$STARTS\"; setsid sleep 20 2>/dev/null </dev/null & exit 1";
+    let limits = Limits { call: Duration::from_secs(10), ..Limits::default() };
     let command = shell_server(calls).env("STARTS", &starts);
     let client = Client::stdio(command).with_name("s").trusted().with_limits(limits);
     let kit = client.toolkit().await.unwrap();
     let mut texts = Vec::new();
     for _ in 0..3 {
         texts.push(call_text(kit.clone(), "s__go", json!({})).await);
-        tokio::time::sleep(Duration::from_millis(300)).await;
     }
     let reached = count();
     let _ = std::fs::remove_file(&starts);
@@ -481,7 +479,7 @@ async fn a_change_before_the_subscription_is_acknowledged_is_noticed() {
                 let (out, id) = (out.clone(), message["id"].clone());
                 let filter = message["params"]["notifications"].clone();
                 tokio::spawn(async move {
-                    // The tools change here: nobody listens yet.
+                    // The tools change here: there is no subscription yet.
                     tokio::time::sleep(Duration::from_secs(5)).await;
                     let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
                     out.send(&json!({
@@ -915,8 +913,10 @@ async fn a_panic_while_a_source_opens_its_streams_ends_the_run_with_an_error() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_cancel_never_overtakes_its_request() {
-    let overtaken = Arc::new(AtomicUsize::new(0));
-    let (count, seen) = (overtaken.clone(), Arc::new(Mutex::new(std::collections::HashSet::new())));
+    let (overtaken, cancels) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (count, cancelled) = (overtaken.clone(), cancels.clone());
+    let seen = Arc::new(Mutex::new(std::collections::HashSet::new()));
+    let called = seen.clone();
     let client =
         raw_client(move |_, message, out| match message["method"].as_str().unwrap_or_default() {
             "server/discover" => {
@@ -930,10 +930,14 @@ async fn a_cancel_never_overtakes_its_request() {
                     listed(&json!([{ "name": "go", "inputSchema": { "type": "object" } }])),
                 );
             }
-            "tools/call" => drop(seen.lock().unwrap().insert(message["id"].to_string())),
+            "tools/call" if message["params"]["arguments"]["last"] == true => {
+                out.result(&message, json!({ "resultType": "complete", "content": [] }));
+            }
+            "tools/call" => drop(called.lock().unwrap().insert(message["id"].to_string())),
             "notifications/cancelled" => {
+                cancelled.fetch_add(1, Ordering::SeqCst);
                 let id = message["params"]["requestId"].to_string();
-                if !seen.lock().unwrap().contains(&id) {
+                if !called.lock().unwrap().contains(&id) {
                     count.fetch_add(1, Ordering::SeqCst);
                 }
             }
@@ -941,11 +945,23 @@ async fn a_cancel_never_overtakes_its_request() {
         });
     client.toolkit().await.unwrap();
     for _ in 0..3000 {
+        // Without a budget the call would not be sent.
+        tokio::task::consume_budget().await;
         let mut call = Box::pin(client.call_tool("go", json!({})));
         assert!(futures::poll!(&mut call).is_pending());
         drop(call);
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // All that was sent has come before this one.
+    client.call_tool("go", json!({ "last": true })).await.unwrap();
+    let sent = seen.lock().unwrap().len();
+    let all_are_cancelled = async {
+        while cancels.load(Ordering::SeqCst) < sent {
+            tokio::task::yield_now().await;
+        }
+    };
+    let all_are_cancelled = tokio::time::timeout(Duration::from_secs(30), all_are_cancelled).await;
+    let cancels = cancels.load(Ordering::SeqCst);
+    assert!(sent > 0 && all_are_cancelled.is_ok(), "{cancels} of {sent} were cancelled");
     assert_eq!(overtaken.load(Ordering::SeqCst), 0, "the server goes on with these calls");
 }
 
@@ -964,7 +980,12 @@ async fn calls_that_hang_over_http_do_not_hold_up_others() {
                 tokio::spawn(async move { client.call_tool("hangs", json!({})).await.map(drop) })
             })
             .collect();
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        let handle = server.handle();
+        let all_arrived = handle.wait_until(|received| {
+            received.iter().filter(|it| it.is_call("hangs")).count() == hanging.len()
+        });
+        let arrived = tokio::time::timeout(Duration::from_secs(30), all_arrived).await;
+        assert!(arrived.is_ok(), "some calls wait for others, {era:?}");
         let echoed = client.call_tool("echo", json!({ "text": "hi" }));
         let echoed = tokio::time::timeout(Duration::from_secs(5), echoed).await;
         assert_eq!(echoed.expect("it is answered").unwrap().content.text(), "hi", "{era:?}");

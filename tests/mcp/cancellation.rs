@@ -87,7 +87,7 @@ async fn nothing_of_a_dropped_call_is_delivered_to_the_next() {
             break;
         }
     }
-    // One poll sends the call; the question arrives while nobody polls.
+    // One poll sends the call; the question arrives while the call is not polled.
     assert!(futures::poll!(run.next()).is_pending());
     server.handle().wait_until(|log| log.iter().any(|it| it.is_call("asks"))).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
