@@ -18,7 +18,7 @@ pub(crate) fn client_of(server: &McpServer) -> Client {
             let (here, there) = tokio::io::duplex(64 << 10);
             let (reader, writer) = tokio::io::split(there);
             tokio::spawn(async move {
-                // A client that goes away is no failure of the test.
+                // The client may go away first.
                 let _ = server.serve(reader, writer).await;
             });
             Ok(tokio::io::split(here))
