@@ -155,7 +155,7 @@ fn session_infos(sessions: &HashMap<String, StoredSession>) -> Vec<SessionInfo> 
         updated_at: kept.updated_at,
     };
     let mut listed: Vec<SessionInfo> = sessions.iter().map(listed).collect();
-    listed.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| a.id.cmp(&b.id)));
+    listed.sort_by(SessionInfo::list_order);
     listed
 }
 

@@ -16,6 +16,7 @@ mod entry;
 mod entry_json;
 mod entry_recorder;
 mod json_lines;
+mod lease;
 mod memory;
 mod persist_to;
 mod private_files;
@@ -35,6 +36,7 @@ mod worker;
 
 pub use entry::Entry;
 pub use json_lines::JsonLinesStore;
+pub use lease::{AlreadyLeased, Lease, LeaseLost};
 pub use memory::MemoryStore;
 pub use persist_to::{PersistExt, PersistTo};
 pub use restore::{SessionState, restore_history};

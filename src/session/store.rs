@@ -1,12 +1,13 @@
 //! Where sessions are kept.
 
+use std::cmp::Ordering;
 use std::time::SystemTime;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
-use crate::session::Entry;
+use crate::session::{Entry, Lease};
 
 /// Where sessions are kept.
 ///
@@ -37,6 +38,41 @@ pub trait Store: Send + Sync {
         entries: Vec<Entry>,
     ) -> BoxFuture<'a, Result<u64, Error>>;
 
+    /// [`append`](Self::append) by the holder of a lease: it is refused if another one was taken since. The check and
+    /// the write are one step, so an append that is written was written before the next lease was taken.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](ErrorKind::Conflict), with a [`LeaseLost`](crate::session::LeaseLost) as its source, if the lease
+    /// is lost; else as [`append`](Self::append). Nothing is written then. A store that does not implement this checks
+    /// no lease.
+    fn append_leased<'a>(
+        &'a self,
+        lease: &'a Lease,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        let _ = lease;
+        self.append(id, expected, entries)
+    }
+
+    /// Takes the [lease](Lease) of a session, which may be one that is not there yet. It does not wait for another
+    /// holder. The lease ends when its last clone is dropped, and with the process or the machine that has taken it.
+    ///
+    /// Dropping the future leaves open whether it was taken; if so, it is given back.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](ErrorKind::Conflict), with an [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if
+    /// somebody has it, [`InvalidRequest`](ErrorKind::InvalidRequest) if the id is empty, and
+    /// [`Store`](ErrorKind::Store) if the store fails. A store that does not implement this gives leases that
+    /// [exclude nobody](Lease::unguarded).
+    fn lease<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Lease, Error>> {
+        let _ = id;
+        ready(Ok(Lease::unguarded())).boxed()
+    }
+
     /// The entries from number `from` on, inherited ones included; `None` if there is no such session.
     ///
     /// # Errors
@@ -54,6 +90,44 @@ pub trait Store: Send + Sync {
     ///
     /// [`Store`](ErrorKind::Store) if they cannot be read.
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>>;
+
+    /// A page of [`list`](Self::list): at most `limit` sessions, those that follow the session `after`, or the first
+    /// ones. A session that is written meanwhile is first in the list, and is not on a later page.
+    ///
+    /// ```
+    /// use turnstream::Item;
+    /// use turnstream::session::{MemoryStore, Store};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let store = MemoryStore::new();
+    /// for id in ["a", "b", "c"] {
+    ///     store.append(id, 0, vec![Item::user("Hi").into()]).await?;
+    /// }
+    /// let page = store.list_page(None, 2).await?;
+    /// let next = store.list_page(page.last(), 2).await?;
+    /// assert_eq!((page.len(), next.len()), (2, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list). A store that does not implement this reads the whole list.
+    fn list_page<'a>(
+        &'a self,
+        after: Option<&'a SessionInfo>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionInfo>, Error>> {
+        let page = move |mut listed: Vec<SessionInfo>| {
+            if let Some(after) = after {
+                listed.retain(|info| info.list_order(after).is_gt());
+            }
+            listed.truncate(limit);
+            listed
+        };
+        self.list().map(move |listed| listed.map(page)).boxed()
+    }
 
     /// Makes the session `new` of the first `at` entries of another. No entry is copied, and what
     /// either of them says afterwards is its own. [`list`](Self::list) tells where it came from: by
@@ -127,6 +201,20 @@ impl<T: Store + ?Sized> Store for std::sync::Arc<T> {
         (**self).append(id, expected, entries)
     }
 
+    fn append_leased<'a>(
+        &'a self,
+        lease: &'a Lease,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        (**self).append_leased(lease, id, expected, entries)
+    }
+
+    fn lease<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Lease, Error>> {
+        (**self).lease(id)
+    }
+
     fn load<'a>(
         &'a self,
         id: &'a str,
@@ -137,6 +225,14 @@ impl<T: Store + ?Sized> Store for std::sync::Arc<T> {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
         (**self).list()
+    }
+
+    fn list_page<'a>(
+        &'a self,
+        after: Option<&'a SessionInfo>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionInfo>, Error>> {
+        (**self).list_page(after, limit)
     }
 
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
@@ -163,6 +259,13 @@ pub struct SessionInfo {
     pub origin: Option<ForkOrigin>,
     /// When it was written last, to a millisecond or better: sessions are listed and pruned by it.
     pub updated_at: SystemTime,
+}
+
+impl SessionInfo {
+    /// The order of a list: the one that was written last first.
+    pub(super) fn list_order(&self, other: &Self) -> Ordering {
+        other.updated_at.cmp(&self.updated_at).then_with(|| self.id.cmp(&other.id))
+    }
 }
 
 /// Where a session came from.

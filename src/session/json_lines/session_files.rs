@@ -270,7 +270,7 @@ impl SessionFiles {
                 Err(error) => damaged(error)?,
             }
         }
-        listed.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| a.id.cmp(&b.id)));
+        listed.sort_by(SessionInfo::list_order);
         Ok(listed)
     }
 

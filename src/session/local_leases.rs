@@ -1,0 +1,54 @@
+//! Leases within one process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use crate::error::Error;
+use crate::lock::lock_ignoring_poison;
+use crate::session::{AlreadyLeased, Lease, LeaseLost};
+
+/// The leases of the sessions of one store, as far as this process has them. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LocalLeases(Arc<Mutex<LeaseTable>>);
+
+#[derive(Debug, Default)]
+struct LeaseTable {
+    last_epoch: u64,
+    /// The epochs of those that are held, by the session.
+    held: HashMap<String, u64>,
+}
+
+/// Gives the lease back when it is dropped.
+struct LocalHold {
+    leases: LocalLeases,
+    id: String,
+}
+
+impl LocalLeases {
+    /// Takes the lease of a session.
+    pub(super) fn take(&self, id: &str) -> Result<Lease, Error> {
+        let mut table = lock_ignoring_poison(&self.0);
+        if table.held.contains_key(id) {
+            return Err(AlreadyLeased { id: id.to_owned() }.into());
+        }
+        table.last_epoch += 1;
+        let epoch = table.last_epoch;
+        table.held.insert(id.to_owned(), epoch);
+        Ok(Lease::new(epoch, LocalHold { leases: self.clone(), id: id.to_owned() }))
+    }
+
+    /// An append by its holder is right if it is the one that was taken last.
+    pub(super) fn check(&self, id: &str, lease: &Lease) -> Result<(), Error> {
+        let epoch = lease.epoch();
+        match lock_ignoring_poison(&self.0).held.get(id) == Some(&epoch) {
+            true => Ok(()),
+            false => Err(LeaseLost { id: id.to_owned(), epoch }.into()),
+        }
+    }
+}
+
+impl Drop for LocalHold {
+    fn drop(&mut self) {
+        lock_ignoring_poison(&self.leases.0).held.remove(&self.id);
+    }
+}
