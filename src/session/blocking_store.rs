@@ -3,11 +3,19 @@
 use std::time::SystemTime;
 
 use crate::error::Error;
-use crate::session::{Entry, SessionInfo};
+use crate::session::{Entry, Lease, SessionInfo};
 
 /// What a store does with its sessions: [`Store`](crate::session::Store) without futures.
 pub(super) trait BlockingStore {
-    fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error>;
+    /// With a lease it is [`append_leased`](crate::session::Store::append_leased).
+    fn append(
+        &mut self,
+        lease: Option<&Lease>,
+        id: &str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> Result<u64, Error>;
+    fn lease(&mut self, id: &str) -> Result<Lease, Error>;
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error>;
     fn list(&mut self) -> Result<Vec<SessionInfo>, Error>;
     fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error>;
@@ -27,7 +35,27 @@ macro_rules! impl_store_from_blocking {
                 entries: Vec<Entry>,
             ) -> BoxFuture<'a, Result<u64, Error>> {
                 let id = id.to_owned();
-                self.sessions.run(move |sessions| sessions.append(&id, expected, entries)).boxed()
+                self.sessions
+                    .run(move |sessions| sessions.append(None, &id, expected, entries))
+                    .boxed()
+            }
+
+            fn append_leased<'a>(
+                &'a self,
+                lease: &'a Lease,
+                id: &'a str,
+                expected: u64,
+                entries: Vec<Entry>,
+            ) -> BoxFuture<'a, Result<u64, Error>> {
+                let (lease, id) = (lease.clone(), id.to_owned());
+                self.sessions
+                    .run(move |sessions| sessions.append(Some(&lease), &id, expected, entries))
+                    .boxed()
+            }
+
+            fn lease<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Lease, Error>> {
+                let id = id.to_owned();
+                self.sessions.run(move |sessions| sessions.lease(&id)).boxed()
             }
 
             fn load<'a>(

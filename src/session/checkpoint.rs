@@ -101,7 +101,7 @@ impl Session {
         let Compaction { from, to, items, .. } = compaction;
         let why = RewriteReason::Compacted;
         let entry = Entry::Rewritten { why, from, to, items };
-        self.append_and_fold(version, restored, vec![entry]).await.map(drop)
+        self.append_and_fold(None, version, restored, vec![entry]).await.map(drop)
     }
 
     /// Makes items of the [history](Self::history) void, by their positions, counted from 0: they stay
@@ -143,7 +143,7 @@ impl Session {
         let made = restored.history().tombstone_edits(positions)?;
         let why = RewriteReason::Tombstoned;
         let entry = |TombstoneEdit { from, to, items }| Entry::Rewritten { why, from, to, items };
-        self.append_and_fold(version, restored, made.into_iter().map(entry).collect())
+        self.append_and_fold(None, version, restored, made.into_iter().map(entry).collect())
             .await
             .map(drop)
     }
@@ -171,7 +171,7 @@ impl Session {
         if matches!(fork.state(), SessionState::Unfinished { .. }) {
             let (version, restored) = fork.cached_fold();
             let SettleEntries { entries, .. } = SettleEntries::for_history(&restored.history());
-            fork.append_and_fold(version, restored, entries).await?;
+            fork.append_and_fold(None, version, restored, entries).await?;
         }
         Ok(fork)
     }

@@ -15,8 +15,9 @@ use crate::session::checks::{
     ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks, ensure_id_not_empty,
     ensure_session_absent,
 };
+use crate::session::local_leases::LocalLeases;
 use crate::session::prune::prunable_ids;
-use crate::session::{Entry, ForkOrigin, SessionInfo};
+use crate::session::{Entry, ForkOrigin, Lease, SessionInfo};
 
 /// A store in memory, gone with its last clone. Clones share it.
 ///
@@ -29,6 +30,7 @@ pub struct MemoryStore {
 #[derive(Clone)]
 struct SharedSessions {
     sessions_by_id: Arc<Mutex<HashMap<String, StoredSession>>>,
+    leases: LocalLeases,
     /// Each clone may have its own.
     clock: Arc<dyn Clock>,
 }
@@ -42,7 +44,11 @@ struct StoredSession {
 
 impl Default for SharedSessions {
     fn default() -> Self {
-        Self { sessions_by_id: Arc::default(), clock: Arc::new(SystemClock) }
+        Self {
+            sessions_by_id: Arc::default(),
+            leases: LocalLeases::default(),
+            clock: Arc::new(SystemClock),
+        }
     }
 }
 
@@ -74,8 +80,15 @@ impl SharedSessions {
 }
 
 impl BlockingStore for SharedSessions {
-    fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
+    fn append(
+        &mut self,
+        lease: Option<&Lease>,
+        id: &str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> Result<u64, Error> {
         ensure_id_not_empty(id)?;
+        lease.map_or(Ok(()), |lease| self.leases.check(id, lease))?;
         let updated = self.clock.now();
         let mut sessions = self.lock_sessions();
         let found = sessions.get(id).map_or(0, StoredSession::version);
@@ -88,6 +101,11 @@ impl BlockingStore for SharedSessions {
         kept.own_entries.extend(entries);
         kept.updated_at = updated;
         Ok(kept.version())
+    }
+
+    fn lease(&mut self, id: &str) -> Result<Lease, Error> {
+        ensure_id_not_empty(id)?;
+        self.leases.take(id)
     }
 
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {

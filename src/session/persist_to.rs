@@ -11,9 +11,9 @@ use pin_project::pin_project;
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::session::Session;
 use crate::session::entry_recorder::EntryRecorder;
 use crate::session::restore::EntryFold;
+use crate::session::{Lease, LeaseLost, Session};
 
 /// The method [`persist_to`](Self::persist_to) on any stream of events, an agent's or a hand-written
 /// loop's.
@@ -73,7 +73,7 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// ```
     fn persist_to(self, session: &Session) -> PersistTo<Self> {
         let (version, restored) = session.cached_fold();
-        PersistTo::new(self, session, version, restored)
+        PersistTo::new(self, session, None, version, restored)
     }
 }
 
@@ -87,6 +87,8 @@ pub struct PersistTo<T> {
     #[pin]
     events: Option<T>,
     session: Session,
+    /// Held until the end. A loop of the user's has none.
+    lease: Option<Lease>,
     /// What the next append follows.
     version: u64,
     recorder: EntryRecorder,
@@ -96,10 +98,17 @@ pub struct PersistTo<T> {
 }
 
 impl<T> PersistTo<T> {
-    pub(super) fn new(events: T, session: &Session, version: u64, restored: EntryFold) -> Self {
+    pub(super) fn new(
+        events: T,
+        session: &Session,
+        lease: Option<Lease>,
+        version: u64,
+        restored: EntryFold,
+    ) -> Self {
         Self {
             events: Some(events),
             session: session.clone(),
+            lease,
             version,
             recorder: EntryRecorder::new(restored),
             pending_append: None,
@@ -113,6 +122,15 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for PersistTo<T> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
+        if let Some(lease) = this.lease
+            && lease.poll_lost(cx).is_ready()
+        {
+            let lost = LeaseLost { id: this.session.id().to_owned(), epoch: lease.epoch() };
+            // What runs before the lease.
+            this.events.set(None);
+            (*this.pending_append, *this.pending_item, *this.lease) = (None, None, None);
+            return Poll::Ready(Some(Err(lost.into())));
+        }
         loop {
             if let Some(writing) = this.pending_append {
                 let written = ready!(writing.poll_unpin(cx));
@@ -121,11 +139,15 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for PersistTo<T> {
                     Ok(version) => *this.version = version,
                     Err(error) => {
                         this.events.set(None);
-                        *this.pending_item = None;
+                        (*this.pending_item, *this.lease) = (None, None);
                         return Poll::Ready(Some(Err(error)));
                     }
                 }
-                return Poll::Ready(this.pending_item.take());
+                let item = this.pending_item.take();
+                if is_last(item.as_ref()) {
+                    *this.lease = None;
+                }
+                return Poll::Ready(item);
             }
             let Some(events) = this.events.as_mut().as_pin_mut() else { return Poll::Ready(None) };
             let polled = ready!(events.poll_next(cx));
@@ -138,14 +160,26 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for PersistTo<T> {
                 }
             };
             if entries.is_empty() {
+                if is_last(polled.as_ref()) {
+                    *this.lease = None;
+                }
                 return Poll::Ready(polled);
             }
             *this.pending_item = polled;
             let restored = this.recorder.fold().clone();
-            *this.pending_append =
-                Some(this.session.append_entries(*this.version, entries, restored));
+            *this.pending_append = Some(this.session.append_entries(
+                this.lease.clone(),
+                *this.version,
+                entries,
+                restored,
+            ));
         }
     }
+}
+
+/// Whether nothing is written any more.
+fn is_last(item: Option<&Result<Event, Error>>) -> bool {
+    !matches!(item, Some(Ok(event)) if event.outcome().is_none())
 }
 
 impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for PersistTo<T> {

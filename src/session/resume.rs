@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{History, PendingCall, ToolCall};
 use crate::session::restore::EntryFold;
 use crate::session::settle_entries::SettleEntries;
-use crate::session::{Session, SessionRun, SessionState};
+use crate::session::{Lease, Session, SessionRun, SessionState};
 use crate::tool::{Tool, Verdict};
 
 impl Session {
@@ -21,11 +21,15 @@ impl Session {
     /// answered as interrupted; [`resume`](Self::resume) runs them. So are calls that were open where
     /// this session was [forked](Self::fork_at): they are the other one's, whatever their tool.
     ///
+    /// It takes the [lease](Lease) of the session first, which the run keeps. So what is settled here runs nowhere.
+    ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the store fails, [`Conflict`](ErrorKind::Conflict) if somebody
-    /// else has written. Nothing runs then.
+    /// [`Conflict`](ErrorKind::Conflict), with [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if
+    /// another run has the lease, else if somebody has written meanwhile; [`Store`](ErrorKind::Store) if the store
+    /// fails. Nothing runs then.
     pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
+        let lease = self.lease().await?;
         let (version, restored) = self.current_fold().await?;
         let reruns = match restored.session_state() {
             SessionState::Idle | SessionState::Pending { .. } => HashMap::new(),
@@ -33,7 +37,7 @@ impl Session {
                 self.calls_to_rerun(agent, &restored.history(), open, HashMap::new()).await
             }
         };
-        self.continue_run(agent, version, restored, reruns, input.into()).await
+        self.continue_run(agent, lease, version, restored, reruns, input.into()).await
     }
 
     /// Goes on without anything said: with calls that were left pending or open, or with a question
@@ -48,6 +52,8 @@ impl Session {
     /// asked again; the others are answered as interrupted, and the events of this come first. A
     /// [result](Verdict::Output) that is given for one answers it, and a verdict for one that runs
     /// again counts. Then the model is asked.
+    ///
+    /// It takes the [lease](Lease) of the session, as [`run`](Self::run).
     ///
     /// ```
     /// use serde_json::json;
@@ -92,6 +98,7 @@ impl Session {
         verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
     ) -> Result<SessionRun, Error> {
         let verdicts: Vec<(PendingCall, Verdict)> = verdicts.into_iter().collect();
+        let lease = self.lease().await?;
         let (version, restored) = self.current_fold().await?;
         match restored.session_state() {
             SessionState::Idle => {
@@ -100,12 +107,12 @@ impl Session {
             }
             SessionState::Pending { .. } => {
                 let run = agent.resume(restored.history(), verdicts)?;
-                Ok(SessionRun::new(self, version, restored, Vec::new(), run))
+                Ok(SessionRun::new(self, lease, version, restored, Vec::new(), run))
             }
             SessionState::Unfinished { open_calls: open } => {
                 let given = verdicts_by_call_id(agent, &open, verdicts)?;
                 let reruns = self.calls_to_rerun(agent, &restored.history(), open, given).await;
-                self.continue_run(agent, version, restored, reruns, Input::default()).await
+                self.continue_run(agent, lease, version, restored, reruns, Input::default()).await
             }
         }
     }
@@ -114,6 +121,7 @@ impl Session {
     async fn continue_run(
         &self,
         agent: &Agent,
+        lease: Lease,
         version: u64,
         restored: EntryFold,
         reruns: HashMap<String, (ToolCall, Option<Verdict>)>,
@@ -127,7 +135,8 @@ impl Session {
                 SettleEntries::for_interrupted_calls(&restored.history(), dead)
             }
         };
-        let (version, restored) = self.append_and_fold(version, restored, entries).await?;
+        let (version, restored) =
+            self.append_and_fold(Some(&lease), version, restored, entries).await?;
         let history = restored.history();
         let run = match reruns.is_empty() {
             true => agent.run_from(history, input),
@@ -141,7 +150,7 @@ impl Session {
                 run
             }
         };
-        Ok(SessionRun::new(self, version, restored, events, run))
+        Ok(SessionRun::new(self, lease, version, restored, events, run))
     }
 
     /// The open calls that may run again, and those that somebody has the result of, with the

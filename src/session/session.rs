@@ -11,7 +11,7 @@ use crate::item::History;
 use crate::lock::lock_ignoring_poison;
 use crate::session::checks::{corrupt_data_error, ensure_id_not_empty};
 use crate::session::restore::EntryFold;
-use crate::session::{Conflict, Entry, SessionState, Store};
+use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 
 /// A conversation that is kept in a store as it goes on. Clones share it.
 ///
@@ -22,8 +22,11 @@ use crate::session::{Conflict, Entry, SessionState, Store};
 /// Its history has the session's id, so that tools know their calls by `{session id}/{call id}`, also
 /// after a restart.
 ///
-/// Only one run at a time can write: of two, here or in two processes, the one whose append comes
-/// second ends with an error of kind [`Conflict`](crate::ErrorKind::Conflict).
+/// A session has one run at a time: [`run`](Self::run) and [`resume`](Self::resume) take its [lease](Lease), and of
+/// two, here or in two processes, the second gets an error whose source is
+/// [`AlreadyLeased`](crate::session::AlreadyLeased). The lease ends with the run: with its last event, or when it is
+/// dropped. Loops of your own and [checkpoints](Self::checkpoint) take none: of two that write, the one whose append
+/// comes second gets a [`Conflict`].
 ///
 /// ```
 /// use turnstream::Agent;
@@ -60,6 +63,8 @@ struct SessionCache {
     state: CacheState,
     /// How often any of this was changed.
     change_count: u64,
+    /// The epoch of the last lease that was taken by this.
+    last_epoch: u64,
 }
 
 /// What is not known of the entries in the store.
@@ -103,8 +108,13 @@ impl Session {
 
     pub(super) fn from_parts(store: Arc<dyn Store>, restored: EntryFold, version: u64) -> Self {
         let id = restored.history().id().into();
-        let cell =
-            SessionCache { version, fold: restored, state: CacheState::Current, change_count: 0 };
+        let cell = SessionCache {
+            version,
+            fold: restored,
+            state: CacheState::Current,
+            change_count: 0,
+            last_epoch: 0,
+        };
         Self { store, id, cache: Arc::new(Mutex::new(cell)) }
     }
 
@@ -161,6 +171,17 @@ impl Session {
         Ok(self.cached_fold())
     }
 
+    /// Takes the lease, and then reads what is not known: others may have had the lease since.
+    pub(super) async fn lease(&self) -> Result<Lease, Error> {
+        let lease = catch_store_panic(async { self.store.lease(&self.id).await }).await?;
+        let last = std::mem::replace(&mut self.lock_cache().last_epoch, lease.epoch());
+        // A store without leases shows it with a conflict, as it does for what else is written meanwhile.
+        if ![0, last + 1].contains(&lease.epoch()) {
+            self.refresh_cache().await?;
+        }
+        Ok(lease)
+    }
+
     /// The same as far as it is known.
     pub(super) fn cached_fold(&self) -> (u64, EntryFold) {
         let cell = self.lock_cache();
@@ -199,9 +220,11 @@ impl Session {
         catch_store_panic(async { self.store.load(&self.id, from).await }).await
     }
 
-    /// Writes entries after those that made `restored`, if there are any. Gives what is known then.
+    /// Writes entries after those that made `restored`, if there are any, as the holder of a lease if there is one.
+    /// Gives what is known then.
     pub(super) async fn append_and_fold(
         &self,
+        lease: Option<&Lease>,
         version: u64,
         mut restored: EntryFold,
         entries: Vec<Entry>,
@@ -210,7 +233,8 @@ impl Session {
             return Ok((version, restored));
         }
         restored.extend(entries.iter().cloned());
-        let version = self.append_entries(version, entries, restored.clone()).await?;
+        let version =
+            self.append_entries(lease.cloned(), version, entries, restored.clone()).await?;
         Ok((version, restored))
     }
 
@@ -218,6 +242,7 @@ impl Session {
     /// waits for the end of it, it is not known whether they are there.
     pub(super) fn append_entries(
         &self,
+        lease: Option<Lease>,
         expected: u64,
         entries: Vec<Entry>,
         restored: EntryFold,
@@ -227,7 +252,12 @@ impl Session {
         async move {
             let doubting = AppendGuard(Some(&session));
             let written = catch_store_panic(async {
-                session.store.append(&session.id, expected, entries).await
+                match &lease {
+                    Some(lease) => {
+                        session.store.append_leased(lease, &session.id, expected, entries).await
+                    }
+                    None => session.store.append(&session.id, expected, entries).await,
+                }
             })
             .await;
             let version = match written {

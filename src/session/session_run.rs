@@ -14,15 +14,20 @@ use futures::{Stream, StreamExt};
 use crate::agent::{Run, RunHandle};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, Outcome};
-use crate::session::Session;
 use crate::session::persist_to::PersistTo;
 use crate::session::restore::EntryFold;
+use crate::session::{Lease, Session};
 
 /// One run of a session: a stream of its events, each given when what it says is durable.
 ///
 /// It is a [`Run`] whose events are written on their way. If the store fails, or another process has
 /// written, what runs is dropped in that call and the error is the last item: no `Finished` comes
 /// before it. The error of a run that failed comes after its `Finished`, as with a [`Run`].
+///
+/// It has the [lease](Lease) of the session until it has yielded [`Finished`](Event::Finished) or an error, or is dropped.
+/// If the lease is lost before, what runs is dropped and an error whose source is
+/// [`LeaseLost`](crate::session::LeaseLost) is the last item: at the latest by the next append, and earlier where the
+/// store notices it.
 ///
 /// Calls that were answered as interrupted before the run began are told first. They are in its
 /// [history](RunHandle::history) from the beginning, which is what a fold of its events begins with, and are
@@ -49,13 +54,14 @@ pub struct SessionRun {
 impl SessionRun {
     pub(super) fn new(
         session: &Session,
+        lease: Lease,
         version: u64,
         restored: EntryFold,
         settled: Vec<Event>,
         run: Run,
     ) -> Self {
         let handle = run.internal_handle();
-        let run = PersistTo::new(run, session, version, restored);
+        let run = PersistTo::new(run, session, Some(lease), version, restored);
         Self {
             settle_events: settled.into(),
             run,

@@ -2,7 +2,6 @@
 
 mod crc32;
 mod file_format;
-mod file_name;
 mod locked_file;
 mod origin_cache;
 mod salvage;
@@ -19,9 +18,10 @@ use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
 use crate::session::blocking_store::{BlockingStore as _, impl_store_from_blocking};
 use crate::session::checks::store_error;
+use crate::session::file_name;
 use crate::session::private_files;
 use crate::session::worker::Worker;
-use crate::session::{Entry, SalvageReport, SessionInfo};
+use crate::session::{Entry, Lease, SalvageReport, SessionInfo};
 use session_files::{Location, SessionFiles};
 
 /// A store in files that people can read, one for each session.
@@ -65,6 +65,10 @@ use session_files::{Location, SessionFiles};
 /// Any number of processes may use one folder: each file is locked while it is read or written
 /// (`flock` or what the system has like it), for ten seconds at most. The file system has to support
 /// that; not every network's does.
+///
+/// The [lease](crate::session::Lease) of a session is a lock on a file of its own, `{session}.lock` beside the file
+/// of the session, which holds the epoch. The system releases it when the process ends. The file stays as long as the
+/// session does; it must not be removed while a run is active: the run is refused its next append then.
 ///
 /// # What runs
 ///

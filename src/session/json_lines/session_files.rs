@@ -9,11 +9,12 @@ use super::super::checks::{
     corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_id_not_empty,
     ensure_session_absent,
 };
+use super::super::file_name::{self, SESSION_FILE_SUFFIX};
+use super::super::lock_file::{LockFile, LockRemoval};
 use super::super::private_files::sync_parent_dir;
 use super::super::prune::prunable_ids;
 use super::crc32::Crc32;
 use super::file_format::{self, ParsedFile};
-use super::file_name::{self, SESSION_FILE_SUFFIX};
 use super::locked_file::{FileStamp, LockedFile, OpenMode};
 use super::origin_cache::OriginCache;
 use super::salvage::{self, SalvagedFile};
@@ -21,7 +22,7 @@ use super::session_folder::{parent_folder, session_files_in};
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::session::blocking_store;
-use crate::session::{Conflict, Entry, ForkOrigin, SalvageReport, SessionInfo};
+use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageReport, SessionInfo};
 
 /// How many files are remembered.
 const MAX_CACHED_FILES: usize = 1024;
@@ -60,7 +61,13 @@ struct CachedFile {
 }
 
 impl blocking_store::BlockingStore for SessionFiles {
-    fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
+    fn append(
+        &mut self,
+        lease: Option<&Lease>,
+        id: &str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> Result<u64, Error> {
         let path = self.location.path_for_write(id)?;
         let text = file_format::encode_entries(&entries)?;
         let what_for = match expected == 0 && !entries.is_empty() {
@@ -68,8 +75,11 @@ impl blocking_store::BlockingStore for SessionFiles {
             false => OpenMode::Write,
         };
         let Some(mut file) = LockedFile::open(&path, what_for)? else {
+            lease.map_or(Ok(()), |lease| ensure_lease_held(lease, id))?;
             return ensure_expected_version(id, expected, 0).map(|()| 0);
         };
+        // Who takes the next lease waits for the lock on this file.
+        lease.map_or(Ok(()), |lease| ensure_lease_held(lease, id))?;
         let there = self.load_cached(&mut file, &path, id)?;
         let found = there.version.unwrap_or(0);
         ensure_expected_version(id, expected, found)?;
@@ -90,6 +100,18 @@ impl blocking_store::BlockingStore for SessionFiles {
             true => Ok(version),
             false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
         }
+    }
+
+    fn lease(&mut self, id: &str) -> Result<Lease, Error> {
+        let path = self.location.path_for_write(id)?;
+        // Beside the file that a link leads to.
+        let path = path.canonicalize().unwrap_or(path);
+        let removal = LockRemoval::WithoutSession(path.clone());
+        let lock = LockFile::lock(lock_path(&path), id, removal)?;
+        let epoch = lock.raise_epoch()?;
+        // An append that has checked the epoch before is written when this file is unlocked.
+        drop(LockedFile::open(&path, OpenMode::Read)?);
+        Ok(Lease::new(epoch, lock))
     }
 
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
@@ -451,6 +473,25 @@ fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error
             Err(corrupt_data_error(message))
         }
         Some(_) | None => Ok(()),
+    }
+}
+
+/// The file whose lock is the lease of the session in a file.
+fn lock_path(path: &Path) -> PathBuf {
+    let beside = path.with_extension("lock");
+    match beside == path {
+        true => path.with_extension("lock.lock"),
+        false => beside,
+    }
+}
+
+/// Whether the lease is the last one that was taken.
+fn ensure_lease_held(lease: &Lease, id: &str) -> Result<(), Error> {
+    let epoch = lease.epoch();
+    let is_held = |lock: &LockFile| lock.is_at_path() && lock.epoch() == Some(epoch);
+    match lease.hold::<LockFile>().is_some_and(is_held) {
+        true => Ok(()),
+        false => Err(LeaseLost { id: id.to_owned(), epoch }.into()),
     }
 }
 

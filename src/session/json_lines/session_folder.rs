@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::super::checks::store_error;
-use super::file_name::{self, SESSION_FILE_SUFFIX};
+use super::super::file_name::{self, SESSION_FILE_SUFFIX};
 use crate::error::Error;
 
 /// The folder that a file is in.

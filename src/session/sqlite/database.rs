@@ -162,6 +162,12 @@ impl Database {
         }
     }
 
+    /// The file, where a link leads to it; `None` if it is in memory.
+    pub(super) fn target_path(&self) -> Option<PathBuf> {
+        let path = self.path.as_ref()?;
+        Some(fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
+    }
+
     /// Whether it is the database at its path.
     pub(super) fn is_at_path(&self) -> bool {
         match (&self.path, &self.open_database) {

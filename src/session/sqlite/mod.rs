@@ -13,8 +13,9 @@ use futures::future::{BoxFuture, FutureExt};
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
 use crate::session::blocking_store::{BlockingStore as _, impl_store_from_blocking};
+use crate::session::local_leases::LocalLeases;
 use crate::session::worker::Worker;
-use crate::session::{Entry, SalvageReport, SessionInfo};
+use crate::session::{Entry, Lease, SalvageReport, SessionInfo};
 use database::Database;
 use session_tables::SessionTables;
 
@@ -43,6 +44,9 @@ use session_tables::SessionTables;
 ///
 /// Any number of processes may use one file. They wait for each other for ten seconds at most. As
 /// with every SQLite file, they must be on one machine.
+///
+/// The [lease](Lease) of a session is a lock on a file in the folder `{file}.locks` beside the database, which exists
+/// as long as a run has it; the system releases it when the process ends. Its epoch is in the database.
 ///
 /// SQLite itself is compiled in. A database of a later version of this crate is refused, and so is
 /// one that holds something else.
@@ -98,7 +102,11 @@ impl SqliteStore {
     }
 
     fn from_database(database: Database) -> Self {
-        let sessions = SessionTables { database, clock: Arc::new(SystemClock) };
+        let sessions = SessionTables {
+            database,
+            leases: LocalLeases::default(),
+            clock: Arc::new(SystemClock),
+        };
         Self { sessions: Worker::new("turnstream-sqlite", sessions) }
     }
 

@@ -19,7 +19,8 @@ const APPLICATION_ID: i64 = 0x7475_726e;
 /// What brings a database from each version to the next. The version of a database
 /// (`PRAGMA user_version`) is how many of them it has seen; the next one is added at the end, and none
 /// is ever changed.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE session (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -37,7 +38,15 @@ const MIGRATIONS: &[&str] = &["
         json TEXT NOT NULL,
         PRIMARY KEY (session, number)
     ) STRICT;
-"];
+",
+    "
+    -- The epoch of the last lease of a session, which may be one that is not there yet.
+    CREATE TABLE lease (
+        id TEXT PRIMARY KEY,
+        epoch INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+",
+];
 
 pub(super) fn open_connection(path: &Path) -> Result<Connection, Error> {
     let what = || format!("cannot open the database `{}`", path.display());

@@ -1,6 +1,8 @@
 //! What the store does, on its thread.
 
+use std::any::Any;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,16 +13,21 @@ use super::super::checks::{
     ensure_id_not_empty, ensure_session_absent, store_error,
 };
 use super::super::entry_json;
+use super::super::file_name;
+use super::super::local_leases::LocalLeases;
+use super::super::lock_file::{LockFile, LockRemoval};
 use super::super::prune::prunable_ids;
 use super::database::{Database, DatabaseError, IfMissing};
 use crate::env::Clock;
 use crate::error::Error;
 use crate::session::blocking_store;
-use crate::session::{Conflict, Entry, ForkOrigin, SalvageReport, SessionInfo};
+use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageReport, SessionInfo};
 
 /// A database and the clock.
 pub(super) struct SessionTables {
     pub(super) database: Database,
+    /// Those of a database in memory. Others are files.
+    pub(super) leases: LocalLeases,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -35,7 +42,13 @@ struct SessionRow {
 const SELECT_SESSION: &str = "SELECT key, version, parent, inherited FROM session";
 
 impl blocking_store::BlockingStore for SessionTables {
-    fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
+    fn append(
+        &mut self,
+        lease: Option<&Lease>,
+        id: &str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> Result<u64, Error> {
         ensure_id_not_empty(id)?;
         let lines =
             entries.iter().map(entry_json::to_json_line).collect::<Result<Vec<String>, Error>>()?;
@@ -46,8 +59,12 @@ impl blocking_store::BlockingStore for SessionTables {
         };
         let version = self.database.write(missing, |transaction| {
             let Some(transaction) = transaction else {
+                lease.map_or(Ok(()), |lease| Err(lease_lost_error(lease, id)))?;
                 return Ok(ensure_expected_version(id, expected, 0).map(|()| 0)?);
             };
+            if let Some(lease) = lease {
+                ensure_lease_held(&transaction, lease, id)?;
+            }
             let kept = find_session(&transaction, id)?;
             let found = kept.as_ref().map_or(0, |kept| kept.version);
             ensure_expected_version(id, expected, found)?;
@@ -77,6 +94,32 @@ impl blocking_store::BlockingStore for SessionTables {
             true => Ok(version),
             false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
         }
+    }
+
+    fn lease(&mut self, id: &str) -> Result<Lease, Error> {
+        ensure_id_not_empty(id)?;
+        let hold: Arc<dyn Any + Send + Sync> = match self.database.target_path() {
+            None => Arc::new(self.leases.take(id)?),
+            Some(path) => {
+                let mut folder = path.into_os_string();
+                folder.push(".locks");
+                let name = format!("{}.lock", file_name::file_name_from_id(id));
+                Arc::new(LockFile::lock(Path::new(&folder).join(name), id, LockRemoval::Always)?)
+            }
+        };
+        self.database.write(IfMissing::Create, |transaction| {
+            let Some(transaction) = transaction else {
+                return Err(corrupt_data_error("the database was removed").into());
+            };
+            let epoch: i64 = transaction.query_row(
+                "INSERT INTO lease VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET epoch = epoch + 1
+                 RETURNING epoch",
+                [id],
+                |row| row.get(0),
+            )?;
+            transaction.commit()?;
+            Ok(Lease::new(from_sql_integer(epoch), hold))
+        })
     }
 
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
@@ -198,10 +241,26 @@ fn list_sessions(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
     listed.collect()
 }
 
+/// Whether the lease is the last one that was taken. That of a session that was deleted since is.
+fn ensure_lease_held(database: &Connection, lease: &Lease, id: &str) -> Result<(), DatabaseError> {
+    let epoch: Option<i64> = database
+        .query_row("SELECT epoch FROM lease WHERE id = ?", [id], |row| row.get(0))
+        .optional()?;
+    match epoch.is_none_or(|epoch| from_sql_integer(epoch) == lease.epoch()) {
+        true => Ok(()),
+        false => Err(lease_lost_error(lease, id).into()),
+    }
+}
+
+fn lease_lost_error(lease: &Lease, id: &str) -> Error {
+    LeaseLost { id: id.to_owned(), epoch: lease.epoch() }.into()
+}
+
 fn delete_session(database: &Connection, id: &str) -> Result<(), Sqlite> {
     let entries = "DELETE FROM entry WHERE session = (SELECT key FROM session WHERE id = ?)";
     database.execute(entries, [id])?;
     database.execute("DELETE FROM session WHERE id = ?", [id])?;
+    database.execute("DELETE FROM lease WHERE id = ?", [id])?;
     Ok(())
 }
 

@@ -15,7 +15,7 @@
 //!
 //! A claim makes one store and uses it alone; what it wrote is not removed. A store that answers
 //! [`Unsupported`](ErrorKind::Unsupported) to [`delete`](Store::delete) and [`prune`](Store::prune)
-//! passes the claims about them. Two claims write sessions one right after the other and expect that
+//! passes the claims about them, and one that gives leases of epoch 0 those about leases. Two claims write sessions one right after the other and expect that
 //! [`updated_at`](crate::session::SessionInfo::updated_at) orders them: a store whose times have the
 //! precision of a millisecond must give each write a later time than the one before. Crashes are not tested here.
 #![expect(clippy::missing_panics_doc, reason = "a claim that does not hold is a panic")]
@@ -34,7 +34,7 @@ use tokio::runtime::{Builder, Handle};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ProviderData, RawJson};
-use crate::session::{Conflict, Entry, ForkOrigin, Store};
+use crate::session::{AlreadyLeased, Conflict, Entry, ForkOrigin, Lease, LeaseLost, Store};
 
 pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 
@@ -80,6 +80,13 @@ macro_rules! session_suite {
             deleting_the_origin_of_a_fork_is_an_error
             prune_removes_sessions_last_written_before_the_cutoff
             prune_keeps_the_origins_of_remaining_forks
+            pages_of_the_list_have_every_session_once
+            a_lease_excludes_others_until_its_last_clone_is_dropped
+            the_holder_of_a_lease_appends_and_the_epoch_rises
+            an_append_with_an_earlier_lease_is_refused
+            a_lease_makes_no_session
+            a_leased_session_can_be_read_forked_and_deleted
+            of_many_that_take_a_lease_at_once_one_gets_it
         ] $($with)* }
     };
     (@tests [$($claim:ident)*] $name:ident, $make:expr) => {
@@ -584,4 +591,157 @@ async fn prune_keeps_the_origins_of_remaining_forks<S: Store>(make: impl Fn() ->
     let removed = store.prune(newest + Duration::from_secs(1)).await.unwrap();
     assert_eq!(removed, ["g", "f", "s"]);
     assert_eq!(store.list().await.unwrap(), []);
+}
+
+/// The pages of a list are the list.
+async fn pages_of_the_list_have_every_session_once<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    assert_eq!(store.list_page(None, 3).await.unwrap(), []);
+    for n in 0..7 {
+        store.append(&format!("s{n}"), 0, numbered_entries(0..n + 1)).await.unwrap();
+    }
+    store.fork("s3", 2, "f").await.unwrap();
+    let listed = store.list().await.unwrap();
+    for limit in [1, 3, 8, 100] {
+        let mut pages = Vec::new();
+        loop {
+            let page = store.list_page(pages.last(), limit).await.unwrap();
+            assert!(page.len() <= limit);
+            if page.is_empty() {
+                break;
+            }
+            pages.extend(page);
+        }
+        assert_eq!(pages, listed, "by {limit}");
+    }
+    assert_eq!(store.list_page(None, 0).await.unwrap(), []);
+    // What is written meanwhile is not on a later page.
+    let page = store.list_page(None, 6).await.unwrap();
+    store.append(&listed[7].id, listed[7].version, numbered_entries(9..10)).await.unwrap();
+    assert_eq!(store.list_page(page.last(), 6).await.unwrap(), listed[6..7]);
+}
+
+/// A lease; `None` from a store that has none.
+async fn take_lease(store: &dyn Store, id: &str) -> Option<Lease> {
+    let lease = store.lease(id).await.unwrap();
+    (lease.epoch() > 0).then_some(lease)
+}
+
+#[track_caller]
+fn expect_leased(result: Result<Lease, Error>, id: &str) {
+    let error = expect_error(result, ErrorKind::Conflict);
+    assert_eq!(AlreadyLeased::from_error(&error), Some(&AlreadyLeased { id: id.into() }));
+}
+
+/// While a lease exists nobody else gets it; dropping its last clone gives it back at once. Sessions have one each.
+async fn a_lease_excludes_others_until_its_last_clone_is_dropped<S: Store>(make: impl Fn() -> S) {
+    let store = store_with_entries(make, 1).await;
+    let Some(lease) = take_lease(&store, "s").await else { return };
+    expect_leased(store.lease("s").await, "s");
+    let of_another = store.lease("t").await.unwrap();
+    let clone = lease.clone();
+    drop(lease);
+    expect_leased(store.lease("s").await, "s");
+    drop(clone);
+    let again = store.lease("s").await.unwrap();
+    expect_leased(store.lease("t").await, "t");
+    drop((again, of_another));
+    expect_error(store.lease("").await, ErrorKind::InvalidRequest);
+}
+
+/// The holder appends at its version like anybody, and each lease has a higher epoch than the one before.
+async fn the_holder_of_a_lease_appends_and_the_epoch_rises<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    let mut last = 0;
+    for n in 0..4 {
+        let Some(lease) = take_lease(&store, "s").await else { return };
+        assert!(lease.epoch() > last, "{} after {last}", lease.epoch());
+        last = lease.epoch();
+        assert_eq!(store.append_leased(&lease, "s", n, Vec::new()).await.unwrap(), n);
+        let version =
+            store.append_leased(&lease, "s", n, numbered_entries(n..n + 1)).await.unwrap();
+        assert_eq!(version, n + 1);
+        expect_conflict(
+            store.append_leased(&lease, "s", n, numbered_entries(8..9)).await,
+            "s",
+            n,
+            n + 1,
+        );
+    }
+    assert_eq!(all_entries(&store, "s").await, numbered_entries(0..4));
+}
+
+/// An append with the epoch of an earlier lease gets [`LeaseLost`] and writes nothing.
+async fn an_append_with_an_earlier_lease_is_refused<S: Store>(make: impl Fn() -> S) {
+    let store = store_with_entries(make, 1).await;
+    let Some(first) = take_lease(&store, "s").await else { return };
+    // As a process has it that does not know that it has lost it.
+    let stale = Lease::new(first.epoch(), ());
+    drop(first);
+    let second = store.lease("s").await.unwrap();
+    let refused = store.append_leased(&stale, "s", 1, numbered_entries(7..8)).await;
+    let error = expect_error(refused, ErrorKind::Conflict);
+    let lost = LeaseLost { id: "s".into(), epoch: stale.epoch() };
+    assert_eq!(LeaseLost::from_error(&error), Some(&lost));
+    assert_eq!(store.append_leased(&second, "s", 1, numbered_entries(1..2)).await.unwrap(), 2);
+    assert_eq!(all_entries(&store, "s").await, numbered_entries(0..2));
+}
+
+/// A lease of a session that is not there makes none.
+async fn a_lease_makes_no_session<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    let Some(lease) = take_lease(&store, "s").await else { return };
+    for _ in 0..2 {
+        assert_eq!(store.load("s", 0).await.unwrap(), None);
+        assert_eq!(store.list().await.unwrap(), []);
+        assert_eq!(store.list_page(None, 9).await.unwrap(), []);
+        expect_error(store.fork("s", 0, "f").await, ErrorKind::InvalidRequest);
+        if let Some(was_there) = skip_if_unsupported(store.delete("s").await) {
+            assert!(!was_there);
+        }
+    }
+    drop(lease);
+    assert_eq!(store.load("s", 0).await.unwrap(), None);
+    assert_eq!(store.append("s", 0, numbered_entries(0..1)).await.unwrap(), 1);
+    // Nor is it in the way of a fork.
+    let lease = store.lease("f").await.unwrap();
+    store.fork("s", 1, "f").await.unwrap();
+    assert_eq!(store.append_leased(&lease, "f", 1, numbered_entries(1..2)).await.unwrap(), 2);
+}
+
+/// Others read, list, fork and delete a session that is leased, and a plain append is checked for its version only.
+async fn a_leased_session_can_be_read_forked_and_deleted<S: Store>(make: impl Fn() -> S) {
+    let store = store_with_entries(make, 2).await;
+    let Some(lease) = take_lease(&store, "s").await else { return };
+    assert_eq!(all_entries(&store, "s").await, numbered_entries(0..2));
+    assert_eq!(store.list().await.unwrap().len(), 1);
+    store.fork("s", 1, "f").await.unwrap();
+    assert_eq!(store.append("s", 2, numbered_entries(2..3)).await.unwrap(), 3);
+    let mut version = 3;
+    if skip_if_unsupported(store.delete("f").await).is_some() {
+        assert!(store.delete("s").await.unwrap());
+        expect_conflict(
+            store.append_leased(&lease, "s", 3, numbered_entries(3..4)).await,
+            "s",
+            3,
+            0,
+        );
+        version = 0;
+    }
+    let entries = numbered_entries(version..version + 1);
+    store.append_leased(&lease, "s", version, entries).await.unwrap();
+}
+
+/// Of many that take a lease at the same time one gets it, also the next time.
+async fn of_many_that_take_a_lease_at_once_one_gets_it<S: Store + 'static>(make: impl Fn() -> S) {
+    let store = make();
+    if take_lease(&store, "s").await.is_none() {
+        return;
+    }
+    for _ in 0..5 {
+        let taken = join_all((0..8).map(|_| store.lease("s"))).await;
+        let (leases, errors): (Vec<_>, Vec<_>) = taken.into_iter().partition(Result::is_ok);
+        assert_eq!(leases.len(), 1);
+        errors.into_iter().for_each(|error| expect_leased(error, "s"));
+    }
 }
