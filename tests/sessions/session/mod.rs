@@ -5,6 +5,7 @@ mod compaction;
 mod crash;
 mod failures;
 mod invariants;
+mod leases;
 mod resume;
 mod tombstones;
 mod writing;

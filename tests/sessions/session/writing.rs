@@ -85,7 +85,7 @@ async fn a_store_error_drops_the_run_synchronously_without_a_finished_event() {
 }
 
 #[tokio::test]
-async fn of_two_concurrent_runs_the_second_append_is_a_conflict() {
+async fn of_two_concurrent_runs_in_a_store_without_leases_the_second_append_is_a_conflict() {
     let store = CountingStore::default();
     let (one, other) = (open_session(&store).await, open_session(&store).await);
     let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));

@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use futures::executor::block_on;
 use turnstream::item::ItemKind;
-use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
+use turnstream::session::{AlreadyLeased, Conflict, Entry, JsonLinesStore, LeaseLost, Store};
 use turnstream::{Error, ErrorKind, Item};
 
 use super::sample_entries::{TempFolder, numbered_entries, said};
@@ -257,4 +257,90 @@ fn a_full_disk_loses_nothing_of_a_json_lines_session() {
 #[test]
 fn a_full_disk_loses_nothing_of_a_sqlite_session() {
     assert_full_disk_loses_nothing("a_full_disk_loses_nothing_of_a_sqlite_session", open_sqlite);
+}
+
+/// A process takes a lease and is killed. Until then nobody else gets it, and then at once.
+fn assert_lease_dies_with_its_process(test: &str, open: OpenStore) {
+    if let (Ok(_), Ok(folder)) = (env::var(ROLE_ENV), env::var(FOLDER_ENV)) {
+        let store = open(Path::new(&folder)).unwrap();
+        let _lease = block_on(store.lease("s")).unwrap();
+        eprintln!("taken");
+        loop {
+            std::thread::park();
+        }
+    }
+    let folder = TempFolder::new();
+    let store = open(folder.path()).unwrap();
+    let mut last = 0;
+    for version in 0..3 {
+        let mut child = test_process_command(test, "holder", folder.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "taken");
+        let error = block_on(store.lease("s")).unwrap_err();
+        assert_eq!(AlreadyLeased::from_error(&error).unwrap().id, "s");
+        drop(block_on(store.lease("t")).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let lease = block_on(store.lease("s")).unwrap();
+        assert!(lease.epoch() > last + 1 || last == 0, "the child had one of its own");
+        last = lease.epoch();
+        // What keeps the epoch stays as long as there is a session.
+        block_on(store.append_leased(&lease, "s", version, vec![said("one")])).unwrap();
+    }
+}
+
+#[test]
+fn the_lease_of_a_json_lines_session_dies_with_its_process() {
+    assert_lease_dies_with_its_process(
+        "the_lease_of_a_json_lines_session_dies_with_its_process",
+        open_json_lines,
+    );
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn the_lease_of_a_sqlite_session_dies_with_its_process() {
+    assert_lease_dies_with_its_process(
+        "the_lease_of_a_sqlite_session_dies_with_its_process",
+        open_sqlite,
+    );
+}
+
+/// Somebody removes the locks of a folder that is in use.
+#[cfg(unix)]
+#[test]
+fn a_lease_whose_lock_file_was_removed_is_lost_to_whoever_takes_it_next() {
+    let folder = TempFolder::new();
+    let (one, other) =
+        (open_json_lines(folder.path()).unwrap(), open_json_lines(folder.path()).unwrap());
+    let first = block_on(one.lease("s")).unwrap();
+    block_on(one.append_leased(&first, "s", 0, vec![said("one")])).unwrap();
+    fs::remove_file(folder.join("s.lock")).unwrap();
+    let second = block_on(other.lease("s")).unwrap();
+    let error = block_on(one.append_leased(&first, "s", 1, vec![said("late")])).unwrap_err();
+    assert_eq!(LeaseLost::from_error(&error).unwrap().id, "s");
+    drop(first);
+    assert_eq!(block_on(other.append_leased(&second, "s", 1, vec![said("two")])).unwrap(), 2);
+    assert_eq!(block_on(other.load("s", 0)).unwrap().unwrap(), ["one", "two"].map(said));
+    // With the session goes its lock.
+    drop(second);
+    assert!(folder.join("s.lock").exists());
+    assert!(block_on(other.delete("s")).unwrap());
+    drop(block_on(other.lease("s")).unwrap());
+    assert!(!folder.join("s.lock").exists());
+}
+
+#[test]
+fn a_lock_file_that_holds_something_else_is_an_error_and_stays() {
+    let folder = TempFolder::new();
+    let store = open_json_lines(folder.path()).unwrap();
+    block_on(store.append("s", 0, vec![said("one")])).unwrap();
+    fs::write(folder.join("s.lock"), "somebody's own").unwrap();
+    let error = block_on(store.lease("s")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store);
+    assert!(error.message().contains("s.lock"), "{error}");
+    assert_eq!(fs::read_to_string(folder.join("s.lock")).unwrap(), "somebody's own");
 }

@@ -1,0 +1,228 @@
+//! A session has one run at a time, and a run that has lost its lease does nothing more.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::channel::oneshot;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{
+    AlreadyLeased, Entry, Lease, LeaseLost, MemoryStore, Session, SessionInfo, SessionState, Store,
+};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::{Agent, Error, ErrorKind, Event};
+
+/// Tells when the future that it is in was dropped.
+struct DropFlag(Arc<AtomicBool>);
+
+impl Drop for DropFlag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// An agent whose tool never ends, with what tells that the tool has begun, and that it was dropped.
+fn agent_with_endless_tool() -> (Agent, Arc<AtomicUsize>, Arc<AtomicBool>) {
+    let (begun, dropped) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+    let (begins, drops) = (Arc::clone(&begun), Arc::clone(&dropped));
+    let spec = ToolSpec::new("wait", "Never ends", json!({ "type": "object" }));
+    let tool = Tool::raw(spec, move |_, _| {
+        begins.fetch_add(1, Ordering::SeqCst);
+        let flag = DropFlag(Arc::clone(&drops));
+        async move {
+            std::future::pending::<()>().await;
+            drop(flag);
+            "never"
+        }
+    });
+    let model = Scripted::from_fn(|request, _| match request.history.len() {
+        1 => Reply::new().call("wait", json!({})),
+        _ => Reply::text("On."),
+    });
+    (Agent::new(model).with_tools([tool.unwrap()]), begun, dropped)
+}
+
+async fn poll_until_tool_begins(run: &mut turnstream::session::SessionRun, begun: &AtomicUsize) {
+    while begun.load(Ordering::SeqCst) == 0 {
+        let _ = run.next().now_or_never();
+        tokio::task::yield_now().await;
+    }
+}
+
+fn talker() -> Agent {
+    Agent::new(Scripted::from_fn(|_, _| "Hello!"))
+}
+
+#[tokio::test]
+async fn a_second_run_is_refused_and_settles_nothing_of_the_first() {
+    let store = MemoryStore::new();
+    let (agent, begun, dropped) = agent_with_endless_tool();
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let mut run = session.run(&agent, "go").await.unwrap();
+    poll_until_tool_begins(&mut run, &begun).await;
+    let entries = session.entries().await.unwrap();
+
+    let elsewhere = Session::open(store.clone(), "s").await.unwrap();
+    assert!(matches!(elsewhere.state(), SessionState::Unfinished { .. }));
+    for other in [elsewhere.clone(), session.clone()] {
+        let refused = [
+            other.run(&agent, "again").await.unwrap_err(),
+            other.resume(&agent, []).await.unwrap_err(),
+        ];
+        for error in refused {
+            assert_eq!(error.kind(), ErrorKind::Conflict);
+            assert_eq!(AlreadyLeased::from_error(&error).unwrap().id, "s");
+        }
+    }
+    assert_eq!(session.entries().await.unwrap(), entries);
+    assert_eq!((begun.load(Ordering::SeqCst), dropped.load(Ordering::SeqCst)), (1, false));
+
+    // When it is dropped, the other one settles the call, and goes on.
+    drop(run);
+    let outcome = elsewhere.resume(&agent, []).await.unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.text, "On.");
+    assert_eq!(begun.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn the_lease_ends_with_the_event_finished_and_with_an_error() {
+    let store = MemoryStore::new();
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let mut run = session.run(&talker(), "one").await.unwrap();
+    while let Some(event) = run.next().await {
+        if matches!(event.unwrap(), Event::Finished(_)) {
+            break;
+        }
+        store.lease("s").await.unwrap_err();
+    }
+    // The run is still there.
+    drop(store.lease("s").await.unwrap());
+    drop(run);
+
+    // Somebody writes between, and the run fails.
+    let mut run = session.run(&talker(), "two").await.unwrap();
+    let version = session.version();
+    store.append("s", version, vec![turnstream::Item::user("between").into()]).await.unwrap();
+    run.next().await.unwrap().unwrap_err();
+    drop(store.lease("s").await.unwrap());
+    drop(run);
+
+    // A call that comes to nothing keeps no lease either.
+    let idle = Session::open(store.clone(), "idle").await.unwrap();
+    assert_eq!(idle.resume(&talker(), []).await.unwrap_err().kind(), ErrorKind::InvalidRequest);
+    drop(store.lease("idle").await.unwrap());
+}
+
+#[tokio::test]
+async fn runs_of_two_processes_by_turns_read_what_the_other_has_written() {
+    let store = MemoryStore::new();
+    let one = Session::open(store.clone(), "s").await.unwrap();
+    let other = Session::open(store.clone(), "s").await.unwrap();
+    for turn in 1..4 {
+        for session in [&one, &other] {
+            session.run(&talker(), "go").await.unwrap().outcome().await.unwrap();
+        }
+        assert_eq!(other.history().len(), turn * 4);
+    }
+    let again = Session::open(store, "s").await.unwrap();
+    assert_eq!(again.history(), other.history());
+}
+
+/// A store whose leases are lost when the test says so, or are another's without notice.
+#[derive(Clone, Default)]
+struct LosingStore {
+    inner: MemoryStore,
+    lose: Arc<Mutex<Option<oneshot::Sender<()>>>>,
+    is_stale: Arc<AtomicBool>,
+}
+
+impl Store for LosingStore {
+    fn append<'a>(
+        &'a self,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        self.inner.append(id, expected, entries)
+    }
+
+    fn append_leased<'a>(
+        &'a self,
+        lease: &'a Lease,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        async move {
+            if self.is_stale.load(Ordering::SeqCst) {
+                return Err(LeaseLost { id: id.to_owned(), epoch: lease.epoch() }.into());
+            }
+            self.inner.append_leased(lease, id, expected, entries).await
+        }
+        .boxed()
+    }
+
+    fn lease<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Lease, Error>> {
+        async move {
+            let (lose, lost) = oneshot::channel();
+            *self.lose.lock().unwrap() = Some(lose);
+            Ok(self.inner.lease(id).await?.with_loss(lost.map(drop)))
+        }
+        .boxed()
+    }
+
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+        self.inner.load(id, from)
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
+        self.inner.list()
+    }
+
+    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        self.inner.fork(id, at, new)
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_lease_is_lost_is_dropped_at_once_and_settles_nothing() {
+    let store = LosingStore::default();
+    let (agent, begun, dropped) = agent_with_endless_tool();
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let mut run = session.run(&agent, "go").await.unwrap();
+    poll_until_tool_begins(&mut run, &begun).await;
+    while run.next().now_or_never().is_some() {}
+    let entries = session.entries().await.unwrap();
+    assert!(!dropped.load(Ordering::SeqCst));
+
+    drop(store.lose.lock().unwrap().take());
+    let error = run.next().await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert_eq!(LeaseLost::from_error(&error).unwrap().id, "s");
+    assert!(dropped.load(Ordering::SeqCst), "the tool");
+    assert!(run.next().await.is_none());
+    assert_eq!(session.entries().await.unwrap(), entries);
+    // It is given back, so that the session can go on here or elsewhere.
+    let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.text, "On.");
+}
+
+#[tokio::test]
+async fn a_run_that_does_not_know_that_its_lease_is_lost_ends_with_its_next_append() {
+    let store = LosingStore::default();
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let mut run = session.run(&talker(), "go").await.unwrap();
+    assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
+    store.is_stale.store(true, Ordering::SeqCst);
+    let rest: Vec<_> = run.by_ref().collect().await;
+    let (last, events) = rest.split_last().unwrap();
+    assert!(events.iter().all(|event| event.as_ref().unwrap().outcome().is_none()));
+    assert!(LeaseLost::from_error(last.as_ref().unwrap_err()).is_some());
+    assert_eq!(session.entries().await.unwrap().len(), 1);
+}
