@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 use turnstream::hub::Hub;
 use turnstream::session::{JsonLinesStore, MemoryStore, Session, Store};
 use turnstream::{Agent, Error, ErrorKind};
@@ -30,6 +32,15 @@ const MAX_OPEN_SESSIONS: usize = 256;
 /// No more sessions begin when the store has this many.
 const MAX_SESSIONS: usize = 100_000;
 
+/// For so long the count of sessions is not taken again.
+const COUNT_LIFETIME: Duration = Duration::from_mins(1);
+
+/// How many sessions the store had, and those that have begun here since.
+struct SessionCount {
+    sessions: usize,
+    at: Instant,
+}
+
 /// The state that all requests share.
 pub(crate) struct App {
     pub(crate) hub: Hub,
@@ -44,6 +55,7 @@ pub(crate) struct App {
     /// Told when the runs have ended.
     pub(crate) stopped: Notify,
     sessions: Mutex<HashMap<String, Arc<OpenSession>>>,
+    session_count: Mutex<Option<SessionCount>>,
     /// The first words of sessions that were listed.
     pub(crate) titles: Mutex<HashMap<String, String>>,
 }
@@ -62,6 +74,7 @@ impl App {
             store: open_store(flags.session_path.as_deref())?,
             stopped: Notify::new(),
             sessions: Mutex::default(),
+            session_count: Mutex::default(),
             titles: Mutex::default(),
         }))
     }
@@ -86,12 +99,27 @@ impl App {
         Ok(Arc::clone(open.or_insert_with(|| Arc::new(OpenSession::new(session)))))
     }
 
-    /// Refuses to begin another session if there are too many.
+    /// Refuses to begin another session if there are too many. They are counted once a minute.
     pub(crate) async fn check_session_count(&self, session: &Session) -> Result<(), Failure> {
-        if session.version() == 0 && self.store.list().await?.len() >= MAX_SESSIONS {
-            return Err(Failure::too_many("there are too many sessions"));
+        if session.version() > 0 {
+            return Ok(());
         }
-        Ok(())
+        let is_known = |count: &SessionCount| count.at.elapsed() < COUNT_LIFETIME;
+        if !self.session_count().as_ref().is_some_and(is_known) {
+            let sessions = self.store.list_page(None, MAX_SESSIONS).await?.len();
+            *self.session_count() = Some(SessionCount { sessions, at: Instant::now() });
+        }
+        match &mut *self.session_count() {
+            Some(count) if count.sessions < MAX_SESSIONS => {
+                count.sessions += 1;
+                Ok(())
+            }
+            _ => Err(Failure::too_many("there are too many sessions")),
+        }
+    }
+
+    fn session_count(&self) -> MutexGuard<'_, Option<SessionCount>> {
+        self.session_count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open_sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<OpenSession>>> {

@@ -1,7 +1,7 @@
 //! The routes of the page.
 
 use std::sync::{Arc, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -28,6 +28,9 @@ use crate::traces::RunTrace;
 
 /// So many entries are given at once.
 const MAX_PAGE: usize = 200;
+
+/// So many sessions are listed at once.
+const LIST_PAGE: usize = 50;
 
 /// The characters of a title.
 const MAX_TITLE: usize = 80;
@@ -137,6 +140,16 @@ pub(crate) struct VerdictBody {
     /// The call as it was shown.
     call: PendingCall,
     reason: Option<String>,
+    /// The verdicts on other calls that the page has given before: another process may have got them.
+    #[serde(default)]
+    earlier: Vec<EarlierVerdict>,
+}
+
+#[derive(Deserialize)]
+struct EarlierVerdict {
+    call: PendingCall,
+    is_approved: bool,
+    reason: Option<String>,
 }
 
 pub(crate) async fn approve(
@@ -144,8 +157,8 @@ pub(crate) async fn approve(
     Path(id): Path<String>,
     body: Body<VerdictBody>,
 ) -> Answer<Response> {
-    let Json(VerdictBody { call, .. }) = body?;
-    decide(&app, &id, &call, Verdict::Approve).await
+    let Json(VerdictBody { call, earlier, .. }) = body?;
+    decide(&app, &id, earlier, (call, Verdict::Approve)).await
 }
 
 pub(crate) async fn deny(
@@ -153,17 +166,28 @@ pub(crate) async fn deny(
     Path(id): Path<String>,
     body: Body<VerdictBody>,
 ) -> Answer<Response> {
-    let Json(VerdictBody { call, reason }) = body?;
-    let reason = reason.filter(|reason| !reason.trim().is_empty());
-    let reason = reason.unwrap_or_else(|| "the user has denied it".to_owned());
-    decide(&app, &id, &call, Verdict::deny(reason)).await
+    let Json(VerdictBody { call, reason, earlier }) = body?;
+    decide(&app, &id, earlier, (call, denial(reason))).await
 }
 
-/// Keeps a verdict. With the last one the run continues.
-async fn decide(app: &App, id: &str, call: &PendingCall, verdict: Verdict) -> Answer<Response> {
+fn denial(reason: Option<String>) -> Verdict {
+    let reason = reason.filter(|reason| !reason.trim().is_empty());
+    Verdict::deny(reason.unwrap_or_else(|| "the user has denied it".to_owned()))
+}
+
+/// Keeps a verdict, and those that were given before. With the last one the run continues.
+async fn decide(
+    app: &App,
+    id: &str,
+    earlier: Vec<EarlierVerdict>,
+    verdict: (PendingCall, Verdict),
+) -> Answer<Response> {
     let open = app.session(id).await?;
     let _starting = open.starting.lock().await;
-    match open.add_verdict(call, verdict)? {
+    let earlier = earlier.into_iter().map(|EarlierVerdict { call, is_approved, reason }| {
+        (call, if is_approved { Verdict::Approve } else { denial(reason) })
+    });
+    match open.add_verdicts(earlier.chain([verdict]))? {
         Ok(verdicts) => {
             let (_, started) = app.start(&open, &app.agent, Start::Resume(verdicts)).await?;
             open.clear_verdicts();
@@ -216,8 +240,8 @@ pub(crate) async fn regenerate(
 
 #[derive(Deserialize)]
 pub(crate) struct ListQuery {
-    #[serde(default)]
-    offset: usize,
+    /// The text `next` of the page before.
+    after: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -236,9 +260,11 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
 ) -> Answer<Json<Value>> {
-    let all = app.store.list().await?;
+    let after = query.after.as_deref().map(parse_place).transpose()?;
+    let page = app.store.list_page(after.as_ref(), LIST_PAGE).await?;
+    let next = page.last().filter(|_| page.len() == LIST_PAGE).map(place_of);
     let mut sessions = Vec::new();
-    for info in all.iter().skip(query.offset).take(50) {
+    for info in &page {
         let since = info.updated_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         sessions.push(Listed {
             title: title(&app, info).await,
@@ -249,7 +275,22 @@ pub(crate) async fn list(
             id: info.id.clone(),
         });
     }
-    Ok(Json(json!({ "sessions": sessions, "total": all.len() })))
+    Ok(Json(json!({ "sessions": sessions, "next": next })))
+}
+
+/// The place of a session in the list, as text: the nanoseconds since 1970, and its id.
+fn place_of(info: &SessionInfo) -> String {
+    let since = info.updated_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}.{}", since.as_nanos(), info.id)
+}
+
+fn parse_place(place: &str) -> Answer<SessionInfo> {
+    let parsed = place.split_once('.').and_then(|(nanos, id)| {
+        let updated_at = UNIX_EPOCH.checked_add(Duration::from_nanos(nanos.parse().ok()?))?;
+        Some(SessionInfo { id: id.to_owned(), version: 0, origin: None, updated_at })
+    });
+    let message = "`after` is the text `next` of the page before";
+    parsed.ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, message))
 }
 
 /// The first words of the user. They do not change.

@@ -102,25 +102,28 @@ impl OpenSession {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a verdict. Returns all of them once none is missing, else how many are.
+    /// Adds verdicts. Returns all of them once none is missing, else how many are.
     ///
-    /// The call has to be the one that waits, with the arguments that the user has read.
-    pub(crate) fn add_verdict(
+    /// The calls have to be those that wait, with the arguments that the user has read.
+    pub(crate) fn add_verdicts(
         &self,
-        call: &PendingCall,
-        verdict: Verdict,
+        given: impl IntoIterator<Item = (PendingCall, Verdict)>,
     ) -> Result<Result<Vec<(PendingCall, Verdict)>, usize>, Failure> {
         let SessionState::Pending { calls } = self.session.state() else {
             return Err(Failure::conflict("no call waits for a verdict"));
         };
-        if !calls.contains(call) {
+        let given: Vec<(PendingCall, Verdict)> = given.into_iter().collect();
+        if given.iter().any(|(call, _)| !calls.contains(call)) {
             return Err(Failure::conflict(
                 "this call does not wait for a verdict, or has other arguments",
             ));
         }
         let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        verdicts.retain(|(known, _)| known != call && calls.contains(known));
-        verdicts.push((call.clone(), verdict));
+        verdicts.retain(|(known, _)| calls.contains(known));
+        for (call, verdict) in given {
+            verdicts.retain(|(known, _)| *known != call);
+            verdicts.push((call, verdict));
+        }
         let missing = calls.len() - verdicts.len();
         Ok(if missing == 0 { Ok(verdicts.clone()) } else { Err(missing) })
     }

@@ -9,6 +9,8 @@
 
 mod growth;
 mod session;
+#[path = "../support/session_race.rs"]
+mod session_race;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;

@@ -142,9 +142,17 @@ class OpenSession {
   }
 
   #showApprovals(pending) {
+    // Each request has the verdicts before it: of several servers any may get it.
+    const earlier = [];
     const cards = pending.map((call) => new ApprovalCard(call, async (isApproved, reason) => {
       const path = sessionPath(this.id, isApproved ? 'approve' : 'deny');
-      return post(path, { call, reason: reason || null });
+      const verdict = { call, is_approved: isApproved, reason: reason || null };
+      const sent = post(path, { call, reason: verdict.reason, earlier: [...earlier] });
+      earlier.push(verdict);
+      return sent.catch((error) => {
+        earlier.splice(earlier.indexOf(verdict), 1);
+        throw error;
+      });
     }));
     follow(() => byId('approvals').replaceChildren(...cards.map((card) => card.node)));
     say(`${pending[0].name} waits for your approval.`);

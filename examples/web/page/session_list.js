@@ -8,7 +8,7 @@ export class SessionList {
   #list = byId('sessions');
   #more = byId('more-sessions');
   #current = '';
-  #shown = 0;
+  #next = null;
 
   /** `open(id)` opens a session. */
   constructor(open) {
@@ -18,21 +18,21 @@ export class SessionList {
       event.preventDefault();
       open(link.dataset.id);
     });
-    this.#more.addEventListener('click', () => this.#load(this.#shown));
+    this.#more.addEventListener('click', () => this.#load(this.#next));
   }
 
   async show(current) {
     this.#current = current;
-    await this.#load(0);
+    await this.#load(null);
   }
 
-  async #load(offset) {
-    const { sessions, total } = await get(`/sessions?offset=${offset}`);
+  async #load(after) {
+    const { sessions, next } = await get(after ? `/sessions?after=${encodeURIComponent(after)}` : '/sessions');
     const items = sessions.map((session) => this.#item(session));
-    if (offset === 0) this.#list.replaceChildren(...items);
-    else this.#list.append(...items);
-    this.#shown = offset + sessions.length;
-    this.#more.hidden = this.#shown >= total;
+    if (after) this.#list.append(...items);
+    else this.#list.replaceChildren(...items);
+    this.#next = next;
+    this.#more.hidden = !next;
   }
 
   /** The title of the session that is open, once it is listed. */

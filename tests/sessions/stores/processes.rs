@@ -11,6 +11,7 @@ use turnstream::session::{AlreadyLeased, Conflict, Entry, JsonLinesStore, LeaseL
 use turnstream::{Error, ErrorKind, Item};
 
 use super::sample_entries::{TempFolder, numbered_entries, said};
+use crate::session_race::{Race, Racer};
 
 const ROLE_ENV: &str = "TURNSTREAM_STORES_ROLE";
 const FOLDER_ENV: &str = "TURNSTREAM_STORES_PLACE";
@@ -343,4 +344,40 @@ fn a_lock_file_that_holds_something_else_is_an_error_and_stays() {
     assert_eq!(error.kind(), ErrorKind::Store);
     assert!(error.message().contains("s.lock"), "{error}");
     assert_eq!(fs::read_to_string(folder.join("s.lock")).unwrap(), "somebody's own");
+}
+
+const SMALL_RACE: Race = Race { processes: 4, sessions: 6, runs: 40, kills: 4 };
+
+/// Processes race for sessions, and some are killed: no call begins twice, and none is settled while it runs.
+fn assert_race_settles_nothing_that_runs(test: &str, open: OpenStore) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.unwrap();
+    if let Some(racer) = Racer::from_env() {
+        let store: std::sync::Arc<dyn Store> =
+            open(Path::new(&env::var(FOLDER_ENV).unwrap())).unwrap().into();
+        return runtime.block_on(racer.race(store, &SMALL_RACE));
+    }
+    let folder = TempFolder::new();
+    let (_, module) = module_path!().split_once("::").expect("a module of the binary");
+    let effects = folder.join("effects.txt");
+    let variables = [(FOLDER_ENV, folder.path().to_str().unwrap())];
+    let killed = SMALL_RACE.start(&format!("{module}::{test}"), &effects, &variables);
+    runtime.block_on(SMALL_RACE.check(&*open(folder.path()).unwrap(), &effects, &killed));
+}
+
+#[test]
+fn processes_that_race_for_json_lines_sessions_settle_nothing_that_runs() {
+    assert_race_settles_nothing_that_runs(
+        "processes_that_race_for_json_lines_sessions_settle_nothing_that_runs",
+        open_json_lines,
+    );
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn processes_that_race_for_sqlite_sessions_settle_nothing_that_runs() {
+    assert_race_settles_nothing_that_runs(
+        "processes_that_race_for_sqlite_sessions_settle_nothing_that_runs",
+        open_sqlite,
+    );
 }
