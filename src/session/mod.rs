@@ -22,6 +22,8 @@ mod local_leases;
 mod lock_file;
 mod memory;
 mod persist_to;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod private_files;
 mod prune;
 mod restore;
@@ -42,6 +44,8 @@ pub use json_lines::JsonLinesStore;
 pub use lease::{AlreadyLeased, Lease, LeaseLost};
 pub use memory::MemoryStore;
 pub use persist_to::{PersistExt, PersistTo};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresError, PostgresErrorKind, PostgresOptions, PostgresStore};
 pub use restore::{SessionState, restore_history};
 pub use salvage::{Damage, SalvageReport};
 pub use session::Session;

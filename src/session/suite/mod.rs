@@ -48,10 +48,16 @@ pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 ///
 /// turnstream::session_suite!(in_memory, || super::MemoryStore::new());
 /// ```
+///
+/// With `ignore = "why"` between them, each test is ignored unless it is asked for.
 #[macro_export(local_inner_macros)]
 macro_rules! session_suite {
     ($name:ident, $make:expr) => {
         session_suite! { @claims tests $name, $make }
+    };
+    // For a store that needs a server: its tests only run with `--ignored`.
+    ($name:ident, ignore = $reason:literal, $make:expr) => {
+        session_suite! { @claims ignored_tests $name, $reason, $make }
     };
     (@claims $rule:ident $($with:tt)*) => {
         session_suite! { @$rule [
@@ -94,6 +100,19 @@ macro_rules! session_suite {
         mod $name {
             $(
                 #[tokio::test]
+                async fn $claim() {
+                    let name = ::core::stringify!($claim);
+                    $crate::session::suite::check_claim($make, name).await;
+                }
+            )*
+        }
+    };
+    (@ignored_tests [$($claim:ident)*] $name:ident, $reason:literal, $make:expr) => {
+        #[cfg(test)]
+        mod $name {
+            $(
+                #[tokio::test]
+                #[ignore = $reason]
                 async fn $claim() {
                     let name = ::core::stringify!($claim);
                     $crate::session::suite::check_claim($make, name).await;

@@ -1,0 +1,43 @@
+//! What an append is recognised by.
+
+use std::error::Error as StdError;
+
+use bytes::{BufMut, BytesMut};
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+
+/// 128 random bits, stored with the first entry of an append, as a `uuid`. If the connection breaks before the answer,
+/// they tell whether the append was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AppendId(u128);
+
+impl AppendId {
+    pub(super) fn random() -> Self {
+        let mut bytes = [0; 16];
+        // Invariant: an operating system without random numbers cannot seed a hash map of std either, which panics
+        // as well.
+        getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+        Self(u128::from_be_bytes(bytes))
+    }
+}
+
+impl ToSql for AppendId {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        out.put_u128(self.0);
+        Ok(IsNull::No)
+    }
+
+    accepts!(UUID);
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for AppendId {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(Self(u128::from_be_bytes(raw.try_into()?)))
+    }
+
+    accepts!(UUID);
+}

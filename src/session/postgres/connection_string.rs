@@ -1,0 +1,213 @@
+//! The part of a connection string that tokio-postgres does not read.
+
+use std::path::PathBuf;
+
+use percent_encoding::percent_decode_str;
+
+/// How the server's certificate is checked: `sslmode` and `sslrootcert`, with the meaning that libpq gives them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TlsSettings {
+    pub(super) mode: TlsMode,
+    pub(super) root_certificates: RootCertificates,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TlsMode {
+    Disable,
+    /// Encrypted if the server can do it.
+    Prefer,
+    /// Encrypted; the certificate is checked if root certificates were named.
+    Require,
+    /// The certificate is checked, and not the name in it.
+    VerifyCa,
+    VerifyFull,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RootCertificates {
+    Unset,
+    /// `sslrootcert=system`.
+    Platform,
+    File(PathBuf),
+}
+
+/// A connection string in two parts.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SplitConnectionString {
+    /// Without `sslmode` and `sslrootcert`.
+    pub(super) rest: String,
+    pub(super) tls: TlsSettings,
+}
+
+/// Why it cannot be used: the name of an option, never a value.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BadOption(pub(super) &'static str);
+
+/// Takes what says how to encrypt out of a URL, or of a string of `key=value`.
+pub(super) fn split_connection_string(text: &str) -> Result<SplitConnectionString, BadOption> {
+    let (rest, options) = match is_url(text) {
+        true => split_url(text),
+        false => split_pairs(text),
+    };
+    let mut mode = None;
+    let mut root_certificates = RootCertificates::Unset;
+    for (key, value) in options {
+        match key {
+            TlsKey::Mode => mode = Some(parse_mode(&value).ok_or(BadOption("sslmode"))?),
+            TlsKey::RootCertificates => {
+                root_certificates = match &*value {
+                    "system" => RootCertificates::Platform,
+                    path => RootCertificates::File(path.into()),
+                };
+            }
+        }
+    }
+    let mode = match (mode, &root_certificates) {
+        // As libpq: the platform's certificates are those of every host, so the name has to be checked.
+        (None | Some(TlsMode::VerifyFull), RootCertificates::Platform) => TlsMode::VerifyFull,
+        (Some(_), RootCertificates::Platform) => return Err(BadOption("sslmode")),
+        (mode, _) => mode.unwrap_or(TlsMode::Prefer),
+    };
+    Ok(SplitConnectionString { rest, tls: TlsSettings { mode, root_certificates } })
+}
+
+#[derive(Clone, Copy)]
+enum TlsKey {
+    Mode,
+    RootCertificates,
+}
+
+impl TlsKey {
+    fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "sslmode" => Some(Self::Mode),
+            "sslrootcert" => Some(Self::RootCertificates),
+            _ => None,
+        }
+    }
+}
+
+fn parse_mode(value: &str) -> Option<TlsMode> {
+    Some(match value {
+        "disable" => TlsMode::Disable,
+        "prefer" => TlsMode::Prefer,
+        "require" => TlsMode::Require,
+        "verify-ca" => TlsMode::VerifyCa,
+        "verify-full" => TlsMode::VerifyFull,
+        _ => return None,
+    })
+}
+
+fn is_url(text: &str) -> bool {
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
+}
+
+fn split_url(url: &str) -> (String, Vec<(TlsKey, String)>) {
+    // A password may hold a question mark only as `%3F`.
+    let Some((address, query)) = url.split_once('?') else { return (url.to_owned(), Vec::new()) };
+    let mut options = Vec::new();
+    let mut rest = Vec::new();
+    for pair in query.split('&') {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        match TlsKey::from_name(key) {
+            Some(key) => {
+                options.push((key, percent_decode_str(value).decode_utf8_lossy().into_owned()));
+            }
+            None => rest.push(pair),
+        }
+    }
+    let rest = match rest.is_empty() {
+        true => address.to_owned(),
+        false => format!("{address}?{}", rest.join("&")),
+    };
+    (rest, options)
+}
+
+/// Splits `key = value` pairs, where a value may be quoted with `'`, and `\` takes the next character as it is. What
+/// is malformed stays in the rest, for tokio-postgres to refuse.
+fn split_pairs(text: &str) -> (String, Vec<(TlsKey, String)>) {
+    let mut options = Vec::new();
+    let mut rest = String::new();
+    let mut left = text.trim_start();
+    while !left.is_empty() {
+        let Some((key, after)) = left.split_once('=') else { break };
+        let (value, len) = read_value(after.trim_start());
+        let end = left.len() - after.trim_start().len() + len;
+        match TlsKey::from_name(key.trim()) {
+            Some(key) => options.push((key, value)),
+            None => {
+                rest.push_str(&left[..end]);
+                rest.push(' ');
+            }
+        }
+        left = left[end..].trim_start();
+    }
+    rest.push_str(left);
+    (rest.trim_end().to_owned(), options)
+}
+
+/// The value at the start of a text, and how many bytes it takes there.
+fn read_value(text: &str) -> (String, usize) {
+    let is_quoted = text.starts_with('\'');
+    let mut value = String::new();
+    let mut characters = text.char_indices().skip(usize::from(is_quoted));
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '\\' => value.extend(characters.next().map(|(_, escaped)| escaped)),
+            '\'' if is_quoted => return (value, at + 1),
+            _ if !is_quoted && character.is_whitespace() => return (value, at),
+            _ => value.push(character),
+        }
+    }
+    (value, text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, rest: &str, mode: TlsMode, root_certificates: RootCertificates) {
+        let split = split_connection_string(text).unwrap();
+        assert_eq!(split.rest, rest);
+        assert_eq!(split.tls, TlsSettings { mode, root_certificates });
+    }
+
+    #[test]
+    fn the_tls_options_are_taken_out_of_a_url() {
+        let unset = RootCertificates::Unset;
+        let plain = "postgres://u:p%3F@a,b:5433/d";
+        check(plain, plain, TlsMode::Prefer, unset.clone());
+        check(&format!("{plain}?sslmode=verify-ca"), plain, TlsMode::VerifyCa, unset.clone());
+        check(
+            "postgresql:///d?connect_timeout=3&sslrootcert=/a%20b.pem&sslmode=require&user=u",
+            "postgresql:///d?connect_timeout=3&user=u",
+            TlsMode::Require,
+            RootCertificates::File("/a b.pem".into()),
+        );
+        check(
+            "postgres://a?sslrootcert=system",
+            "postgres://a",
+            TlsMode::VerifyFull,
+            RootCertificates::Platform,
+        );
+    }
+
+    #[test]
+    fn the_tls_options_are_taken_out_of_pairs() {
+        check(
+            r"host=a password='s\'s sslmode=x' sslmode = verify-full dbname=d sslrootcert='/a b.pem'",
+            r"host=a password='s\'s sslmode=x' dbname=d",
+            TlsMode::VerifyFull,
+            RootCertificates::File("/a b.pem".into()),
+        );
+        check("host=a nonsense", "host=a nonsense", TlsMode::Prefer, RootCertificates::Unset);
+    }
+
+    #[test]
+    fn an_unknown_mode_is_refused_by_the_name_of_its_option() {
+        let refused = |text: &str| split_connection_string(text).unwrap_err();
+        assert_eq!(refused("postgres://a?sslmode=allow"), BadOption("sslmode"));
+        assert_eq!(refused("sslmode=require sslrootcert=system"), BadOption("sslmode"));
+    }
+}

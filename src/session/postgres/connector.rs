@@ -1,0 +1,157 @@
+//! How a connection is made.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use deadpool_postgres::Connect;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{AsyncMessage, Client, Config, Error as Postgres};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::connection_string::{BadOption, TlsMode, split_connection_string};
+use super::error::PostgresError;
+use super::server_certificate::tls_connector;
+use crate::error::{Error, ErrorKind};
+
+/// How long one host may take to accept a connection, unless the connection string says it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A server that is gone, with its machine or the network, is noticed within these on an idle connection …
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_RETRIES: u32 = 3;
+/// … and within this on one that waits for an answer.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Makes connections, each with a task that reads and writes it.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) config: Config,
+    tls: MakeRustlsConnect,
+    /// Runs on each new connection.
+    settings: String,
+}
+
+impl Connector {
+    /// Reads a connection string, and the root certificates that it names.
+    pub(super) fn new(connection_string: &str, statement_timeout: Duration) -> Result<Self, Error> {
+        let invalid = |why: &str| {
+            let message = format!("the connection string of PostgreSQL cannot be used: {why}");
+            Error::new(ErrorKind::InvalidRequest, message)
+        };
+        let split = split_connection_string(connection_string).map_err(|BadOption(name)| {
+            invalid(&format!("the value of the option `{name}` is not supported"))
+        })?;
+        let mut config: Config = split.rest.parse().map_err(|error: Postgres| {
+            // Others quote parts of the string, where a password may stand.
+            let why = std::error::Error::source(&error).map(ToString::to_string);
+            let why = why.filter(|why| why.starts_with("invalid value for option"));
+            invalid(why.as_deref().unwrap_or("it is not a URL or pairs `key=value` that are known"))
+        })?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(invalid("it names no host"));
+        }
+        config.ssl_mode(match split.tls.mode {
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
+        });
+        if config.get_hosts().iter().all(is_unix_socket) && !config.get_hosts().is_empty() {
+            // As libpq: there is no TLS on these.
+            config.ssl_mode(SslMode::Disable);
+        }
+        set_defaults(&mut config);
+        let tls = tls_connector(&split.tls)
+            .map_err(|error| error.into_store_error("cannot connect to PostgreSQL"))?;
+        let settings = format!(
+            // What is stronger stays: a standby that has it, too. So does `remote_write`, which is on the server's own
+            // disk as well.
+            "SELECT set_config('synchronous_commit', 'on', false)
+             WHERE current_setting('synchronous_commit') IN ('off', 'local');
+             SET default_transaction_isolation = 'read committed';
+             SET statement_timeout = {0};
+             SET idle_in_transaction_session_timeout = {0}",
+            statement_timeout.as_millis().max(1),
+        );
+        Ok(Self { config, tls, settings })
+    }
+
+    /// The same for connections on which more is set.
+    pub(super) fn with_settings(mut self, settings: &str) -> Self {
+        self.settings = format!("{}; {settings}", self.settings);
+        self
+    }
+
+    /// Makes a connection. Its task hands out what the server sends on its own, and drops `on_message` when it ends.
+    pub(super) async fn connect(
+        &self,
+        mut on_message: impl FnMut(AsyncMessage) + Send + 'static,
+        limit: Duration,
+    ) -> Result<(Client, JoinHandle<()>), PostgresError> {
+        let connecting = async {
+            let (client, mut connection) = self.config.connect(self.tls.clone()).await?;
+            let task = tokio::spawn(async move {
+                // An error ends it as the end does; the client reports it to those who use it.
+                while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                    on_message(message);
+                }
+            });
+            client.batch_execute(&self.settings).await?;
+            Ok((client, task))
+        };
+        match timeout(limit, connecting).await {
+            Ok(connected) => connected.map_err(|error: Postgres| error.into()),
+            Err(_) => Err(PostgresError::no_answer(limit)),
+        }
+    }
+}
+
+/// For the pool.
+impl Connect for Connector {
+    fn connect(
+        &self,
+        config: &Config,
+    ) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), Postgres>> {
+        let config = config.clone();
+        async move {
+            let (client, connection) = config.connect(self.tls.clone()).await?;
+            let task = tokio::spawn(connection.map(drop));
+            client.batch_execute(&self.settings).await?;
+            Ok((client, task))
+        }
+        .boxed()
+    }
+}
+
+fn is_unix_socket(host: &Host) -> bool {
+    match host {
+        Host::Tcp(_) => false,
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+fn set_defaults(config: &mut Config) {
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(TCP_USER_TIMEOUT);
+    }
+    // Its own default, which is longer than any call should wait.
+    if config.get_keepalives_idle() == Duration::from_hours(2) {
+        config.keepalives_idle(KEEPALIVE_IDLE);
+    }
+    if config.get_keepalives_interval().is_none() {
+        config.keepalives_interval(KEEPALIVE_INTERVAL);
+    }
+    if config.get_keepalives_retries().is_none() {
+        config.keepalives_retries(KEEPALIVE_RETRIES);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("turnstream");
+    }
+}

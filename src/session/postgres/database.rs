@@ -1,0 +1,155 @@
+//! The pool, and another try after a connection broke.
+
+use std::time::Duration;
+
+use deadpool_postgres::{
+    ClientWrapper, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+    TimeoutType, Timeouts,
+};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_postgres::config::TargetSessionAttrs;
+
+use super::connector::Connector;
+use super::error::{PostgresError, PostgresErrorKind};
+
+/// What the network may add to the time limit of a statement, which the server keeps.
+const ANSWER_MARGIN: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The connections of a store for everything but leases and followers.
+pub(super) struct Database {
+    pool: Pool,
+    /// The connection string asks for a server that takes writes.
+    wants_writable: bool,
+    limits: TimeLimits,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeLimits {
+    /// How long a call tries again after the connection broke.
+    pub(super) retry: Duration,
+    pub(super) statement: Duration,
+}
+
+/// The tries of one call.
+pub(super) struct Attempts<'a> {
+    database: &'a Database,
+    until: Instant,
+    next_pause: Duration,
+    client: Option<Object>,
+    /// A try may have written although it got no answer.
+    is_outcome_open: bool,
+}
+
+impl Database {
+    pub(super) fn new(
+        connector: Connector,
+        pool_size: usize,
+        limits: TimeLimits,
+    ) -> Result<Self, PostgresError> {
+        let config = connector.config.clone();
+        let wants_writable = config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite;
+        let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_connect(config, connector, manager_config);
+        let pool = Pool::builder(manager)
+            .max_size(pool_size)
+            .runtime(Runtime::Tokio1)
+            .timeouts(Timeouts { create: Some(limits.retry), ..Timeouts::default() })
+            .build()
+            .map_err(|error| PostgresError::new(PostgresErrorKind::Other, error.to_string()))?;
+        Ok(Self { pool, wants_writable, limits })
+    }
+
+    /// Begins a call.
+    pub(super) fn attempts(&self) -> Attempts<'_> {
+        Attempts {
+            database: self,
+            until: Instant::now() + self.limits.retry,
+            next_pause: FIRST_PAUSE,
+            client: None,
+            is_outcome_open: false,
+        }
+    }
+
+    /// Waits for an answer of the server, longer than the server would take for it.
+    pub(super) async fn answer<T>(
+        &self,
+        answer: impl Future<Output = Result<T, PostgresError>>,
+    ) -> Result<T, PostgresError> {
+        let limit = self.limits.statement + ANSWER_MARGIN;
+        timeout(limit, answer).await.unwrap_or_else(|_| Err(PostgresError::no_answer(limit)))
+    }
+
+    async fn connection(&self, until: Instant) -> Result<Object, PostgresError> {
+        let error = match timeout_at(until, self.pool.get()).await {
+            Ok(Ok(client)) => return Ok(client),
+            Ok(Err(error)) => error,
+            Err(_) => PoolError::Timeout(TimeoutType::Wait),
+        };
+        Err(match error {
+            PoolError::Backend(error) => error.into(),
+            PoolError::Timeout(_) => {
+                let message = "no connection of the pool within the limit";
+                PostgresError::new(PostgresErrorKind::Unreachable, message)
+            }
+            other => PostgresError::new(PostgresErrorKind::Other, other.to_string()),
+        })
+    }
+}
+
+impl Attempts<'_> {
+    /// A connection, the one of the last try if it still works.
+    pub(super) async fn client(&mut self) -> Result<&mut ClientWrapper, PostgresError> {
+        let client = match self.client.take().filter(|client| !client.is_closed()) {
+            Some(client) => client,
+            None => loop {
+                match self.database.connection(self.until).await {
+                    Ok(client) => break client,
+                    Err(error) => self.pause(error).await?,
+                }
+            },
+        };
+        Ok(self.client.insert(client))
+    }
+
+    /// Returns when it is time for another try, or the error if there should be none.
+    pub(super) async fn after_error(&mut self, error: PostgresError) -> Result<(), PostgresError> {
+        self.is_outcome_open |= error.leaves_outcome_open();
+        let is_standby =
+            error.kind() == PostgresErrorKind::ReadOnly && self.database.wants_writable;
+        if error.leaves_outcome_open() || is_standby {
+            // Not back to the pool: an answer may still come.
+            drop(self.client.take().map(Object::take));
+        }
+        if is_standby {
+            // The others lead to the same server.
+            self.database.pool.retain(|_, _| false);
+        }
+        match is_standby || error.is_transient() {
+            true => self.pause(error).await,
+            false => Err(error),
+        }
+    }
+
+    /// Waits before a try that is made because another call was in the way.
+    pub(super) async fn after_race(&mut self) -> Result<(), PostgresError> {
+        let message = "other calls were in the way at each try";
+        self.pause(PostgresError::new(PostgresErrorKind::Unreachable, message)).await
+    }
+
+    /// Whether a try may have written although it got no answer.
+    pub(super) fn is_outcome_open(&self) -> bool {
+        self.is_outcome_open
+    }
+
+    async fn pause(&mut self, error: PostgresError) -> Result<(), PostgresError> {
+        let retries = error.is_transient() || error.kind() == PostgresErrorKind::ReadOnly;
+        if !retries || Instant::now() + self.next_pause >= self.until {
+            return Err(error);
+        }
+        sleep(self.next_pause).await;
+        self.next_pause = (self.next_pause * 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
+}

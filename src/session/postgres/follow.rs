@@ -1,0 +1,271 @@
+//! The connection that listens for those who follow a session.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures::channel::mpsc;
+use futures::future::{Either, select};
+use futures::stream::{BoxStream, StreamExt, once, unfold};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tokio_postgres::{AsyncMessage, Client};
+
+use super::connector::Connector;
+use super::error::PostgresError;
+use super::statements::Statements;
+use crate::lock::lock_ignoring_poison;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long the server may take for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Those who follow sessions, by one store. One connection listens for all of them while there are any.
+pub(super) struct Followers {
+    connector: Connector,
+    listen: String,
+    followed: String,
+    state: Mutex<FollowerState>,
+}
+
+#[derive(Default)]
+struct FollowerState {
+    by_id: HashMap<String, Followed>,
+    /// Of the sessions that are there.
+    ids_by_key: HashMap<i64, String>,
+    listener: Option<Listener>,
+}
+
+/// A session that is followed.
+struct Followed {
+    /// `None` as long as it is not there.
+    key: Option<i64>,
+    /// `None` before it was read first; 0 if it is not there.
+    version: watch::Sender<Option<u64>>,
+}
+
+/// The task with the connection.
+struct Listener {
+    /// Tells it that somebody follows another session.
+    added: mpsc::UnboundedSender<()>,
+    task: JoinHandle<()>,
+}
+
+/// One that follows a session.
+struct Follower {
+    followers: Arc<Followers>,
+    id: String,
+    versions: watch::Receiver<Option<u64>>,
+    last: Option<u64>,
+}
+
+/// What a notification says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Written {
+    key: i64,
+    version: u64,
+}
+
+impl Followers {
+    pub(super) fn new(connector: Connector, statements: &Statements) -> Self {
+        Self {
+            connector,
+            listen: statements.listen.clone(),
+            followed: statements.followed.clone(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The versions of a session. It begins with the first poll.
+    pub(super) fn follow(self: &Arc<Self>, id: String) -> BoxStream<'static, u64> {
+        let followers = Arc::clone(self);
+        once(async move { followers.add(id) })
+            .flat_map(|follower| {
+                unfold(follower, async |mut follower| Some((follower.next().await?, follower)))
+            })
+            .boxed()
+    }
+
+    fn add(self: Arc<Self>, id: String) -> Follower {
+        let mut state = self.lock_state();
+        let followed = state.by_id.entry(id.clone());
+        let followed =
+            followed.or_insert_with(|| Followed { key: None, version: watch::Sender::new(None) });
+        let versions = followed.version.subscribe();
+        let listener = state.listener.take().filter(|listener| !listener.task.is_finished());
+        let listener = state.listener.insert(listener.unwrap_or_else(|| {
+            let (added, receives) = mpsc::unbounded();
+            let task = tokio::spawn(listen(Arc::clone(&self), receives));
+            Listener { added, task }
+        }));
+        // If its task is gone, the next one who follows starts another.
+        let _ = listener.added.unbounded_send(());
+        drop(state);
+        Follower { followers: self, id, versions, last: None }
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, FollowerState> {
+        lock_ignoring_poison(&self.state)
+    }
+
+    /// Reads the versions of sessions that were not found before.
+    async fn read_unknown(&self, client: &Client) -> Result<(), PostgresError> {
+        let ids: Vec<String> = {
+            let state = self.lock_state();
+            let unknown = state.by_id.iter().filter(|(_, followed)| followed.key.is_none());
+            unknown.map(|(id, _)| id.clone()).collect()
+        };
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let id_bytes: Vec<&[u8]> = ids.iter().map(String::as_bytes).collect();
+        let reading = async { client.query(&self.followed, &[&id_bytes]).await };
+        let rows = timeout(ANSWER_TIMEOUT, reading).await;
+        let rows = rows.map_err(|_| PostgresError::no_answer(ANSWER_TIMEOUT))??;
+        let mut found = HashMap::new();
+        for row in rows {
+            let (id, key, version): (Vec<u8>, i64, i64) =
+                (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            found.insert(id, Written { key, version: u64::try_from(version).unwrap_or(0) });
+        }
+        let mut state = self.lock_state();
+        for id in ids {
+            let FollowerState { by_id, ids_by_key, .. } = &mut *state;
+            let Some(followed) = by_id.get_mut(&id) else { continue };
+            let written = found.get(id.as_bytes());
+            followed.key = written.map(|written| written.key);
+            followed.set_version(written.map_or(0, |written| written.version));
+            ids_by_key.extend(followed.key.map(|key| (key, id)));
+        }
+        Ok(())
+    }
+}
+
+impl FollowerState {
+    /// After the connection was gone, anything may have happened.
+    fn forget_keys(&mut self) {
+        self.ids_by_key.clear();
+        self.by_id.values_mut().for_each(|followed| followed.key = None);
+    }
+
+    /// Passes a version on. Returns whether somebody may follow the session whose key is not known.
+    fn on_written(&mut self, Written { key, version }: Written) -> bool {
+        let Some(followed) = self.ids_by_key.get(&key).and_then(|id| self.by_id.get_mut(id)) else {
+            return true;
+        };
+        if version == 0 {
+            // Deleted: another session that gets its id has another key.
+            followed.key = None;
+            self.ids_by_key.remove(&key);
+            followed.set_version(0);
+        } else if followed.version.borrow().is_none_or(|last| version > last) {
+            followed.set_version(version);
+        }
+        false
+    }
+}
+
+impl Followed {
+    fn set_version(&self, version: u64) {
+        self.version.send_if_modified(|last| last.replace(version) != Some(version));
+    }
+}
+
+impl Follower {
+    async fn next(&mut self) -> Option<u64> {
+        loop {
+            let version = *self.versions.borrow_and_update();
+            if version.is_some() && version != self.last {
+                self.last = version;
+                return version;
+            }
+            self.versions.changed().await.ok()?;
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut state = self.followers.lock_state();
+        let others = state.by_id.get(&self.id).map_or(0, |it| it.version.receiver_count());
+        // This one is still counted.
+        if others > 1 {
+            return;
+        }
+        if let Some(key) = state.by_id.remove(&self.id).and_then(|followed| followed.key) {
+            state.ids_by_key.remove(&key);
+        }
+        if state.by_id.is_empty() {
+            state.listener = None;
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Listens, on another connection after one is lost, until it is aborted.
+async fn listen(followers: Arc<Followers>, mut added: mpsc::UnboundedReceiver<()>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        // An error is one of the connection: those who follow have nothing to do about it.
+        if let Ok((client, notifications)) = connect(&followers).await {
+            pause = FIRST_PAUSE;
+            let _ = pass_on(&followers, &client, notifications, &mut added).await;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn connect(
+    followers: &Followers,
+) -> Result<(Client, mpsc::UnboundedReceiver<Written>), PostgresError> {
+    let (sender, notifications) = mpsc::unbounded();
+    let on_message = move |message| {
+        if let Some(written) = parse_message(&message) {
+            let _ = sender.unbounded_send(written);
+        }
+    };
+    let (client, _) = followers.connector.connect(on_message, ANSWER_TIMEOUT).await?;
+    client.batch_execute(&followers.listen).await?;
+    Ok((client, notifications))
+}
+
+/// Passes notifications on until the connection ends.
+async fn pass_on(
+    followers: &Followers,
+    client: &Client,
+    mut notifications: mpsc::UnboundedReceiver<Written>,
+    added: &mut mpsc::UnboundedReceiver<()>,
+) -> Result<(), PostgresError> {
+    // Read after it listens, so that nothing falls in between.
+    followers.lock_state().forget_keys();
+    followers.read_unknown(client).await?;
+    loop {
+        let mut reads = match select(notifications.next(), added.next()).await {
+            Either::Left((Some(written), _)) => followers.lock_state().on_written(written),
+            Either::Left((None, _)) | Either::Right((None, _)) => return Ok(()),
+            Either::Right((Some(()), _)) => true,
+        };
+        // Those that are here already, so that all of them need one read at most.
+        while let Ok(written) = notifications.try_recv() {
+            reads |= followers.lock_state().on_written(written);
+        }
+        while added.try_recv().is_ok() {}
+        if reads {
+            followers.read_unknown(client).await?;
+        }
+    }
+}
+
+fn parse_message(message: &AsyncMessage) -> Option<Written> {
+    let AsyncMessage::Notification(notification) = message else { return None };
+    let (key, version) = notification.payload().split_once(' ')?;
+    Some(Written { key: key.parse().ok()?, version: version.parse().ok()? })
+}

@@ -1,0 +1,307 @@
+//! The connection that holds the leases of a process.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use futures::channel::{mpsc, oneshot};
+use futures::future::{BoxFuture, Either, Shared, select};
+use futures::{FutureExt, StreamExt};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+use tokio_postgres::Client;
+
+use super::connector::Connector;
+use super::database::Database;
+use super::error::PostgresError;
+use super::session_tables::AppendLease;
+use super::statements::Statements;
+use crate::error::Error;
+use crate::lock::lock_ignoring_poison;
+use crate::session::{AlreadyLeased, Lease, LeaseLost};
+
+/// The leases of one store. A lease is an advisory lock of the server, which ends with the connection that has it. One
+/// connection has those of all sessions that this process runs; a table excludes two runs within the process, which
+/// may both lock on that connection.
+pub(super) struct Leases {
+    connector: Connector,
+    lease_time: Duration,
+    statements: Arc<LeaseStatements>,
+    connection: tokio::sync::Mutex<Option<Arc<LeaseConnection>>>,
+    taken: Arc<Mutex<HashSet<String>>>,
+}
+
+struct LeaseStatements {
+    take: String,
+    give_back: String,
+    unlock: String,
+}
+
+/// A connection, as those see it who hold leases by it.
+struct LeaseConnection {
+    commands: mpsc::UnboundedSender<Command>,
+    health: Arc<Health>,
+    /// Ready when it is gone.
+    gone: Shared<BoxFuture<'static, ()>>,
+}
+
+/// Whether a connection still holds what it has locked.
+struct Health {
+    lease_time: Duration,
+    is_gone: AtomicBool,
+    /// When the last statement that was answered had been sent. The server counts from a later time.
+    confirmed_at: Mutex<Instant>,
+}
+
+enum Command {
+    Take { id: String, slot: TakenSlot, answer: oneshot::Sender<Taken> },
+    GiveBack { id: String, epoch: u64 },
+}
+
+/// `None` if it is another process's.
+type Taken = Result<Option<LeaseHold>, PostgresError>;
+
+/// The place of a session in the table of those that this process has.
+struct TakenSlot {
+    taken: Arc<Mutex<HashSet<String>>>,
+    id: String,
+}
+
+/// Gives the lease back when it is dropped.
+pub(super) struct LeaseHold {
+    connection: Arc<LeaseConnection>,
+    epoch: u64,
+    /// After the drop above it, which queues the unlock: a lease that is taken next comes behind that.
+    slot: TakenSlot,
+}
+
+impl Leases {
+    pub(super) fn new(connector: Connector, lease_time: Duration, statements: &Statements) -> Self {
+        let settings = format!(
+            // The connection of a process that has stopped ends by the first, which its kernel cannot keep open.
+            "SET idle_session_timeout = {millis}; SET statement_timeout = {millis};
+             SET tcp_keepalives_idle = {third}; SET tcp_keepalives_interval = {third};
+             SET tcp_keepalives_count = 2; SET tcp_user_timeout = {millis}",
+            millis = lease_time.as_millis(),
+            third = (lease_time / 3).as_secs().max(1),
+        );
+        let statements = LeaseStatements {
+            take: statements.take_lease.clone(),
+            give_back: statements.give_lease_back.clone(),
+            unlock: statements.unlock.clone(),
+        };
+        Self {
+            connector: connector.with_settings(&settings),
+            lease_time,
+            statements: Arc::new(statements),
+            connection: tokio::sync::Mutex::default(),
+            taken: Arc::default(),
+        }
+    }
+
+    /// Takes the lease of a session, and the connection first if there is none.
+    pub(super) async fn take(&self, database: &Database, id: &str) -> Result<Lease, Error> {
+        let already_leased = || Err(AlreadyLeased { id: id.to_owned() }.into());
+        let cannot = |error: PostgresError| error.into_store_error("cannot take the lease");
+        let mut attempts = database.attempts();
+        loop {
+            if !lock_ignoring_poison(&self.taken).insert(id.to_owned()) {
+                return already_leased();
+            }
+            let slot = TakenSlot { taken: Arc::clone(&self.taken), id: id.to_owned() };
+            match self.take_once(slot).await {
+                Ok(Some(hold)) => {
+                    let gone = hold.connection.gone.clone();
+                    return Ok(Lease::new(hold.epoch, hold).with_loss(gone));
+                }
+                Ok(None) => return already_leased(),
+                Err(error) => attempts.after_error(error).await.map_err(cannot)?,
+            }
+        }
+    }
+
+    async fn take_once(&self, slot: TakenSlot) -> Taken {
+        let connection = self.connection().await?;
+        let (answer, answered) = oneshot::channel();
+        let command = Command::Take { id: slot.id.clone(), slot, answer };
+        // If its task is gone, so is the answer.
+        let _ = connection.commands.unbounded_send(command);
+        answered.await.unwrap_or_else(|_| Err(PostgresError::no_answer(self.lease_time)))
+    }
+
+    async fn connection(&self) -> Result<Arc<LeaseConnection>, PostgresError> {
+        let mut current = self.connection.lock().await;
+        if let Some(connection) = current.as_ref().filter(|connection| connection.health.is_good())
+        {
+            return Ok(Arc::clone(connection));
+        }
+        *current = None;
+        let connection = self.connect().await?;
+        Ok(Arc::clone(current.insert(connection)))
+    }
+
+    async fn connect(&self) -> Result<Arc<LeaseConnection>, PostgresError> {
+        let (commands, received) = mpsc::unbounded();
+        let sent_at = Instant::now();
+        let (client, task) = self.connector.connect(drop, self.lease_time).await?;
+        let health = Arc::new(Health {
+            lease_time: self.lease_time,
+            is_gone: AtomicBool::new(false),
+            confirmed_at: Mutex::new(sent_at),
+        });
+        let (alive, gone) = oneshot::channel::<Infallible>();
+        let connection = Arc::new(LeaseConnection {
+            commands,
+            health: Arc::clone(&health),
+            gone: gone.map(drop).boxed().shared(),
+        });
+        let server = LeaseTask {
+            client,
+            connection: Arc::downgrade(&connection),
+            statements: Arc::clone(&self.statements),
+            end: EndOfConnection { health, task, _alive: alive },
+        };
+        tokio::spawn(server.run(received));
+        Ok(connection)
+    }
+}
+
+impl LeaseHold {
+    fn is_lost(&self) -> bool {
+        !self.connection.health.is_good()
+    }
+}
+
+impl AppendLease for Lease {
+    fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost> {
+        let hold = self.hold::<LeaseHold>();
+        match hold.filter(|hold| hold.slot.id == id && !hold.is_lost()) {
+            Some(hold) => Ok(hold.epoch),
+            None => Err(LeaseLost { id: id.to_owned(), epoch: self.epoch() }),
+        }
+    }
+}
+
+impl Drop for LeaseHold {
+    fn drop(&mut self) {
+        let command = Command::GiveBack { id: self.slot.id.clone(), epoch: self.epoch };
+        // If its task is gone, the server has given it back.
+        let _ = self.connection.commands.unbounded_send(command);
+    }
+}
+
+impl Drop for TakenSlot {
+    fn drop(&mut self) {
+        lock_ignoring_poison(&self.taken).remove(&self.id);
+    }
+}
+
+impl Health {
+    fn is_good(&self) -> bool {
+        !self.is_gone.load(Ordering::Acquire) && Instant::now() < self.ends_at()
+    }
+
+    /// When the server may end the connection, if nothing more is confirmed.
+    fn ends_at(&self) -> Instant {
+        *lock_ignoring_poison(&self.confirmed_at) + self.lease_time
+    }
+}
+
+/// Dropped when the task below ends, also with the runtime: the leases are lost.
+struct EndOfConnection {
+    health: Arc<Health>,
+    task: JoinHandle<()>,
+    _alive: oneshot::Sender<Infallible>,
+}
+
+impl Drop for EndOfConnection {
+    fn drop(&mut self) {
+        self.health.is_gone.store(true, Ordering::Release);
+        // The server notices, and gives back what is locked.
+        self.task.abort();
+    }
+}
+
+/// Does one thing after the other on the connection: so an unlock is done before the next lock of the same session.
+struct LeaseTask {
+    client: Client,
+    connection: Weak<LeaseConnection>,
+    statements: Arc<LeaseStatements>,
+    end: EndOfConnection,
+}
+
+impl LeaseTask {
+    /// Ends with the connection, when no answer came for the lease time, or after the last lease and the store are
+    /// dropped.
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        let health = Arc::clone(&self.end.health);
+        loop {
+            let ends_at = health.ends_at();
+            let ping_at = ends_at - health.lease_time * 2 / 3;
+            let next = select(commands.next(), &mut self.end.task);
+            let command = match timeout_at(ping_at, next).await {
+                Ok(Either::Left((Some(command), _))) => Some(command),
+                Ok(Either::Left((None, _)) | Either::Right(_)) => return,
+                Err(_) => None,
+            };
+            let sent_at = Instant::now();
+            match timeout_at(ends_at, self.do_command(command)).await {
+                Ok(Ok(())) => *lock_ignoring_poison(&health.confirmed_at) = sent_at,
+                Ok(Err(_)) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Does what is asked for; otherwise it asks for an answer. An error is one of the connection.
+    async fn do_command(&self, command: Option<Command>) -> Result<(), PostgresError> {
+        match command {
+            Some(Command::Take { id, slot, answer }) => {
+                let taken = self.take(&id).await;
+                let is_broken =
+                    taken.as_ref().err().is_some_and(PostgresError::leaves_outcome_open);
+                let hold = |epoch| {
+                    let connection = self.connection.upgrade()?;
+                    Some(LeaseHold { connection, epoch, slot })
+                };
+                // If the caller is gone, the hold is dropped, which gives it back.
+                let _ = answer.send(taken.map(|epoch| epoch.and_then(hold)));
+                match is_broken {
+                    true => Err(PostgresError::no_answer(Duration::ZERO)),
+                    false => Ok(()),
+                }
+            }
+            Some(Command::GiveBack { id, epoch }) => {
+                let id = id.as_bytes();
+                let epoch = i64::try_from(epoch).unwrap_or(i64::MAX);
+                match self.client.execute(&self.statements.give_back, &[&id, &epoch]).await {
+                    Ok(_) => Ok(()),
+                    // The row of a session that is not there could not be removed.
+                    Err(_) => self.unlock(id).await,
+                }
+            }
+            None => Ok(self.client.check_connection().await?),
+        }
+    }
+
+    async fn take(&self, id: &str) -> Result<Option<u64>, PostgresError> {
+        let id = id.as_bytes();
+        match self.client.query_opt(&self.statements.take, &[&id]).await {
+            Ok(row) => {
+                let epoch: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
+                Ok(epoch.map(|epoch| u64::try_from(epoch).unwrap_or(0)))
+            }
+            Err(error) => {
+                // A lock outlives the transaction that has taken it.
+                self.unlock(id).await?;
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn unlock(&self, id: &[u8]) -> Result<(), PostgresError> {
+        self.client.execute(&self.statements.unlock, &[&id]).await?;
+        Ok(())
+    }
+}

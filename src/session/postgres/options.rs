@@ -1,0 +1,120 @@
+//! How a store is connected.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::database::TimeLimits;
+
+use super::statements::Notify;
+
+/// How a [`PostgresStore`](crate::session::PostgresStore) is connected: `PostgresOptions::new(url)`, the settings, and [`connect`](Self::connect).
+///
+/// ```no_run
+/// # // It needs a server.
+/// use std::time::Duration;
+/// use turnstream::session::PostgresOptions;
+///
+/// # async fn connect() -> Result<(), turnstream::Error> {
+/// let store = PostgresOptions::new("postgres://app@db.example/app?sslmode=verify-full")
+///     .with_schema("sessions")
+///     .with_pool_size(16)
+///     .with_retry_limit(Duration::from_mins(1))
+///     .connect()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "nothing is connected before `connect`"]
+pub struct PostgresOptions {
+    pub(super) connection_string: String,
+    pub(super) schema: String,
+    pub(super) pool_size: usize,
+    pub(super) limits: TimeLimits,
+    pub(super) lease_time: Duration,
+    pub(super) notify: Notify,
+}
+
+impl PostgresOptions {
+    /// Begins with a connection string: a URL `postgres://user:password@host:port/database?option=value`, or pairs
+    /// `host=… user=…`, as libpq has them.
+    ///
+    /// Several hosts are tried in order (`postgres://a,b/app?target_session_attrs=read-write`), so a failover is
+    /// followed to the server that takes writes. `sslmode` may be `disable`, `prefer` (unless set), `require`,
+    /// `verify-ca` or `verify-full`. `sslrootcert` is a file of PEM certificates, or `system`; without it the `verify-…`
+    /// modes trust the platform's certificates. Environment variables and password files are not read.
+    pub fn new(connection_string: impl Into<String>) -> Self {
+        Self {
+            connection_string: connection_string.into(),
+            schema: "turnstream".to_owned(),
+            pool_size: 10,
+            limits: TimeLimits {
+                retry: Duration::from_secs(30),
+                statement: Duration::from_secs(30),
+            },
+            lease_time: Duration::from_secs(15),
+            notify: Notify::Off,
+        }
+    }
+
+    /// Sets the schema of the tables, `turnstream` unless set. Stores with different schemas share nothing.
+    pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = schema.into();
+        self
+    }
+
+    /// Sets the maximum number of connections for reads and writes, 10 unless set; at least 1. The connection that
+    /// holds leases and the one for followers come on top.
+    pub fn with_pool_size(mut self, connections: usize) -> Self {
+        self.pool_size = connections.max(1);
+        self
+    }
+
+    /// Sets how long a call tries again while no server can be reached, or after a connection broke; 30 seconds unless
+    /// set. A failover should take less.
+    pub fn with_retry_limit(mut self, limit: Duration) -> Self {
+        self.limits.retry = limit;
+        self
+    }
+
+    /// Sets the time limit of one statement, 30 seconds unless set. The server keeps it; a server that does not answer
+    /// for 5 seconds longer is given up.
+    pub fn with_statement_timeout(mut self, limit: Duration) -> Self {
+        self.limits.statement = limit;
+        self
+    }
+
+    /// Sets how long a lease outlives an owner that has stopped without ending its connection (a stopped process, a
+    /// machine that is gone); 15 seconds unless set, and at least one.
+    ///
+    /// The connection that holds leases is used every third of it. A runtime that does not poll its tasks for that
+    /// long loses its leases.
+    pub fn with_lease_time(mut self, lease_time: Duration) -> Self {
+        self.lease_time = lease_time.max(Duration::from_secs(1));
+        self
+    }
+
+    /// Sends a notification with each write, for [`PostgresStore::follow`](crate::session::PostgresStore::follow) in any process. Each store that writes has
+    /// to have it.
+    ///
+    /// A notification holds the number of a row and a version, never an id or a text. The server lets only one
+    /// transaction with a notification commit at a time, so that many sessions that are written concurrently get
+    /// slower.
+    pub fn with_notifications(mut self) -> Self {
+        self.notify = Notify::Each;
+        self
+    }
+}
+
+/// Without the connection string, which may hold a password.
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresOptions")
+            .field("schema", &self.schema)
+            .field("pool_size", &self.pool_size)
+            .field("limits", &self.limits)
+            .field("lease_time", &self.lease_time)
+            .field("notify", &self.notify)
+            .finish_non_exhaustive()
+    }
+}

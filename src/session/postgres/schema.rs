@@ -1,0 +1,149 @@
+//! The tables, and how a database gets them.
+
+use tokio_postgres::{Client, GenericClient};
+
+use super::error::{PostgresError, PostgresErrorKind};
+use crate::error::{Error, ErrorKind};
+
+/// What brings the tables from each version to the next; `{s}` stands for the schema. The version of a database is how
+/// many of them it has seen. The next one is added at the end, and none is ever changed.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE {s}.schema_version (
+        version integer PRIMARY KEY,
+        applied timestamptz NOT NULL DEFAULT now()
+    );
+    -- One for all sessions, so that the lease of a session that was deleted and made again is higher, too.
+    CREATE SEQUENCE {s}.lease_epoch AS bigint;
+    CREATE TABLE {s}.session (
+        key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        -- UTF-8. Not `text`, which cannot hold NUL, and whose order depends on the database.
+        id bytea NOT NULL,
+        -- What it was forked from, and how many entries of that are its first.
+        parent bigint REFERENCES {s}.session (key),
+        inherited bigint NOT NULL,
+        -- How many entries it has, inherited ones included.
+        version bigint NOT NULL,
+        updated timestamptz NOT NULL,
+        -- The epoch of the last lease that was taken.
+        lease bigint NOT NULL DEFAULT 0,
+        -- It is here for its lease only: there is no such session yet.
+        reserved boolean NOT NULL DEFAULT false,
+        -- What the fork is recognised by that has made it.
+        forked_by uuid
+    -- Each append writes a new row. With free space on its page no index has to be told.
+    ) WITH (fillfactor = 60);
+    -- An index holds 2,700 bytes at most, and an id may be longer.
+    CREATE UNIQUE INDEX session_id ON {s}.session (sha256(id));
+    CREATE INDEX session_parent ON {s}.session (parent) WHERE parent IS NOT NULL;
+    CREATE TABLE {s}.entry (
+        -- Without a foreign key, whose check would cost each append a query: an entry is only written by a statement
+        -- that has locked the row of its session, and so it is removed.
+        session bigint NOT NULL,
+        number bigint NOT NULL,
+        -- Of the first entry of an append, what that is recognised by.
+        append uuid,
+        json text NOT NULL,
+        PRIMARY KEY (session, number)
+    );
+"];
+
+/// What holds others back that migrate a database at the same time: `turn` in ASCII.
+const MIGRATION_LOCK: i64 = 0x7475_726e;
+
+/// Brings the tables of a database to the newest version, if they are not. It runs no DDL otherwise.
+pub(super) async fn migrate(
+    client: &mut Client,
+    schema: &str,
+    name: &str,
+) -> Result<(), PostgresError> {
+    ensure_supported_server(client).await?;
+    if ensure_known_version(schema_version(client, schema).await?)? == MIGRATIONS.len() {
+        return Ok(());
+    }
+    loop {
+        let transaction = client.transaction().await?;
+        transaction.query("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
+        // Another process may have done it meanwhile.
+        let found = schema_version(&transaction, schema).await?;
+        let found = ensure_known_version(found)?;
+        let Some(migration) = MIGRATIONS.get(found) else { return Ok(()) };
+        let sql = "SELECT to_regnamespace($1) IS NOT NULL";
+        let has_schema: bool = transaction.query_one(sql, &[&schema]).await?.try_get(0)?;
+        if !has_schema {
+            transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await.map_err(
+                |error| {
+                    let mut error = PostgresError::from(error);
+                    error.add_context(&format!("the schema `{name}` is not there"));
+                    error
+                },
+            )?;
+        }
+        transaction.batch_execute(&migration_sql(schema, migration, found + 1)).await?;
+        transaction.commit().await?;
+    }
+}
+
+/// All of it as a script, for a database without the schema.
+pub(super) fn migrations_sql(schema: &str) -> String {
+    let mut script = format!("BEGIN;\nCREATE SCHEMA IF NOT EXISTS {schema};\n");
+    for (number, migration) in (1..).zip(MIGRATIONS) {
+        script += &migration_sql(schema, migration, number);
+    }
+    script + "COMMIT;\n"
+}
+
+fn migration_sql(schema: &str, migration: &str, number: usize) -> String {
+    let sql = migration.replace("{s}", schema);
+    format!("{sql}\nINSERT INTO {schema}.schema_version (version) VALUES ({number});\n")
+}
+
+/// What a schema is called in a statement.
+pub(super) fn quote_identifier(name: &str) -> Result<String, Error> {
+    // A longer name would be cut.
+    match name.is_empty() || name.len() > 63 || name.contains('\0') {
+        true => {
+            let message = "the name of a schema has 1 to 63 bytes, and no NUL";
+            Err(Error::new(ErrorKind::InvalidRequest, message))
+        }
+        false => Ok(format!("\"{}\"", name.replace('"', "\"\""))),
+    }
+}
+
+async fn ensure_supported_server(client: &Client) -> Result<(), PostgresError> {
+    let sql =
+        "SELECT current_setting('server_version_num')::int, current_setting('server_version'),
+                      current_setting('server_encoding')";
+    let row = client.query_one(sql, &[]).await?;
+    let (number, version, encoding): (i32, &str, &str) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let problem = match (number, encoding) {
+        (..140_000, _) => format!("the server is PostgreSQL {version}; 14 or later is needed"),
+        (_, "UTF8") => return Ok(()),
+        _ => format!("the encoding of the database is {encoding}, not UTF8"),
+    };
+    Err(PostgresError::new(PostgresErrorKind::UnsupportedDatabase, problem))
+}
+
+/// How many migrations a database has seen.
+async fn schema_version(client: &impl GenericClient, schema: &str) -> Result<i32, PostgresError> {
+    let table = format!("{schema}.schema_version");
+    let sql = "SELECT to_regclass($1) IS NOT NULL";
+    let has_table: bool = client.query_one(sql, &[&table]).await?.try_get(0)?;
+    if !has_table {
+        return Ok(0);
+    }
+    let sql = format!("SELECT coalesce(max(version), 0) FROM {table}");
+    Ok(client.query_one(&sql, &[]).await?.try_get(0)?)
+}
+
+fn ensure_known_version(found: i32) -> Result<usize, PostgresError> {
+    let known = MIGRATIONS.len();
+    match usize::try_from(found) {
+        Ok(found) if found <= known => Ok(found),
+        _ => {
+            let message =
+                format!("its tables have version {found}; this crate knows up to {known}");
+            Err(PostgresError::new(PostgresErrorKind::UnsupportedDatabase, message))
+        }
+    }
+}

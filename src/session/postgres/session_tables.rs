@@ -1,0 +1,533 @@
+//! What the store does with its tables.
+
+use std::ops::Range;
+use std::pin::pin;
+use std::time::SystemTime;
+
+use deadpool_postgres::ClientWrapper;
+use futures::TryStreamExt;
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSqlOwned, ToSql};
+
+use super::append_id::AppendId;
+use super::database::Database;
+use super::error::PostgresError;
+use super::statements::Statements;
+use crate::error::Error;
+use crate::session::checks::{
+    corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks,
+    ensure_session_absent, store_error,
+};
+use crate::session::prune::prunable_ids;
+use crate::session::{Entry, ForkOrigin, LeaseLost, SessionInfo};
+
+/// A database with the statements for it.
+pub(super) struct SessionTables {
+    pub(super) database: Database,
+    pub(super) statements: Statements,
+}
+
+/// Entries that are to be written, as JSON.
+pub(super) struct NewEntries<'a> {
+    pub(super) id: &'a str,
+    pub(super) expected: u64,
+    pub(super) lines: Vec<String>,
+}
+
+/// What a statement finds that has written nothing.
+enum AppendState {
+    /// It was written by an earlier try.
+    Written,
+    /// Nothing is in its way any more.
+    Ready,
+    Refused(Error),
+}
+
+/// How many entries one statement reads.
+const ENTRIES_PER_STATEMENT: u64 = 1000;
+
+impl SessionTables {
+    /// Appends entries, by the owner of a lease if one is given.
+    pub(super) async fn append(
+        &self,
+        new: &NewEntries<'_>,
+        lease: Option<&dyn AppendLease>,
+    ) -> Result<u64, Error> {
+        let append_id = AppendId::random();
+        let mut attempts = self.database.attempts();
+        loop {
+            // A lease that is lost stays lost, whatever the database says.
+            let epoch = lease.map(|lease| lease.ensure_held(new.id)).transpose()?;
+            let append = Append { tables: self, new, epoch, append_id };
+            let is_outcome_open = attempts.is_outcome_open();
+            let tried = match attempts.client().await {
+                Ok(client) => self.database.answer(append.run_once(client, is_outcome_open)).await,
+                Err(error) => return Err(append_error(error, is_outcome_open)),
+            };
+            let paused = match tried {
+                Ok(AppendState::Written) => return Ok(append.version()),
+                Ok(AppendState::Ready) if new.lines.is_empty() => return Ok(append.version()),
+                Ok(AppendState::Ready) => attempts.after_race().await,
+                Ok(AppendState::Refused(error)) => return Err(error),
+                Err(error) => attempts.after_error(error).await,
+            };
+            paused.map_err(|error| append_error(error, attempts.is_outcome_open()))?;
+        }
+    }
+
+    /// The entries of a session from a number on.
+    pub(super) async fn load(&self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+        let mut attempts = self.database.attempts();
+        let mut loading = Loading { tables: self, id, from, entries: Vec::new(), segments: None };
+        loop {
+            let client = attempts.client().await.map_err(read_error)?;
+            match loading.read_rest(client).await {
+                Ok(Loaded::All) => return Ok(Some(loading.entries)),
+                Ok(Loaded::NoSession) => return Ok(None),
+                Err(LoadError::Store(error)) => return Err(error),
+                Err(LoadError::Postgres(error)) => {
+                    attempts.after_error(error).await.map_err(read_error)?;
+                }
+            }
+        }
+    }
+
+    /// All sessions.
+    pub(super) async fn list(&self) -> Result<Vec<SessionInfo>, Error> {
+        self.read_list(&self.statements.list, &[]).await
+    }
+
+    /// At most `limit` of them, those that follow one.
+    pub(super) async fn list_page(
+        &self,
+        after: Option<&SessionInfo>,
+        limit: usize,
+    ) -> Result<Vec<SessionInfo>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let Some(after) = after else {
+            return self.read_list(&self.statements.first_page, &[&limit]).await;
+        };
+        let (updated, id) = (after.updated_at, after.id.as_bytes());
+        self.read_list(&self.statements.next_page, &[&limit, &updated, &id]).await
+    }
+
+    async fn read_list(
+        &self,
+        statement: &str,
+        arguments: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<SessionInfo>, Error> {
+        let mut attempts = self.database.attempts();
+        loop {
+            let client = attempts.client().await.map_err(read_error)?;
+            let read = async {
+                let statement = client.prepare_cached(statement).await?;
+                Ok(client.query(&statement, arguments).await?)
+            };
+            match self.database.answer(read).await {
+                Ok(rows) => return rows.iter().map(read_session_info).collect(),
+                Err(error) => attempts.after_error(error).await.map_err(read_error)?,
+            }
+        }
+    }
+
+    /// Makes a fork.
+    pub(super) async fn fork(&self, id: &str, at: u64, new: &str) -> Result<(), Error> {
+        let fork_id = AppendId::random();
+        let (id_bytes, new_bytes) = (id.as_bytes(), new.as_bytes());
+        let mut attempts = self.database.attempts();
+        loop {
+            let client = attempts.client().await.map_err(write_error)?;
+            let tried = self.database.answer(async {
+                let statement = client.prepare_cached(&self.statements.fork).await?;
+                let arguments: [&(dyn ToSql + Sync); 4] =
+                    [&id_bytes, &to_sql_integer(at), &new_bytes, &fork_id];
+                if let Some(row) = client.query_opt(&statement, &arguments).await? {
+                    self.notify(client, row.try_get(0)?, at).await?;
+                    return Ok(None);
+                }
+                let statement = client.prepare_cached(&self.statements.state_for_fork).await?;
+                let origin = client.query_opt(&statement, &[&id_bytes]).await?;
+                let there = client.query_opt(&statement, &[&new_bytes]).await?;
+                Ok(Some((origin, there)))
+            });
+            let paused = match tried.await {
+                Ok(None) => return Ok(()),
+                Ok(Some((origin, there))) => {
+                    let forked_by = there.as_ref().map(|row| get::<Option<AppendId>>(row, 1));
+                    if forked_by.transpose()?.flatten() == Some(fork_id) {
+                        // By an earlier try that got no answer.
+                        return Ok(());
+                    }
+                    let version = |row: Option<Row>| row.map(|row| get_number(&row, 0)).transpose();
+                    ensure_fork_point_exists(id, at, version(origin)?)?;
+                    ensure_session_absent(new, version(there)?)?;
+                    attempts.after_race().await
+                }
+                // What it is forked from was deleted meanwhile, which the next try finds out.
+                Err(error) if error.sqlstate() == Some("23503") => attempts.after_race().await,
+                Err(error) => attempts.after_error(error).await,
+            };
+            paused.map_err(write_error)?;
+        }
+    }
+
+    /// Removes a session, unless another one was forked from it.
+    pub(super) async fn delete(&self, id: &str) -> Result<bool, Error> {
+        match self.remove(id, None).await? {
+            Removal::Done => Ok(true),
+            Removal::NotThere => Ok(false),
+            Removal::HasFork(fork) => ensure_has_no_forks(id, Some(fork)).map(|()| false),
+        }
+    }
+
+    /// Removes the sessions that were not written since a time.
+    pub(super) async fn prune(&self, before: SystemTime) -> Result<Vec<String>, Error> {
+        self.delete_abandoned().await?;
+        let listed = self.list().await?;
+        let mut removed = Vec::new();
+        for id in prunable_ids(&listed, before) {
+            // Others may have written or forked it meanwhile: it stays then.
+            match self.remove(id, Some(before)).await? {
+                Removal::Done => removed.push(id.to_owned()),
+                Removal::NotThere | Removal::HasFork(_) => {}
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes rows that a process has left which held the lease of a session that never was.
+    async fn delete_abandoned(&self) -> Result<(), Error> {
+        let mut attempts = self.database.attempts();
+        loop {
+            let client = attempts.client().await.map_err(write_error)?;
+            let delete = async {
+                client.execute(&self.statements.delete_abandoned, &[]).await?;
+                Ok(())
+            };
+            match self.database.answer(delete).await {
+                Ok(()) => return Ok(()),
+                Err(error) => attempts.after_error(error).await.map_err(write_error)?,
+            }
+        }
+    }
+
+    /// Removes a session, if it was last written before a time.
+    async fn remove(&self, id: &str, before: Option<SystemTime>) -> Result<Removal, Error> {
+        let mut attempts = self.database.attempts();
+        loop {
+            let is_outcome_open = attempts.is_outcome_open();
+            let client = attempts.client().await.map_err(write_error)?;
+            let tried = self.database.answer(self.remove_once(client, id, before)).await;
+            let paused = match tried {
+                // By an earlier try that got no answer.
+                Ok(Removal::NotThere) if is_outcome_open => return Ok(Removal::Done),
+                Ok(removal) => return Ok(removal),
+                Err(error) if error.sqlstate() == Some("23503") => attempts.after_race().await,
+                Err(error) => attempts.after_error(error).await,
+            };
+            paused.map_err(write_error)?;
+        }
+    }
+
+    async fn remove_once(
+        &self,
+        client: &mut ClientWrapper,
+        id: &str,
+        before: Option<SystemTime>,
+    ) -> Result<Removal, PostgresError> {
+        let id = id.as_bytes();
+        let statements = &self.statements;
+        // Several statements: what locks the row may wait for an append, whose entries only a later one sees.
+        let transaction = client.transaction().await?;
+        let row = match before {
+            None => transaction.query_opt(&statements.lock_session, &[&id]).await?,
+            Some(before) => {
+                let statement = &statements.lock_session_unless_written;
+                transaction.query_opt(statement, &[&id, &before]).await?
+            }
+        };
+        let Some(row) = row else { return Ok(Removal::NotThere) };
+        let (key, lease): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        if let Some(row) = transaction.query_opt(&statements.fork_of, &[&key]).await? {
+            let fork: Vec<u8> = row.try_get(0)?;
+            return Ok(Removal::HasFork(String::from_utf8_lossy(&fork).into_owned()));
+        }
+        transaction.execute(&statements.delete_entries, &[&key]).await?;
+        transaction.execute(&statements.delete_session, &[&key]).await?;
+        // Its lease outlives it: another row with the same epoch, and not this one, so that no fork can be made of it.
+        transaction.execute(&statements.reserve_if_leased, &[&id, &lease]).await?;
+        if let Some(notify) = &statements.notify {
+            transaction.execute(notify, &[&key, &0_i64]).await?;
+        }
+        transaction.commit().await?;
+        Ok(Removal::Done)
+    }
+
+    async fn notify(
+        &self,
+        client: &ClientWrapper,
+        key: i64,
+        version: u64,
+    ) -> Result<(), PostgresError> {
+        if let Some(notify) = &self.statements.notify {
+            client.execute(notify, &[&key, &to_sql_integer(version)]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The right to append as the owner of a lease.
+pub(super) trait AppendLease: Sync {
+    /// Its epoch, unless it is lost or another session's.
+    fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost>;
+}
+
+enum Removal {
+    Done,
+    NotThere,
+    HasFork(String),
+}
+
+/// One append, as each of its tries has it.
+struct Append<'a> {
+    tables: &'a SessionTables,
+    new: &'a NewEntries<'a>,
+    epoch: Option<u64>,
+    append_id: AppendId,
+}
+
+impl Append<'_> {
+    /// The version afterwards.
+    fn version(&self) -> u64 {
+        self.new.expected.saturating_add(self.new.lines.len() as u64)
+    }
+
+    async fn run_once(
+        &self,
+        client: &ClientWrapper,
+        is_outcome_open: bool,
+    ) -> Result<AppendState, PostgresError> {
+        if is_outcome_open {
+            match self.state(client).await? {
+                AppendState::Ready => {}
+                other => return Ok(other),
+            }
+        }
+        match !self.new.lines.is_empty() && self.write(client).await? {
+            true => Ok(AppendState::Written),
+            false => self.state(client).await,
+        }
+    }
+
+    /// Writes the entries, if the session has the version and the lease that it should. One statement, and so one
+    /// transaction, whether its future is dropped or not.
+    async fn write(&self, client: &ClientWrapper) -> Result<bool, PostgresError> {
+        let (new, statements) = (self.new, &self.tables.statements);
+        let statements = match self.epoch {
+            Some(_) => &statements.append_leased,
+            None => &statements.append,
+        };
+        let lines = new.lines.as_slice();
+        let (statement, entries): (&str, &(dyn ToSql + Sync)) = match (new.expected, lines) {
+            (0, _) => (&statements.first_entries, &lines),
+            (_, [line]) => (&statements.one_entry, line),
+            _ => (&statements.entries, &lines),
+        };
+        let statement = client.prepare_cached(statement).await?;
+        let (id, expected) = (new.id.as_bytes(), to_sql_integer(new.expected));
+        let epoch = self.epoch.map(to_sql_integer);
+        let mut arguments: Vec<&(dyn ToSql + Sync)> =
+            vec![&id, &expected, &self.append_id, entries];
+        arguments.extend(epoch.as_ref().map(|epoch| epoch as &(dyn ToSql + Sync)));
+        Ok(client.execute(&statement, &arguments).await? > 0)
+    }
+
+    /// Finds out why nothing was written, or whether it was.
+    async fn state(&self, client: &ClientWrapper) -> Result<AppendState, PostgresError> {
+        let NewEntries { id, expected, .. } = *self.new;
+        let statement = client.prepare_cached(&self.tables.statements.state_for_append).await?;
+        let arguments: [&(dyn ToSql + Sync); 2] = [&id.as_bytes(), &to_sql_integer(expected)];
+        let row = client.query_opt(&statement, &arguments).await?;
+        let (found, lease) = match &row {
+            Some(row) => {
+                let append: Option<AppendId> = row.try_get(3)?;
+                if append == Some(self.append_id) {
+                    return Ok(AppendState::Written);
+                }
+                (from_sql_integer(row.try_get(0)?), from_sql_integer(row.try_get(1)?))
+            }
+            None => (0, 0),
+        };
+        if let Some(epoch) = self.epoch.filter(|epoch| *epoch != lease) {
+            return Ok(AppendState::Refused(LeaseLost { id: id.to_owned(), epoch }.into()));
+        }
+        Ok(match ensure_expected_version(id, expected, found) {
+            Ok(()) => AppendState::Ready,
+            Err(error) => AppendState::Refused(error),
+        })
+    }
+}
+
+/// A load that continues on another connection where the last one broke.
+struct Loading<'a> {
+    tables: &'a SessionTables,
+    id: &'a str,
+    from: u64,
+    entries: Vec<Entry>,
+    segments: Option<Vec<Segment>>,
+}
+
+/// The entries that a session has from one row: its own, or those of what it was forked from.
+struct Segment {
+    key: i64,
+    numbers: Range<u64>,
+}
+
+enum Loaded {
+    All,
+    NoSession,
+}
+
+enum LoadError {
+    Postgres(PostgresError),
+    Store(Error),
+}
+
+impl<E: Into<PostgresError>> From<E> for LoadError {
+    fn from(error: E) -> Self {
+        Self::Postgres(error.into())
+    }
+}
+
+impl Loading<'_> {
+    async fn read_rest(&mut self, client: &ClientWrapper) -> Result<Loaded, LoadError> {
+        let database = &self.tables.database;
+        if self.segments.is_none() {
+            let segments = database.answer(self.read_segments(client)).await?;
+            // Each session has its own.
+            if segments.is_empty() {
+                return Ok(Loaded::NoSession);
+            }
+            self.segments = Some(segments);
+        }
+        let mut segments = self.segments.iter().flatten();
+        let mut next = self.from + self.entries.len() as u64;
+        let mut segment = segments.next();
+        while let Some(Segment { key, numbers }) = segment {
+            if next >= numbers.end {
+                segment = segments.next();
+                continue;
+            }
+            let wanted = next..numbers.end.min(next + ENTRIES_PER_STATEMENT);
+            let read = read_entries(client, self.tables, *key, self.id, wanted, &mut self.entries);
+            read.await?;
+            let read_to = self.from + self.entries.len() as u64;
+            if read_to == next {
+                return self.explain_gap(client, next).await;
+            }
+            next = read_to;
+        }
+        Ok(Loaded::All)
+    }
+
+    async fn read_segments(&self, client: &ClientWrapper) -> Result<Vec<Segment>, PostgresError> {
+        let statement = client.prepare_cached(&self.tables.statements.segments).await?;
+        let arguments: [&(dyn ToSql + Sync); 2] = [&self.id.as_bytes(), &to_sql_integer(self.from)];
+        let rows = client.query(&statement, &arguments).await?;
+        let segment = |row: &Row| {
+            let numbers = from_sql_integer(row.try_get(1)?)..from_sql_integer(row.try_get(2)?);
+            Ok(Segment { key: row.try_get(0)?, numbers })
+        };
+        rows.iter().map(segment).collect()
+    }
+
+    /// An entry is not there: either the session was deleted meanwhile, or the tables were damaged.
+    async fn explain_gap(&self, client: &ClientWrapper, number: u64) -> Result<Loaded, LoadError> {
+        let statement = client.prepare_cached(&self.tables.statements.session_key).await?;
+        let row = client.query_opt(&statement, &[&self.id.as_bytes()]).await?;
+        let own = self.segments.iter().flatten().last().map(|segment| segment.key);
+        match row.map(|row| row.try_get::<_, i64>(0)).transpose()? {
+            Some(key) if Some(key) == own => {
+                let message = format!("entry {number} of the session `{}` is not there", self.id);
+                Err(LoadError::Store(corrupt_data_error(message)))
+            }
+            _ => Ok(Loaded::NoSession),
+        }
+    }
+}
+
+/// Reads entries up to the first that is not there. A try that fails has read those before.
+async fn read_entries(
+    client: &ClientWrapper,
+    tables: &SessionTables,
+    key: i64,
+    id: &str,
+    numbers: Range<u64>,
+    entries: &mut Vec<Entry>,
+) -> Result<(), LoadError> {
+    let statement = client.prepare_cached(&tables.statements.entries).await?;
+    let bounds = [key, to_sql_integer(numbers.start), to_sql_integer(numbers.end)];
+    let rows = tables.database.answer(async { Ok(client.query_raw(&statement, bounds).await?) });
+    let mut rows = pin!(rows.await?);
+    for expected in numbers {
+        let row = tables.database.answer(async { Ok(rows.try_next().await?) }).await?;
+        let Some(row) = row else { return Ok(()) };
+        if from_sql_integer(row.try_get(0)?) != expected {
+            return Ok(());
+        }
+        let entry = serde_json::from_str(row.try_get(1)?).map_err(|error| {
+            let what = format!("entry {expected} of the session `{id}` cannot be read");
+            LoadError::Store(store_error(what, error))
+        });
+        entries.push(entry?);
+    }
+    Ok(())
+}
+
+fn read_session_info(row: &Row) -> Result<SessionInfo, Error> {
+    let parent: Option<Vec<u8>> = get(row, 4)?;
+    let at = get_number(row, 2)?;
+    Ok(SessionInfo {
+        id: to_id(get(row, 0)?)?,
+        version: get_number(row, 1)?,
+        origin: parent.map(|id| Ok::<_, Error>(ForkOrigin { id: to_id(id)?, at })).transpose()?,
+        updated_at: get(row, 3)?,
+    })
+}
+
+fn to_id(bytes: Vec<u8>) -> Result<String, Error> {
+    String::from_utf8(bytes).map_err(|error| store_error("the id of a session is not text", error))
+}
+
+fn get<T: FromSqlOwned>(row: &Row, column: usize) -> Result<T, Error> {
+    row.try_get(column).map_err(|error| read_error(error.into()))
+}
+
+fn get_number(row: &Row, column: usize) -> Result<u64, Error> {
+    get(row, column).map(from_sql_integer)
+}
+
+fn read_error(error: PostgresError) -> Error {
+    error.into_store_error("cannot read the session")
+}
+
+fn write_error(error: PostgresError) -> Error {
+    error.into_store_error("cannot write the session")
+}
+
+fn append_error(error: PostgresError, is_outcome_open: bool) -> Error {
+    match is_outcome_open {
+        true => error.into_store_error("it is not known whether the session was written"),
+        false => write_error(error),
+    }
+}
+
+/// A version as PostgreSQL has numbers. No session gets this far.
+fn to_sql_integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A number that was written by [`to_sql_integer`].
+fn from_sql_integer(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,221 @@
+//! The statements, as text.
+
+/// Each statement of a store, with the names of its tables.
+pub(super) struct Statements {
+    pub(super) append: AppendStatements,
+    pub(super) append_leased: AppendStatements,
+    pub(super) state_for_append: String,
+    pub(super) segments: String,
+    pub(super) entries: String,
+    pub(super) session_key: String,
+    pub(super) list: String,
+    pub(super) first_page: String,
+    pub(super) next_page: String,
+    pub(super) fork: String,
+    pub(super) state_for_fork: String,
+    pub(super) lock_session: String,
+    pub(super) lock_session_unless_written: String,
+    pub(super) fork_of: String,
+    pub(super) delete_entries: String,
+    pub(super) delete_session: String,
+    pub(super) reserve_if_leased: String,
+    pub(super) notify: Option<String>,
+    pub(super) delete_abandoned: String,
+    pub(super) take_lease: String,
+    pub(super) give_lease_back: String,
+    pub(super) unlock: String,
+    pub(super) listen: String,
+    pub(super) followed: String,
+}
+
+/// How entries are appended, by what is expected.
+pub(super) struct AppendStatements {
+    /// One entry, to a session that has some.
+    pub(super) one_entry: String,
+    pub(super) entries: String,
+    /// To a session that has none and may not be there.
+    pub(super) first_entries: String,
+}
+
+/// Whether followers are notified of each write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notify {
+    Off,
+    Each,
+}
+
+impl Statements {
+    /// `s` is the schema as it is in a statement, and `name` as it is called.
+    pub(super) fn new(s: &str, name: &str, notify: Notify) -> Self {
+        let channel = channel_name(name);
+        // Of the id in `$1`. The server's locks are those of the database: others may have some, too.
+        let lock_of = |id: &str| {
+            let prefix = hex(format!("turnstream\0{name}\0").as_bytes());
+            let digest = format!("encode(sha256('\\x{prefix}'::bytea || {id}), 'hex')");
+            format!("('x' || left({digest}, 16))::bit(64)::bigint")
+        };
+        let is_locked = |id: &str| {
+            format!(
+                "EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                 AND (classid::bigint << 32) | objid::bigint = {})",
+                lock_of(id)
+            )
+        };
+        let lock = lock_of("$1");
+        let listed = format!(
+            "SELECT session.id, session.version, session.inherited, session.updated, parent.id
+             FROM {s}.session LEFT JOIN {s}.session AS parent ON parent.key = session.parent
+             WHERE NOT session.reserved"
+        );
+        let in_order = "ORDER BY session.updated DESC, session.id";
+        let lock_session = format!(
+            "SELECT key, lease FROM {s}.session
+             WHERE sha256(id) = sha256($1) AND NOT reserved"
+        );
+        Self {
+            append: AppendStatements::new(s, &channel, notify, ""),
+            append_leased: AppendStatements::new(s, &channel, notify, "AND session.lease = $5"),
+            state_for_append: format!(
+                "SELECT version, lease, reserved,
+                        (SELECT append FROM {s}.entry WHERE session = key AND number = $2)
+                 FROM {s}.session WHERE sha256(id) = sha256($1)"
+            ),
+            segments: format!(
+                "WITH RECURSIVE segment (key, parent, inherited, until, depth) AS (
+                    SELECT key, parent, inherited, version, 0 FROM {s}.session
+                    WHERE sha256(id) = sha256($1) AND NOT reserved
+                    UNION ALL
+                    SELECT session.key, session.parent, session.inherited,
+                           least(segment.until, segment.inherited), depth + 1
+                    FROM segment JOIN {s}.session ON session.key = segment.parent
+                    WHERE $2 < segment.inherited)
+                 SELECT key, inherited, until FROM segment ORDER BY depth DESC"
+            ),
+            entries: format!(
+                "SELECT number, json FROM {s}.entry
+                 WHERE session = $1 AND number >= $2 AND number < $3 ORDER BY number"
+            ),
+            session_key: format!(
+                "SELECT key FROM {s}.session WHERE sha256(id) = sha256($1) AND NOT reserved"
+            ),
+            list: format!("{listed} {in_order}"),
+            first_page: format!("{listed} {in_order} LIMIT $1"),
+            next_page: format!(
+                "{listed} AND session.updated <= $2 AND (session.updated < $2 OR session.id > $3)
+                 {in_order} LIMIT $1"
+            ),
+            fork: format!(
+                "INSERT INTO {s}.session (id, parent, inherited, version, updated, forked_by)
+                 SELECT $3, key, $2, $2, clock_timestamp(), $4 FROM {s}.session
+                 WHERE sha256(id) = sha256($1) AND NOT reserved AND version >= $2
+                 ON CONFLICT (sha256(id)) DO UPDATE
+                 SET parent = excluded.parent, inherited = excluded.inherited, version = excluded.version,
+                     updated = excluded.updated, forked_by = excluded.forked_by, reserved = false
+                 WHERE session.reserved
+                 RETURNING key"
+            ),
+            state_for_fork: format!(
+                "SELECT version, forked_by FROM {s}.session
+                 WHERE sha256(id) = sha256($1) AND NOT reserved"
+            ),
+            lock_session_unless_written: format!("{lock_session} AND updated < $2 FOR UPDATE"),
+            lock_session: format!("{lock_session} FOR UPDATE"),
+            fork_of: format!("SELECT id FROM {s}.session WHERE parent = $1 LIMIT 1"),
+            delete_entries: format!("DELETE FROM {s}.entry WHERE session = $1"),
+            delete_session: format!("DELETE FROM {s}.session WHERE key = $1"),
+            reserve_if_leased: format!(
+                "INSERT INTO {s}.session (id, inherited, version, updated, lease, reserved)
+                 SELECT $1, 0, 0, clock_timestamp(), $2, true WHERE {}",
+                is_locked("$1")
+            ),
+            notify: (notify == Notify::Each)
+                .then(|| format!("SELECT pg_notify('{channel}', $1::bigint || ' ' || $2::bigint)")),
+            delete_abandoned: format!(
+                "DELETE FROM {s}.session WHERE reserved AND NOT {}",
+                is_locked("session.id")
+            ),
+            take_lease: format!(
+                "WITH tried AS MATERIALIZED (SELECT pg_try_advisory_lock({lock}) AS taken),
+                 raised AS (
+                    INSERT INTO {s}.session (id, inherited, version, updated, lease, reserved)
+                    SELECT $1, 0, 0, clock_timestamp(), nextval('{}'), true FROM tried WHERE taken
+                    ON CONFLICT (sha256(id)) DO UPDATE SET lease = excluded.lease
+                    RETURNING lease)
+                 SELECT lease FROM raised",
+                format!("{s}.lease_epoch").replace('\'', "''")
+            ),
+            give_lease_back: format!(
+                "WITH removed AS (
+                    DELETE FROM {s}.session
+                    WHERE sha256(id) = sha256($1) AND reserved AND lease = $2)
+                 SELECT pg_advisory_unlock({lock})"
+            ),
+            unlock: format!("SELECT pg_advisory_unlock({lock})"),
+            listen: format!("LISTEN {channel}"),
+            followed: format!(
+                "SELECT id, key, version FROM {s}.session
+                 WHERE sha256(id) IN (SELECT sha256(id) FROM unnest($1::bytea[]) AS given(id))
+                 AND NOT reserved"
+            ),
+        }
+    }
+}
+
+impl AppendStatements {
+    /// Their arguments: `$1` the id, `$2` the expected version, `$3` the id of the append, `$4` the entries, and `$5`
+    /// the epoch of the lease, if that is checked. They return or insert no row if the session has another version.
+    fn new(s: &str, channel: &str, notify: Notify, lease_check: &str) -> Self {
+        let statement = |write: &str, insert: &str, count: &str| match notify {
+            Notify::Off => format!("WITH written AS ({write} RETURNING key) {insert}"),
+            Notify::Each => format!(
+                "WITH written AS ({write} RETURNING key), inserted AS ({insert})
+                 SELECT pg_notify('{channel}', key || ' ' || $2 + {count}) FROM written"
+            ),
+        };
+        let update = |count: &str| {
+            format!(
+                "UPDATE {s}.session
+                 SET version = session.version + {count}, reserved = false,
+                     updated = greatest(clock_timestamp(), session.updated + interval '1 microsecond')
+                 WHERE sha256(id) = sha256($1) AND session.version = $2 {lease_check}"
+            )
+        };
+        let insert_all = format!(
+            "INSERT INTO {s}.entry (session, number, append, json)
+             SELECT key, $2::bigint + place - 1, CASE place WHEN 1 THEN $3::uuid END, json
+             FROM written, unnest($4::text[]) WITH ORDINALITY AS given (json, place)"
+        );
+        let insert_one = format!(
+            "INSERT INTO {s}.entry (session, number, append, json)
+             SELECT key, $2::bigint, $3::uuid, $4::text FROM written"
+        );
+        let count = "cardinality($4::text[])";
+        let first = match lease_check {
+            // A lease leaves a row, so a session without one is not the leased one.
+            "" => format!(
+                "INSERT INTO {s}.session (id, inherited, version, updated)
+                 VALUES ($1, 0, $2::bigint + {count}, clock_timestamp())
+                 ON CONFLICT (sha256(id)) DO UPDATE
+                 SET version = excluded.version, reserved = false,
+                     updated = greatest(excluded.updated, session.updated + interval '1 microsecond')
+                 WHERE session.version = 0"
+            ),
+            _ => update(count),
+        };
+        Self {
+            one_entry: statement(&update("1"), &insert_one, "1"),
+            entries: statement(&update(count), &insert_all, count),
+            first_entries: statement(&first, &insert_all, count),
+        }
+    }
+}
+
+/// Of a schema: names are at most 63 bytes, which both may have.
+fn channel_name(schema: &str) -> String {
+    format!("turnstream_{:016x}", crate::fnv::fnv1a_64(schema.bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

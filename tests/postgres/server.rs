@@ -1,0 +1,208 @@
+//! A PostgreSQL server that a test starts, kills and starts again. It depends on std alone, so that other targets can
+//! include it with `#[path]`.
+//!
+//! `initdb` and `pg_ctl` are looked for in the folder `TURNSTREAM_POSTGRES_BIN`, on the `PATH`, and in
+//! `/usr/lib/postgresql`. They refuse to run as root: they are run as `nobody` then.
+#![allow(dead_code, reason = "each target uses a part of it")]
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, fs, process};
+
+/// The superuser.
+pub(crate) const OWNER: &str = "owner";
+/// Its password. No error may show it.
+pub(crate) const PASSWORD: &str = "hunter2-is-secret";
+
+/// A server on a free port of the loopback interface. When it is dropped, or the process ends in any way, it is
+/// stopped and its folder removed.
+pub(crate) struct Server {
+    folder: PathBuf,
+    port: u16,
+    /// A shell that waits for the end of its input, and cleans up.
+    guard: Child,
+}
+
+impl Server {
+    /// Starts one with lines for `postgresql.conf`.
+    pub(crate) fn start(settings: &[&str]) -> Self {
+        let folder = create_folder();
+        let password_file = folder.join("password");
+        fs::write(&password_file, PASSWORD).unwrap();
+        let data = folder.join("data");
+        let initdb = tool("initdb");
+        let mut command = as_user(&initdb);
+        command.args(["--no-sync", "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]);
+        command.arg("--pgdata").arg(&data).args(["--username", OWNER]);
+        command.arg(format!("--pwfile={}", password_file.display()));
+        run(&mut command);
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut config = format!(
+            "port = {port}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = '{}'\n\
+             logging_collector = off\nmax_connections = 200\nlog_min_messages = error\n",
+            folder.display()
+        );
+        for line in settings {
+            writeln!(config, "{line}").unwrap();
+        }
+        let mut file = fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
+        file.write_all(config.as_bytes()).unwrap();
+        let clean_up = "read -r _; \"$1\" stop -D \"$2/data\" -m immediate -s; rm -rf \"$2\"";
+        let mut guard = as_user(Path::new("sh"));
+        guard.args(["-c", clean_up, "sh"]).arg(tool("pg_ctl")).arg(&folder);
+        guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let guard = guard.process_group(0).spawn().unwrap();
+        let server = Self { folder, port, guard };
+        server.start_again();
+        server
+    }
+
+    /// Starts it after [`kill`](Self::kill).
+    pub(crate) fn start_again(&self) {
+        let mut command = as_user(&tool("pg_ctl"));
+        command.arg("start").arg("-D").arg(self.data()).args(["-w", "-s", "-t", "60", "-l"]);
+        run(command.arg(self.folder.join("log")));
+    }
+
+    /// Ends all its processes at once, as a crash of the machine would.
+    pub(crate) fn kill(&self) {
+        let mut pids = self.pids();
+        // The first one starts others.
+        while !pids.is_empty() {
+            run(Command::new("kill").arg("-9").args(&pids).stderr(Stdio::null()));
+            pids.retain(|pid| Path::new(&format!("/proc/{pid}")).exists() && !is_zombie(pid));
+        }
+    }
+
+    /// Holds all its processes, so that they answer nothing, or lets them continue.
+    pub(crate) fn signal(&self, signal: &str) {
+        run(Command::new("kill").arg(format!("-{signal}")).args(self.pids()));
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where its files are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// A URL for the superuser.
+    pub(crate) fn url(&self) -> String {
+        self.url_as(OWNER, PASSWORD)
+    }
+
+    pub(crate) fn url_as(&self, user: &str, password: &str) -> String {
+        format!("postgres://{user}:{password}@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// The server's own messages.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    fn pids(&self) -> Vec<String> {
+        let file = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
+        let Some(first) = file.lines().next() else { return Vec::new() };
+        let output = Command::new("ps").args(["-o", "pid=", "--ppid", first]).output().unwrap();
+        let others = String::from_utf8(output.stdout).unwrap();
+        let pids = [first].into_iter().chain(others.split_whitespace()).map(String::from);
+        pids.filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Makes a file that only the server's user reads, as it demands of a key.
+pub(crate) fn give_to_server(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    if is_root() {
+        let (user, group) = server_user();
+        chown(path, Some(user), Some(group)).unwrap();
+    }
+}
+
+/// Runs a program as the server's user.
+pub(crate) fn as_user(program: &Path) -> Command {
+    let mut command = match is_root() {
+        true => Command::new("runuser"),
+        false => return Command::new(program),
+    };
+    command.args(["-u", "nobody", "--"]).arg(program).current_dir("/");
+    command
+}
+
+/// One of PostgreSQL's programs.
+pub(crate) fn tool(name: &str) -> PathBuf {
+    if let Some(folder) = env::var_os("TURNSTREAM_POSTGRES_BIN") {
+        return Path::new(&folder).join(name);
+    }
+    let on_path = env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = env::split_paths(&on_path).collect();
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut versions: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
+    versions.sort();
+    folders.extend(versions.into_iter().rev());
+    let found = folders.iter().map(|folder| folder.join(name)).find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("there is no `{name}`: tests/postgres/install.sh installs it"))
+}
+
+fn create_folder() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("turnstream-postgres-{}-{number}", process::id());
+    let folder = env::temp_dir().join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
+    if is_root() {
+        let (user, group) = server_user();
+        chown(&folder, Some(user), Some(group)).unwrap();
+    }
+    folder
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// The user that runs the server, if this process is root's.
+fn server_user() -> (u32, u32) {
+    let id = |option: &str| {
+        let output = Command::new("id").args([option, "nobody"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+    };
+    (id("-u"), id("-g"))
+}
+
+fn is_zombie(pid: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    status.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
+}
+
+fn run(command: &mut Command) {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let status = child.wait().unwrap();
+    let mut text = String::new();
+    if let Some(mut errors) = child.stderr.take() {
+        let _ = errors.read_to_string(&mut text);
+    }
+    // `kill` fails if the process has ended.
+    assert!(status.success() || command.get_program() == "kill", "{command:?}: {status} {text}");
+}

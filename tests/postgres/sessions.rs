@@ -1,0 +1,83 @@
+//! What every store keeps, and what this one has beyond it.
+
+use std::thread;
+
+use turnstream::session::suite::{numbered_entries, text_entry};
+use turnstream::session::{PostgresStore, Store};
+
+use crate::support::{connect, options, unique_name};
+
+/// Connects on a thread with a runtime of its own, which ends before the store is used: its connections are made
+/// again.
+fn connect_elsewhere() -> PostgresStore {
+    thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(connect(&options()))
+    })
+    .join()
+    .unwrap()
+}
+
+turnstream::session_suite!(
+    in_postgres,
+    ignore = "needs PostgreSQL: tests/postgres/run.sh",
+    super::connect_elsewhere
+);
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn an_id_may_be_longer_than_an_index_entry() {
+    let store = connect(&options()).await;
+    let long = "x".repeat(100_000);
+    store.append(&long, 0, numbered_entries(0..2)).await.unwrap();
+    store.append(&format!("{long}y"), 0, numbered_entries(0..1)).await.unwrap();
+    store.fork(&long, 1, &format!("{long}z")).await.unwrap();
+    assert_eq!(store.load(&long, 0).await.unwrap(), Some(numbered_entries(0..2)));
+    assert_eq!(store.list().await.unwrap().len(), 3);
+    let lease = store.lease(&long).await.unwrap();
+    store.append_leased(&lease, &long, 2, numbered_entries(2..3)).await.unwrap();
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn pages_of_the_list_have_each_session_once() {
+    let store = connect(&options()).await;
+    for n in 0..25 {
+        store.append(&format!("s{n}\0"), 0, numbered_entries(0..1)).await.unwrap();
+    }
+    let all = store.list().await.unwrap();
+    let mut paged = Vec::new();
+    loop {
+        let page = store.list_page(paged.last(), 4).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        paged.extend(page);
+    }
+    assert_eq!(paged, all);
+    assert_eq!(store.list_page(None, usize::MAX).await.unwrap(), all);
+    assert_eq!(store.list_page(None, 0).await.unwrap(), []);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_session_of_many_entries_is_loaded_over_several_statements() {
+    let store = connect(&options()).await;
+    store.append("s", 0, numbered_entries(0..2500)).await.unwrap();
+    store.fork("s", 2400, "f").await.unwrap();
+    store.append("f", 2400, numbered_entries(2400..4000)).await.unwrap();
+    for from in [0, 999, 1000, 1001, 2399, 2400, 3999, 4000, 4001] {
+        let expected = numbered_entries(from.min(4000)..4000);
+        assert_eq!(store.load("f", from).await.unwrap(), Some(expected), "from {from}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn stores_with_different_schemas_share_nothing() {
+    let one = connect(&options()).await;
+    let two = connect(&options().with_schema(unique_name())).await;
+    one.append("s", 0, vec![text_entry("one")]).await.unwrap();
+    assert_eq!(two.load("s", 0).await.unwrap(), None);
+    let (_one, _two) = (one.lease("s").await.unwrap(), two.lease("s").await.unwrap());
+}

@@ -1,0 +1,83 @@
+//! Stores for tests.
+
+use std::process;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio_postgres::{Client, NoTls};
+use turnstream::item::ItemKind;
+use turnstream::session::{Entry, PostgresError, PostgresErrorKind, PostgresOptions, PostgresStore};
+use turnstream::{Error, ErrorKind, Item};
+
+use crate::server::{PASSWORD, Server};
+
+/// How long anything may take that should happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The server of the tests that do not harm it. Each has a schema of its own.
+pub(crate) fn shared_server() -> &'static Server {
+    static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(&["fsync = off"]));
+    &SERVER
+}
+
+/// A name that no other test of this machine has.
+pub(crate) fn unique_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test \"{} {}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Settings with a schema of their own on the shared server.
+pub(crate) fn options() -> PostgresOptions {
+    options_for(shared_server())
+}
+
+pub(crate) fn options_for(server: &Server) -> PostgresOptions {
+    PostgresOptions::new(server.url()).with_schema(unique_name())
+}
+
+pub(crate) async fn connect(options: &PostgresOptions) -> PostgresStore {
+    options.clone().connect().await.unwrap()
+}
+
+/// A connection of the superuser.
+pub(crate) async fn admin(server: &Server) -> Client {
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+pub(crate) fn said(text: &str) -> Entry {
+    Item::user(text).into()
+}
+
+pub(crate) fn text_of(entry: &Entry) -> String {
+    match entry {
+        Entry::Item(Item { kind: ItemKind::User { content }, .. }) => content.text(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn expect_postgres_error(error: &Error, kind: PostgresErrorKind) -> &PostgresError {
+    assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+    assert_no_password(error);
+    let found = PostgresError::from_error(error).unwrap_or_else(|| panic!("{error}"));
+    assert_eq!(found.kind(), kind, "{error}");
+    found
+}
+
+#[track_caller]
+pub(crate) fn assert_no_password(error: &Error) {
+    let mut shown = format!("{error} {error:?}");
+    let mut next = std::error::Error::source(error);
+    while let Some(source) = next {
+        shown += &format!("{source} {source:?}");
+        next = source.source();
+    }
+    assert!(!shown.contains(PASSWORD), "{shown}");
+}
