@@ -1,12 +1,13 @@
 //! `PostgresStore` with a real server, which the tests start themselves: `tests/postgres/run.sh`.
 #![cfg(all(feature = "postgres", feature = "testing", unix))]
 
-//mod appends;
-//mod errors;
+mod appends;
+mod errors;
 //mod follow;
 //mod leases;
 //mod processes;
-//mod schema;
+mod proxy;
+mod schema;
 mod server;
 mod sessions;
 mod support;

@@ -51,7 +51,8 @@ impl Server {
         for line in settings {
             writeln!(config, "{line}").unwrap();
         }
-        let mut file = fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
+        let mut file =
+            fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
         file.write_all(config.as_bytes()).unwrap();
         let clean_up = "read -r _; \"$1\" stop -D \"$2/data\" -m immediate -s; rm -rf \"$2\"";
         let mut guard = as_user(Path::new("sh"));
@@ -72,10 +73,11 @@ impl Server {
 
     /// Ends all its processes at once, as a crash of the machine would.
     pub(crate) fn kill(&self) {
+        // Stopped first, the postmaster starts no other process meanwhile.
+        run(Command::new("kill").arg("-STOP").args(self.pids().first()));
         let mut pids = self.pids();
-        // The first one starts others.
+        run(Command::new("kill").arg("-9").args(&pids));
         while !pids.is_empty() {
-            run(Command::new("kill").arg("-9").args(&pids).stderr(Stdio::null()));
             pids.retain(|pid| Path::new(&format!("/proc/{pid}")).exists() && !is_zombie(pid));
         }
     }
@@ -105,6 +107,11 @@ impl Server {
 
     pub(crate) fn url_as(&self, user: &str, password: &str) -> String {
         format!("postgres://{user}:{password}@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// A URL for the superuser and a database.
+    pub(crate) fn url_of(&self, database: &str) -> String {
+        format!("postgres://{OWNER}:{PASSWORD}@127.0.0.1:{}/{database}", self.port)
     }
 
     /// The server's own messages.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
 use turnstream::item::ItemKind;
-use turnstream::session::{Entry, PostgresError, PostgresErrorKind, PostgresOptions, PostgresStore};
+use turnstream::session::{
+    Entry, PostgresError, PostgresErrorKind, PostgresOptions, PostgresStore,
+};
 use turnstream::{Error, ErrorKind, Item};
 
 use crate::server::{PASSWORD, Server};
@@ -80,4 +82,25 @@ pub(crate) fn assert_no_password(error: &Error) {
         next = source.source();
     }
     assert!(!shown.contains(PASSWORD), "{shown}");
+}
+
+/// Awaits a condition that nothing announces.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let awaited = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, awaited).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+/// A URL whose connections can be told from others of the server, and ended.
+pub(crate) fn named_url(server: &Server, name: &str) -> String {
+    format!("{}?application_name={name}", server.url())
+}
+
+/// Ends the connections of that name, and returns how many there were.
+pub(crate) async fn terminate(admin: &Client, name: &str) -> usize {
+    let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
+    admin.query(sql, &[&name]).await.unwrap().len()
 }

@@ -57,18 +57,18 @@ pub(super) async fn migrate(
     name: &str,
 ) -> Result<(), PostgresError> {
     ensure_supported_server(client).await?;
-    if ensure_known_version(schema_version(client, schema).await?)? == MIGRATIONS.len() {
+    if ensure_known_version(schema_version(client, schema, name).await?)? == MIGRATIONS.len() {
         return Ok(());
     }
     loop {
         let transaction = client.transaction().await?;
         transaction.query("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
         // Another process may have done it meanwhile.
-        let found = schema_version(&transaction, schema).await?;
+        let found = schema_version(&transaction, schema, name).await?;
         let found = ensure_known_version(found)?;
         let Some(migration) = MIGRATIONS.get(found) else { return Ok(()) };
-        let sql = "SELECT to_regnamespace($1) IS NOT NULL";
-        let has_schema: bool = transaction.query_one(sql, &[&schema]).await?.try_get(0)?;
+        let sql = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
+        let has_schema: bool = transaction.query_one(sql, &[&name]).await?.try_get(0)?;
         if !has_schema {
             transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await.map_err(
                 |error| {
@@ -125,14 +125,20 @@ async fn ensure_supported_server(client: &Client) -> Result<(), PostgresError> {
 }
 
 /// How many migrations a database has seen.
-async fn schema_version(client: &impl GenericClient, schema: &str) -> Result<i32, PostgresError> {
-    let table = format!("{schema}.schema_version");
-    let sql = "SELECT to_regclass($1) IS NOT NULL";
-    let has_table: bool = client.query_one(sql, &[&table]).await?.try_get(0)?;
+async fn schema_version(
+    client: &impl GenericClient,
+    schema: &str,
+    name: &str,
+) -> Result<i32, PostgresError> {
+    // Not `to_regclass`, which does not see what another connection made since the transaction began.
+    let sql =
+        "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+                              WHERE relname = 'schema_version' AND nspname = $1)";
+    let has_table: bool = client.query_one(sql, &[&name]).await?.try_get(0)?;
     if !has_table {
         return Ok(0);
     }
-    let sql = format!("SELECT coalesce(max(version), 0) FROM {table}");
+    let sql = format!("SELECT coalesce(max(version), 0) FROM {schema}.schema_version");
     Ok(client.query_one(&sql, &[]).await?.try_get(0)?)
 }
 
