@@ -7,6 +7,7 @@ use futures::stream::BoxStream;
 
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
+use crate::hub::run_directory::RunDirectory;
 use crate::hub::{EventNumber, Snapshot};
 
 /// An entry in the log of a run.
@@ -46,14 +47,16 @@ pub trait EventLog: Send + Sync {
     /// come later begin with a snapshot.
     ///
     /// It may wait for readers that are slow, for a limited time. Dropping the future leaves open whether the entries
-    /// are written. An append that fails is not tried again: the run is interrupted, which stores what there is of its
-    /// turn, and ends.
+    /// are written. An append that fails is not tried again. If the log is [unavailable](LogUnavailable), the run
+    /// continues, or waits, as [`LogOutage`](crate::hub::LogOutage) says, and the next append begins with a snapshot.
+    /// Otherwise the run is interrupted, which stores the partial turn, and ends.
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with a [`StaleEpoch`] as its source, if another attempt was begun;
     /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if the log was removed;
-    /// [`Store`](ErrorKind::Store) if they cannot be written. Nothing is written then.
+    /// [`Store`](ErrorKind::Store) if they cannot be written. Nothing is written then, unless the source is
+    /// [`LogUnavailable`]: that leaves it open.
     fn append(
         &self,
         entries: Vec<LogEntry>,
@@ -63,14 +66,16 @@ pub trait EventLog: Send + Sync {
     /// Reads the entries after a number, then those that come, up to the end.
     ///
     /// Without a number, or with one that the log does not have any more, it begins with the last snapshot. When a new
-    /// attempt begins, the reader gets the first snapshot of that attempt. All other snapshots are skipped. The place
-    /// is that of the call, not of the first poll. Dropping the stream stops reading, and nothing else.
+    /// attempt begins, the reader gets the first snapshot of that attempt. If the numbers before a snapshot were left
+    /// out, it gets that snapshot. All others are skipped. The place is that of the call, not of the first poll; a log
+    /// on another machine may find it a round trip later. Dropping the stream stops reading, and nothing else.
     ///
     /// # Errors
     ///
     /// The stream ends with an error whose source is [`NotRunning`] if no such run exists, whose source is
-    /// [`TooSlow`] if entries were removed that it had not read, and of kind [`Other`](ErrorKind::Other) if the run
-    /// was dropped.
+    /// [`TooSlow`] if entries were removed that it had not read, whose source is [`RunLost`] if the process of the run
+    /// has died, whose source is [`LogUnavailable`] if the log cannot be read for now, and of kind
+    /// [`Other`](ErrorKind::Other) if the run was dropped.
     fn read(
         &self,
         run: &str,
@@ -81,6 +86,12 @@ pub trait EventLog: Send + Sync {
     /// without an end they get an error. It is called when the time for which the hub keeps ended runs is over, or
     /// when the run is dropped. It must not block: a log on another machine may be left to expire.
     fn remove(&self, run: &str, epoch: u64);
+
+    /// Which runs there are of which key, if several hubs share the log. `None` unless implemented: each hub then
+    /// knows its own runs only.
+    fn directory(&self) -> Option<Arc<dyn RunDirectory>> {
+        None
+    }
 
     /// How full the logs are.
     fn stats(&self) -> LogStats {
@@ -147,6 +158,33 @@ impl From<TooSlow> for Error {
     }
 }
 
+/// The source of an error: the log, or the inbox, cannot be reached for now. Whether the last write was done is not
+/// known. The sessions of the runs are not concerned: they are in their store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the log of runs is unavailable")]
+pub struct LogUnavailable;
+
+impl From<LogUnavailable> for Error {
+    fn from(unavailable: LogUnavailable) -> Self {
+        Self::new(ErrorKind::Store, unavailable.to_string()).with_source(unavailable)
+    }
+}
+
+/// The source of an error: the process of a run has died, or has not given a sign of life for too long.
+/// [`Session::resume`](crate::session::Session::resume) continues what it was working on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the process of the run `{run}` is gone")]
+pub struct RunLost {
+    /// The run.
+    pub run: String,
+}
+
+impl From<RunLost> for Error {
+    fn from(lost: RunLost) -> Self {
+        Self::new(ErrorKind::Other, lost.to_string()).with_source(lost)
+    }
+}
+
 macro_rules! from_error {
     ($($source:ident),*) => {$(
         impl $source {
@@ -158,4 +196,4 @@ macro_rules! from_error {
     )*};
 }
 
-from_error!(StaleEpoch, NotRunning, TooSlow);
+from_error!(StaleEpoch, NotRunning, TooSlow, LogUnavailable, RunLost);

@@ -46,6 +46,11 @@ impl EventNumber {
         self.number
     }
 
+    /// Whether nothing was left out between an entry and this one of the same attempt.
+    pub(super) fn is_next_after(&self, last: &Self) -> bool {
+        (self.epoch, Some(self.number)) == (last.epoch, last.number.checked_add(1))
+    }
+
     /// Where it stands in the log of its run.
     pub(super) fn position(&self) -> (u64, u64) {
         (self.epoch, self.number)

@@ -16,15 +16,16 @@ use crate::error::ErrorKind;
 use crate::hub::EventNumber;
 use crate::hub::command_inbox::{Command, CommandInbox};
 use crate::hub::compact_events::CompactEvents;
-use crate::hub::event_log::{EventLog, NotRunning};
+use crate::hub::event_log::{EventLog, LogUnavailable, NotRunning};
 use crate::hub::logs::Logs;
 use crate::hub::memory_inbox::MemoryInbox;
 use crate::hub::memory_log::MemoryLog;
 use crate::hub::reader::Reader;
-use crate::hub::registry::{Registry, RunPlace};
-use crate::hub::runner::Runner;
+use crate::hub::registry::{AlreadyRunning, Registry, RunPlace};
+use crate::hub::run_directory::{LostRun, RunDirectory};
+use crate::hub::runner::{Announced, Runner};
 use crate::hub::session_reader::SessionReader;
-use crate::hub::settings::Unattended;
+use crate::hub::settings::{LogOutage, Unattended};
 use crate::hub::source::RunSource;
 use crate::session::Session;
 use crate::task::OwnedTask;
@@ -50,6 +51,7 @@ struct HubSettings {
     ids: Arc<dyn Ids>,
     capacity: usize,
     unattended: Unattended,
+    log_outage: LogOutage,
     keep_ended: Duration,
 }
 
@@ -70,7 +72,9 @@ impl Hub {
 
     /// A hub with logs and inboxes of your own, in a [`MemoryLog`] with other settings for example.
     ///
-    /// The runs are those of this hub: its methods know no run of another one, also where both write to the same place.
+    /// If the log has a [directory](EventLog::directory), as the one in Redis has, all hubs that share it are one: see
+    /// [on many machines](crate::hub#on-many-machines). Otherwise the runs are those of this hub alone, also if
+    /// another one writes to the same place.
     pub fn with_backend(log: impl EventLog + 'static, inbox: impl CommandInbox + 'static) -> Self {
         let settings = HubSettings {
             log: Arc::new(log),
@@ -78,6 +82,7 @@ impl Hub {
             ids: Arc::new(SystemIds),
             capacity: 1_024,
             unattended: Unattended::Continue,
+            log_outage: LogOutage::Continue,
             keep_ended: Duration::from_mins(1),
         };
         Self::from_settings(settings)
@@ -91,9 +96,14 @@ impl Hub {
         self.with(|settings| settings.capacity = entries.max(16))
     }
 
-    /// Sets whether a run without readers is interrupted. It continues unless set.
+    /// Sets whether a run without readers is interrupted. It continues unless set. Readers of other hubs do not count.
     pub fn with_unattended(self, unattended: Unattended) -> Self {
         self.with(|settings| settings.unattended = unattended)
+    }
+
+    /// Sets what a run does while its log is unavailable. It continues unless set.
+    pub fn with_log_outage(self, log_outage: LogOutage) -> Self {
+        self.with(|settings| settings.log_outage = log_outage)
     }
 
     /// Sets how long the log of a run is kept after its end, for readers that connect again: a minute unless set.
@@ -117,15 +127,17 @@ impl Hub {
         Self(Arc::new(HubInner { settings, registry: Arc::default() }))
     }
 
-    /// Starts a run under a key, which is the id of its session as a rule. Each key has at most one active run.
+    /// Starts a run under a key, which is the id of its session as a rule. Each key has at most one active run in a
+    /// hub. Over several hubs that is likely and not certain: the lease of the session excludes other runs.
     ///
     /// To make the run only when the key is free, [reserve](Self::reserve) it first.
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with [`AlreadyRunning`](crate::hub::AlreadyRunning) as its source, if a
-    /// run has the key; an error with [`ShuttingDown`](crate::hub::ShuttingDown) as its source; whatever the log
-    /// and the inbox fail with. The run is dropped then.
+    /// run has the key, of this hub or, if that is known, of another one; an error with
+    /// [`ShuttingDown`](crate::hub::ShuttingDown) as its source; whatever the log and the inbox fail with, an error
+    /// with [`LogUnavailable`] as its source among them. The run is dropped then.
     ///
     /// # Panics
     ///
@@ -162,12 +174,56 @@ impl Hub {
         Ok(Reservation { hub: self.clone(), key, is_started: false })
     }
 
-    /// The id of the run that has the key.
+    /// The id of the run of this hub that has the key. [`find_run`](Self::find_run) knows those of other hubs too.
     pub fn run_id(&self, key: &str) -> Option<String> {
         self.0.registry.current(key).map(|place| place.run.to_string())
     }
 
-    /// Reads the run that has the key, after the event with this number.
+    /// Finds the run that has the key, in this hub or in another one that shares its log.
+    ///
+    /// # Errors
+    ///
+    /// One with [`LogUnavailable`] as its source if this hub has no such run, and the others cannot be asked.
+    pub async fn find_run(&self, key: &str) -> Result<Option<String>, Error> {
+        if let Some(run) = self.run_id(key) {
+            return Ok(Some(run));
+        }
+        let Some(directory) = self.directory() else { return Ok(None) };
+        let last = directory.last(key).await?;
+        Ok(last.filter(|last| last.is_active).map(|last| last.run))
+    }
+
+    /// The runs of all hubs that share the log whose process has died, or has given no sign of life for a few seconds.
+    /// After a [claim](Self::claim_lost_run), [`Session::resume`](crate::session::Session::resume) continues what a
+    /// run was working on. Empty for a log without a [directory](EventLog::directory).
+    ///
+    /// A run is listed until the next run of its key begins. If the log has lost its data, runs that were lost before
+    /// are not listed: the state of a session in its store says what is unfinished.
+    ///
+    /// # Errors
+    ///
+    /// One with [`LogUnavailable`] as its source.
+    pub async fn lost_runs(&self) -> Result<Vec<LostRun>, Error> {
+        match self.directory() {
+            Some(directory) => directory.lost().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Claims a lost run for this hub for half a minute. `false` if another hub has claimed it. It spares needless
+    /// attempts, and excludes nobody: the lease of the session does.
+    ///
+    /// # Errors
+    ///
+    /// One with [`LogUnavailable`] as its source.
+    pub async fn claim_lost_run(&self, lost: &LostRun) -> Result<bool, Error> {
+        match self.directory() {
+            Some(directory) => directory.claim(lost).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Reads the run of this hub that has the key, after the event with this number.
     ///
     /// Without a number, or if the event is gone or is one of another run, it begins with a
     /// [snapshot](crate::hub::HubEvent::Snapshot). The last run of a key can also be read after its end by those who
@@ -182,7 +238,7 @@ impl Hub {
         reader.ok_or_else(|| NotRunning { run: key.to_owned() }.into())
     }
 
-    /// Reads the run with this id, also if it has ended, for as long as its log is kept.
+    /// Reads the run of this hub with this id, also if it has ended, for as long as its log is kept.
     ///
     /// # Errors
     ///
@@ -194,7 +250,15 @@ impl Hub {
         }
     }
 
-    /// Reads a session over all its runs; see [`SessionReader`].
+    /// Reads the run with this id, of this hub or of another one that shares its log. If there is no such log, the
+    /// reader ends with an error that has [`NotRunning`] as its source.
+    ///
+    /// It counts as a reader of the run only if the run is one of this hub.
+    pub fn read_any_run(&self, run_id: &str, after: Option<&EventNumber>) -> Reader {
+        self.logs().read_any_run(run_id, after)
+    }
+
+    /// Reads a session over all its runs, those of other hubs that share the log included; see [`SessionReader`].
     pub fn read_session(&self, session: &Session, after: Option<&EventNumber>) -> SessionReader {
         SessionReader::new(self.logs(), session.clone(), after.cloned())
     }
@@ -203,7 +267,7 @@ impl Hub {
     /// the model has read it. The receipt has the id that the event `Appended` has too once the input is in the
     /// history. Input that comes too late for that is in [`Outcome::undelivered`](crate::Outcome::undelivered).
     ///
-    /// [`run_id`](Self::run_id) gives the run of a key. A command to a run that has ended meanwhile never reaches the
+    /// [`find_run`](Self::find_run) gives the run of a key, which may be one of another hub. A command to a run that has ended meanwhile never reaches the
     /// next one.
     ///
     /// # Errors
@@ -211,7 +275,8 @@ impl Hub {
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`] as its source if the run has ended, takes no
     /// more input or does not exist; the error of the [handle](crate::RunHandle) of the run;
     /// [`Overloaded`](ErrorKind::Overloaded) if too many commands wait; [`Unsupported`](ErrorKind::Unsupported) if
-    /// the stream takes no commands.
+    /// the stream takes no commands; one with [`LogUnavailable`] as its source if the inbox cannot be reached, which
+    /// leaves open whether the run takes the command.
     pub async fn send(&self, run_id: &str, command: Command) -> Result<InputReceipt, Error> {
         let id = self.0.settings.ids.next_id();
         self.0.settings.inbox.send(run_id, id, command).await
@@ -253,6 +318,21 @@ impl Hub {
         }
         if !wait_for_idle(registry, INTERRUPT_LIMIT).await {
             registry.runs().iter().for_each(|place| place.close());
+        }
+    }
+
+    fn directory(&self) -> Option<Arc<dyn RunDirectory>> {
+        self.0.settings.log.directory()
+    }
+
+    /// Refuses if another hub has an active run of the key, as far as that is known.
+    async fn check_other_hubs(&self, key: &str, run: &str) -> Result<(), Error> {
+        let Some(directory) = self.directory() else { return Ok(()) };
+        let Some(last) = directory.last(key).await? else { return Ok(()) };
+        // The next attempt at the same run takes its place.
+        match last.is_active && last.run != run && self.0.registry.run(&last.run).is_none() {
+            true => Err(AlreadyRunning { key: key.to_owned() }.into()),
+            false => Ok(()),
         }
     }
 
@@ -319,6 +399,7 @@ impl Reservation {
         let runtime = Handle::current();
         let HubInner { settings, registry } = &*self.hub.0;
         let run: Arc<str> = run_id.unwrap_or_else(|| settings.ids.next_id()).into();
+        self.hub.check_other_hubs(&self.key, &run).await?;
         let commands = settings.inbox.open(&run).await?;
         let epoch = settings.log.begin(&run).await?;
         let place = RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone());
@@ -341,8 +422,16 @@ impl Reservation {
             written: 0,
             snapshot_at: 0,
             alone: None,
+            log_outage: settings.log_outage,
+            behind: None,
+            announced: None,
         };
         runner.begin().await?;
+        if let Some(directory) = settings.log.directory() {
+            let order = directory.announce(&self.key, &runner.run).await?;
+            let (key, run) = (self.key.clone(), Arc::clone(&runner.run));
+            runner.announced = Some(Announced { directory, key, run, order });
+        }
         let task = place.task.get_or_init(|| OwnedTask::new(runner.drive()));
         if let Err(error) = registry.insert(&place) {
             place.close();

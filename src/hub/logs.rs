@@ -6,6 +6,7 @@ use crate::hub::EventNumber;
 use crate::hub::event_log::EventLog;
 use crate::hub::reader::Reader;
 use crate::hub::registry::{Registry, RunPlace};
+use crate::hub::run_directory::RunDirectory;
 
 /// The logs of a hub.
 #[derive(Clone)]
@@ -31,6 +32,24 @@ impl Logs {
     }
 
     pub(super) fn read_run(&self, place: Arc<RunPlace>, after: Option<&EventNumber>) -> Reader {
-        Reader::new(&*self.log, place, after)
+        let entries = self.log.read(&place.run, after);
+        Reader::new(Arc::clone(&place.run), entries, Some(place))
+    }
+
+    /// Reads a run that may be one of another hub.
+    pub(super) fn read_foreign_run(&self, run: &str, after: Option<&EventNumber>) -> Reader {
+        Reader::new(run.into(), self.log.read(run, after), None)
+    }
+
+    /// Reads a run, of this hub or of another one.
+    pub(super) fn read_any_run(&self, run: &str, after: Option<&EventNumber>) -> Reader {
+        match self.registry.run(run) {
+            Some(place) => self.read_run(place, after),
+            None => self.read_foreign_run(run, after),
+        }
+    }
+
+    pub(super) fn directory(&self) -> Option<Arc<dyn RunDirectory>> {
+        self.log.directory()
     }
 }

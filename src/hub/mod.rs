@@ -86,6 +86,7 @@
 //! A run that another thread polls at that moment is dropped when its poll returns. The turn that streams is lost with a run that is dropped, and the readers of the run end with an error.
 //! [`Command::Interrupt`] ends a run and keeps the part of the turn that has arrived.
 
+mod all_hubs_reader;
 mod command_inbox;
 mod compact_events;
 mod event_log;
@@ -94,8 +95,11 @@ mod hub;
 mod logs;
 mod memory_inbox;
 mod memory_log;
+mod one_hub_reader;
 mod reader;
 mod registry;
+mod run_directory;
+mod run_log;
 mod runner;
 mod session_reader;
 mod settings;
@@ -103,14 +107,17 @@ mod snapshot;
 mod source;
 
 pub use command_inbox::{Command, CommandInbox, SentCommand};
-pub use event_log::{EventLog, LogContent, LogEntry, LogStats, NotRunning, StaleEpoch, TooSlow};
+pub use event_log::{
+    EventLog, LogContent, LogEntry, LogStats, LogUnavailable, NotRunning, RunLost, StaleEpoch, TooSlow,
+};
 pub use event_number::{EventNumber, ParseEventNumberError};
 pub use hub::{Hub, HubStats, Reservation, RunOwner};
 pub use memory_inbox::MemoryInbox;
 pub use memory_log::MemoryLog;
 pub use reader::{HubEvent, Reader};
 pub use registry::{AlreadyRunning, ShuttingDown};
+pub use run_directory::{AnnouncedRun, LostRun, RunDirectory};
 pub use session_reader::SessionReader;
-pub use settings::{SlowReaders, Unattended};
+pub use settings::{LogOutage, SlowReaders, Unattended};
 pub use snapshot::Snapshot;
 pub use source::RunSource;

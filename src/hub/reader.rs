@@ -9,7 +9,7 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::hub::event_log::{EventLog, LogContent, LogEntry};
+use crate::hub::event_log::{LogContent, LogEntry};
 use crate::hub::registry::RunPlace;
 use crate::hub::{EventNumber, Snapshot};
 
@@ -64,32 +64,38 @@ impl From<LogEntry> for HubEvent {
 /// Reads one run, up to its end.
 ///
 /// It ends with [`HubEvent::Ended`], or with an error if it cannot read on: [`TooSlow`](crate::hub::TooSlow) if it
-/// did not keep up, or one that says that the run was dropped. Dropping it stops reading; the run continues.
+/// did not keep up, [`RunLost`](crate::hub::RunLost) if the process of the run has died,
+/// [`LogUnavailable`](crate::hub::LogUnavailable) if the log cannot be reached for now, or one that says that the run
+/// was dropped. Dropping it stops reading; the run continues.
 #[must_use = "streams do nothing unless polled"]
 pub struct Reader {
+    run: Arc<str>,
     entries: BoxStream<'static, Result<LogEntry, Error>>,
-    place: Arc<RunPlace>,
-    id: u64,
+    /// Where it counts as a reader; `None` for a run of another hub.
+    place: Option<(Arc<RunPlace>, u64)>,
 }
 
 impl Reader {
     pub(super) fn new(
-        log: &dyn EventLog,
-        place: Arc<RunPlace>,
-        after: Option<&EventNumber>,
+        run: Arc<str>,
+        entries: BoxStream<'static, Result<LogEntry, Error>>,
+        place: Option<Arc<RunPlace>>,
     ) -> Self {
-        let (id, entries) = (place.add_reader(), log.read(&place.run, after));
-        Self { entries, place, id }
+        let place = place.map(|place| {
+            let id = place.add_reader();
+            (place, id)
+        });
+        Self { run, entries, place }
     }
 
     /// The id of the run.
     pub fn run_id(&self) -> &str {
-        &self.place.run
+        &self.run
     }
 
     /// See [`RunPlace::order`].
     pub(super) fn order(&self) -> u64 {
-        self.place.order()
+        self.place.as_ref().map_or(0, |(place, _)| place.order())
     }
 
     /// The events alone, those of the first snapshot included, for code that reads the events of a run. For those
@@ -129,12 +135,14 @@ impl Stream for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.place.remove_reader(self.id);
+        if let Some((place, id)) = &self.place {
+            place.remove_reader(*id);
+        }
     }
 }
 
 impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").field("run", &self.place.run).finish_non_exhaustive()
+        f.debug_struct("Reader").field("run", &self.run).finish_non_exhaustive()
     }
 }

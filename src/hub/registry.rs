@@ -289,6 +289,23 @@ impl Registry {
         }
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().is_closed
+    }
+
+    /// Ready when no run begins any more.
+    pub(super) fn poll_closed(
+        &self,
+        key: &str,
+        waiter: &mut Option<u64>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Error> {
+        match self.poll_key::<()>(key, waiter, cx, |_, _| None) {
+            Poll::Ready(Err(closed)) => Poll::Ready(closed),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+        }
+    }
+
     /// Ready when a run has begun after that of this order.
     pub(super) fn poll_next(
         &self,

@@ -13,14 +13,19 @@ use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
 use crate::hub::command_inbox::SentCommand;
 use crate::hub::compact_events::CompactEvents;
-use crate::hub::event_log::{EventLog, LogContent, LogEntry};
+use crate::hub::event_log::{EventLog, LogContent, LogEntry, LogUnavailable};
 use crate::hub::registry::{Registry, RunPlace};
-use crate::hub::settings::Unattended;
+use crate::hub::run_directory::RunDirectory;
+use crate::hub::settings::{LogOutage, Unattended};
 use crate::hub::{EventNumber, Snapshot};
 use crate::item::History;
 
 /// Events that are ready at the same time are appended together, up to this many.
 const MAX_BATCH: usize = 64;
+
+/// The time between two attempts to reach a log that is unavailable: it doubles from the first to the last.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+const LAST_RETRY: Duration = Duration::from_secs(5);
 
 /// Pulls a run, writes its log and takes its commands.
 pub(super) struct Runner {
@@ -44,6 +49,59 @@ pub(super) struct Runner {
     pub(super) snapshot_at: u64,
     /// Counts the time without readers.
     pub(super) alone: Option<Deadline>,
+    pub(super) log_outage: LogOutage,
+    /// Set while the log is unavailable.
+    pub(super) behind: Option<Behind>,
+    pub(super) announced: Option<Announced>,
+}
+
+/// What the log does not have, since it is unavailable.
+pub(super) struct Behind {
+    /// When the log is tried again.
+    retry: Option<Deadline>,
+    /// The time after that.
+    next_wait: Duration,
+    /// The end of the run, if it has ended meanwhile.
+    end: Option<LogContent>,
+}
+
+/// The run in the directory of all hubs. Dropping it says that the run has ended.
+pub(super) struct Announced {
+    pub(super) directory: Arc<dyn RunDirectory>,
+    pub(super) key: String,
+    pub(super) run: Arc<str>,
+    pub(super) order: u64,
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        self.directory.end(&self.key, &self.run, self.order);
+    }
+}
+
+impl Behind {
+    fn new(end: Option<LogContent>) -> Self {
+        let mut behind = Self { retry: None, next_wait: FIRST_RETRY, end };
+        behind.wait_again();
+        behind
+    }
+
+    fn wait_again(&mut self) {
+        self.retry = Deadline::try_start(self.next_wait);
+        self.next_wait = LAST_RETRY.min(self.next_wait * 2);
+    }
+
+    /// Ready when the log is to be tried again.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.retry {
+            Some(retry) => retry.poll(cx).map(|_| ()),
+            None => Poll::Ready(()),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.retry.as_ref().is_none_or(Deadline::is_over)
+    }
 }
 
 impl Runner {
@@ -57,7 +115,7 @@ impl Runner {
         while self.events.is_some() {
             let batch = poll_fn(|cx| self.poll_batch(cx)).await;
             let is_full = batch.len() >= self.max_batch();
-            if let Err(error) = self.append(batch).await {
+            if let Err(error) = self.write(batch).await {
                 self.fail(error).await;
             }
             if is_full {
@@ -67,14 +125,44 @@ impl Runner {
         }
         // Nothing is taken any more, and the next run may begin.
         self.commands = None;
+        self.announced = None;
         if let Some(registry) = self.registry.upgrade() {
             registry.end(&self.place);
         }
-        if !self.keep_ended.is_zero()
-            && let Some(mut deadline) = Deadline::try_start(self.keep_ended)
-        {
-            poll_fn(|cx| deadline.poll(cx)).await;
+        if self.keep_ended.is_zero() {
+            return;
         }
+        let Some(mut deadline) = Deadline::try_start(self.keep_ended) else { return };
+        // What a log that was unavailable does not have yet is written within that time.
+        while self.behind.is_some() {
+            let is_over = poll_fn(|cx| match deadline.poll(cx) {
+                Poll::Ready(_) => Poll::Ready(true),
+                Poll::Pending => self.poll_behind(cx).map(|()| false),
+            });
+            if is_over.await || self.write(Vec::new()).await.is_err() {
+                return;
+            }
+        }
+        poll_fn(|cx| deadline.poll(cx)).await;
+    }
+
+    /// Appends, and waits for a log that is unavailable if that is set.
+    async fn write(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
+        self.append(batch).await?;
+        while self.behind.is_some() && self.log_outage == LogOutage::Pause && self.events.is_some() {
+            poll_fn(|cx| {
+                self.place.runner_waker.register(cx.waker());
+                self.poll_commands(cx);
+                self.poll_behind(cx)
+            })
+            .await;
+            self.append(Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.behind.as_mut().map_or(Poll::Pending, |behind| behind.poll(cx))
     }
 
     /// The events that are there, the end included.
@@ -93,7 +181,8 @@ impl Runner {
             }
         }
         self.poll_alone(cx, &mut batch);
-        if batch.is_empty() { Poll::Pending } else { Poll::Ready(batch) }
+        let is_due = self.poll_behind(cx).is_ready();
+        if batch.is_empty() && !is_due { Poll::Pending } else { Poll::Ready(batch) }
     }
 
     /// A quarter of the log at most, so that readers can keep up.
@@ -142,23 +231,97 @@ impl Runner {
     }
 
     /// Numbers and appends. Commands are taken meanwhile.
+    ///
+    /// A log that is unavailable is not an error after the first append: what it lacks is written later, as a
+    /// snapshot.
     async fn append(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
+        let is_first = self.written == 0;
+        let (entries, trim_before, end) = match self.behind.take() {
+            Some(mut behind) => {
+                for content in batch {
+                    self.leave_out(content, &mut behind.end);
+                }
+                if !behind.is_due() {
+                    self.behind = Some(behind);
+                    return Ok(());
+                }
+                let (mut entries, trim_before) = self.next_snapshot();
+                entries.extend(behind.end.clone().map(|end| self.entry(end)));
+                let end = behind.end.clone();
+                behind.wait_again();
+                let written = self.append_entries(entries, trim_before).await;
+                return self.after_append(written, is_first, Some(behind), end);
+            }
+            None => self.number_batch(batch),
+        };
+        let written = self.append_entries(entries, trim_before).await;
+        self.after_append(written, is_first, None, end)
+    }
+
+    fn after_append(
+        &mut self,
+        written: Result<(), Error>,
+        is_first: bool,
+        behind: Option<Behind>,
+        end: Option<LogContent>,
+    ) -> Result<(), Error> {
+        match written {
+            Err(error) if !is_first && LogUnavailable::from_error(&error).is_some() => {
+                self.behind = Some(behind.unwrap_or_else(|| Behind::new(end)));
+                Ok(())
+            }
+            written => written,
+        }
+    }
+
+    /// The entries of a batch, with the snapshots between them, and the end among them.
+    fn number_batch(
+        &mut self,
+        batch: Vec<LogContent>,
+    ) -> (Vec<LogEntry>, Option<EventNumber>, Option<LogContent>) {
         let mut entries = Vec::with_capacity(batch.len() + 1);
-        let mut trim_before = None;
+        let (mut trim_before, mut end) = (None, None);
         if self.written == 0 {
             entries.push(self.snapshot());
         }
         for content in batch {
             if self.written - self.snapshot_at >= self.capacity as u64 / 2 {
-                trim_before = Some(self.number(self.snapshot_at));
-                self.snapshot_at = self.written;
-                entries.push(self.snapshot());
+                let (snapshot, before) = self.next_snapshot();
+                entries.extend(snapshot);
+                trim_before = before;
             }
-            if let LogContent::Event(event) = &content {
-                self.fold.observe(event);
+            match &content {
+                LogContent::Event(event) => self.fold.observe(event),
+                LogContent::End(_) => end = Some(content.clone()),
+                LogContent::Snapshot(_) => {}
             }
             entries.push(self.entry(content));
         }
+        (entries, trim_before, end)
+    }
+
+    /// Another snapshot, and the number of the one before it, which the log can begin with from now on.
+    fn next_snapshot(&mut self) -> (Vec<LogEntry>, Option<EventNumber>) {
+        let trim_before = self.number(self.snapshot_at);
+        self.snapshot_at = self.written;
+        (vec![self.snapshot()], Some(trim_before))
+    }
+
+    /// An entry that the log does not get: the next snapshot says the same.
+    fn leave_out(&mut self, content: LogContent, end: &mut Option<LogContent>) {
+        self.written += 1;
+        match content {
+            LogContent::Event(event) => self.fold.observe(&event),
+            LogContent::End(_) => *end = Some(content),
+            LogContent::Snapshot(_) => {}
+        }
+    }
+
+    async fn append_entries(
+        &mut self,
+        entries: Vec<LogEntry>,
+        trim_before: Option<EventNumber>,
+    ) -> Result<(), Error> {
         let log = Arc::clone(&self.log);
         let mut append = log.append(entries, trim_before);
         poll_fn(|cx| {
@@ -207,6 +370,7 @@ impl Drop for Runner {
         // First what runs.
         self.events = None;
         self.commands = None;
+        self.announced = None;
         if let Some(registry) = self.registry.upgrade() {
             registry.end(&self.place);
             registry.forget(&self.place);

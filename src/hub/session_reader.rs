@@ -2,128 +2,52 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use futures::stream::{Stream, StreamExt};
+use futures::stream::{BoxStream, Stream, StreamExt};
 
 use crate::error::Error;
+use crate::hub::EventNumber;
+use crate::hub::all_hubs_reader::read_all_hubs;
 use crate::hub::logs::Logs;
-use crate::hub::reader::{HubEvent, Reader};
-use crate::hub::registry::NextRun;
-use crate::hub::{EventNumber, Snapshot};
+use crate::hub::one_hub_reader::OneHubReader;
+use crate::hub::reader::HubEvent;
 use crate::session::Session;
 
-/// Reads a session over all its runs: the one that is running, and those that begin while it reads.
+/// Reads a session over all its runs: the one that is running, and those that begin while it reads. If the log of the
+/// hub has a [directory](crate::hub::EventLog::directory), those of other hubs are among them.
 ///
 /// It begins with the event after a number, or with a snapshot: that of the run, or that of the session if none is
 /// running. When a run has ended, it waits for the next. One that has ended before the reader was polled again is read
-/// from its log. If that is gone, or if there were several, a snapshot of the session follows. It ends with an error only: if the store cannot be read,
-/// if it did not keep up, or if the hub shuts down or is dropped. Dropping it stops reading; the run continues.
+/// from its log. If that is gone, or if there were several, a snapshot of the session follows. So it does when the
+/// process of a run in another hub has died. It ends with an error only: if the store cannot be read, if it did not
+/// keep up, or if the hub shuts down or is dropped. Dropping it stops reading; the run continues.
+///
+/// If the log of several hubs is [unavailable](crate::hub::LogUnavailable), it shows the finished turns that the store
+/// has: at once if it has shown nothing yet, else after a second, and again whenever the session has grown. When the
+/// log is back, a snapshot of the run follows.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionReader {
-    logs: Logs,
     session: Session,
-    state: ReadState,
-    /// The order of the last run that it has read, or that is in the snapshot of the session.
-    seen: u64,
-    /// Its place among those that wait for a run.
-    waiter: Option<u64>,
-}
-
-enum ReadState {
-    /// Nothing was read.
-    New(Option<EventNumber>),
-    Reading(Reader),
-    /// No run is there: the session is read from the store.
-    Loading(BoxFuture<'static, Result<Snapshot, Error>>),
-    Waiting,
-    Ended,
+    events: BoxStream<'static, Result<HubEvent, Error>>,
 }
 
 impl SessionReader {
     pub(super) fn new(logs: Logs, session: Session, after: Option<EventNumber>) -> Self {
-        logs.registry().follow(session.id());
-        Self { logs, session, state: ReadState::New(after), seen: 0, waiter: None }
-    }
-
-    fn read(&mut self, reader: Reader) {
-        self.seen = reader.order();
-        self.state = ReadState::Reading(reader);
-    }
-
-    /// Loads the session with all runs up to this one. Those that begin meanwhile follow.
-    fn load(&mut self, last: u64) {
-        self.seen = last;
-        self.state = ReadState::Loading(self.load_session());
-    }
-
-    fn load_session(&self) -> BoxFuture<'static, Result<Snapshot, Error>> {
-        let session = self.session.clone();
-        async move {
-            session.reload().await?;
-            Ok(Snapshot::of_session(&session))
-        }
-        .boxed()
-    }
-
-    fn fail(&mut self, error: Error) -> Poll<Option<Result<HubEvent, Error>>> {
-        self.state = ReadState::Ended;
-        Poll::Ready(Some(Err(error)))
+        let of = session.clone();
+        let events = match logs.directory() {
+            Some(directory) => read_all_hubs(logs, directory, session, after),
+            None => OneHubReader::new(logs, session, after).boxed(),
+        };
+        Self { session: of, events }
     }
 }
 
 impl Stream for SessionReader {
     type Item = Result<HubEvent, Error>;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        loop {
-            match &mut this.state {
-                ReadState::New(after) => {
-                    let key = this.session.id();
-                    // Before it is asked for a run, which may begin meanwhile.
-                    let last = this.logs.registry().last_order(key);
-                    match this.logs.read(key, after.as_ref()) {
-                        Some(reader) => this.read(reader),
-                        None => this.load(last),
-                    }
-                }
-                ReadState::Reading(reader) => match ready!(reader.poll_next_unpin(cx)) {
-                    Some(Ok(event)) => return Poll::Ready(Some(Ok(event))),
-                    Some(Err(error)) => return this.fail(error),
-                    None => this.state = ReadState::Waiting,
-                },
-                ReadState::Loading(loading) => {
-                    let snapshot = match ready!(loading.as_mut().poll(cx)) {
-                        Ok(snapshot) => Arc::new(snapshot),
-                        Err(error) => return this.fail(error),
-                    };
-                    this.state = ReadState::Waiting;
-                    return Poll::Ready(Some(Ok(HubEvent::Snapshot { number: None, snapshot })));
-                }
-                ReadState::Waiting => {
-                    let key = this.session.id();
-                    let registry = this.logs.registry();
-                    match ready!(registry.poll_next(key, this.seen, &mut this.waiter, cx)) {
-                        Ok(NextRun::Begun(place)) => this.read(this.logs.read_run(place, None)),
-                        Ok(NextRun::Missed(last)) => this.load(last),
-                        Err(error) => return this.fail(error),
-                    }
-                }
-                ReadState::Ended => return Poll::Ready(None),
-            }
-        }
-    }
-}
-
-impl Drop for SessionReader {
-    fn drop(&mut self) {
-        let registry = self.logs.registry();
-        registry.stop_waiting(self.session.id(), self.waiter);
-        registry.unfollow(self.session.id());
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.events.poll_next_unpin(cx)
     }
 }
 

@@ -24,3 +24,15 @@ pub enum Unattended {
     /// commands is dropped.
     InterruptAfter(Duration),
 }
+
+/// The treatment of a run while its log is [unavailable](crate::hub::LogUnavailable).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LogOutage {
+    /// It continues, without an entry in the log. When the log is back, a snapshot is written first. If the run has
+    /// ended by then, its end is written, unless ended runs are not kept for so long.
+    #[default]
+    Continue,
+    /// It is not polled until the log is back. Commands reach it.
+    Pause,
+}

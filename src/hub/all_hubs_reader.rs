@@ -1,0 +1,259 @@
+//! A reader of a session, over its runs in all hubs that share a log.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use async_stream::stream;
+use futures::stream::{BoxStream, StreamExt};
+use tokio::time::Instant;
+
+use crate::env::Deadline;
+use crate::error::Error;
+use crate::hub::event_log::{LogUnavailable, NotRunning, RunLost, TooSlow};
+use crate::hub::logs::Logs;
+use crate::hub::reader::HubEvent;
+use crate::hub::run_directory::RunDirectory;
+use crate::hub::{EventNumber, Snapshot};
+use crate::session::Session;
+
+/// The time between two attempts to reach the log.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// The time between two looks at the store while the log is unavailable.
+const STORE_CHECK: Duration = Duration::from_secs(1);
+
+/// What a reader does next.
+enum Step {
+    /// Looks for a run that is active.
+    Attach,
+    Read {
+        run: String,
+        order: u64,
+    },
+    /// Shows the session as the store has it, with all runs up to this order.
+    Load {
+        seen: u64,
+    },
+    Wait {
+        seen: u64,
+    },
+}
+
+/// Reads a session over all its runs, of all hubs.
+pub(super) fn read_all_hubs(
+    logs: Logs,
+    directory: Arc<dyn RunDirectory>,
+    session: Session,
+    after: Option<EventNumber>,
+) -> BoxStream<'static, Result<HubEvent, Error>> {
+    let mut hub = ThisHub { logs, key: session.id().to_owned(), waiter: None };
+    let mut outage = Outage::new(directory.settle_time());
+    let mut after = after;
+    let events = stream! {
+        let mut step = Step::Attach;
+        loop {
+            let failed = match step {
+                Step::Attach => {
+                    let last = directory.last(session.id());
+                    match hub.until_closed(last).await {
+                        Ok(Some(last)) if last.is_active || is_of(after.as_ref(), &last.run) => {
+                            step = Step::Read { run: last.run, order: last.order };
+                            continue;
+                        }
+                        // Its runs are about to be announced again.
+                        Ok(_) if outage.is_settling() => None,
+                        Ok(last) => {
+                            step = Step::Load { seen: last.map_or(0, |last| last.order) };
+                            continue;
+                        }
+                        Err(error) => Some(error),
+                    }
+                }
+                Step::Read { run, order } => {
+                    let is_own = hub.logs.registry().run(&run).is_some();
+                    let number = after.take().filter(|number| number.run() == run);
+                    let mut reader = hub.logs.read_any_run(&run, number.as_ref());
+                    after = number;
+                    let failed = loop {
+                        let next = async { reader.next().await.transpose() };
+                        let read = match is_own {
+                            true => next.await,
+                            false => hub.until_closed(next).await,
+                        };
+                        match read {
+                            Ok(Some(event)) => {
+                                after = event.number().cloned();
+                                outage.end();
+                                yield Ok(event);
+                            }
+                            Ok(None) => break None,
+                            Err(error) => break Some(error),
+                        }
+                    };
+                    let Some(error) = failed else {
+                        step = Step::Wait { seen: order };
+                        continue;
+                    };
+                    let is_gone = NotRunning::from_error(&error).is_some()
+                        || RunLost::from_error(&error).is_some();
+                    let is_foreign_drop = !is_own
+                        && TooSlow::from_error(&error).is_none()
+                        && LogUnavailable::from_error(&error).is_none()
+                        && !hub.is_closed();
+                    if (is_gone || is_foreign_drop) && !outage.is_settling() {
+                        step = Step::Load { seen: order };
+                        continue;
+                    }
+                    if is_gone || is_foreign_drop { None } else { Some(error) }
+                }
+                Step::Load { seen } => {
+                    let snapshot = load(&session).await;
+                    let is_loaded = snapshot.is_ok();
+                    yield snapshot;
+                    if !is_loaded {
+                        return;
+                    }
+                    after = None;
+                    outage.end();
+                    step = Step::Wait { seen };
+                    continue;
+                }
+                Step::Wait { seen } => {
+                    let next = directory.next(session.id(), seen);
+                    match hub.until_closed(next).await {
+                        Ok(next) if next.order == seen || next.previous == seen => {
+                            step = Step::Read { run: next.run, order: next.order };
+                            continue;
+                        }
+                        Ok(next) => {
+                            step = Step::Load { seen: next.previous };
+                            continue;
+                        }
+                        Err(error) => Some(error),
+                    }
+                }
+            };
+            // The log cannot be read, or not yet.
+            if let Some(error) = failed {
+                if LogUnavailable::from_error(&error).is_none() {
+                    yield Err(error);
+                    return;
+                }
+                outage.begin();
+            }
+            step = Step::Attach;
+            let check = outage.next_check(&session);
+            match hub.until_closed(check).await {
+                Ok(Some(snapshot)) => {
+                    after = None;
+                    yield Ok(snapshot);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    yield Err(error);
+                    return;
+                }
+            }
+        }
+    };
+    events.boxed()
+}
+
+fn is_of(number: Option<&EventNumber>, run: &str) -> bool {
+    number.is_some_and(|number| number.run() == run)
+}
+
+async fn load(session: &Session) -> Result<HubEvent, Error> {
+    session.reload().await?;
+    Ok(HubEvent::Snapshot { number: None, snapshot: Arc::new(Snapshot::of_session(session)) })
+}
+
+/// The hub that the reader belongs to.
+struct ThisHub {
+    logs: Logs,
+    key: String,
+    waiter: Option<u64>,
+}
+
+impl ThisHub {
+    /// Waits, and no longer than until the hub is closed.
+    async fn until_closed<T>(
+        &mut self,
+        future: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let mut future = pin!(future);
+        let (registry, waiter) = (self.logs.registry(), &mut self.waiter);
+        poll_fn(|cx| match registry.poll_closed(&self.key, waiter, cx) {
+            Poll::Ready(closed) => Poll::Ready(Err(closed)),
+            Poll::Pending => future.as_mut().poll(cx),
+        })
+        .await
+    }
+
+    fn is_closed(&self) -> bool {
+        self.logs.registry().is_closed()
+    }
+}
+
+impl Drop for ThisHub {
+    fn drop(&mut self) {
+        self.logs.registry().stop_waiting(&self.key, self.waiter);
+    }
+}
+
+/// The time in which the log cannot be read, or lacks runs that are active.
+struct Outage {
+    settle_time: Duration,
+    /// Until then the directory may lack runs that are active.
+    settled_at: Option<Instant>,
+    /// When the store is looked at next; `None` if the reader has shown nothing yet.
+    check_at: Option<Instant>,
+    has_shown_events: bool,
+    /// The version of the session that was shown since it began.
+    shown: Option<u64>,
+}
+
+impl Outage {
+    fn new(settle_time: Duration) -> Self {
+        Self { settle_time, settled_at: None, check_at: None, has_shown_events: false, shown: None }
+    }
+
+    /// The log was unavailable at this moment.
+    fn begin(&mut self) {
+        let now = Instant::now();
+        self.settled_at = now.checked_add(self.settle_time);
+        if self.check_at.is_none() && self.has_shown_events {
+            self.check_at = Some(now + STORE_CHECK);
+        }
+    }
+
+    /// The reader shows what is current.
+    fn end(&mut self) {
+        (self.settled_at, self.check_at, self.shown) = (None, None, None);
+        self.has_shown_events = true;
+    }
+
+    fn is_settling(&self) -> bool {
+        self.settled_at.is_some_and(|at| Instant::now() < at)
+    }
+
+    /// Waits a moment, and returns a snapshot of the session if it is time for one and the session has grown.
+    async fn next_check(&mut self, session: &Session) -> Result<Option<HubEvent>, Error> {
+        let is_due = |at: Instant| at <= Instant::now();
+        if self.check_at.is_none_or(is_due) {
+            self.check_at = Some(Instant::now() + STORE_CHECK);
+            let snapshot = load(session).await?;
+            if self.shown != Some(session.version()) {
+                self.shown = Some(session.version());
+                return Ok(Some(snapshot));
+            }
+        }
+        if let Some(mut deadline) = Deadline::try_start(RETRY) {
+            poll_fn(|cx| deadline.poll(cx)).await;
+        }
+        Ok(None)
+    }
+}

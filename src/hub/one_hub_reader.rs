@@ -1,0 +1,121 @@
+//! A reader of a session, over its runs in one hub.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{Stream, StreamExt};
+
+use crate::error::Error;
+use crate::hub::logs::Logs;
+use crate::hub::reader::{HubEvent, Reader};
+use crate::hub::registry::NextRun;
+use crate::hub::{EventNumber, Snapshot};
+use crate::session::Session;
+
+/// Reads a session over all its runs in one hub.
+pub(super) struct OneHubReader {
+    logs: Logs,
+    session: Session,
+    state: ReadState,
+    /// The order of the last run that it has read, or that is in the snapshot of the session.
+    seen: u64,
+    /// Its place among those that wait for a run.
+    waiter: Option<u64>,
+}
+
+enum ReadState {
+    /// Nothing was read.
+    New(Option<EventNumber>),
+    Reading(Reader),
+    /// No run is there: the session is read from the store.
+    Loading(BoxFuture<'static, Result<Snapshot, Error>>),
+    Waiting,
+    Ended,
+}
+
+impl OneHubReader {
+    pub(super) fn new(logs: Logs, session: Session, after: Option<EventNumber>) -> Self {
+        logs.registry().follow(session.id());
+        Self { logs, session, state: ReadState::New(after), seen: 0, waiter: None }
+    }
+
+    fn read(&mut self, reader: Reader) {
+        self.seen = reader.order();
+        self.state = ReadState::Reading(reader);
+    }
+
+    /// Loads the session with all runs up to this one. Those that begin meanwhile follow.
+    fn load(&mut self, last: u64) {
+        self.seen = last;
+        self.state = ReadState::Loading(self.load_session());
+    }
+
+    fn load_session(&self) -> BoxFuture<'static, Result<Snapshot, Error>> {
+        let session = self.session.clone();
+        async move {
+            session.reload().await?;
+            Ok(Snapshot::of_session(&session))
+        }
+        .boxed()
+    }
+
+    fn fail(&mut self, error: Error) -> Poll<Option<Result<HubEvent, Error>>> {
+        self.state = ReadState::Ended;
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl Stream for OneHubReader {
+    type Item = Result<HubEvent, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        loop {
+            match &mut this.state {
+                ReadState::New(after) => {
+                    let key = this.session.id();
+                    // Before it is asked for a run, which may begin meanwhile.
+                    let last = this.logs.registry().last_order(key);
+                    match this.logs.read(key, after.as_ref()) {
+                        Some(reader) => this.read(reader),
+                        None => this.load(last),
+                    }
+                }
+                ReadState::Reading(reader) => match ready!(reader.poll_next_unpin(cx)) {
+                    Some(Ok(event)) => return Poll::Ready(Some(Ok(event))),
+                    Some(Err(error)) => return this.fail(error),
+                    None => this.state = ReadState::Waiting,
+                },
+                ReadState::Loading(loading) => {
+                    let snapshot = match ready!(loading.as_mut().poll(cx)) {
+                        Ok(snapshot) => Arc::new(snapshot),
+                        Err(error) => return this.fail(error),
+                    };
+                    this.state = ReadState::Waiting;
+                    return Poll::Ready(Some(Ok(HubEvent::Snapshot { number: None, snapshot })));
+                }
+                ReadState::Waiting => {
+                    let key = this.session.id();
+                    let registry = this.logs.registry();
+                    match ready!(registry.poll_next(key, this.seen, &mut this.waiter, cx)) {
+                        Ok(NextRun::Begun(place)) => this.read(this.logs.read_run(place, None)),
+                        Ok(NextRun::Missed(last)) => this.load(last),
+                        Err(error) => return this.fail(error),
+                    }
+                }
+                ReadState::Ended => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl Drop for OneHubReader {
+    fn drop(&mut self) {
+        let registry = self.logs.registry();
+        registry.stop_waiting(self.session.id(), self.waiter);
+        registry.unfollow(self.session.id());
+    }
+}
