@@ -88,6 +88,13 @@ impl Hub {
         Self::from_settings(settings)
     }
 
+    /// A hub whose logs and inboxes are in Redis, with all hubs of other processes on the same server: see
+    /// [on many machines](crate::hub#on-many-machines).
+    #[cfg(feature = "redis")]
+    pub fn with_redis(events: crate::hub::redis::RedisEvents) -> Self {
+        Self::with_backend(events.clone(), events)
+    }
+
     /// Sets how many entries the log of a run keeps at most: 1,024 unless set, and at least 16. After each half of
     /// them a snapshot is written, and everything before the previous snapshot is removed.
     ///

@@ -97,6 +97,8 @@ mod memory_inbox;
 mod memory_log;
 mod one_hub_reader;
 mod reader;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod registry;
 mod run_directory;
 mod run_log;

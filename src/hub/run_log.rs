@@ -97,6 +97,35 @@ impl RunLogState {
         cut
     }
 
+    /// Reports it to its readers after the entries that are there, until something is appended.
+    #[cfg(feature = "redis")]
+    pub(super) fn set_outage(&mut self, outage: Option<Error>) {
+        self.outage = outage;
+        if self.outage.is_some() {
+            self.wake_readers();
+        }
+    }
+
+    /// It goes on.
+    #[cfg(feature = "redis")]
+    pub(super) fn reopen(&mut self) {
+        self.closed = None;
+    }
+
+    /// Where the last entry stands.
+    #[cfg(feature = "redis")]
+    pub(super) fn last_position(&self) -> Option<(u64, u64)> {
+        self.entries.back().map(|entry| entry.number.position())
+    }
+
+    /// The entries after a position, from the last snapshot on.
+    #[cfg(feature = "redis")]
+    pub(super) fn entries_after(&self, position: (u64, u64)) -> Vec<LogEntry> {
+        let from = usize::try_from(self.last_snapshot() - self.removed).unwrap_or(0);
+        let entries = self.entries.iter().skip(from);
+        entries.filter(|entry| entry.number.position() > position).cloned().collect()
+    }
+
     /// Ends it for its readers, after the entries that are there.
     pub(super) fn close(&mut self, error: Error) {
         self.closed = Some(error);
@@ -120,7 +149,7 @@ impl RunLogState {
         cut.map(|(_, place)| place.waker.into_iter().for_each(Waker::wake)).count() as u64
     }
 
-    fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         let last = self.entries.back();
         last.is_some_and(|entry| {
             entry.number.epoch() == self.epoch && matches!(entry.content, LogContent::End(_))

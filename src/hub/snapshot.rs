@@ -33,6 +33,24 @@ impl Snapshot {
         Self { run, start, starts_at, events, pending: Vec::new() }
     }
 
+    /// As it was written by another process.
+    #[cfg(feature = "redis")]
+    pub(in crate::hub) fn from_parts(
+        run: Option<Arc<str>>,
+        start: History,
+        starts_at: Option<u64>,
+        events: Vec<Arc<Event>>,
+        pending: Vec<PendingCall>,
+    ) -> Self {
+        Self { run, start, starts_at, events, pending }
+    }
+
+    /// The calls that waited before the events.
+    #[cfg(feature = "redis")]
+    pub(in crate::hub) fn pending_before(&self) -> &[PendingCall] {
+        &self.pending
+    }
+
     /// A session that no run is working on.
     pub fn of_session(session: &Session) -> Self {
         let pending = match session.state() {

@@ -1,0 +1,160 @@
+//! Commands and their answers as JSON. The shape is only added to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind};
+use crate::hub::redis::entry_json::VERSION;
+use crate::hub::{Command, NotRunning};
+use crate::item::{Content, Item, PendingCall};
+use crate::tool::{ToolOutput, Verdict};
+
+#[derive(Serialize, Deserialize)]
+struct CommandJson {
+    v: u32,
+    id: String,
+    command: ActionJson,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ActionJson {
+    Interrupt,
+    StopAfterTurn,
+    Steer { items: Vec<Item> },
+    FollowUp { items: Vec<Item> },
+    Verdict { call: PendingCall, verdict: VerdictJson },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum VerdictJson {
+    Approve,
+    Deny {
+        reason: String,
+    },
+    Output {
+        content: Content,
+        #[serde(default)]
+        failed: bool,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct AnswerJson {
+    v: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<Error>,
+    /// The error says that the run takes nothing any more.
+    #[serde(default)]
+    is_over: bool,
+}
+
+/// Writes a command.
+pub(super) fn encode(id: &str, command: Command) -> Result<String, Error> {
+    let command = match command {
+        Command::Interrupt => ActionJson::Interrupt,
+        Command::StopAfterTurn => ActionJson::StopAfterTurn,
+        Command::Steer(items) => ActionJson::Steer { items },
+        Command::FollowUp(items) => ActionJson::FollowUp { items },
+        Command::Verdict { call, verdict } => {
+            let verdict = match verdict {
+                Verdict::Approve => VerdictJson::Approve,
+                Verdict::Deny(reason) => VerdictJson::Deny { reason },
+                Verdict::Output(ToolOutput { content, failed }) => {
+                    VerdictJson::Output { content, failed }
+                }
+            };
+            ActionJson::Verdict { call, verdict }
+        }
+    };
+    let command = CommandJson { v: VERSION, id: id.to_owned(), command };
+    serde_json::to_string(&command).map_err(|error| {
+        let message = "the command cannot be sent to another machine";
+        Error::new(ErrorKind::Unsupported, message).with_source(error)
+    })
+}
+
+/// Reads a command with its id. `None` if it is not one of this crate, or one of a later version.
+pub(super) fn decode(json: &[u8]) -> Option<(String, Command)> {
+    let CommandJson { v, id, command } = serde_json::from_slice(json).ok()?;
+    if v > VERSION {
+        return None;
+    }
+    let command = match command {
+        ActionJson::Interrupt => Command::Interrupt,
+        ActionJson::StopAfterTurn => Command::StopAfterTurn,
+        ActionJson::Steer { items } => Command::Steer(items),
+        ActionJson::FollowUp { items } => Command::FollowUp(items),
+        ActionJson::Verdict { call, verdict } => {
+            let verdict = match verdict {
+                VerdictJson::Approve => Verdict::Approve,
+                VerdictJson::Deny { reason } => Verdict::Deny(reason),
+                VerdictJson::Output { content, failed } => {
+                    Verdict::Output(ToolOutput { content, failed })
+                }
+            };
+            Command::Verdict { call, verdict }
+        }
+    };
+    Some((id, command))
+}
+
+/// Writes what a run has answered. Of the sources of an error, [`NotRunning`] is kept.
+pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
+    let error = answer.err();
+    let is_over = error.as_ref().is_some_and(|error| NotRunning::from_error(error).is_some());
+    serde_json::to_string(&AnswerJson { v: VERSION, error, is_over }).unwrap_or_default()
+}
+
+/// Reads what a run has answered.
+pub(super) fn decode_answer(run: &str, json: &[u8]) -> Result<(), Error> {
+    let answer: AnswerJson = serde_json::from_slice(json).map_err(|error| {
+        Error::new(ErrorKind::Store, "the answer of the run cannot be read").with_source(error)
+    })?;
+    match answer {
+        AnswerJson { is_over: true, .. } => Err(NotRunning { run: run.to_owned() }.into()),
+        AnswerJson { error: Some(error), .. } => Err(error),
+        AnswerJson { error: None, .. } => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_reads_back_as_it_was_sent() {
+        let call = PendingCall {
+            path: vec!["c0".to_owned()],
+            ..crate::item::ToolCall {
+                call_id: "c1".to_owned(),
+                name: "delete".to_owned(),
+                arguments: r#"{"file":"notes"}"#.to_owned(),
+            }
+            .into()
+        };
+        let verdict = |verdict| Command::Verdict { call: call.clone(), verdict };
+        let commands = [
+            Command::Interrupt,
+            Command::StopAfterTurn,
+            Command::Steer(vec![Item::user("left")]),
+            Command::FollowUp(vec![Item::user("then"), Item::user("right")]),
+            verdict(Verdict::Approve),
+            verdict(Verdict::deny("no")),
+            verdict(Verdict::output("done")),
+            verdict(Verdict::Output(ToolOutput::error("failed"))),
+        ];
+        for command in commands {
+            let json = encode("id", command.clone()).unwrap();
+            assert_eq!(decode(json.as_bytes()), Some(("id".to_owned(), command)), "{json}");
+        }
+    }
+
+    #[test]
+    fn other_texts_and_later_versions_are_not_commands() {
+        for text in ["", "{}", r#"{"v":2,"id":"i","command":{"type":"interrupt"}}"#] {
+            assert!(decode(text.as_bytes()).is_none(), "{text}");
+        }
+        assert!(decode_answer("r", b"?").is_err());
+    }
+}

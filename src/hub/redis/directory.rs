@@ -1,0 +1,115 @@
+//! Which runs there are, of all processes.
+
+use std::collections::HashMap;
+
+use redis::streams::StreamRangeReply;
+
+use crate::error::Error;
+use crate::hub::event_log::LogContent;
+use crate::hub::redis::entry_json::{StreamEntry, decode};
+use crate::hub::redis::inner::{AnnouncedHere, Inner};
+use crate::hub::{AnnouncedRun, EventNumber, LogEntry, LostRun};
+
+/// A claim expires after this.
+const CLAIM_MS: u64 = 30_000;
+
+pub(super) async fn announce(inner: &Inner, key: &str, run: &str) -> Result<u64, Error> {
+    let mut script = inner.scripts.announce.prepare_invoke();
+    script.key(inner.keys.runs(key)).key(inner.keys.active());
+    script.arg(run).arg(key).arg(inner.settings.expiry_ms());
+    let order: u64 = inner.connection.script(&script).await?;
+    inner.state().announced.insert(run.to_owned(), AnnouncedHere { key: key.to_owned(), order });
+    Ok(order)
+}
+
+pub(super) async fn end(inner: &Inner, key: &str, run: &str, order: u64) {
+    let mut script = inner.scripts.end.prepare_invoke();
+    script.key(inner.keys.runs(key)).key(inner.keys.active());
+    script.arg(run).arg(order).arg(inner.settings.expiry_ms());
+    // Without it, the run is not active all the same: nothing shows that it is alive.
+    let _: Result<i64, Error> = inner.connection.script(&script).await;
+}
+
+pub(super) async fn last(inner: &Inner, key: &str) -> Result<Option<AnnouncedRun>, Error> {
+    let record: HashMap<String, String> =
+        inner.connection.query(redis::cmd("HGETALL").arg(inner.keys.runs(key))).await?;
+    let number = |field: &str| record.get(field).and_then(|text| text.parse().ok());
+    let (Some(run), Some(order)) = (record.get("run"), number("order")) else { return Ok(None) };
+    let is_active =
+        record.get("ended").is_none_or(|ended| ended != "1") && is_alive(inner, run).await?;
+    Ok(Some(AnnouncedRun {
+        run: run.clone(),
+        order,
+        previous: number("previous").unwrap_or(0),
+        is_active,
+    }))
+}
+
+/// Whether a run shows that it is alive. This process knows its own runs.
+async fn is_alive(inner: &Inner, run: &str) -> Result<bool, Error> {
+    let process: Option<String> =
+        inner.connection.query(redis::cmd("GET").arg(inner.keys.alive(run))).await?;
+    Ok(match process {
+        Some(process) if process == inner.process => {
+            inner.state().mirrors.get(run).is_some_and(|mirror| mirror.own_attempt().is_some())
+        }
+        process => process.is_some(),
+    })
+}
+
+pub(super) async fn next(inner: &Inner, key: &str, seen: u64) -> Result<AnnouncedRun, Error> {
+    let mut listener = inner.wakeups.listen(inner.keys.runs(key));
+    loop {
+        if let Some(last) = last(inner, key).await?
+            && (last.order != seen || last.is_active)
+        {
+            return Ok(last);
+        }
+        listener.wait(inner.settings.lease).await;
+    }
+}
+
+pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
+    let active: HashMap<String, String> =
+        inner.connection.query(redis::cmd("HGETALL").arg(inner.keys.active())).await?;
+    let mut lost: Vec<LostRun> = Vec::new();
+    for (run, key) in active {
+        if inner.state().announced.contains_key(&run) {
+            continue;
+        }
+        let mut pipeline = redis::pipe();
+        pipeline.get(inner.keys.alive(&run));
+        pipeline.xrevrange_count(inner.keys.log(&run), "+", "-", 1);
+        let (alive, last): (Option<String>, StreamRangeReply) =
+            inner.connection.pipeline(&pipeline).await?;
+        match alive.is_some() {
+            true => {}
+            // Its process has died before it could say so here.
+            false if has_end(&run, &last) => {
+                let remove = redis::cmd("HDEL").arg(inner.keys.active()).arg(&run).to_owned();
+                inner.connection.query::<i64>(&remove).await?;
+            }
+            false => lost.push(LostRun::new(key, run)),
+        }
+    }
+    lost.sort_by(|a, b| (&a.key, &a.run).cmp(&(&b.key, &b.run)));
+    Ok(lost)
+}
+
+fn has_end(run: &str, last: &StreamRangeReply) -> bool {
+    let Some(id) = last.ids.first() else { return false };
+    let json: Vec<u8> = id.get("e").unwrap_or_default();
+    match decode(EventNumber::new(run, 0, 0), &json) {
+        Some(StreamEntry::Entry(LogEntry { content, .. })) => matches!(content, LogContent::End(_)),
+        Some(StreamEntry::Dropped) => true,
+        None => false,
+    }
+}
+
+pub(super) async fn claim(inner: &Inner, lost: &LostRun) -> Result<bool, Error> {
+    let mut claim = redis::cmd("SET");
+    claim.arg(inner.keys.claim(&lost.run)).arg(&inner.process);
+    claim.arg("NX").arg("PX").arg(CLAIM_MS);
+    let set: Option<String> = inner.connection.query(&claim).await?;
+    Ok(set.is_some())
+}

@@ -1,0 +1,142 @@
+//! Entries of a log as JSON. The shape is only added to.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::hub::event_log::LogContent;
+use crate::hub::{EventNumber, LogEntry, Snapshot};
+use crate::item::{History, PendingCall};
+
+/// The version of the shape. A reader refuses a later one.
+pub(super) const VERSION: u32 = 1;
+
+/// What a log says after the last entry.
+pub(super) enum StreamEntry {
+    Entry(LogEntry),
+    /// The run was dropped before its end.
+    Dropped,
+}
+
+#[derive(Serialize)]
+struct EntryRef<'a> {
+    v: u32,
+    #[serde(flatten)]
+    content: ContentRef<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentRef<'a> {
+    Event { event: WireEvent<'a> },
+    Snapshot { snapshot: SnapshotRef<'a> },
+    End { error: Option<&'a Error> },
+    Dropped,
+}
+
+#[derive(Serialize)]
+struct SnapshotRef<'a> {
+    run: Option<&'a str>,
+    start: &'a History,
+    starts_at: Option<u64>,
+    events: Vec<WireEvent<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pending: &'a [PendingCall],
+}
+
+/// An event, unknown ones included, so that the numbers of a log have no gaps.
+struct WireEvent<'a>(&'a Event);
+
+impl Serialize for WireEvent<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.without_nesting() {
+            Event::Unknown => json!({ "type": "unknown" }).serialize(serializer),
+            _ => self.0.serialize(serializer),
+        }
+    }
+}
+
+/// The fields of all entries. What is inside is read by who it is for.
+#[derive(Deserialize)]
+struct EntryOwned<'a> {
+    v: u32,
+    r#type: String,
+    #[serde(borrow, default)]
+    event: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    snapshot: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Option<Error>,
+}
+
+#[derive(Deserialize)]
+struct SnapshotOwned {
+    #[serde(default)]
+    run: Option<String>,
+    start: History,
+    #[serde(default)]
+    starts_at: Option<u64>,
+    #[serde(deserialize_with = "shared_events")]
+    events: Vec<Arc<Event>>,
+    #[serde(default)]
+    pending: Vec<PendingCall>,
+}
+
+fn shared_events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<Event>>, D::Error> {
+    Ok(Vec::<Event>::deserialize(deserializer)?.into_iter().map(Arc::new).collect())
+}
+
+/// Writes an entry.
+pub(super) fn encode(content: &LogContent) -> Result<String, Error> {
+    let content = match content {
+        LogContent::Event(event) => ContentRef::Event { event: WireEvent(event) },
+        LogContent::Snapshot(snapshot) => ContentRef::Snapshot {
+            snapshot: SnapshotRef {
+                run: snapshot.run(),
+                start: snapshot.start(),
+                starts_at: snapshot.starts_at(),
+                events: snapshot.events().iter().map(|event| WireEvent(event)).collect(),
+                pending: snapshot.pending_before(),
+            },
+        },
+        LogContent::End(error) => ContentRef::End { error: error.as_ref() },
+    };
+    to_json(content)
+}
+
+/// Writes what marks a run that was dropped.
+pub(super) fn encode_dropped() -> Result<String, Error> {
+    to_json(ContentRef::Dropped)
+}
+
+fn to_json(content: ContentRef<'_>) -> Result<String, Error> {
+    serde_json::to_string(&EntryRef { v: VERSION, content }).map_err(|error| {
+        Error::new(ErrorKind::Store, "an entry of a log is not JSON").with_source(error)
+    })
+}
+
+/// Reads an entry. `None` if it is not one of this crate, or one of a later version.
+pub(super) fn decode(number: EventNumber, json: &[u8]) -> Option<StreamEntry> {
+    let read: EntryOwned<'_> = serde_json::from_slice(json).ok()?;
+    if read.v > VERSION {
+        return None;
+    }
+    let content = match read.r#type.as_str() {
+        "event" => LogContent::Event(Arc::new(serde_json::from_str(read.event?.get()).ok()?)),
+        "snapshot" => {
+            let read: SnapshotOwned = serde_json::from_str(read.snapshot?.get()).ok()?;
+            let run = read.run.map(Arc::from);
+            let snapshot =
+                Snapshot::from_parts(run, read.start, read.starts_at, read.events, read.pending);
+            LogContent::Snapshot(Arc::new(snapshot))
+        }
+        "end" => LogContent::End(read.error),
+        "dropped" => return Some(StreamEntry::Dropped),
+        _ => return None,
+    };
+    Some(StreamEntry::Entry(LogEntry { number, content }))
+}

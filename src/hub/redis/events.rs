@@ -1,0 +1,300 @@
+//! The connection, as a hub has it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, StreamExt, TryStreamExt, once};
+use redis::Client;
+use tokio::runtime::Handle;
+
+use crate::agent::InputReceipt;
+use crate::error::{Error, ErrorKind};
+use crate::hub::redis::heartbeat::beat_for_ever;
+use crate::hub::redis::inner::Inner;
+use crate::hub::redis::mirror::Mirror;
+use crate::hub::redis::outbox::Outbox;
+use crate::hub::redis::settings::Settings;
+use crate::hub::redis::{directory, inbox, log};
+use crate::hub::run_log::LogReader;
+use crate::hub::{
+    AnnouncedRun, Command, CommandInbox, EventLog, EventNumber, LogEntry, LogStats, LostRun,
+    RunDirectory, SentCommand,
+};
+use crate::task::OwnedTask;
+
+/// Logs, inboxes and the directory of runs in Redis or Valkey. Clones share one connection.
+///
+/// ```no_run
+/// use turnstream::hub::Hub;
+/// use turnstream::hub::redis::RedisEvents;
+///
+/// # async fn example() -> Result<(), turnstream::Error> {
+/// let events = RedisEvents::connect("redis://127.0.0.1/").await?;
+/// let hub = Hub::with_redis(events);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It has two connections and two tasks, which end with its last clone, its last reader and its last hub. Connections
+/// that are lost are made again. While that is not possible, everything fails within about a second, with
+/// [`LogUnavailable`](crate::hub::LogUnavailable) as the source.
+///
+/// An append is one round trip however many entries it has. The readers of a process share one copy of each log that
+/// they read, so that the server sends an entry once per process. A reader that does not keep up is cut, as
+/// with [`SlowReaders::Cut`](crate::hub::SlowReaders::Cut).
+///
+/// An error that ends a run reaches readers elsewhere with its kind and its message, and without its sources.
+#[derive(Clone)]
+pub struct RedisEvents(Arc<Shared>);
+
+struct Shared {
+    inner: Arc<Inner>,
+    outbox: Outbox,
+    runtime: Handle,
+    _tasks: [OwnedTask; 2],
+}
+
+impl RedisEvents {
+    /// Connects to a server, `redis://[user:password@]host[:port][/database]`, or with TLS `rediss://…`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the address cannot be read, or needs a feature that is missing;
+    /// [`Store`](ErrorKind::Store) if the server refuses, and with
+    /// [`LogUnavailable`](crate::hub::LogUnavailable) as the source if it cannot be reached.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        let client = Client::open(url).map_err(|error| {
+            Error::new(ErrorKind::InvalidRequest, "the address of redis cannot be used")
+                .with_source(error)
+        })?;
+        let events = Self::start(client, Settings::default());
+        let ping: Result<redis::Value, Error> =
+            events.0.inner.connection.query(&redis::cmd("PING")).await;
+        ping?;
+        Ok(events)
+    }
+
+    /// Sets what the names of all keys and channels begin with: `turnstream` unless set. Processes with the same
+    /// prefix share their runs.
+    ///
+    /// Like the other settings it makes a connection of its own. Call it before the value is used.
+    #[must_use]
+    pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
+        self.with(|settings| settings.prefix = prefix.into())
+    }
+
+    /// Sets after which time without a sign of life a run is lost: five seconds unless set, and at least 30
+    /// milliseconds. Each process gives a sign three times as often. All processes need the same.
+    #[must_use]
+    pub fn with_lease(self, lease: Duration) -> Self {
+        self.with(|settings| settings.lease = lease.max(Duration::from_millis(30)))
+    }
+
+    /// Sets how long the log of a run is kept after its last entry: ten minutes unless set, and at least four leases.
+    /// The hub of the run may remove it earlier, see
+    /// [`with_ended_kept_for`](crate::hub::Hub::with_ended_kept_for). The log of a run whose process was killed
+    /// is removed after that time.
+    #[must_use]
+    pub fn with_expiry(self, expiry: Duration) -> Self {
+        self.with(|settings| settings.expiry = expiry)
+    }
+
+    /// Sets how many commands may wait for one run; more are refused. 1,000 unless set.
+    #[must_use]
+    pub fn with_max_waiting_commands(self, commands: usize) -> Self {
+        self.with(|settings| settings.max_waiting = commands)
+    }
+
+    /// Sets how long [`send`](CommandInbox::send) waits for the run to take a command: ten seconds unless set. Then it
+    /// fails with the kind [`Timeout`](ErrorKind::Timeout); the run may take the command all the same.
+    #[must_use]
+    pub fn with_answer_limit(self, limit: Duration) -> Self {
+        self.with(|settings| settings.answer_limit = limit)
+    }
+
+    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = self.0.inner.settings.clone();
+        change(&mut settings);
+        let _in_runtime = self.0.runtime.enter();
+        Self::start(self.0.inner.client.clone(), settings)
+    }
+
+    fn start(client: Client, settings: Settings) -> Self {
+        let runtime = Handle::current();
+        let inner = Arc::new(Inner::new(client, settings));
+        let wakeups = Arc::clone(&inner.wakeups).drive(inner.client.clone());
+        let tasks =
+            [OwnedTask::new(wakeups), OwnedTask::new(beat_for_ever(Arc::clone(&inner)))];
+        tasks.iter().for_each(|task| task.spawn_on(&runtime));
+        let outbox = Outbox::spawn_on(&runtime);
+        Self(Arc::new(Shared { inner, outbox, runtime, _tasks: tasks }))
+    }
+
+    /// The log of a run for one more reader.
+    fn attach(&self, run: &str) -> AttachedReader {
+        let inner = &self.0.inner;
+        let mut state = inner.state();
+        let mirror =
+            state.mirrors.entry(run.to_owned()).or_insert_with(|| Arc::new(Mirror::new(run)));
+        mirror.add_reader(|| {
+            let task = OwnedTask::new(Arc::clone(mirror).follow(Arc::clone(inner)));
+            task.spawn_on(&self.0.runtime);
+            task
+        });
+        AttachedReader { events: self.clone(), mirror: Arc::clone(mirror) }
+    }
+}
+
+/// Counts as a reader until it is dropped.
+struct AttachedReader {
+    events: RedisEvents,
+    mirror: Arc<Mirror>,
+}
+
+impl Drop for AttachedReader {
+    fn drop(&mut self) {
+        let mut state = self.events.0.inner.state();
+        let run = &*self.mirror.run;
+        let is_unneeded = self.mirror.remove_reader();
+        if is_unneeded && state.mirrors.get(run).is_some_and(|other| Arc::ptr_eq(other, &self.mirror))
+        {
+            state.mirrors.remove(run);
+        }
+    }
+}
+
+impl EventLog for RedisEvents {
+    fn begin<'a>(&'a self, run: &'a str) -> BoxFuture<'a, Result<u64, Error>> {
+        log::begin(&self.0.inner, run).boxed()
+    }
+
+    fn append(
+        &self,
+        entries: Vec<LogEntry>,
+        trim_before: Option<EventNumber>,
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        log::append(&self.0.inner, entries, trim_before).boxed()
+    }
+
+    fn read(
+        &self,
+        run: &str,
+        after: Option<&EventNumber>,
+    ) -> BoxStream<'static, Result<LogEntry, Error>> {
+        let attached = self.attach(run);
+        let log = Arc::clone(&attached.mirror.log);
+        let entries = match attached.mirror.is_loaded() {
+            true => LogReader::new(log, run, after).boxed(),
+            false => {
+                let (mirror, run) = (Arc::clone(&attached.mirror), run.to_owned());
+                let after = after.cloned();
+                let reader = async move {
+                    mirror.wait_until_loaded().await?;
+                    Ok::<_, Error>(LogReader::new(log, &run, after.as_ref()))
+                };
+                once(reader).try_flatten().boxed()
+            }
+        };
+        // It stays a reader for as long as the stream exists.
+        let entries = entries.inspect(move |_| {
+            let _held = &attached;
+        });
+        entries.boxed()
+    }
+
+    fn remove(&self, run: &str, epoch: u64) {
+        let mut state = self.0.inner.state();
+        let own = state.mirrors.get(run).and_then(|mirror| mirror.own_attempt());
+        let Some(own) = own.filter(|own| own.epoch == epoch) else { return };
+        let Some(mirror) = state.mirrors.remove(run) else { return };
+        drop(state);
+        let has_ended = mirror.log.lock().has_ended();
+        mirror.remove();
+        let (inner, run) = (Arc::clone(&self.0.inner), run.to_owned());
+        self.0.outbox.put(async move { log::remove(&inner, &run, &own, has_ended).await });
+    }
+
+    fn directory(&self) -> Option<Arc<dyn RunDirectory>> {
+        Some(Arc::new(self.clone()))
+    }
+
+    /// Of the logs that this process has: those of its own runs, and those that it reads.
+    fn stats(&self) -> LogStats {
+        let mirrors: Vec<Arc<Mirror>> = self.0.inner.state().mirrors.values().cloned().collect();
+        let lengths = || mirrors.iter().map(|mirror| mirror.log.lock().len());
+        LogStats {
+            entries: lengths().sum(),
+            fullest: lengths().max().unwrap_or(0),
+            cut_readers: self.0.inner.cut_readers(),
+        }
+    }
+}
+
+impl CommandInbox for RedisEvents {
+    fn open<'a>(
+        &'a self,
+        run: &'a str,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>> {
+        inbox::open(&self.0.inner, &self.0.outbox, run).boxed()
+    }
+
+    fn send<'a>(
+        &'a self,
+        run: &'a str,
+        id: String,
+        command: Command,
+    ) -> BoxFuture<'a, Result<InputReceipt, Error>> {
+        inbox::send(&self.0.inner, run, id, command).boxed()
+    }
+}
+
+impl RunDirectory for RedisEvents {
+    fn announce<'a>(&'a self, key: &'a str, run: &'a str) -> BoxFuture<'a, Result<u64, Error>> {
+        directory::announce(&self.0.inner, key, run).boxed()
+    }
+
+    fn end(&self, key: &str, run: &str, order: u64) {
+        let mut state = self.0.inner.state();
+        if state.announced.get(run).is_some_and(|here| here.order == order) {
+            state.announced.remove(run);
+        }
+        drop(state);
+        let inner = Arc::clone(&self.0.inner);
+        let (key, run) = (key.to_owned(), run.to_owned());
+        self.0.outbox.put(async move { directory::end(&inner, &key, &run, order).await });
+    }
+
+    fn last<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<AnnouncedRun>, Error>> {
+        directory::last(&self.0.inner, key).boxed()
+    }
+
+    fn next<'a>(&'a self, key: &'a str, seen: u64) -> BoxFuture<'a, Result<AnnouncedRun, Error>> {
+        directory::next(&self.0.inner, key, seen).boxed()
+    }
+
+    fn settle_time(&self) -> Duration {
+        self.0.inner.settings.lease
+    }
+
+    fn lost(&self) -> BoxFuture<'_, Result<Vec<LostRun>, Error>> {
+        directory::lost(&self.0.inner).boxed()
+    }
+
+    fn claim<'a>(&'a self, lost: &'a LostRun) -> BoxFuture<'a, Result<bool, Error>> {
+        directory::claim(&self.0.inner, lost).boxed()
+    }
+}
+
+impl fmt::Debug for RedisEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = &self.0.inner.settings;
+        f.debug_struct("RedisEvents").field("settings", settings).finish_non_exhaustive()
+    }
+}

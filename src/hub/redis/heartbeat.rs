@@ -1,0 +1,91 @@
+//! Signs of life.
+
+use std::sync::Arc;
+
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::error::Error;
+use crate::hub::redis::inner::Inner;
+use crate::hub::redis::log::restore;
+use crate::hub::redis::mirror::{Mirror, OwnAttempt, parse_id};
+
+/// Shows that this process is alive, and writes again what the server has lost of its runs.
+pub(super) async fn beat_for_ever(inner: Arc<Inner>) {
+    let mut ticks = interval(inner.settings.beat());
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // What fails is done with the next beat.
+        let _ = beat(&inner).await;
+    }
+}
+
+/// What this process has to show of a run.
+struct Sign {
+    run: String,
+    own: Option<(OwnAttempt, Arc<Mirror>)>,
+    inbox: Option<String>,
+}
+
+async fn beat(inner: &Inner) -> Result<(), Error> {
+    let signs = signs(inner);
+    let (keys, settings) = (&inner.keys, &inner.settings);
+    for some in signs.chunks(256) {
+        let mut pipeline = redis::pipe();
+        pipeline.load_script(&inner.scripts.beat).ignore();
+        for Sign { run, own, inbox } in some {
+            let mut script = inner.scripts.beat.prepare_invoke();
+            script.key(keys.owner(run)).key(keys.log(run)).key(keys.alive(run));
+            script.key(keys.open(run)).key(keys.inbox(run));
+            script.arg(own.as_ref().map_or("", |(own, _)| &own.owner)).arg(&inner.process);
+            script.arg(settings.lease_ms()).arg(settings.expiry_ms());
+            script.arg(inbox.as_deref().unwrap_or(""));
+            pipeline.invoke_script(&script);
+        }
+        let answers: Vec<(String, String)> = inner.connection.pipeline(&pipeline).await?;
+        for (sign, (status, last)) in some.iter().zip(answers) {
+            let (Some((own, mirror)), "ok") = (&sign.own, status.as_str()) else { continue };
+            let last = parse_id(&last).unwrap_or_default();
+            if mirror.log.lock().last_position().is_some_and(|here| here > last) {
+                restore(inner, mirror, own, last).await?;
+            }
+        }
+    }
+    announce_again(inner).await
+}
+
+fn signs(inner: &Inner) -> Vec<Sign> {
+    let state = inner.state();
+    let own = |run: &str| {
+        let mirror = state.mirrors.get(run)?;
+        // A run that has ended is not alive.
+        let own = mirror.own_attempt().filter(|_| !mirror.log.lock().has_ended())?;
+        Some((own, Arc::clone(mirror)))
+    };
+    let mut runs: Vec<&String> = state.mirrors.keys().chain(state.inboxes.keys()).collect();
+    runs.sort_unstable();
+    runs.dedup();
+    let signs = runs.into_iter().map(|run| Sign {
+        run: run.clone(),
+        own: own(run),
+        inbox: state.inboxes.get(run).cloned(),
+    });
+    signs.filter(|sign| sign.own.is_some() || sign.inbox.is_some()).collect()
+}
+
+async fn announce_again(inner: &Inner) -> Result<(), Error> {
+    let announced = inner.state().announced.clone();
+    if announced.is_empty() {
+        return Ok(());
+    }
+    let mut pipeline = redis::pipe();
+    pipeline.load_script(&inner.scripts.announce_again).ignore();
+    for (run, here) in &announced {
+        let mut script = inner.scripts.announce_again.prepare_invoke();
+        script.key(inner.keys.runs(&here.key)).key(inner.keys.active());
+        script.arg(run).arg(&here.key).arg(here.order).arg(inner.settings.expiry_ms());
+        pipeline.invoke_script(&script);
+    }
+    let _: Vec<i64> = inner.connection.pipeline(&pipeline).await?;
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! The inboxes of runs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{BoxStream, StreamExt, unfold};
+use redis::streams::StreamRangeReply;
+use tokio::time::Instant;
+
+use crate::agent::InputReceipt;
+use crate::env::{Ids, SystemIds};
+use crate::error::{Error, ErrorKind};
+use crate::hub::redis::command_json::{decode, decode_answer, encode, encode_answer};
+use crate::hub::redis::inner::Inner;
+use crate::hub::redis::outbox::Outbox;
+use crate::hub::redis::wakeups::Listener;
+use crate::hub::{Command, NotRunning, SentCommand};
+
+/// So many commands are read at once.
+const PAGE: usize = 64;
+
+/// The time between two looks for an answer, if nothing is heard.
+const ANSWER_CHECK: Duration = Duration::from_millis(500);
+
+/// Opens the inbox of a run.
+pub(super) async fn open(
+    inner: &Arc<Inner>,
+    outbox: &Outbox,
+    run: &str,
+) -> Result<BoxStream<'static, SentCommand>, Error> {
+    let token = SystemIds.next_id();
+    let mut script = inner.scripts.open.prepare_invoke();
+    script.key(inner.keys.open(run)).key(inner.keys.inbox(run));
+    script.arg(&token).arg(inner.settings.lease_ms());
+    let _: i64 = inner.connection.script(&script).await?;
+    inner.state().inboxes.insert(run.to_owned(), token.clone());
+    let inbox = OpenInbox {
+        listener: inner.wakeups.listen(inner.keys.inbox(run)),
+        inner: Arc::clone(inner),
+        outbox: outbox.clone(),
+        run: run.to_owned(),
+        token,
+        last: "-".to_owned(),
+        read: VecDeque::new(),
+    };
+    Ok(unfold(inbox, |mut inbox| async { Some((inbox.next().await?, inbox)) }).boxed())
+}
+
+struct OpenInbox {
+    inner: Arc<Inner>,
+    outbox: Outbox,
+    listener: Listener,
+    run: String,
+    token: String,
+    /// What is read next begins here.
+    last: String,
+    read: VecDeque<SentCommand>,
+}
+
+impl OpenInbox {
+    /// The next command. `None` if the inbox was opened once more elsewhere.
+    async fn next(&mut self) -> Option<SentCommand> {
+        loop {
+            if let Some(command) = self.read.pop_front() {
+                return Some(command);
+            }
+            let mut pipeline = redis::pipe();
+            pipeline.get(self.inner.keys.open(&self.run));
+            pipeline.xrange_count(self.inner.keys.inbox(&self.run), &self.last, "+", PAGE);
+            let found: Result<(Option<String>, StreamRangeReply), Error> =
+                self.inner.connection.pipeline(&pipeline).await;
+            if let Ok((open, page)) = found {
+                if open.is_some_and(|open| open != self.token) {
+                    return None;
+                }
+                self.take(page);
+                if !self.read.is_empty() {
+                    continue;
+                }
+            }
+            // Commands that cannot be read now are read when the server is back.
+            self.listener.wait(self.inner.settings.beat()).await;
+        }
+    }
+
+    fn take(&mut self, page: StreamRangeReply) {
+        for id in page.ids {
+            self.last = format!("({}", id.id);
+            let json: Vec<u8> = id.get("c").unwrap_or_default();
+            let Some((command_id, command)) = decode(&json) else {
+                // Another program wrote it.
+                let (inner, inbox) = (Arc::clone(&self.inner), self.inner.keys.inbox(&self.run));
+                self.outbox.put(async move {
+                    let remove = redis::cmd("XDEL").arg(inbox).arg(id.id).to_owned();
+                    let _: Result<i64, Error> = inner.connection.query(&remove).await;
+                });
+                continue;
+            };
+            let (inner, outbox) = (Arc::clone(&self.inner), self.outbox.clone());
+            let (run, answer_id) = (self.run.clone(), command_id.clone());
+            let answer = move |done: Result<(), Error>| {
+                let json = encode_answer(done);
+                outbox.put(async move {
+                    let mut script = inner.scripts.answer.prepare_invoke();
+                    script.key(inner.keys.inbox(&run)).key(inner.keys.answer(&run, &answer_id));
+                    script.arg(id.id).arg(json).arg(inner.keys.answers(&run));
+                    let _: Result<i64, Error> = inner.connection.script(&script).await;
+                });
+            };
+            self.read.push_back(SentCommand::new(command_id, command, answer));
+        }
+    }
+}
+
+impl Drop for OpenInbox {
+    fn drop(&mut self) {
+        let mut state = self.inner.state();
+        if state.inboxes.get(&self.run) == Some(&self.token) {
+            state.inboxes.remove(&self.run);
+        }
+        drop(state);
+        let (inner, run, token) = (Arc::clone(&self.inner), self.run.clone(), self.token.clone());
+        self.outbox.put(async move {
+            let mut script = inner.scripts.close.prepare_invoke();
+            script.key(inner.keys.open(&run)).key(inner.keys.inbox(&run));
+            script.arg(token).arg(inner.keys.answers(&run));
+            // Without it, the inbox is closed when it expires.
+            let _: Result<i64, Error> = inner.connection.script(&script).await;
+        });
+    }
+}
+
+/// Sends a command, and waits for its answer.
+pub(super) async fn send(
+    inner: &Arc<Inner>,
+    run: &str,
+    id: String,
+    command: Command,
+) -> Result<InputReceipt, Error> {
+    let (keys, settings) = (&inner.keys, &inner.settings);
+    let not_running = || Error::from(NotRunning { run: run.to_owned() });
+    let mut listener = inner.wakeups.listen(keys.answers(run));
+    let mut script = inner.scripts.send.prepare_invoke();
+    script.key(keys.open(run)).key(keys.inbox(run));
+    script.arg(encode(&id, command)?).arg(settings.max_waiting).arg(settings.expiry_ms());
+    let status: String = inner.connection.script(&script).await?;
+    match status.as_str() {
+        "ok" => {}
+        "full" => {
+            let message = "too many commands wait for the run";
+            return Err(Error::new(ErrorKind::Overloaded, message));
+        }
+        _ => return Err(not_running()),
+    }
+    let begin = Instant::now();
+    loop {
+        let mut pipeline = redis::pipe();
+        // First: an inbox is closed after its answers.
+        pipeline.exists(keys.open(run)).get(keys.answer(run, &id));
+        let (is_open, answer): (bool, Option<Vec<u8>>) =
+            inner.connection.pipeline(&pipeline).await?;
+        match answer {
+            Some(answer) => return decode_answer(run, &answer).map(|()| InputReceipt { id }),
+            None if !is_open => return Err(not_running()),
+            None if begin.elapsed() >= settings.answer_limit => {
+                let message = "the run has not answered in time";
+                return Err(Error::new(ErrorKind::Timeout, message));
+            }
+            None => {}
+        }
+        listener.wait(ANSWER_CHECK).await;
+    }
+}

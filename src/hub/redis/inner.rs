@@ -1,0 +1,77 @@
+//! What the parts of a connection share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use redis::Client;
+
+use crate::env::{Ids, SystemIds};
+use crate::hub::redis::connection::Connection;
+use crate::hub::redis::keys::Keys;
+use crate::hub::redis::mirror::Mirror;
+use crate::hub::redis::scripts::Scripts;
+use crate::hub::redis::settings::Settings;
+use crate::hub::redis::wakeups::Wakeups;
+use crate::lock::lock_ignoring_poison;
+
+/// What the parts of a connection share.
+pub(super) struct Inner {
+    pub(super) settings: Settings,
+    pub(super) keys: Keys,
+    pub(super) client: Client,
+    pub(super) connection: Connection,
+    pub(super) scripts: Scripts,
+    pub(super) wakeups: Arc<Wakeups>,
+    /// The name of this process among the others.
+    pub(super) process: String,
+    state: Mutex<ProcessState>,
+    cut_readers: AtomicU64,
+}
+
+/// What this process runs and reads.
+#[derive(Default)]
+pub(super) struct ProcessState {
+    /// The logs of its own runs, and of those that are read.
+    pub(super) mirrors: HashMap<String, Arc<Mirror>>,
+    /// The tokens of the inboxes that it has open, by runs.
+    pub(super) inboxes: HashMap<String, String>,
+    /// The runs that it has announced.
+    pub(super) announced: HashMap<String, AnnouncedHere>,
+}
+
+/// A run of this process in the directory.
+#[derive(Clone)]
+pub(super) struct AnnouncedHere {
+    pub(super) key: String,
+    pub(super) order: u64,
+}
+
+impl Inner {
+    pub(super) fn new(client: Client, settings: Settings) -> Self {
+        Self {
+            keys: Keys::new(&settings.prefix),
+            settings,
+            connection: Connection::new(client.clone()),
+            client,
+            scripts: Scripts::default(),
+            wakeups: Arc::default(),
+            process: SystemIds.next_id(),
+            state: Mutex::default(),
+            cut_readers: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, ProcessState> {
+        // Nothing of a user runs while it is held.
+        lock_ignoring_poison(&self.state)
+    }
+
+    pub(super) fn count_cut_readers(&self, count: u64) {
+        self.cut_readers.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn cut_readers(&self) -> u64 {
+        self.cut_readers.load(Ordering::Relaxed)
+    }
+}

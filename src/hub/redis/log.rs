@@ -1,0 +1,138 @@
+//! How a log is written.
+
+use std::sync::Arc;
+
+use crate::env::{Ids, SystemIds};
+use crate::error::{Error, ErrorKind};
+use crate::hub::event_log::LogContent;
+use crate::hub::redis::entry_json::{encode, encode_dropped};
+use crate::hub::redis::inner::Inner;
+use crate::hub::redis::mirror::{Mirror, OwnAttempt, parse_id};
+use crate::hub::{EventNumber, LogEntry, NotRunning, StaleEpoch};
+
+/// Begins an attempt at a run.
+pub(super) async fn begin(inner: &Inner, run: &str) -> Result<u64, Error> {
+    let (keys, settings) = (&inner.keys, &inner.settings);
+    let token = SystemIds.next_id();
+    let mut script = inner.scripts.begin.prepare_invoke();
+    script.key(keys.owner(run)).key(keys.log(run)).key(keys.alive(run));
+    script.arg(&token).arg(settings.expiry_ms()).arg(&inner.process).arg(settings.lease_ms());
+    let epoch: u64 = inner.connection.script(&script).await?;
+    let own = OwnAttempt { epoch, owner: format!("{epoch}:{token}") };
+    let mut state = inner.state();
+    let mirror = state.mirrors.entry(run.to_owned()).or_insert_with(|| Arc::new(Mirror::new(run)));
+    mirror.own(own);
+    Ok(epoch)
+}
+
+/// Appends entries of one attempt of this process.
+pub(super) async fn append(
+    inner: &Inner,
+    entries: Vec<LogEntry>,
+    trim_before: Option<EventNumber>,
+) -> Result<(), Error> {
+    let Some(first) = entries.first().map(|entry| entry.number.clone()) else { return Ok(()) };
+    let mirror = inner.state().mirrors.get(first.run()).cloned();
+    let own = mirror.and_then(|mirror| Some((mirror.own_attempt()?, mirror)));
+    let Some((own, mirror)) = own else {
+        return Err(NotRunning { run: first.run().to_owned() }.into());
+    };
+    if own.epoch != first.epoch() {
+        let (run, epoch) = (first.run().to_owned(), first.epoch());
+        return Err(StaleEpoch { run, epoch, found: own.epoch }.into());
+    }
+    let mut lost = append_once(inner, &mirror, &own, &entries, trim_before.as_ref()).await?;
+    let mut tries = 0;
+    while let Some(last) = lost {
+        tries += 1;
+        if tries > 3 {
+            let message = "another program writes into the log of the run";
+            return Err(Error::new(ErrorKind::Store, message));
+        }
+        // What the server has lost is here.
+        let mut all = mirror.log.lock().entries_after(last);
+        let known = all.last().map(|entry| entry.number.position());
+        let is_new = |entry: &&LogEntry| known.is_none_or(|known| entry.number.position() > known);
+        all.extend(entries.iter().filter(is_new).cloned());
+        lost = write(inner, &own, &all, None, String::new()).await?;
+    }
+    inner.count_cut_readers(mirror.feed(entries, trim_before.as_ref()));
+    Ok(())
+}
+
+/// Writes what the server has lost of a run of this process, if it has less than this.
+pub(super) async fn restore(
+    inner: &Inner,
+    mirror: &Mirror,
+    own: &OwnAttempt,
+    last: (u64, u64),
+) -> Result<(), Error> {
+    let missing = mirror.log.lock().entries_after(last);
+    if !missing.is_empty() {
+        write(inner, own, &missing, None, String::new()).await?;
+    }
+    Ok(())
+}
+
+async fn append_once(
+    inner: &Inner,
+    mirror: &Mirror,
+    own: &OwnAttempt,
+    entries: &[LogEntry],
+    trim_before: Option<&EventNumber>,
+) -> Result<Option<(u64, u64)>, Error> {
+    let before = match entries.first() {
+        Some(LogEntry { content: LogContent::Snapshot(_), .. }) | None => None,
+        Some(LogEntry { number, .. }) => number.number().checked_sub(1),
+    };
+    // The first entries of a log that this process has not written itself.
+    let before = before.filter(|_| mirror.log.lock().last_position().is_some());
+    let before = before.map_or_else(String::new, |number| format!("{}-{number}", own.epoch));
+    write(inner, own, entries, trim_before, before).await
+}
+
+/// Appends with one script. Returns the id of the last entry in the log if that is not the one that was to be there.
+async fn write(
+    inner: &Inner,
+    own: &OwnAttempt,
+    entries: &[LogEntry],
+    trim_before: Option<&EventNumber>,
+    before: String,
+) -> Result<Option<(u64, u64)>, Error> {
+    let Some(last) = entries.last() else { return Ok(None) };
+    let (keys, run) = (&inner.keys, last.number.run());
+    let has_end = matches!(last.content, LogContent::End(_));
+    let mut script = inner.scripts.append.prepare_invoke();
+    script.key(keys.owner(run)).key(keys.log(run)).key(keys.alive(run));
+    script.arg(&own.owner).arg(before).arg(inner.settings.expiry_ms());
+    script.arg(u8::from(has_end)).arg(trim_before.map_or_else(String::new, id));
+    for entry in entries {
+        script.arg(id(&entry.number)).arg(encode(&entry.content)?);
+    }
+    let (status, found): (String, String) = inner.connection.script(&script).await?;
+    match status.as_str() {
+        "ok" => Ok(None),
+        "lost" => Ok(Some(parse_id(&found).unwrap_or_default())),
+        _ => {
+            let found = found.split_once(':').and_then(|(epoch, _)| epoch.parse().ok());
+            let (run, epoch) = (run.to_owned(), own.epoch);
+            Err(StaleEpoch { run, epoch, found: found.unwrap_or_default() }.into())
+        }
+    }
+}
+
+/// Removes the log of an attempt of this process, whose entries it does not have any more.
+pub(super) async fn remove(inner: &Inner, run: &str, own: &OwnAttempt, has_ended: bool) {
+    let keys = &inner.keys;
+    let Ok(dropped) = encode_dropped() else { return };
+    let mut script = inner.scripts.remove.prepare_invoke();
+    script.key(keys.owner(run)).key(keys.log(run)).key(keys.alive(run));
+    script.arg(&own.owner).arg(u8::from(has_ended));
+    script.arg(format!("{}-{}", own.epoch, u64::MAX)).arg(dropped).arg(inner.settings.expiry_ms());
+    // Whatever is left expires.
+    let _: Result<i64, Error> = inner.connection.script(&script).await;
+}
+
+fn id(number: &EventNumber) -> String {
+    format!("{}-{}", number.epoch(), number.number())
+}

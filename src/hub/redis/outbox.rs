@@ -1,0 +1,32 @@
+//! What is sent without an answer being awaited.
+
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::future::BoxFuture;
+use futures::stream::StreamExt;
+use tokio::runtime::Handle;
+
+/// Sends in order what cannot wait for an answer: the end of a run, the answer to a command.
+///
+/// Its queue has at most a few entries for each run and one for each command that waits.
+#[derive(Clone)]
+pub(super) struct Outbox(UnboundedSender<BoxFuture<'static, ()>>);
+
+impl Outbox {
+    /// Its task ends with the last clone, after what was put in before.
+    pub(super) fn spawn_on(runtime: &Handle) -> Self {
+        let (sender, sends) = unbounded();
+        runtime.spawn(send_all(sends));
+        Self(sender)
+    }
+
+    pub(super) fn put(&self, send: impl Future<Output = ()> + Send + 'static) {
+        // If the runtime has ended, nothing is sent any more.
+        let _ = self.0.unbounded_send(Box::pin(send));
+    }
+}
+
+async fn send_all(mut sends: UnboundedReceiver<BoxFuture<'static, ()>>) {
+    while let Some(send) = sends.next().await {
+        send.await;
+    }
+}

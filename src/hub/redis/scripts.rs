@@ -1,0 +1,209 @@
+//! What the server does in one step.
+
+use redis::Script;
+
+/// The scripts. Each is sent whole once per server, and by its hash from then on.
+pub(super) struct Scripts {
+    pub(super) begin: Script,
+    pub(super) append: Script,
+    pub(super) remove: Script,
+    pub(super) beat: Script,
+    pub(super) announce: Script,
+    pub(super) end: Script,
+    pub(super) announce_again: Script,
+    pub(super) open: Script,
+    pub(super) send: Script,
+    pub(super) answer: Script,
+    pub(super) close: Script,
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        Self {
+            begin: Script::new(BEGIN),
+            append: Script::new(APPEND),
+            remove: Script::new(REMOVE),
+            beat: Script::new(BEAT),
+            announce: Script::new(ANNOUNCE),
+            end: Script::new(END),
+            announce_again: Script::new(ANNOUNCE_AGAIN),
+            open: Script::new(OPEN),
+            send: Script::new(SEND),
+            answer: Script::new(ANSWER),
+            close: Script::new(CLOSE),
+        }
+    }
+}
+
+/// Begins an attempt. Also after the owner alone was lost, its epoch is higher than those in the log.
+///
+/// Keys: owner, log, alive. Arguments: token, expiry, process, lease.
+const BEGIN: &str = r"
+local owner = redis.call('GET', KEYS[1])
+local epoch = owner and tonumber(string.match(owner, '^(%d+):')) or 0
+local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+if last then epoch = math.max(epoch, tonumber(string.match(last[1], '^(%d+)'))) end
+if epoch >= 9007199254740991 then return redis.error_reply('ERR no epoch is left') end
+local next = string.format('%.0f', epoch + 1)
+redis.call('SET', KEYS[1], next .. ':' .. ARGV[1], 'PX', ARGV[2])
+redis.call('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
+return next
+";
+
+/// Appends entries, unless another attempt was begun, or the entry before them is missing. Ids that the log has
+/// passed are another program's: the log is deleted then, and written again.
+///
+/// Keys: owner, log, alive. Arguments: epoch and token, id before the first or '', expiry, whether it ends, id to trim
+/// before or '', then id and entry of each.
+const APPEND: &str = r"
+local owner = redis.call('GET', KEYS[1])
+if owner and owner ~= ARGV[1] then return {'stale', owner} end
+local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+local last_id = last and last[1] or '0-0'
+if ARGV[2] ~= '' and ARGV[2] ~= last_id then return {'lost', last_id} end
+for i = 6, #ARGV, 2 do
+  local added
+  if i == 6 and ARGV[5] ~= '' then
+    added = redis.pcall('XADD', KEYS[2], ARGV[i], 'e', ARGV[i + 1], 't', ARGV[5])
+  else
+    added = redis.pcall('XADD', KEYS[2], ARGV[i], 'e', ARGV[i + 1])
+  end
+  if type(added) == 'table' and added.err then
+    if not string.find(added.err, 'equal or smaller') then return added end
+    redis.call('DEL', KEYS[2])
+    return {'lost', '0-0'}
+  end
+end
+if ARGV[5] ~= '' then redis.call('XTRIM', KEYS[2], 'MINID', ARGV[5]) end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+if ARGV[4] == '1' then redis.call('DEL', KEYS[3]) end
+redis.call('PUBLISH', KEYS[2], ARGV[#ARGV - 1])
+return {'ok', ''}
+";
+
+/// Removes a log, or marks the run as dropped if it has no end, for its readers.
+///
+/// Keys: owner, log, alive. Arguments: epoch and token, whether it has an end, id and entry of the mark, expiry.
+const REMOVE: &str = r"
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('DEL', KEYS[3])
+if ARGV[2] == '1' then
+  redis.call('DEL', KEYS[1], KEYS[2])
+else
+  redis.call('XADD', KEYS[2], ARGV[3], 'e', ARGV[4])
+  redis.call('PEXPIRE', KEYS[2], ARGV[5])
+  redis.call('PUBLISH', KEYS[2], ARGV[3])
+end
+return 1
+";
+
+/// A sign of life. Returns the id of the last entry.
+///
+/// Keys: owner, log, alive, open, inbox. Arguments: epoch and token or '', process, lease, expiry, token of the inbox
+/// or ''.
+const BEAT: &str = r"
+if ARGV[5] ~= '' then
+  local open = redis.call('GET', KEYS[4])
+  if not open or open == ARGV[5] then
+    redis.call('SET', KEYS[4], ARGV[5], 'PX', ARGV[3])
+    redis.call('PEXPIRE', KEYS[5], ARGV[4])
+  end
+end
+if ARGV[1] == '' then return {'none', ''} end
+local owner = redis.call('GET', KEYS[1])
+if owner and owner ~= ARGV[1] then return {'stale', owner} end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[4])
+redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
+redis.call('PEXPIRE', KEYS[2], ARGV[4])
+local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+return {'ok', last and last[1] or '0-0'}
+";
+
+/// Announces a run under its key. Orders are times in microseconds, so that they rise also when the last is lost.
+///
+/// Keys: runs, active. Arguments: run, key, expiry.
+const ANNOUNCE: &str = r"
+local last = redis.call('HMGET', KEYS[1], 'order', 'run')
+local previous = last[1] and tonumber(last[1]) or 0
+local time = redis.call('TIME')
+local order = string.format('%.0f', math.max(previous + 1, time[1] * 1000000 + time[2]))
+redis.call('HSET', KEYS[1], 'order', order, 'previous', string.format('%.0f', previous),
+  'run', ARGV[1], 'ended', '0')
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+if last[2] then redis.call('HDEL', KEYS[2], last[2]) end
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+redis.call('PUBLISH', KEYS[1], order)
+return order
+";
+
+/// The run has ended.
+///
+/// Keys: runs, active. Arguments: run, order, expiry.
+const END: &str = r"
+local last = redis.call('HMGET', KEYS[1], 'order', 'run')
+if last[1] == ARGV[2] then
+  redis.call('HSET', KEYS[1], 'ended', '1')
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  redis.call('PUBLISH', KEYS[1], ARGV[2])
+end
+if last[1] == ARGV[2] or last[2] ~= ARGV[1] then redis.call('HDEL', KEYS[2], ARGV[1]) end
+return 1
+";
+
+/// Announces a run once more, which was lost.
+///
+/// Keys: runs, active. Arguments: run, key, order, expiry.
+const ANNOUNCE_AGAIN: &str = r"
+local order = redis.call('HGET', KEYS[1], 'order')
+if order and order ~= ARGV[3] then return 0 end
+if not order then
+  redis.call('HSET', KEYS[1], 'order', ARGV[3], 'previous', '0', 'run', ARGV[1], 'ended', '0')
+  redis.call('PUBLISH', KEYS[1], ARGV[3])
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+return 1
+";
+
+/// Opens an inbox. Whoever had it open finds another token.
+///
+/// Keys: open, inbox. Arguments: token, lease.
+const OPEN: &str = r"
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('DEL', KEYS[2])
+redis.call('PUBLISH', KEYS[2], '')
+return 1
+";
+
+/// Sends a command.
+///
+/// Keys: open, inbox. Arguments: command, how many may wait, expiry.
+const SEND: &str = r"
+if redis.call('EXISTS', KEYS[1]) == 0 then return 'none' end
+if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[2]) then return 'full' end
+redis.call('XADD', KEYS[2], '*', 'c', ARGV[1])
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+redis.call('PUBLISH', KEYS[2], '')
+return 'ok'
+";
+
+/// Answers a command, which waits no longer.
+///
+/// Keys: inbox, answer. Arguments: id of the entry, answer, channel.
+const ANSWER: &str = r"
+redis.call('XDEL', KEYS[1], ARGV[1])
+redis.call('SET', KEYS[2], ARGV[2], 'PX', 60000)
+redis.call('PUBLISH', ARGV[3], '')
+return 1
+";
+
+/// Closes an inbox. The commands that wait are not taken.
+///
+/// Keys: open, inbox. Arguments: token, channel of the answers.
+const CLOSE: &str = r"
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('DEL', KEYS[1], KEYS[2])
+redis.call('PUBLISH', ARGV[2], '')
+return 1
+";
