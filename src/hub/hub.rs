@@ -14,9 +14,11 @@ use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::hub::EventNumber;
+#[cfg(doc)]
+use crate::hub::LogUnavailable;
 use crate::hub::command_inbox::{Command, CommandInbox};
 use crate::hub::compact_events::CompactEvents;
-use crate::hub::event_log::{EventLog, LogUnavailable, NotRunning};
+use crate::hub::event_log::{EventLog, NotRunning};
 use crate::hub::logs::Logs;
 use crate::hub::memory_inbox::MemoryInbox;
 use crate::hub::memory_log::MemoryLog;

@@ -110,7 +110,8 @@ mod source;
 
 pub use command_inbox::{Command, CommandInbox, SentCommand};
 pub use event_log::{
-    EventLog, LogContent, LogEntry, LogStats, LogUnavailable, NotRunning, RunLost, StaleEpoch, TooSlow,
+    EventLog, LogContent, LogEntry, LogStats, LogUnavailable, NotRunning, RunLost, StaleEpoch,
+    TooSlow,
 };
 pub use event_number::{EventNumber, ParseEventNumberError};
 pub use hub::{Hub, HubStats, Reservation, RunOwner};

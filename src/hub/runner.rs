@@ -149,7 +149,8 @@ impl Runner {
     /// Appends, and waits for a log that is unavailable if that is set.
     async fn write(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         self.append(batch).await?;
-        while self.behind.is_some() && self.log_outage == LogOutage::Pause && self.events.is_some() {
+        while self.behind.is_some() && self.log_outage == LogOutage::Pause && self.events.is_some()
+        {
             poll_fn(|cx| {
                 self.place.runner_waker.register(cx.waker());
                 self.poll_commands(cx);

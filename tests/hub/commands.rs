@@ -10,6 +10,8 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolSpec, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item};
 
+use super::backend;
+
 fn agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
     let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     let delete = Tool::raw(spec, |_, _| async { "deleted" }).unwrap().requires_approval();
@@ -17,7 +19,7 @@ fn agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
 }
 
 async fn start(agent: &Agent) -> (Hub, String) {
-    let hub = Hub::new();
+    let hub = backend::hub().await;
     let run = hub.start("key", agent.run("Go")).await.unwrap().detach();
     (hub, run)
 }
@@ -27,9 +29,8 @@ async fn events_of(hub: &Hub, run: &str) -> Vec<Event> {
     events.map(Result::unwrap).collect().await
 }
 
-#[tokio::test]
 async fn input_is_appended_under_the_id_of_its_receipt_and_in_order() {
-    let slow = Reply::new().delay(Duration::from_millis(1)).say("One.");
+    let slow = Reply::new().delay(Duration::from_millis(100)).say("One.");
     let (hub, run) = start(&agent([slow, Reply::text("Two."), Reply::text("Three.")])).await;
     let mut expected = Vec::new();
     for text in ["first", "second"] {
@@ -48,7 +49,6 @@ async fn input_is_appended_under_the_id_of_its_receipt_and_in_order() {
     assert_eq!(appended, expected);
 }
 
-#[tokio::test]
 async fn a_verdict_answers_the_call_and_a_second_one_is_refused() {
     let call = Reply::new().call("delete", json!({ "file": "notes" }));
     let (hub, run) = start(&agent([call, Reply::text("Done.")])).await;
@@ -76,7 +76,6 @@ async fn a_verdict_answers_the_call_and_a_second_one_is_refused() {
     assert_eq!(rest.last().unwrap().outcome().unwrap().text, "Done.");
 }
 
-#[tokio::test]
 async fn a_command_to_a_run_that_is_over_or_to_none_says_so() {
     let (hub, run) = start(&agent([Reply::text("Done.")])).await;
     events_of(&hub, &run).await;
@@ -86,7 +85,6 @@ async fn a_command_to_a_run_that_is_over_or_to_none_says_so() {
     }
 }
 
-#[tokio::test]
 async fn an_interrupt_ends_the_run() {
     let endless = Reply::new().say("One").delay(Duration::from_hours(1)).say("two");
     let (hub, run) = start(&agent([endless])).await;
@@ -95,11 +93,18 @@ async fn an_interrupt_ends_the_run() {
     assert!(matches!(events.last().unwrap().outcome().unwrap().reason, EndReason::Interrupted(_)));
 }
 
-#[tokio::test]
 async fn a_stream_that_is_no_run_takes_no_commands() {
-    let hub = Hub::new();
+    let hub = backend::hub().await;
     let source = RunSource::new(History::from_id("h"), futures::stream::pending());
     let run = hub.start("key", source).await.unwrap().detach();
     let refused = hub.send(&run, Command::Interrupt).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
+}
+
+on_backend! {
+    input_is_appended_under_the_id_of_its_receipt_and_in_order,
+    a_verdict_answers_the_call_and_a_second_one_is_refused,
+    a_command_to_a_run_that_is_over_or_to_none_says_so,
+    an_interrupt_ends_the_run,
+    a_stream_that_is_no_run_takes_no_commands,
 }

@@ -7,17 +7,20 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt, stream};
 use turnstream::event::EndReason;
 use turnstream::hub::{
-    AlreadyRunning, Command, EventLog, Hub, HubEvent, MemoryInbox, MemoryLog, NotRunning, Reader,
-    RunSource, ShuttingDown, Unattended,
+    AlreadyRunning, Command, EventLog, Hub, HubEvent, NotRunning, Reader, RunSource, ShuttingDown,
+    Unattended,
 };
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, Session};
 use turnstream::{Agent, Error, ErrorKind, Event, History};
 
+use super::backend;
+
 /// A model that never comes to an end.
 fn endless_agent() -> Agent {
-    let words =
-        (0..1_000).fold(Reply::new(), |reply, _| reply.say("word ").delay(Duration::from_secs(1)));
+    let words = (0..1_000).fold(Reply::new(), |reply, _| {
+        reply.say("word ").delay(backend::time(Duration::from_secs(1)))
+    });
     Agent::new(Scripted::from_fn(move |_, _| words.clone()))
 }
 
@@ -38,22 +41,15 @@ fn endless_source(alive: &Arc<AtomicUsize>) -> RunSource {
     RunSource::new(History::from_id("h"), events)
 }
 
-async fn let_tasks_run() {
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
-}
-
 async fn last_of(reader: Reader) -> Result<HubEvent, Error> {
     reader.collect::<Vec<_>>().await.pop().unwrap()
 }
 
-#[tokio::test]
 async fn dropping_the_owner_drops_the_run_in_that_call_and_tells_the_readers() {
-    let (hub, alive) = (Hub::new(), Arc::new(AtomicUsize::new(0)));
+    let (hub, alive) = (backend::hub().await, Arc::new(AtomicUsize::new(0)));
     let owner = hub.start("key", endless_source(&alive)).await.unwrap();
     let reader = hub.read("key", None).unwrap();
-    let_tasks_run().await;
+    backend::let_tasks_run().await;
     assert_eq!(alive.load(Ordering::SeqCst), 1);
     drop(owner);
     assert_eq!(alive.load(Ordering::SeqCst), 0);
@@ -62,13 +58,12 @@ async fn dropping_the_owner_drops_the_run_in_that_call_and_tells_the_readers() {
     hub.start("key", endless_source(&alive)).await.expect("the key is free").detach();
 }
 
-#[tokio::test]
 async fn dropping_the_hub_drops_its_runs_in_that_call_whoever_reads_them() {
-    let (hub, alive) = (Hub::new(), Arc::new(AtomicUsize::new(0)));
+    let (hub, alive) = (backend::hub().await, Arc::new(AtomicUsize::new(0)));
     hub.start("a", endless_source(&alive)).await.unwrap().detach();
     let owner = hub.start("b", endless_source(&alive)).await.unwrap();
     let reader = hub.read("a", None).unwrap();
-    let_tasks_run().await;
+    backend::let_tasks_run().await;
     let clone = hub.clone();
     drop(hub);
     assert_eq!(alive.load(Ordering::SeqCst), 2);
@@ -78,21 +73,19 @@ async fn dropping_the_hub_drops_its_runs_in_that_call_whoever_reads_them() {
     drop(owner);
 }
 
-#[tokio::test]
 async fn dropping_readers_cancels_nothing() {
-    let (hub, alive) = (Hub::new(), Arc::new(AtomicUsize::new(0)));
+    let (hub, alive) = (backend::hub().await, Arc::new(AtomicUsize::new(0)));
     hub.start("key", endless_source(&alive)).await.unwrap().detach();
     for _ in 0..3 {
         let mut reader = hub.read("key", None).unwrap();
         reader.next().await.unwrap().unwrap();
     }
-    let_tasks_run().await;
+    backend::let_tasks_run().await;
     assert_eq!((alive.load(Ordering::SeqCst), hub.stats().readers), (1, 0));
 }
 
-#[tokio::test]
 async fn a_panic_in_a_run_is_its_error() {
-    let hub = Hub::new();
+    let hub = backend::hub().await;
     let events = stream::poll_fn(|_| panic!("boom"));
     hub.start("key", RunSource::new(History::from_id("h"), events)).await.unwrap().detach();
     let Ok(HubEvent::Ended { error: Some(error), .. }) =
@@ -103,22 +96,22 @@ async fn a_panic_in_a_run_is_its_error() {
     assert_eq!(error.kind(), ErrorKind::Panic);
 }
 
-#[test]
 fn the_end_of_the_runtime_is_the_end_of_its_runs() {
-    let (hub, alive) = (Hub::new(), Arc::new(AtomicUsize::new(0)));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let reader = runtime.block_on(async {
+    let alive = Arc::new(AtomicUsize::new(0));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (hub, reader) = runtime.block_on(async {
+        let hub = backend::hub().await;
         hub.start("key", endless_source(&alive)).await.unwrap().detach();
-        hub.read("key", None).unwrap()
+        let reader = hub.read("key", None).unwrap();
+        (hub, reader)
     });
     drop(runtime);
     assert_eq!((alive.load(Ordering::SeqCst), hub.stats().runs), (0, 0));
     assert!(futures::executor::block_on(last_of(reader)).is_err());
 }
 
-#[tokio::test]
 async fn one_run_at_a_time_has_a_key() {
-    let (hub, alive) = (Hub::new(), Arc::new(AtomicUsize::new(0)));
+    let (hub, alive) = (backend::hub().await, Arc::new(AtomicUsize::new(0)));
     let place = hub.reserve("key").unwrap();
     let refused = hub.reserve("key").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict);
@@ -134,39 +127,40 @@ async fn one_run_at_a_time_has_a_key() {
     place.start(endless_source(&alive)).await.unwrap().detach();
 }
 
-#[tokio::test(start_paused = true)]
 async fn a_run_that_nobody_reads_is_interrupted_after_the_time_that_is_set() {
-    let hub = Hub::new().with_unattended(Unattended::InterruptAfter(Duration::from_mins(1)));
+    let hub = backend::hub().await;
+    let hub =
+        hub.with_unattended(Unattended::InterruptAfter(backend::time(Duration::from_mins(1))));
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let run = session.run(&endless_agent(), "Go").await.unwrap();
     hub.start("s", run).await.unwrap().detach();
     let mut reader = hub.read("s", None).unwrap();
-    tokio::time::sleep(Duration::from_mins(5)).await;
+    tokio::time::sleep(backend::time(Duration::from_mins(2))).await;
     assert_eq!(hub.stats().runs, 1, "somebody reads it");
     reader.next().await.unwrap().unwrap();
     drop(reader);
-    tokio::time::sleep(Duration::from_secs(59)).await;
+    tokio::time::sleep(backend::time(Duration::from_secs(30))).await;
     assert_eq!(hub.stats().runs, 1);
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(backend::time(Duration::from_secs(45))).await;
     assert_eq!(hub.stats().runs, 0);
     let text = session.history().iter().next_back().unwrap().as_text().unwrap().to_owned();
     assert!(text.starts_with("word word "), "what there was of the turn is stored: {text}");
 }
 
-#[tokio::test(start_paused = true)]
 async fn a_stream_without_commands_that_nobody_reads_is_dropped() {
     let alive = Arc::new(AtomicUsize::new(0));
-    let hub = Hub::new().with_unattended(Unattended::InterruptAfter(Duration::from_mins(1)));
+    let hub = backend::hub().await;
+    let hub =
+        hub.with_unattended(Unattended::InterruptAfter(backend::time(Duration::from_mins(1))));
     hub.start("key", endless_source(&alive)).await.unwrap().detach();
-    tokio::time::sleep(Duration::from_secs(59)).await;
+    tokio::time::sleep(backend::time(Duration::from_secs(30))).await;
     assert_eq!(alive.load(Ordering::SeqCst), 1);
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(backend::time(Duration::from_secs(45))).await;
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
-#[tokio::test(start_paused = true)]
 async fn a_shut_down_waits_then_interrupts_and_what_there_is_of_a_turn_is_stored() {
-    let hub = Hub::new();
+    let hub = backend::hub().await;
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let run = session.run(&endless_agent(), "Go").await.unwrap();
     hub.start("s", run).await.unwrap().detach();
@@ -175,8 +169,8 @@ async fn a_shut_down_waits_then_interrupts_and_what_there_is_of_a_turn_is_stored
     let begin = tokio::time::Instant::now();
     let read = tokio::spawn(async move { reader.into_events().collect::<Vec<_>>().await });
     let read_session = tokio::spawn(async move { of_session.collect::<Vec<_>>().await });
-    hub.shut_down(Duration::from_secs(30)).await;
-    assert_eq!(begin.elapsed(), Duration::from_secs(30));
+    hub.shut_down(backend::time(Duration::from_secs(30))).await;
+    backend::assert_elapsed(begin, backend::time(Duration::from_secs(30)));
     let refused = hub.reserve("t").unwrap_err();
     assert!(ShuttingDown::from_error(&refused).is_some());
     let events = read.await.unwrap();
@@ -188,39 +182,36 @@ async fn a_shut_down_waits_then_interrupts_and_what_there_is_of_a_turn_is_stored
     assert!(ShuttingDown::from_error(&last).is_some(), "{last}");
 }
 
-#[tokio::test(start_paused = true)]
 async fn a_shut_down_of_a_hub_without_runs_is_done_at_once() {
-    let hub = Hub::new();
+    let hub = backend::hub().await;
     let outcome = hub.start("s", endless_agent_that_ends().run("Go")).await.unwrap();
     outcome.detach();
     let begin = tokio::time::Instant::now();
-    hub.shut_down(Duration::from_secs(30)).await;
-    assert_eq!(begin.elapsed(), Duration::ZERO);
+    hub.shut_down(backend::time(Duration::from_secs(30))).await;
+    backend::assert_elapsed(begin, Duration::ZERO);
 }
 
 fn endless_agent_that_ends() -> Agent {
     Agent::new(Scripted::new(["Done."]))
 }
 
-#[tokio::test(start_paused = true)]
 async fn the_log_of_a_run_is_kept_for_those_who_have_its_number_and_then_removed() {
-    let hub = Hub::new().with_ended_kept_for(Duration::from_mins(1));
+    let hub = backend::hub().await.with_ended_kept_for(backend::time(Duration::from_mins(1)));
     hub.start("s", endless_agent_that_ends().run("Go")).await.unwrap().detach();
     let all: Vec<HubEvent> = hub.read("s", None).unwrap().map(Result::unwrap).collect().await;
     let number = all[1].number();
     assert!(NotRunning::from_error(&hub.read("s", None).unwrap_err()).is_some(), "it is over");
     let rest: Vec<_> = hub.read("s", number).unwrap().collect().await;
     assert_eq!(rest.len(), all.len() - 2);
-    tokio::time::sleep(Duration::from_secs(61)).await;
+    tokio::time::sleep(backend::time(Duration::from_secs(75))).await;
     assert!(hub.read("s", number).is_err());
     assert_eq!(hub.stats().entries, 0);
 }
 
-#[tokio::test]
 async fn a_runner_that_lost_its_run_drops_it_and_readers_follow_the_next_attempt() {
-    let (log, alive) = (MemoryLog::new(), Arc::new(AtomicUsize::new(0)));
-    let here = Hub::with_backend(log.clone(), MemoryInbox::new());
-    let there = Hub::with_backend(log.clone(), MemoryInbox::new());
+    let (log, alive) = (backend::events().await, Arc::new(AtomicUsize::new(0)));
+    let here = Hub::with_backend(log.clone(), log.clone());
+    let there = Hub::with_backend(log.clone(), log.clone());
     let (sender, events) = futures::channel::mpsc::unbounded();
     let first = endless_source(&alive);
     drop(first);
@@ -232,14 +223,29 @@ async fn a_runner_that_lost_its_run_drops_it_and_readers_follow_the_next_attempt
     reader.next().await.unwrap().unwrap();
     let agent = endless_agent_that_ends();
     there.start("key", RunSource::from(agent.run("Go")).with_run_id("r")).await.unwrap().detach();
-    let_tasks_run().await;
+    backend::let_tasks_run().await;
     // The first does not know yet.
     assert!(sender.unbounded_send(Ok(Event::Unknown)).is_ok());
-    let_tasks_run().await;
+    backend::let_tasks_run().await;
     assert!(sender.is_closed(), "its stream was dropped");
     let read: Vec<HubEvent> = reader.map(Result::unwrap).collect().await;
     assert!(matches!(&read[0], HubEvent::Snapshot { number: Some(n), .. } if n.epoch() == 2));
     assert!(matches!(read.last(), Some(HubEvent::Ended { error: None, .. })));
     assert!(here.send("r", Command::Interrupt).await.is_err());
     assert_eq!(log.stats().entries, read.len() + 1);
+}
+
+on_backend! {
+    sync the_end_of_the_runtime_is_the_end_of_its_runs,
+    dropping_the_owner_drops_the_run_in_that_call_and_tells_the_readers,
+    dropping_the_hub_drops_its_runs_in_that_call_whoever_reads_them,
+    dropping_readers_cancels_nothing,
+    a_panic_in_a_run_is_its_error,
+    one_run_at_a_time_has_a_key,
+    paused a_run_that_nobody_reads_is_interrupted_after_the_time_that_is_set,
+    paused a_stream_without_commands_that_nobody_reads_is_dropped,
+    paused a_shut_down_waits_then_interrupts_and_what_there_is_of_a_turn_is_stored,
+    paused a_shut_down_of_a_hub_without_runs_is_done_at_once,
+    paused the_log_of_a_run_is_kept_for_those_who_have_its_number_and_then_removed,
+    a_runner_that_lost_its_run_drops_it_and_readers_follow_the_next_attempt,
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::channel::oneshot;
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::json;
 use turnstream::event::{EndReason, InterruptedPhase};
@@ -11,6 +12,7 @@ use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::{Text, TurnEvent};
 use turnstream::{Agent, Event, History, Item, Journal, Outcome, Usage};
 
+use super::backend;
 use crate::support::conversations::{Conversation, Events, conversations};
 
 /// All that a fold tells, of sub-agents too.
@@ -68,19 +70,26 @@ async fn run_through_hub(
     events: &Events,
     capacity: usize,
 ) -> (Hub, Vec<HubEvent>) {
-    let hub = Hub::new().with_capacity(capacity).with_ended_kept_for(Duration::MAX);
+    let hub = backend::hub().await.with_capacity(capacity).with_ended_kept_for(Duration::MAX);
     let events = stream::iter(events.clone()).then(|event| async {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(backend::step()).await;
         event
     });
-    let source = RunSource::new(start.clone(), events);
+    // The run waits until its reader is there.
+    let (open, gate) = oneshot::channel();
+    let source = RunSource::new(
+        start.clone(),
+        gate.into_stream().flat_map(|_| stream::empty()).chain(events),
+    );
     let run = hub.start("key", source).await.unwrap();
-    let read = tokio::spawn(run.read().map(Result::unwrap).collect());
+    let mut reader = run.read().map(Result::unwrap);
     run.detach();
-    (hub, read.await.unwrap())
+    let mut read = vec![reader.next().await.unwrap()];
+    open.send(()).unwrap();
+    read.extend(reader.collect::<Vec<_>>().await);
+    (hub, read)
 }
 
-#[tokio::test(start_paused = true)]
 async fn a_reader_that_was_there_from_the_start_has_every_event() {
     for (name, start, events) in all_runs().await {
         let (_hub, read) = run_through_hub(&start, &events, 16).await;
@@ -98,7 +107,6 @@ async fn a_reader_that_was_there_from_the_start_has_every_event() {
     }
 }
 
-#[tokio::test(start_paused = true)]
 async fn from_any_number_on_a_reader_folds_what_the_run_folds() {
     let (mut continued, mut replaced) = (0, 0);
     for capacity in [16, 100_000] {
@@ -128,15 +136,14 @@ async fn from_any_number_on_a_reader_folds_what_the_run_folds() {
     assert!(continued > 500 && replaced > 50, "{continued} and {replaced}");
 }
 
-#[tokio::test]
 async fn a_snapshot_at_any_moment_says_what_all_events_until_then_say() {
     let mut compared = 0;
     for (name, start, events) in all_runs().await {
         let known: Vec<Event> = events.iter().filter_map(|event| event.clone().ok()).collect();
-        for count in 0..=known.len() {
+        for count in (0..=known.len()).step_by(backend::stride()) {
             // The log is that of a run which has got so far, and stays there.
             let so_far = stream::iter(known[..count].to_vec()).map(Ok).chain(stream::pending());
-            let hub = Hub::new().with_capacity(16);
+            let hub = backend::hub().await.with_capacity(16);
             let _owner = hub.start("key", RunSource::new(start.clone(), so_far)).await.unwrap();
             for _ in 0..count {
                 tokio::task::yield_now().await;
@@ -146,27 +153,24 @@ async fn a_snapshot_at_any_moment_says_what_all_events_until_then_say() {
                 panic!("{name}: a new reader begins with a snapshot");
             };
             let mut journal = snapshot.to_journal();
-            while let Some(Some(event)) = reader.next().now_or_never() {
+            while let Some(Some(event)) = backend::soon(reader.next()).await {
                 apply(&mut journal, &event.unwrap());
             }
             assert_eq!(told(&journal), told(&fold(&start, &known[..count])), "{name}, {count}");
             compared += 1;
         }
     }
-    assert!(compared > 500, "{compared}");
+    assert!(compared > 500 / backend::stride(), "{compared}");
 }
 
-#[tokio::test]
 async fn a_snapshot_has_no_more_events_than_it_needs() {
     let text = (0..1_000)
         .map(|n| Event::Turn(TurnEvent::TextDelta { index: 0, text: Text::from(n.to_string()) }));
     let started = Event::TurnStarted { turn: 1, model: "m".to_owned(), transition: None };
     let events = stream::iter([started]).chain(stream::iter(text)).map(Ok).chain(stream::pending());
-    let hub = Hub::new().with_capacity(64).with_ended_kept_for(Duration::MAX);
+    let hub = backend::hub().await.with_capacity(64).with_ended_kept_for(Duration::MAX);
     let _owner = hub.start("key", RunSource::new(History::from_id("h"), events)).await.unwrap();
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    backend::let_tasks_run().await;
     assert!(hub.stats().fullest_log <= 64, "{:?}", hub.stats());
     let Some(Ok(HubEvent::Snapshot { snapshot, .. })) = hub.read("key", None).unwrap().next().await
     else {
@@ -176,18 +180,25 @@ async fn a_snapshot_has_no_more_events_than_it_needs() {
     assert_eq!(snapshot.run(), hub.run_id("key").as_deref());
 }
 
-#[tokio::test]
 async fn a_snapshot_has_no_deltas_of_a_turn_that_is_complete() {
     let words = |reply: Reply| (0..200).fold(reply, |reply, n| reply.say(&format!("{n} ")));
     let first = words(Reply::new()).call("read", json!({}));
     let spec = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
     let read = Tool::raw(spec, |_, _| async { "read" }).unwrap();
     let agent = Agent::new(Scripted::new([first, words(Reply::new())])).with_tools([read]);
-    let hub = Hub::new().with_capacity(16);
+    let hub = backend::hub().await.with_capacity(16);
     let run = hub.start("key", agent.run("Go")).await.unwrap();
     run.read().map(drop).collect::<Vec<()>>().await;
     let Some(Ok(HubEvent::Snapshot { snapshot, .. })) = run.read().next().await else {
         panic!("a new reader begins with a snapshot");
     };
     assert!((5..15).contains(&snapshot.events().len()), "{:?}", snapshot.events());
+}
+
+on_backend! {
+    paused a_reader_that_was_there_from_the_start_has_every_event,
+    paused from_any_number_on_a_reader_folds_what_the_run_folds,
+    a_snapshot_at_any_moment_says_what_all_events_until_then_say,
+    a_snapshot_has_no_more_events_than_it_needs,
+    a_snapshot_has_no_deltas_of_a_turn_that_is_complete,
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use turnstream::hub::{Hub, HubEvent, RunSource, TooSlow};
+use turnstream::hub::{HubEvent, RunSource, TooSlow};
 use turnstream::turn::{Text, TurnEvent};
 use turnstream::{Error, Event, History, Journal};
 
+use super::backend;
 use crate::support::seeded_random::Dice;
 
 /// One turn of so many words that never ends.
@@ -35,12 +36,11 @@ fn text_of(journal: &Journal) -> String {
     journal.history().iter().filter_map(|item| item.as_text().map(str::to_owned)).collect()
 }
 
-#[tokio::test(start_paused = true)]
 async fn readers_that_detach_and_attach_at_random_lose_and_double_nothing() {
-    const WORDS: usize = 4_000;
+    let words = backend::count(4_000);
     let random = Dice::new(20_261_123);
-    let hub = Hub::new().with_capacity(64).with_ended_kept_for(Duration::MAX);
-    let run = hub.start("key", source(WORDS)).await.unwrap().detach();
+    let hub = backend::hub().await.with_capacity(64).with_ended_kept_for(Duration::MAX);
+    let run = hub.start("key", source(words)).await.unwrap().detach();
     let mut readers: Vec<(Journal, Option<turnstream::hub::EventNumber>, bool)> =
         (0..50).map(|_| (Journal::new(History::from_id("h")), None, false)).collect();
     let (mut attached, mut snapshots) = (0, 0);
@@ -75,18 +75,17 @@ async fn readers_that_detach_and_attach_at_random_lose_and_double_nothing() {
         }
     }
     for (journal, ..) in &readers {
-        assert_eq!(text_of(journal), expected(WORDS));
+        assert_eq!(text_of(journal), expected(words));
     }
-    assert!(snapshots > 1_000, "{snapshots}");
-    assert!(attached > 10_000, "{attached} attached, {snapshots} snapshots");
+    assert!(snapshots > backend::count(1_000), "{snapshots}");
+    assert!(attached > backend::count(10_000), "{attached} attached, {snapshots} snapshots");
     assert_eq!(hub.stats().readers, 0);
 }
 
-#[tokio::test(start_paused = true)]
 async fn a_slow_reader_is_cut_attaches_again_and_has_everything_and_the_log_stays_small() {
-    const WORDS: usize = 5_000;
-    let hub = Hub::new().with_capacity(64).with_ended_kept_for(Duration::MAX);
-    hub.start("key", source(WORDS)).await.unwrap().detach();
+    let words = backend::count(5_000);
+    let hub = backend::hub().await.with_capacity(64).with_ended_kept_for(Duration::MAX);
+    hub.start("key", source(words)).await.unwrap().detach();
     let mut slow = hub.read("key", None).unwrap();
     let first = slow.next().await.unwrap().unwrap();
     let (of_fast, mut fast) = (hub.clone(), hub.read("key", None).unwrap());
@@ -110,12 +109,11 @@ async fn a_slow_reader_is_cut_attaches_again_and_has_everything_and_the_log_stay
     for event in &events {
         journal.observe(event);
     }
-    assert_eq!(text_of(&journal), expected(WORDS));
+    assert_eq!(text_of(&journal), expected(words));
 }
 
-#[tokio::test(start_paused = true)]
 async fn the_stats_say_what_there_is() {
-    let hub = Hub::new();
+    let hub = backend::hub().await;
     hub.start("a", RunSource::new(History::from_id("h"), stream::pending()))
         .await
         .unwrap()
@@ -129,4 +127,10 @@ async fn the_stats_say_what_there_is() {
     assert_eq!((stats.cut_readers, stats.oldest_reader), (0, Some(Duration::from_secs(5))));
     drop(readers);
     assert_eq!((hub.stats().readers, hub.stats().oldest_reader), (0, None));
+}
+
+on_backend! {
+    paused readers_that_detach_and_attach_at_random_lose_and_double_nothing,
+    paused a_slow_reader_is_cut_attaches_again_and_has_everything_and_the_log_stays_small,
+    paused the_stats_say_what_there_is,
 }

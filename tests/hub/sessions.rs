@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use serde_json::json;
 use turnstream::Journal;
 use turnstream::hub::{EventNumber, Hub, HubEvent, SessionReader};
@@ -10,6 +10,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::{Tool, ToolSpec};
 
+use super::backend;
 use crate::support::seeded_random::Dice;
 use turnstream::{Agent, Error, ErrorKind, Item};
 
@@ -30,9 +31,8 @@ async fn read_to_end_of_run(reader: &mut SessionReader) -> Vec<HubEvent> {
     read
 }
 
-#[tokio::test]
 async fn a_reader_of_a_session_follows_it_from_run_to_run() {
-    let (hub, agent) = (Hub::new(), agent());
+    let (hub, agent) = (backend::hub().await, agent());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut reader = hub.read_session(&session, None);
     let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
@@ -42,7 +42,7 @@ async fn a_reader_of_a_session_follows_it_from_run_to_run() {
         (snapshot.run(), snapshot.starts_at(), snapshot.history().len()),
         (None, Some(0), 0)
     );
-    assert!(reader.next().now_or_never().is_none(), "it waits for a run");
+    assert!(backend::soon(reader.next()).await.is_none(), "it waits for a run");
     for n in 0..3_u32 {
         start(&hub, &session, &agent).await;
         let run = hub.run_id("s");
@@ -60,7 +60,6 @@ async fn a_reader_of_a_session_follows_it_from_run_to_run() {
     assert!(reader.next().await.is_none());
 }
 
-#[tokio::test]
 async fn after_a_restart_the_store_alone_says_what_was_there_and_what_waits() {
     let store = MemoryStore::new();
     let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
@@ -68,7 +67,7 @@ async fn after_a_restart_the_store_alone_says_what_was_there_and_what_waits() {
     let model = Scripted::new([Reply::new().call("delete", json!({ "file": "notes" }))]);
     let agent = Agent::new(model).with_tools([delete]);
     let number = {
-        let hub = Hub::new();
+        let hub = backend::hub().await;
         let session = Session::open(store.clone(), "s").await.unwrap();
         start(&hub, &session, &agent).await;
         let mut reader = hub.read_session(&session, None);
@@ -78,7 +77,7 @@ async fn after_a_restart_the_store_alone_says_what_was_there_and_what_waits() {
         read[2].number().cloned()
     };
     // Another process.
-    let hub = Hub::new();
+    let hub = backend::hub().await;
     let session = Session::open(store, "s").await.unwrap();
     let mut reader = hub.read_session(&session, number.as_ref());
     let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
@@ -89,9 +88,8 @@ async fn after_a_restart_the_store_alone_says_what_was_there_and_what_waits() {
     assert_eq!(snapshot.pending_calls()[0].name, "delete");
 }
 
-#[tokio::test]
 async fn a_number_of_a_former_run_gets_a_snapshot_of_the_new_one() {
-    let (hub, agent) = (Hub::new(), agent());
+    let (hub, agent) = (backend::hub().await, agent());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     start(&hub, &session, &agent).await;
     let mut reader = hub.read_session(&session, None);
@@ -106,10 +104,9 @@ async fn a_number_of_a_former_run_gets_a_snapshot_of_the_new_one() {
     assert_eq!(snapshot.starts_at(), Some(2));
 }
 
-#[tokio::test]
 async fn a_run_that_fails_before_its_reader_is_polled_tells_it_why() {
     let failing = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Auth, "no key")));
-    let (hub, agent) = (Hub::new(), Agent::new(failing));
+    let (hub, agent) = (backend::hub().await, Agent::new(failing));
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut reader = hub.read_session(&session, None);
     reader.next().await.unwrap().unwrap();
@@ -121,16 +118,15 @@ async fn a_run_that_fails_before_its_reader_is_polled_tells_it_why() {
     assert!(matches!(&read[0], HubEvent::Snapshot { number: Some(_), .. }));
     let Some(HubEvent::Ended { error: Some(error), .. }) = read.last() else { panic!("{read:?}") };
     assert_eq!(error.kind(), ErrorKind::Auth);
-    assert!(reader.next().now_or_never().is_none(), "nothing is told twice");
+    assert!(backend::soon(reader.next()).await.is_none(), "nothing is told twice");
 }
 
-#[tokio::test]
 async fn a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it() {
-    let (hub, agent) = (Hub::new().with_ended_kept_for(Duration::ZERO), agent());
+    let (hub, agent) = (backend::hub().await.with_ended_kept_for(Duration::ZERO), agent());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut reader = hub.read_session(&session, None);
     reader.next().await.unwrap().unwrap();
-    assert!(reader.next().now_or_never().is_none());
+    assert!(backend::soon(reader.next()).await.is_none());
     for runs in 1..=3 {
         start(&hub, &session, &agent).await;
         while hub.run_id("s").is_some() {
@@ -141,12 +137,12 @@ async fn a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it() {
             panic!("the run is over");
         };
         assert_eq!((snapshot.run(), snapshot.history().len()), (None, 2 * runs));
-        assert!(reader.next().now_or_never().is_none(), "nothing is told twice");
+        assert!(backend::soon(reader.next()).await.is_none(), "nothing is told twice");
     }
     // The same after one that it has read to its end.
     start(&hub, &session, &agent).await;
     read_to_end_of_run(&mut reader).await;
-    assert!(reader.next().now_or_never().is_none(), "nothing is told twice");
+    assert!(backend::soon(reader.next()).await.is_none(), "nothing is told twice");
     start(&hub, &session, &agent).await;
     let read = read_to_end_of_run(&mut reader).await;
     assert!(matches!(&read[0], HubEvent::Snapshot { number: Some(_), .. }));
@@ -165,9 +161,8 @@ async fn a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it() {
     assert_eq!(snapshot.starts_at(), Some(12));
 }
 
-#[tokio::test]
 async fn a_number_of_a_run_after_which_another_has_ended_gets_the_session() {
-    let (hub, agent) = (Hub::new(), agent());
+    let (hub, agent) = (backend::hub().await, agent());
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     start(&hub, &session, &agent).await;
     let mut reader = hub.read_session(&session, None);
@@ -183,7 +178,7 @@ async fn a_number_of_a_run_after_which_another_has_ended_gets_the_session() {
         panic!("another run has ended since");
     };
     assert_eq!(snapshot.history().len(), 4);
-    assert!(reader.next().now_or_never().is_none());
+    assert!(backend::soon(reader.next()).await.is_none());
 }
 
 /// A page: what it shows of a run that this reader has read to its end stays, and the next run is shown after it.
@@ -212,9 +207,9 @@ impl View {
     }
 
     /// Takes what is there, at most so much.
-    fn read(&mut self, limit: u32) {
+    async fn read(&mut self, limit: u32) {
         for _ in 0..limit {
-            let Some(Some(read)) = self.reader.next().now_or_never() else { return };
+            let Some(Some(read)) = backend::soon(self.reader.next()).await else { return };
             let read = read.unwrap();
             self.last = read.number().cloned();
             let is_next = std::mem::take(&mut self.has_ended);
@@ -238,27 +233,36 @@ impl View {
     }
 }
 
-#[tokio::test]
 async fn whenever_a_reader_is_polled_or_attached_again_it_ends_with_the_whole_session() {
-    for seed in 0..400 {
+    for seed in 0..backend::seeds() {
         let dice = Dice::new(seed);
         let kept = if dice.one_in(2) { Duration::ZERO } else { Duration::from_mins(1) };
-        let (hub, agent) = (Hub::new().with_ended_kept_for(kept), agent());
+        let (hub, agent) = (backend::hub().await.with_ended_kept_for(kept), agent());
         let session = Session::open(MemoryStore::new(), "s").await.unwrap();
         let mut view = View::new(&hub, &session);
         for _ in 0..60 {
             match dice.roll(5) {
                 0 if hub.run_id("s").is_none() => start(&hub, &session, &agent).await,
                 1 => view.attach_again(&hub, &session),
-                2 | 3 => view.read(dice.roll_u32(12)),
+                2 | 3 => view.read(dice.roll_u32(12)).await,
                 _ => tokio::task::yield_now().await,
             }
         }
         while hub.run_id("s").is_some() {
             tokio::task::yield_now().await;
         }
-        view.read(u32::MAX);
+        view.read(u32::MAX).await;
         let (shown, stored) = (view.shown(), session.history());
         assert!(shown.iter().eq(stored.iter()), "seed {seed}: {} {}", shown.len(), stored.len());
     }
+}
+
+on_backend! {
+    a_reader_of_a_session_follows_it_from_run_to_run,
+    after_a_restart_the_store_alone_says_what_was_there_and_what_waits,
+    a_number_of_a_former_run_gets_a_snapshot_of_the_new_one,
+    a_run_that_fails_before_its_reader_is_polled_tells_it_why,
+    a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it,
+    a_number_of_a_run_after_which_another_has_ended_gets_the_session,
+    whenever_a_reader_is_polled_or_attached_again_it_ends_with_the_whole_session,
 }

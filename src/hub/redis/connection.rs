@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ErrorKind as RedisErrorKind, FromRedisValue, RedisError};
+use redis::{
+    AsyncConnectionConfig, Client, ErrorKind as RedisErrorKind, FromRedisValue, RedisError,
+};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -90,7 +92,8 @@ impl Connection {
     /// Gives up the connection that a command has failed on, unless the server has answered.
     async fn check<T>(&self, generation: u64, answer: Result<T, RedisError>) -> Result<T, Error> {
         let Err(error) = answer else { return answer.map_err(to_error) };
-        let has_answered = error.code().is_some() || error.kind() == RedisErrorKind::UnexpectedReturnType;
+        let has_answered =
+            error.code().is_some() || error.kind() == RedisErrorKind::UnexpectedReturnType;
         if !has_answered {
             let mut state = self.state.lock().await;
             if state.generation == generation {

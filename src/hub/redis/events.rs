@@ -130,8 +130,7 @@ impl RedisEvents {
         let runtime = Handle::current();
         let inner = Arc::new(Inner::new(client, settings));
         let wakeups = Arc::clone(&inner.wakeups).drive(inner.client.clone());
-        let tasks =
-            [OwnedTask::new(wakeups), OwnedTask::new(beat_for_ever(Arc::clone(&inner)))];
+        let tasks = [OwnedTask::new(wakeups), OwnedTask::new(beat_for_ever(Arc::clone(&inner)))];
         tasks.iter().for_each(|task| task.spawn_on(&runtime));
         let outbox = Outbox::spawn_on(&runtime);
         Self(Arc::new(Shared { inner, outbox, runtime, _tasks: tasks }))
@@ -163,7 +162,8 @@ impl Drop for AttachedReader {
         let mut state = self.events.0.inner.state();
         let run = &*self.mirror.run;
         let is_unneeded = self.mirror.remove_reader();
-        if is_unneeded && state.mirrors.get(run).is_some_and(|other| Arc::ptr_eq(other, &self.mirror))
+        if is_unneeded
+            && state.mirrors.get(run).is_some_and(|other| Arc::ptr_eq(other, &self.mirror))
         {
             state.mirrors.remove(run);
         }

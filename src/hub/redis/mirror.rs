@@ -55,7 +55,10 @@ impl Mirror {
 
     /// This process has begun an attempt.
     pub(super) fn own(&self, own: OwnAttempt) {
-        self.log.lock().set_epoch(own.epoch);
+        let mut log = self.log.lock();
+        log.set_epoch(own.epoch);
+        log.reopen();
+        drop(log);
         lock_ignoring_poison(&self.state).own = Some(own);
         self.set_loaded(Ok(()));
     }

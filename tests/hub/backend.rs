@@ -1,0 +1,113 @@
+//! Logs and inboxes in memory, for the claims that hold for every log.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use tokio::time::Instant;
+use turnstream::Error;
+use turnstream::agent::InputReceipt;
+use turnstream::hub::{
+    Command, CommandInbox, EventLog, EventNumber, Hub, LogEntry, LogStats, MemoryInbox, MemoryLog,
+    SentCommand,
+};
+
+/// A log and its inboxes.
+#[derive(Clone, Default)]
+pub(crate) struct Events(MemoryLog, MemoryInbox);
+
+pub(crate) async fn events() -> Events {
+    Events::default()
+}
+
+pub(crate) async fn hub() -> Hub {
+    Hub::new()
+}
+
+/// What is ready without waiting.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> Option<T> {
+    future.now_or_never()
+}
+
+pub(crate) async fn let_tasks_run() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A time of a claim: the clock is paused where it matters.
+pub(crate) fn time(time: Duration) -> Duration {
+    time
+}
+
+/// The time between two events.
+pub(crate) fn step() -> Duration {
+    Duration::from_millis(1)
+}
+
+pub(crate) fn assert_elapsed(since: Instant, expected: Duration) {
+    assert_eq!(since.elapsed(), expected);
+}
+
+/// How much of something there is.
+pub(crate) fn count(count: usize) -> usize {
+    count
+}
+
+/// Every so many cases are tried.
+pub(crate) fn stride() -> usize {
+    1
+}
+
+pub(crate) fn seeds() -> u64 {
+    400
+}
+
+impl EventLog for Events {
+    fn begin<'a>(&'a self, run: &'a str) -> BoxFuture<'a, Result<u64, Error>> {
+        self.0.begin(run)
+    }
+
+    fn append(
+        &self,
+        entries: Vec<LogEntry>,
+        trim_before: Option<EventNumber>,
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        self.0.append(entries, trim_before)
+    }
+
+    fn read(
+        &self,
+        run: &str,
+        after: Option<&EventNumber>,
+    ) -> BoxStream<'static, Result<LogEntry, Error>> {
+        self.0.read(run, after)
+    }
+
+    fn remove(&self, run: &str, epoch: u64) {
+        self.0.remove(run, epoch);
+    }
+
+    fn stats(&self) -> LogStats {
+        self.0.stats()
+    }
+}
+
+impl CommandInbox for Events {
+    fn open<'a>(
+        &'a self,
+        run: &'a str,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>> {
+        self.1.open(run)
+    }
+
+    fn send<'a>(
+        &'a self,
+        run: &'a str,
+        id: String,
+        command: Command,
+    ) -> BoxFuture<'a, Result<InputReceipt, Error>> {
+        self.1.send(run, id, command)
+    }
+}

@@ -1,0 +1,15 @@
+//! The numbers of events as text.
+
+use turnstream::hub::EventNumber;
+
+#[test]
+fn a_number_is_read_as_it_is_written() {
+    for text in ["r.1-0", "a.b.c.12-34", "5f0c.18446744073709551615-0"] {
+        assert_eq!(text.parse::<EventNumber>().unwrap().to_string(), text);
+    }
+    for text in
+        ["", "r", ".1-0", "r.1", "r.-", "r.1-", "r.+1-0", "r.1-0x", "r.1-99999999999999999999"]
+    {
+        assert!(text.parse::<EventNumber>().is_err(), "{text}");
+    }
+}

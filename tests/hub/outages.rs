@@ -1,0 +1,147 @@
+//! What a run does while its log is unavailable.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt, stream};
+use turnstream::hub::{
+    EventLog, EventNumber, Hub, HubEvent, LogEntry, LogOutage, LogUnavailable, MemoryInbox,
+    MemoryLog, RunSource,
+};
+use turnstream::turn::{Text, TurnEvent};
+use turnstream::{Error, Event, History, Journal};
+
+/// A log that cannot be written for a while.
+#[derive(Clone, Default)]
+struct Failing {
+    log: MemoryLog,
+    is_down: Arc<AtomicBool>,
+}
+
+impl EventLog for Failing {
+    fn begin<'a>(&'a self, run: &'a str) -> BoxFuture<'a, Result<u64, Error>> {
+        self.log.begin(run)
+    }
+
+    fn append(
+        &self,
+        entries: Vec<LogEntry>,
+        trim_before: Option<EventNumber>,
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        if self.is_down.load(Ordering::SeqCst) {
+            return async { Err(LogUnavailable.into()) }.boxed();
+        }
+        self.log.append(entries, trim_before)
+    }
+
+    fn read(
+        &self,
+        run: &str,
+        after: Option<&EventNumber>,
+    ) -> BoxStream<'static, Result<LogEntry, Error>> {
+        self.log.read(run, after)
+    }
+
+    fn remove(&self, run: &str, epoch: u64) {
+        self.log.remove(run, epoch);
+    }
+}
+
+/// A run of so many words, one each second, which counts what was pulled.
+fn words(count: usize, pulled: &Arc<AtomicUsize>) -> RunSource {
+    let started = Event::TurnStarted { turn: 1, model: "m".to_owned(), transition: None };
+    let pulled = Arc::clone(pulled);
+    let words = stream::iter(0..count).then(move |n| {
+        let pulled = Arc::clone(&pulled);
+        async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            pulled.fetch_add(1, Ordering::SeqCst);
+            let text = Text::from(format!("{n} "));
+            Ok(Event::Turn(TurnEvent::TextDelta { index: 0, text }))
+        }
+    });
+    RunSource::new(History::from_id("h"), stream::iter([Ok(started)]).chain(words))
+}
+
+fn text_of(journal: &Journal) -> String {
+    journal.history().iter().filter_map(|item| item.as_text().map(str::to_owned)).collect()
+}
+
+/// Reads to the end as a page does.
+async fn read_all(mut reader: turnstream::hub::Reader) -> (String, usize) {
+    let (mut journal, mut snapshots, mut has_ended) =
+        (Journal::new(History::from_id("h")), 0, false);
+    while let Some(event) = reader.next().await {
+        match event.unwrap() {
+            HubEvent::Snapshot { snapshot, .. } => {
+                journal = snapshot.to_journal();
+                snapshots += 1;
+            }
+            HubEvent::Event { event, .. } => journal.observe(&event),
+            HubEvent::Ended { error, .. } => {
+                assert_eq!(error, None);
+                has_ended = true;
+            }
+            _ => {}
+        }
+    }
+    assert!(has_ended);
+    (text_of(&journal), snapshots)
+}
+
+const ALL: &str = "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 ";
+
+#[tokio::test(start_paused = true)]
+async fn a_run_continues_while_its_log_is_unavailable_and_a_snapshot_follows() {
+    let (log, pulled) = (Failing::default(), Arc::new(AtomicUsize::new(0)));
+    let hub = Hub::with_backend(log.clone(), MemoryInbox::new());
+    hub.start("key", words(20, &pulled)).await.unwrap().detach();
+    let read = tokio::spawn(read_all(hub.read("key", None).unwrap()));
+    tokio::time::sleep(Duration::from_millis(3_500)).await;
+    log.is_down.store(true, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(pulled.load(Ordering::SeqCst), 8, "it goes on");
+    log.is_down.store(false, Ordering::SeqCst);
+    assert_eq!(read.await.unwrap(), (ALL.to_owned(), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_is_written_when_the_log_is_back() {
+    let (log, pulled) = (Failing::default(), Arc::new(AtomicUsize::new(0)));
+    let hub = Hub::with_backend(log.clone(), MemoryInbox::new());
+    hub.start("key", words(20, &pulled)).await.unwrap().detach();
+    let read = tokio::spawn(read_all(hub.read("key", None).unwrap()));
+    log.is_down.store(true, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!((pulled.load(Ordering::SeqCst), hub.stats().runs), (20, 0));
+    assert!(!read.is_finished());
+    log.is_down.store(false, Ordering::SeqCst);
+    assert_eq!(read.await.unwrap().0, ALL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_pauses_is_not_pulled_until_its_log_is_back() {
+    let (log, pulled) = (Failing::default(), Arc::new(AtomicUsize::new(0)));
+    let hub = Hub::with_backend(log.clone(), MemoryInbox::new()).with_log_outage(LogOutage::Pause);
+    hub.start("key", words(20, &pulled)).await.unwrap().detach();
+    let read = tokio::spawn(read_all(hub.read("key", None).unwrap()));
+    tokio::time::sleep(Duration::from_millis(3_500)).await;
+    log.is_down.store(true, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(pulled.load(Ordering::SeqCst), 4);
+    log.is_down.store(false, Ordering::SeqCst);
+    assert_eq!(read.await.unwrap().0, ALL);
+}
+
+#[tokio::test]
+async fn a_run_whose_log_is_unavailable_from_the_start_is_not_started() {
+    let log = Failing::default();
+    log.is_down.store(true, Ordering::SeqCst);
+    let hub = Hub::with_backend(log, MemoryInbox::new());
+    let refused = hub.start("key", words(1, &Arc::default())).await.unwrap_err();
+    assert!(LogUnavailable::from_error(&refused).is_some());
+    assert!(hub.reserve("key").is_ok());
+}
