@@ -59,7 +59,8 @@ impl Access {
         }
         let needs_token = !address.ip().is_loopback() || bearer.is_some();
         let tokens = needs_token.then(|| Tokens {
-            cookie: SystemIds.next_id(),
+            // Every process with this token takes the same cookie.
+            cookie: bearer.clone().filter(|it| is_plain(it)).unwrap_or_else(|| SystemIds.next_id()),
             bearer,
             code: Mutex::new(SystemIds.next_id()),
         });
@@ -141,6 +142,11 @@ impl Tokens {
         let mut values = cookies.filter_map(|cookie| cookie.trim().split_once('='));
         values.any(|(name, value)| name == COOKIE && is_equal(value, &self.cookie))
     }
+}
+
+/// Whether it can be a cookie as it is.
+fn is_plain(token: &str) -> bool {
+    token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte))
 }
 
 /// Takes the same time wherever two texts of one length differ.

@@ -15,6 +15,7 @@ use turnstream::{Agent, Error, ErrorKind};
 
 use crate::access::Access;
 use crate::agent::{self, AboutModel};
+use crate::cluster;
 use crate::failure::Failure;
 use crate::flags::{Busy, Flags};
 use crate::session::is_sqlite;
@@ -52,6 +53,8 @@ pub(crate) struct App {
     /// One permit for each page that reads.
     pub(crate) readers: Arc<Semaphore>,
     pub(crate) store: Arc<dyn Store>,
+    /// Whether other processes write to the store.
+    is_shared: bool,
     /// Told when the runs have ended.
     pub(crate) stopped: Notify,
     sessions: Mutex<HashMap<String, Arc<OpenSession>>>,
@@ -64,14 +67,18 @@ impl App {
     pub(crate) async fn open(flags: &Flags, address: SocketAddr) -> Result<Arc<Self>, Error> {
         let (agent, about) = agent::build(flags).await?;
         Ok(Arc::new(Self {
-            hub: Hub::new(),
+            hub: cluster::open_hub(flags.events.as_deref()).await?,
             agent,
             about,
             access: Access::new(flags, address)?,
             busy: flags.busy,
             starts: StartRate::default(),
             readers: Arc::new(Semaphore::new(MAX_READERS)),
-            store: open_store(flags.session_path.as_deref())?,
+            store: match &flags.store {
+                Some(url) => cluster::open_store(url).await?,
+                None => open_store(flags.session_path.as_deref())?,
+            },
+            is_shared: flags.store.is_some(),
             stopped: Notify::new(),
             sessions: Mutex::default(),
             session_count: Mutex::default(),
@@ -86,8 +93,12 @@ impl App {
             let message = "the id of a session has 1 to 100 letters, digits and `-_.`";
             return Err(Failure::new(StatusCode::BAD_REQUEST, message));
         }
-        if let Some(open) = self.open_sessions().get(id) {
-            return Ok(Arc::clone(open));
+        let known = self.open_sessions().get(id).cloned();
+        if let Some(open) = known {
+            if self.is_shared {
+                open.session.reload().await?;
+            }
+            return Ok(open);
         }
         let session = Session::open(Arc::clone(&self.store), id).await?;
         let mut sessions = self.open_sessions();

@@ -88,7 +88,8 @@ pub(crate) async fn resume(
 ) -> Result<Response, Failure> {
     let open = app.session(&id).await?;
     let mut settings = query.to_settings();
-    let reader = app.hub.read(&id, None).ok();
+    let run = app.hub.find_run(&id).await?;
+    let reader = run.map(|run| app.hub.read_any_run(&run, None));
     if let Some(reader) = &reader
         && let Some(record) = open.runs().get(reader.run_id())
     {
@@ -102,7 +103,7 @@ pub(crate) async fn stop(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    if let Some(run) = app.hub.run_id(&id) {
+    if let Some(run) = app.hub.find_run(&id).await? {
         app.hub.send(&run, Command::Interrupt).await?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -5,7 +5,8 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
-use turnstream::hub::{AlreadyRunning, NotRunning, ShuttingDown};
+use turnstream::hub::{AlreadyRunning, LogUnavailable, NotRunning, ShuttingDown};
+use turnstream::session::AlreadyLeased;
 use turnstream::ui::RequestError;
 use turnstream::{Error, ErrorKind};
 
@@ -34,6 +35,12 @@ impl Failure {
     }
 }
 
+impl Failure {
+    pub(crate) fn into_message(self) -> String {
+        self.message
+    }
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(json!({ "error": self.message }))).into_response();
@@ -58,11 +65,18 @@ impl From<Error> for Failure {
         if ShuttingDown::from_error(&error).is_some() {
             return Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is being stopped");
         }
-        if AlreadyRunning::from_error(&error).is_some() {
+        if AlreadyRunning::from_error(&error).is_some()
+            || AlreadyLeased::from_error(&error).is_some()
+        {
             return Self::conflict("a run of this session is active");
         }
         if NotRunning::from_error(&error).is_some() {
             return Self::conflict("not running: the run has ended");
+        }
+        if LogUnavailable::from_error(&error).is_some() {
+            eprintln!("error: {error}");
+            let message = "runs cannot be reached at the moment";
+            return Self::new(StatusCode::SERVICE_UNAVAILABLE, message);
         }
         match error.kind() {
             ErrorKind::Conflict => Self::conflict("another program has written to the session"),

@@ -24,6 +24,10 @@ only if you allow it. A run continues when its page is closed.
     --allow-origin URL    a page elsewhere that may use the server, http://localhost:3000 for example
     --session PATH        keeps the conversations: JSON lines in a folder, or SQLite in a file that
                           ends in .db or .sqlite (feature `sqlite`); without it they are in memory
+    --store postgres://…  keeps the conversations in PostgreSQL (feature `postgres`), instead of --session
+    --events redis://…    shares runs with all processes that have the same --store and --events, in Redis or
+                          Valkey (feature `redis`): any of them shows, steers and stops a run of another one,
+                          and continues it when that one was killed
     --busy queue|refuse   what happens to a message while a run is active: it waits, or gets 409
                           (queue)
     --price IN,OUT        the price of a million tokens, in any currency, for the sums on the page
@@ -51,6 +55,8 @@ pub(crate) struct Flags {
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) allowed_origins: Vec<String>,
     pub(crate) session_path: Option<String>,
+    pub(crate) store: Option<String>,
+    pub(crate) events: Option<String>,
     pub(crate) busy: Busy,
     pub(crate) price: Option<Price>,
     pub(crate) max_cost: Option<f64>,
@@ -73,6 +79,8 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),
         session_path: None,
+        store: None,
+        events: None,
         busy: Busy::Queue,
         price: None,
         max_cost: None,
@@ -103,6 +111,13 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
                 crate::session::check_file_format(&path)?;
                 flags.session_path = Some(path);
             }
+            "--store" => {
+                flags.store = Some(parse_url(&flag, &given()?, &["postgres", "postgresql"])?)
+            }
+            "--events" => {
+                let url = parse_url(&flag, &given()?, &["redis", "rediss", "valkey", "valkeys"])?;
+                flags.events = Some(url);
+            }
             "--busy" => {
                 flags.busy = match given()?.as_str() {
                     "queue" => Busy::Queue,
@@ -125,6 +140,13 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
     if let Some(prompt) = &flags.agent.prompt {
         return Err(format!("`{prompt}` is not a flag; prompts are written on the page"));
     }
+    if flags.store.is_some() && flags.session_path.is_some() {
+        return Err("`--store` and `--session` cannot be given both".to_owned());
+    }
+    if flags.events.is_some() && flags.store.is_none() {
+        return Err("`--events` needs `--store`: the other processes read the conversations there"
+            .to_owned());
+    }
     if flags.max_cost.is_some() && flags.price.is_none() {
         return Err("`--max-cost` needs `--price`".to_owned());
     }
@@ -133,6 +155,15 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
 
 fn parse_with<T: std::str::FromStr>(flag: &str, value: &str, wanted: &str) -> Result<T, String> {
     value.trim().parse().map_err(|_| format!("`{flag}` needs {wanted}, not `{value}`"))
+}
+
+/// An address of a server. It may hold a password, which is not repeated.
+fn parse_url(flag: &str, value: &str, schemes: &[&str]) -> Result<String, String> {
+    let scheme = value.split_once("://").map(|(scheme, _)| scheme);
+    match scheme.is_some_and(|scheme| schemes.contains(&scheme)) {
+        true => Ok(value.to_owned()),
+        false => Err(format!("`{flag}` needs an address that begins with {}://", schemes[0])),
+    }
 }
 
 /// An origin as browsers send it: a scheme, a host, and a port unless it is the usual one.

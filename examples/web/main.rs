@@ -12,6 +12,7 @@ mod ag_ui;
 mod agent;
 mod app;
 mod chat;
+mod cluster;
 mod failure;
 mod flags;
 mod page;
@@ -88,6 +89,10 @@ async fn serve(flags: Flags) -> Result<(), Error> {
     let app = App::open(&flags, address).await?;
     println!("{}", app.access.greeting());
     println!("The model is {}.", app.about.describe());
+    if flags.events.is_some() {
+        // It ends with the program.
+        tokio::spawn(cluster::resume_lost_runs(Arc::clone(&app)));
+    }
     let stopped = stop(Arc::clone(&app));
     let served = axum::serve(listener, page::router(Arc::clone(&app)))
         .with_graceful_shutdown(stopped)

@@ -130,7 +130,8 @@ pub(crate) async fn steer(
 }
 
 async fn send(app: &App, id: &str, command: Command) -> Answer<Json<Value>> {
-    let run = app.hub.run_id(id).ok_or_else(|| Error::from(NotRunning { run: id.to_owned() }))?;
+    let run = app.hub.find_run(id).await?;
+    let run = run.ok_or_else(|| Error::from(NotRunning { run: id.to_owned() }))?;
     let receipt = app.hub.send(&run, command).await?;
     Ok(Json(json!({ "run": run, "id": receipt.id })))
 }
@@ -271,7 +272,7 @@ pub(crate) async fn list(
             updated_at: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
             entries: info.version,
             forked_from: info.origin.as_ref().map(|origin| origin.id.clone()),
-            is_running: app.hub.run_id(&info.id).is_some(),
+            is_running: matches!(app.hub.find_run(&info.id).await, Ok(Some(_))),
             id: info.id.clone(),
         });
     }

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use tokio::time::Instant;
 use turnstream::env::{Ids, SystemIds};
 use turnstream::event::RewriteReason;
-use turnstream::hub::{AlreadyRunning, Reservation, RunOwner, RunSource};
+use turnstream::hub::{Reservation, RunOwner, RunSource};
 use turnstream::item::{Content, Item, PendingCall};
 use turnstream::session::{Entry, Session, SessionState, restore_history};
 use turnstream::tool::Verdict;
@@ -16,6 +16,7 @@ use turnstream::trace::Trace;
 use turnstream::{Agent, Error};
 
 use crate::app::App;
+use crate::cluster;
 use crate::failure::Failure;
 use crate::flags::Busy;
 use crate::traces::{RunRecord, RunRecords};
@@ -185,9 +186,20 @@ impl App {
         {
             return Ok(started);
         }
+        let run_id = new_run_id(open, key.as_deref());
         let started = match text.clone() {
-            Some(text) => self.start_or_queue(open, text.into()).await?,
-            None => self.start(open, &self.agent, Start::Resume(Vec::new())).await?.1,
+            // Another process has had the same request.
+            _ if key.is_some() && cluster::has_begun(&self.hub, &run_id).await => {
+                Started { run: run_id, is_queued: false }
+            }
+            Some(text) => self.start_or_queue(open, text.into(), run_id).await?,
+            None => {
+                let place = self.hub.reserve(open.session.id())?;
+                self.check_limits(open).await?;
+                let start = Start::Resume(Vec::new());
+                let owner = begin(open, place, &self.agent, start, run_id).await?;
+                Started { run: owner.detach(), is_queued: false }
+            }
         };
         if let Some(key) = key {
             keys.add(key, text, started.clone());
@@ -199,25 +211,38 @@ impl App {
         self: &Arc<Self>,
         open: &Arc<OpenSession>,
         said: Content,
+        run_id: String,
     ) -> Result<Started, Failure> {
         // Nothing overtakes what waits already.
         if open.queue().is_served {
-            return self.enqueue(open, said);
+            return self.enqueue(open, said, run_id);
         }
-        let place = match self.hub.reserve(open.session.id()) {
-            Ok(place) => place,
-            Err(error)
-                if self.busy == Busy::Queue && AlreadyRunning::from_error(&error).is_some() =>
-            {
-                return self.enqueue(open, said);
+        let begun = match self.hub.reserve(open.session.id()) {
+            Ok(place) => {
+                self.check_limits(open).await?;
+                let start = Start::Say(vec![Item::user(said.clone())]);
+                begin(open, place, &self.agent, start, run_id.clone()).await
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => Err(error),
         };
-        self.check_limits(open).await?;
-        let run_id = SystemIds.next_id();
-        let start = Start::Say(vec![Item::user(said)]);
-        let owner = begin(open, place, &self.agent, start, run_id).await?;
-        Ok(Started { run: owner.detach(), is_queued: false })
+        match begun {
+            Ok(owner) => Ok(Started { run: owner.detach(), is_queued: false }),
+            Err(error) if self.busy == Busy::Queue && cluster::is_busy_elsewhere(&error) => {
+                self.enqueue(open, said, run_id)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Begins a run of this agent now.
+    pub(crate) async fn begin_now(
+        &self,
+        open: &OpenSession,
+        agent: &Agent,
+        start: Start,
+    ) -> Result<RunOwner, Error> {
+        let place = self.hub.reserve(open.session.id())?;
+        begin(open, place, agent, start, SystemIds.next_id()).await
     }
 
     /// Begins a run of this agent now. The owner is detached: dropping it does not drop the run.
@@ -249,8 +274,8 @@ impl App {
         self: &Arc<Self>,
         open: &Arc<OpenSession>,
         said: Content,
+        run_id: String,
     ) -> Result<Started, Failure> {
-        let run_id = SystemIds.next_id();
         let mut queue = open.queue();
         if queue.waiting.len() >= MAX_QUEUED {
             return Err(Failure::too_many("too many messages wait for the end of this run"));
@@ -285,13 +310,13 @@ pub(crate) fn last_answer(entries: &[Entry]) -> Option<u64> {
     u64::try_from(last + 1).ok()
 }
 
-/// Begins what waits, in order, each when the run before it has ended.
+/// Begins what waits, in order, each when the run before it has ended, in this process or in another one.
 async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
     loop {
         let place = app.hub.reserve_when_free(open.session.id()).await;
         let (run_id, said) = {
             let mut queue = open.queue();
-            let next = queue.waiting.pop_front();
+            let next = queue.waiting.front().cloned();
             queue.is_served = next.is_some();
             let Some(next) = next else { return };
             next
@@ -305,8 +330,24 @@ async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
         };
         match begun {
             Ok(owner) => drop(owner.detach()),
+            Err(error) if cluster::is_busy_elsewhere(&error) => {
+                tokio::time::sleep(cluster::RETRY_DELAY).await;
+                continue;
+            }
             Err(error) => eprintln!("a message that waited was not sent: {error}"),
         }
+        open.queue().waiting.pop_front();
+    }
+}
+
+/// The id of a run. A request that is sent again with its key has the same, whichever process gets it.
+fn new_run_id(open: &OpenSession, key: Option<&str>) -> String {
+    let is_plain =
+        |key: &&str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    match key.filter(is_plain) {
+        // The session is in it: nobody takes over a run of another one.
+        Some(key) => format!("{}:{key}", open.session.id()),
+        None => SystemIds.next_id(),
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) struct LockFile {
 #[derive(Debug)]
 pub(super) enum LockRemoval {
     /// Its epoch is kept elsewhere.
+    #[cfg(feature = "sqlite")]
     Always,
     /// If no file of a session is here.
     WithoutSession(PathBuf),
@@ -117,6 +118,7 @@ fn is_at_path(file: &File, path: &Path) -> bool {
 impl Drop for LockFile {
     fn drop(&mut self) {
         let is_removed = match &self.removal {
+            #[cfg(feature = "sqlite")]
             LockRemoval::Always => true,
             LockRemoval::WithoutSession(path) => !path.exists(),
         };
