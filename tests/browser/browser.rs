@@ -6,6 +6,7 @@
 //! | `approvals` | what is to be approved is shown exactly, and nothing runs before |
 //! | `hostile_words` | what a model says does nothing to the page |
 //! | `many` | many messages, many tabs, a tab that does not keep up |
+//! | `cluster` | two servers that share their sessions and events are one |
 //! | `access` | by keys alone, on a phone, for a screen reader |
 //! | `pictures` | the pictures of the README |
 //!
@@ -15,11 +16,16 @@
 
 mod access;
 mod approvals;
+mod cluster;
 mod driver;
 mod hostile_words;
 mod many;
 mod model;
 mod page;
 mod pictures;
+#[path = "../postgres/server.rs"]
+mod postgres_server;
+#[path = "../redis/server.rs"]
+mod redis_server;
 mod server;
 mod streams;

@@ -24,6 +24,12 @@ if [ ! -e "$folder/node_modules/axe-core/axe.min.js" ]; then
         skip "npm could not install axe-core"
 fi
 
+# What two servers share.
+postgres_skip() { skip "$*"; }
+redis_skip() { skip "$*"; }
+source tests/postgres/install.sh
+source tests/redis/install.sh
+
 driver_log=$folder/driver
 : >"$driver_log"
 chromedriver --port=0 >"$driver_log" 2>&1 &
@@ -37,7 +43,7 @@ done
 [ -n "$port" ] || { cat "$driver_log"; exit 1; }
 echo "$(chromium --version 2>/dev/null), $(chromedriver --version | cut -d'(' -f1)"
 
-cargo build --quiet --example web
+cargo build --quiet --example web --features postgres,redis
 export TURNSTREAM_WEBDRIVER=http://127.0.0.1:$port TURNSTREAM_WEB=$target/debug/examples/web
 export TURNSTREAM_AXE=$folder/node_modules/axe-core/axe.min.js
 log=$folder/log

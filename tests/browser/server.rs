@@ -92,9 +92,22 @@ impl Server {
 
     /// What the server answers to a `GET`.
     pub(crate) async fn get(&self, path: &str) -> Value {
+        self.request("GET", path, "").await
+    }
+
+    /// What the server answers to a `POST`.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Value {
+        self.request("POST", path, &body.to_string()).await
+    }
+
+    async fn request(&self, method: &str, path: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.unwrap();
         let answer = String::from_utf8(answer).unwrap();

@@ -1,0 +1,109 @@
+//! Two servers with one PostgreSQL and one Redis are one server for the page.
+
+use serde_json::json;
+
+use crate::driver::WIDE;
+use crate::model::Model;
+use crate::page::Page;
+use crate::server::Server;
+use crate::{postgres_server, redis_server};
+
+/// What the servers share.
+struct Shared {
+    postgres: postgres_server::Server,
+    redis: redis_server::Server,
+}
+
+impl Shared {
+    fn start() -> Self {
+        Self { postgres: postgres_server::Server::start(&[]), redis: redis_server::Server::start() }
+    }
+
+    async fn server(&self, model: &Model) -> Server {
+        let (store, events, url) = (self.postgres.url(), self.redis.url(), model.url());
+        let flags = ["--provider", "openai", "--base-url", &url, "--model", "m"];
+        let shared = ["--store", &store, "--events", &events];
+        Server::start_with(&[&flags[..], &shared].concat(), 0).await
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_run_whose_server_is_killed_goes_on_elsewhere_and_the_page_shows_each_word_once() {
+    let (shared, model) = (Shared::start(), Model::start().await);
+    let (here, mut elsewhere) = (shared.server(&model).await, shared.server(&model).await);
+    let page = Page::open(&here, "s", WIDE).await;
+    elsewhere.post("/sessions/s/runs", &json!({ "text": "Begin" })).await;
+    let asked = model.asked().await;
+    asked.say("Looking. ");
+    asked.end_with_call("c1", "calculate", &json!({ "expression": "2 + 3" }));
+    let asked = model.asked().await;
+    asked.say("One ");
+    page.wait_for_words("One").await;
+    asked.say("two ");
+    page.wait_for_words("One two").await;
+
+    elsewhere.kill().await;
+    drop(asked);
+    // The other server asks again for the turn that was lost, with the result of the tool.
+    let asked = model.asked().await;
+    let messages = asked.body["messages"].as_array().unwrap();
+    assert_eq!(messages.iter().filter(|message| message["role"] == "tool").count(), 1);
+    assert_eq!(messages.last().unwrap()["role"], "tool");
+    asked.say("One two ");
+    page.wait_for_words("One two").await;
+    asked.say("three.");
+    asked.end();
+    page.wait_for_words("three.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.answers().await.concat(), "Looking.One two three.");
+    assert_eq!(page.texts(".user .words").await, ["Begin"]);
+    assert_eq!(page.texts(".card > summary .status").await, ["done"]);
+
+    // A server that is started again shows the same.
+    elsewhere.start_again().await;
+    page.go(&elsewhere, "s").await;
+    page.wait_for_words("One two three.").await;
+    assert_eq!(page.answers().await.concat(), "Looking.One two three.");
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_run_of_another_server_is_steered_stopped_and_approved_here() {
+    let (shared, model) = (Shared::start(), Model::start().await);
+    let (here, elsewhere) = (shared.server(&model).await, shared.server(&model).await);
+    let page = Page::open(&here, "s", WIDE).await;
+    elsewhere.post("/sessions/s/runs", &json!({ "text": "Begin" })).await;
+    let asked = model.asked().await;
+    asked.say("One ");
+    page.wait_for_words("One").await;
+    page.ask("And two").await;
+    page.wait("document.getElementById('waiting').children.length === 1").await;
+    asked.end();
+    let asked = model.asked().await;
+    assert_eq!(asked.body["messages"].as_array().unwrap().last().unwrap()["content"], "And two");
+    asked.say("Two ");
+    page.wait_for_words("Two").await;
+    page.click("#stop").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.texts(".user .words").await, ["Begin", "And two"]);
+
+    // Two questions that the other server has asked, answered here.
+    elsewhere.post("/sessions/s/runs", &json!({ "text": "Write both" })).await;
+    let asked = model.asked().await;
+    let write = |name: &str| json!({ "path": name, "text": "x" });
+    asked.call("c1", "write_file", &write("a.txt"));
+    asked.end_with_call("c2", "write_file", &write("b.txt"));
+    page.wait("document.querySelectorAll('.approval').length === 2").await;
+    page.wait_until_idle().await;
+    page.click(".approval:first-child .approve").await;
+    page.wait_for_words("Approved. 1 more to answer.").await;
+    page.click(".approval:last-child .deny").await;
+    model.answer("One of two.").await;
+    page.wait_for_words("One of two.").await;
+    page.wait_until_idle().await;
+    assert!(here.folder.join("a.txt").exists());
+    assert!(!here.folder.join("b.txt").exists() && !elsewhere.folder.join("a.txt").exists());
+    page.close_after_errors().await;
+}
