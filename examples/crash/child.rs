@@ -10,7 +10,7 @@ use turnstream::context::{Compaction, compactor_fn};
 use turnstream::event::ToolEvent;
 use turnstream::item::{Mark, PendingCall};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::session::{Entry, Session, SessionRun, SessionState};
+use turnstream::session::{AlreadyLeased, Entry, LeaseLost, Session, SessionRun, SessionState};
 use turnstream::tool::{Tool, ToolSpec, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 
@@ -22,30 +22,52 @@ const MAX_HISTORY_ITEMS: usize = 60;
 
 pub(crate) async fn run(place: StoreLocation, seed: u64) -> Result<Infallible, Error> {
     let mut dice = Dice::new(seed);
-    let session = Session::open(place.open_store()?, SESSION_ID).await?;
+    let session = Session::open(place.open_store().await?, SESSION_ID).await?;
     let agent = build_agent(&place)?;
     loop {
-        let input = format!("Go on, at {}.", session.version());
-        let run = match session.state() {
-            SessionState::Pending { calls } if dice.roll(4) > 0 => {
-                let verdict = |call: PendingCall| match &*call.name {
-                    "outside" => (call, Verdict::output("from outside")),
-                    _ => (call, Verdict::Approve),
-                };
-                session.resume(&agent, calls.into_iter().map(verdict)).await?
+        match run_once(&session, &agent, &mut dice).await {
+            Ok(()) => {}
+            // The server of the store has not noticed yet that the last process is gone, or was itself killed.
+            Err(error) if is_lease_error(&error) => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                session.reload().await?;
             }
-            SessionState::Unfinished { .. } if dice.roll(4) > 0 => {
-                session.resume(&agent, []).await?
+            Err(error) => {
+                // The last append of the process before may have been written after this has read the session.
+                let version = session.version();
+                session.reload().await?;
+                if session.version() == version {
+                    return Err(error);
+                }
             }
-            SessionState::Idle | SessionState::Pending { .. } | SessionState::Unfinished { .. } => {
-                session.run(&agent, input).await?
-            }
-        };
-        print_items(run).await?;
-        if session.history().len() > MAX_HISTORY_ITEMS {
-            session.compact(&compactor_fn(compact_older_half)).await?;
         }
     }
+}
+
+fn is_lease_error(error: &Error) -> bool {
+    AlreadyLeased::from_error(error).is_some() || LeaseLost::from_error(error).is_some()
+}
+
+async fn run_once(session: &Session, agent: &Agent, dice: &mut Dice) -> Result<(), Error> {
+    let input = format!("Go on, at {}.", session.version());
+    let run = match session.state() {
+        SessionState::Pending { calls } if dice.roll(4) > 0 => {
+            let verdict = |call: PendingCall| match &*call.name {
+                "outside" => (call, Verdict::output("from outside")),
+                _ => (call, Verdict::Approve),
+            };
+            session.resume(agent, calls.into_iter().map(verdict)).await?
+        }
+        SessionState::Unfinished { .. } if dice.roll(4) > 0 => session.resume(agent, []).await?,
+        SessionState::Idle | SessionState::Pending { .. } | SessionState::Unfinished { .. } => {
+            session.run(agent, input).await?
+        }
+    };
+    print_items(run).await?;
+    if session.history().len() > MAX_HISTORY_ITEMS {
+        session.compact(&compactor_fn(compact_older_half)).await?;
+    }
+    Ok(())
 }
 
 /// Prints what is told, an entry a line. Whoever reads a line may rely on it.

@@ -19,14 +19,18 @@ mod place;
 
 use std::path::PathBuf;
 
+use parent::ServerKills;
 use place::{StoreKind, StoreLocation};
 
 const HELP: &str = "\
-crash [--store jsonl|sqlite] [--kills N] [--seed S]
+crash [--store jsonl|sqlite|postgres://…] [--kills N] [--seed S] [--server-kills N --restart-server COMMAND]
 
-    --store NAME   where the session is kept (jsonl); sqlite needs the feature `sqlite`
-    --kills N      how often the process is killed (200)
-    --seed S       when (1)
+    --store NAME     where the session is kept (jsonl); sqlite and postgres need the features of these names
+    --kills N        how often the process is killed (200)
+    --seed S         when (1)
+    --server-kills N how often the server of the store is killed while a process uses it (0)
+    --restart-server COMMAND
+                     kills the server of the store and starts it again; a shell runs it
 
 The last line is `kills N, lost L, doubled D`, where N is how often it was killed: less than was asked
 for if it could not go on. Exit code: 0 if none is lost or doubled, 2 for bad usage, else 1.
@@ -39,6 +43,7 @@ enum Command {
         kind: StoreKind,
         kills: u32,
         seed: u64,
+        server: Option<ServerKills>,
     },
     /// What the parent starts.
     Child {
@@ -54,7 +59,9 @@ async fn main() {
             print!("{HELP}");
             0
         }
-        Ok(Command::Parent { kind, kills, seed }) => parent::run(kind, kills, seed).await,
+        Ok(Command::Parent { kind, kills, seed, server }) => {
+            parent::run(kind, kills, seed, server).await
+        }
         Ok(Command::Child { place, seed }) => match child::run(place, seed).await {
             Ok(never) => match never {},
             Err(error) => {
@@ -72,6 +79,7 @@ async fn main() {
 
 fn parse_args(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
     let (mut kind, mut kills, mut seed, mut folder) = (StoreKind::JsonLines, 200, 1, None);
+    let (mut server_kills, mut restart) = (0, None);
     while let Some(word) = words.next() {
         if word == "--help" {
             return Ok(Command::Help);
@@ -82,12 +90,19 @@ fn parse_args(mut words: impl Iterator<Item = String>) -> Result<Command, String
             "--store" => kind = StoreKind::parse(&value()?)?,
             "--kills" => kills = value()?.parse().map_err(not_a_number)?,
             "--seed" => seed = value()?.parse().map_err(not_a_number)?,
+            "--server-kills" => server_kills = value()?.parse().map_err(not_a_number)?,
+            "--restart-server" => restart = Some(value()?),
             "--child" => folder = Some(PathBuf::from(value()?)),
             _ => return Err(format!("there is no flag `{word}`; see --help")),
         }
     }
+    let server = match (server_kills, restart) {
+        (0, _) => None,
+        (kills, Some(restart)) => Some(ServerKills { kills, restart }),
+        (_, None) => return Err("`--server-kills` needs `--restart-server`".to_owned()),
+    };
     Ok(match folder {
         Some(folder) => Command::Child { place: StoreLocation { kind, folder }, seed },
-        None => Command::Parent { kind, kills, seed },
+        None => Command::Parent { kind, kills, seed, server },
     })
 }

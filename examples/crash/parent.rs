@@ -26,6 +26,7 @@ struct Report {
     torn_line_count: u32,
     /// How many runs were broken off in the middle.
     unfinished_run_count: u32,
+    server_kill_count: u32,
 }
 
 impl Report {
@@ -47,13 +48,24 @@ impl Report {
     }
 }
 
+/// How often the server of the store is killed, and the command that does it and starts it again.
+pub(crate) struct ServerKills {
+    pub(crate) kills: u32,
+    pub(crate) restart: String,
+}
+
 /// Gives the exit code.
-pub(crate) async fn run(kind: StoreKind, kills: u32, seed: u64) -> i32 {
+pub(crate) async fn run(
+    kind: StoreKind,
+    kills: u32,
+    seed: u64,
+    server: Option<ServerKills>,
+) -> i32 {
     let name = format!("turnstream-crash-{}-{}", kind.name(), std::process::id());
     let place = StoreLocation { kind, folder: std::env::temp_dir().join(name) };
     let mut report = Report::default();
     let result = match fs::create_dir_all(&place.folder) {
-        Ok(()) => kill_and_verify(&place, kills, seed, &mut report).await,
+        Ok(()) => kill_and_verify(&place, kills, seed, server, &mut report).await,
         Err(error) => Err(format!("`{}` cannot be made: {error}", place.folder.display())),
     };
     let is_fine = result.is_ok() && report.has_no_failures();
@@ -67,7 +79,11 @@ pub(crate) async fn run(kind: StoreKind, kills: u32, seed: u64) -> i32 {
         invalid_history_count: unlawful,
         torn_line_count: torn,
         unfinished_run_count: unfinished,
+        server_kill_count: server_kills,
     } = report;
+    if server_kills > 0 {
+        println!("server kills {server_kills}");
+    }
     println!("broken off {unfinished}, torn lines {torn}, unlawful {unlawful}");
     println!("kills {kills}, lost {}, doubled {}", lost.len(), doubled.len());
     match is_fine {
@@ -86,12 +102,17 @@ async fn kill_and_verify(
     place: &StoreLocation,
     kills: u32,
     seed: u64,
+    server: Option<ServerKills>,
     report: &mut Report,
 ) -> Result<(), String> {
     let mut dice = Dice::new(seed);
     let mut told = Vec::new();
     for kill in 1..=kills {
-        told.extend(run_and_kill_child(place, &mut dice)?);
+        // As evenly as may be.
+        let is_due = |it: &&ServerKills| kill * it.kills / kills > report.server_kill_count;
+        let server = server.as_ref().filter(is_due);
+        report.server_kill_count += u32::from(server.is_some());
+        told.extend(run_and_kill_child(place, &mut dice, server)?);
         report.kill_count = kill;
         if let Some(lines) = place.session_file()
             && dice.roll(5) == 0
@@ -111,11 +132,15 @@ async fn kill_and_verify(
     ensure_writable(place).await.map_err(|error| error.to_string())
 }
 
-/// Starts a child and kills it. Gives the lines that it printed.
-fn run_and_kill_child(place: &StoreLocation, dice: &mut Dice) -> Result<Vec<String>, String> {
+/// Starts a child and kills it, after its server if that is given. Gives the lines that it printed.
+fn run_and_kill_child(
+    place: &StoreLocation,
+    dice: &mut Dice,
+    server: Option<&ServerKills>,
+) -> Result<Vec<String>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
-    command.args(["--store", place.kind.name(), "--seed", &dice.roll(1 << 30).to_string()]);
+    command.args(["--store", place.kind.argument(), "--seed", &dice.roll(1 << 30).to_string()]);
     command.arg("--child").arg(&place.folder).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("no child starts: {error}"))?;
     let out = child.stdout.take().ok_or("the child has no stdout")?;
@@ -132,8 +157,18 @@ fn run_and_kill_child(place: &StoreLocation, dice: &mut Dice) -> Result<Vec<Stri
     };
     // Some die while they begin.
     let wanted = dice.roll(14);
-    for _ in 0..wanted {
-        if !read(&mut lines)? {
+    for line in 0..=wanted {
+        if line == wanted / 2
+            && let Some(server) = server
+        {
+            // The child has to live on, and to tell more when the server is there again.
+            let status = Command::new("sh").args(["-c", &server.restart]).status();
+            let status = status.map_err(|error| error.to_string())?;
+            if !status.success() {
+                return Err(format!("the server cannot be started again: {status}"));
+            }
+        }
+        if line < wanted && !read(&mut lines)? {
             let status = child.wait().map_err(|error| error.to_string())?;
             return Err(format!("the child ended by itself: {status}"));
         }
@@ -166,7 +201,7 @@ async fn verify_store(
     told: &[String],
     report: &mut Report,
 ) -> Result<(), Error> {
-    let entries = place.open_store()?.load(SESSION_ID, 0).await?.unwrap_or_default();
+    let entries = place.open_store().await?.load(SESSION_ID, 0).await?.unwrap_or_default();
     verify_entries(&entries, told, report);
     for tool in ["once", "asked"] {
         let effects = fs::read_to_string(place.effect_file(tool)).unwrap_or_default();
@@ -208,7 +243,7 @@ fn verify_entries(entries: &[Entry], told: &[String], report: &mut Report) {
 }
 
 async fn ensure_writable(place: &StoreLocation) -> Result<(), Error> {
-    let session = Session::open(place.open_store()?, SESSION_ID).await?;
+    let session = Session::open(place.open_store().await?, SESSION_ID).await?;
     let last = session.history().len();
     session.checkpoint(last..last, []).await
 }

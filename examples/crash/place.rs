@@ -11,11 +11,14 @@ use turnstream::session::{JsonLinesStore, Store};
 /// The session's id.
 pub(crate) const SESSION_ID: &str = "crash";
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum StoreKind {
     JsonLines,
     #[cfg(feature = "sqlite")]
     Sqlite,
+    /// Its URL.
+    #[cfg(feature = "postgres")]
+    Postgres(String),
 }
 
 impl StoreKind {
@@ -26,17 +29,40 @@ impl StoreKind {
             "sqlite" => Ok(Self::Sqlite),
             #[cfg(not(feature = "sqlite"))]
             "sqlite" => Err("the store `sqlite` needs the feature `sqlite`".to_owned()),
-            other => Err(format!("there is no store `{other}`; there are jsonl and sqlite")),
+            #[cfg(feature = "postgres")]
+            url if is_postgres(url) => Ok(Self::Postgres(url.to_owned())),
+            #[cfg(not(feature = "postgres"))]
+            url if is_postgres(url) => {
+                Err("the store `postgres` needs the feature `postgres`".to_owned())
+            }
+            other => Err(format!(
+                "there is no store `{other}`; there are jsonl, sqlite and postgres://…"
+            )),
         }
     }
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::JsonLines => "jsonl",
             #[cfg(feature = "sqlite")]
             Self::Sqlite => "sqlite",
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => "postgres",
         }
     }
+
+    /// What [`parse`](Self::parse) reads.
+    pub(crate) fn argument(&self) -> &str {
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(url) => url,
+            other => other.name(),
+        }
+    }
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
 /// A folder with the store and what the tools did.
@@ -47,12 +73,20 @@ pub(crate) struct StoreLocation {
 }
 
 impl StoreLocation {
-    pub(crate) fn open_store(&self) -> Result<Arc<dyn Store>, Error> {
-        Ok(match self.kind {
+    #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_async, reason = "a server is far"))]
+    pub(crate) async fn open_store(&self) -> Result<Arc<dyn Store>, Error> {
+        Ok(match &self.kind {
             StoreKind::JsonLines => Arc::new(JsonLinesStore::open(&self.folder)?),
             #[cfg(feature = "sqlite")]
             StoreKind::Sqlite => {
                 Arc::new(turnstream::session::SqliteStore::open(self.folder.join("crash.db"))?)
+            }
+            #[cfg(feature = "postgres")]
+            StoreKind::Postgres(url) => {
+                // A schema of its own, which stays.
+                let name = self.folder.file_name().unwrap_or_default().to_string_lossy();
+                let options = turnstream::session::PostgresOptions::new(url.as_str());
+                Arc::new(options.with_schema(name.replace('-', "_")).connect().await?)
             }
         })
     }
