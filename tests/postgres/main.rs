@@ -3,12 +3,12 @@
 
 mod appends;
 mod errors;
-//mod follow;
-//mod leases;
-//mod processes;
+mod follow;
+mod leases;
+mod processes;
 mod proxy;
 mod schema;
 mod server;
 mod sessions;
 mod support;
-//mod tls;
+mod tls;

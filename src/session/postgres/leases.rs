@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::convert::Infallible;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -56,12 +57,12 @@ struct Health {
 }
 
 enum Command {
-    Take { id: String, slot: TakenSlot, answer: oneshot::Sender<Taken> },
+    Take { id: String, answer: oneshot::Sender<Taken> },
     GiveBack { id: String, epoch: u64 },
 }
 
 /// `None` if it is another process's.
-type Taken = Result<Option<LeaseHold>, PostgresError>;
+type Taken = Result<Option<ServerLock>, PostgresError>;
 
 /// The place of a session in the table of those that this process has.
 struct TakenSlot {
@@ -69,12 +70,18 @@ struct TakenSlot {
     id: String,
 }
 
-/// Gives the lease back when it is dropped.
-pub(super) struct LeaseHold {
-    connection: Arc<LeaseConnection>,
-    epoch: u64,
-    /// After the drop above it, which queues the unlock: a lease that is taken next comes behind that.
+/// What a lease is held by. The fields are dropped in their order: the unlock is queued when the place is free, so a
+/// lease that is taken next comes after it.
+struct LeaseHold {
+    lock: ServerLock,
     slot: TakenSlot,
+}
+
+/// A lock on the server, which is given back when this is dropped.
+struct ServerLock {
+    connection: Arc<LeaseConnection>,
+    id: String,
+    epoch: u64,
 }
 
 impl Leases {
@@ -111,23 +118,26 @@ impl Leases {
                 return already_leased();
             }
             let slot = TakenSlot { taken: Arc::clone(&self.taken), id: id.to_owned() };
-            match self.take_once(slot).await {
-                Ok(Some(hold)) => {
-                    let gone = hold.connection.gone.clone();
-                    return Ok(Lease::new(hold.epoch, hold).with_loss(gone));
+            match self.lock(id).await {
+                Ok(Some(lock)) => {
+                    let (epoch, gone) = (lock.epoch, lock.connection.gone.clone());
+                    return Ok(Lease::new(epoch, LeaseHold { lock, slot }).with_loss(gone));
                 }
                 Ok(None) => return already_leased(),
-                Err(error) => attempts.after_error(error).await.map_err(cannot)?,
+                Err(error) => {
+                    drop(slot);
+                    attempts.after_error(error).await.map_err(cannot)?;
+                }
             }
         }
     }
 
-    async fn take_once(&self, slot: TakenSlot) -> Taken {
+    /// If its future is dropped, the task gives back what it has locked.
+    async fn lock(&self, id: &str) -> Taken {
         let connection = self.connection().await?;
         let (answer, answered) = oneshot::channel();
-        let command = Command::Take { id: slot.id.clone(), slot, answer };
         // If its task is gone, so is the answer.
-        let _ = connection.commands.unbounded_send(command);
+        let _ = connection.commands.unbounded_send(Command::Take { id: id.to_owned(), answer });
         answered.await.unwrap_or_else(|_| Err(PostgresError::no_answer(self.lease_time)))
     }
 
@@ -168,25 +178,19 @@ impl Leases {
     }
 }
 
-impl LeaseHold {
-    fn is_lost(&self) -> bool {
-        !self.connection.health.is_good()
-    }
-}
-
 impl AppendLease for Lease {
     fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost> {
-        let hold = self.hold::<LeaseHold>();
-        match hold.filter(|hold| hold.slot.id == id && !hold.is_lost()) {
-            Some(hold) => Ok(hold.epoch),
+        let lock = self.hold::<LeaseHold>().map(|hold| &hold.lock);
+        match lock.filter(|lock| lock.id == id && lock.connection.health.is_good()) {
+            Some(lock) => Ok(lock.epoch),
             None => Err(LeaseLost { id: id.to_owned(), epoch: self.epoch() }),
         }
     }
 }
 
-impl Drop for LeaseHold {
+impl Drop for ServerLock {
     fn drop(&mut self) {
-        let command = Command::GiveBack { id: self.slot.id.clone(), epoch: self.epoch };
+        let command = Command::GiveBack { id: mem::take(&mut self.id), epoch: self.epoch };
         // If its task is gone, the server has given it back.
         let _ = self.connection.commands.unbounded_send(command);
     }
@@ -257,16 +261,16 @@ impl LeaseTask {
     /// Does what is asked for; otherwise it asks for an answer. An error is one of the connection.
     async fn do_command(&self, command: Option<Command>) -> Result<(), PostgresError> {
         match command {
-            Some(Command::Take { id, slot, answer }) => {
+            Some(Command::Take { id, answer }) => {
                 let taken = self.take(&id).await;
                 let is_broken =
                     taken.as_ref().err().is_some_and(PostgresError::leaves_outcome_open);
-                let hold = |epoch| {
+                let lock = |epoch| {
                     let connection = self.connection.upgrade()?;
-                    Some(LeaseHold { connection, epoch, slot })
+                    Some(ServerLock { connection, id, epoch })
                 };
-                // If the caller is gone, the hold is dropped, which gives it back.
-                let _ = answer.send(taken.map(|epoch| epoch.and_then(hold)));
+                // If the caller is gone, it is dropped here.
+                let _ = answer.send(taken.map(|epoch| epoch.and_then(lock)));
                 match is_broken {
                     true => Err(PostgresError::no_answer(Duration::ZERO)),
                     false => Ok(()),

@@ -1,0 +1,265 @@
+//! Leases within a process, between stores, and after the connection that holds them is gone.
+
+use std::time::{Duration, SystemTime};
+
+use futures::FutureExt;
+use tokio_postgres::Client;
+use turnstream::session::suite::numbered_entries;
+use turnstream::session::{
+    AlreadyLeased, Conflict, Lease, LeaseLost, PostgresOptions, PostgresStore, Store,
+};
+use turnstream::{Error, ErrorKind};
+
+use crate::support::{
+    admin, connect, named_url, options, quoted, shared_server, terminate, unique_name, until,
+};
+
+#[track_caller]
+fn expect_already_leased(taken: Result<Lease, Error>, id: &str) {
+    let error = taken.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert_eq!(AlreadyLeased::from_error(&error), Some(&AlreadyLeased { id: id.into() }));
+}
+
+#[track_caller]
+fn expect_lost(appended: Result<u64, Error>, id: &str, lease: &Lease) {
+    let error = appended.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let lost = LeaseLost { id: id.into(), epoch: lease.epoch() };
+    assert_eq!(LeaseLost::from_error(&error), Some(&lost), "{error}");
+}
+
+/// Takes a lease that another connection is about to give back.
+async fn take_soon(store: &PostgresStore, id: &str) -> Lease {
+    let taken = std::cell::RefCell::new(None);
+    until("it is given back", || async {
+        match store.lease(id).await {
+            Ok(lease) => *taken.borrow_mut() = Some(lease),
+            Err(error) => assert!(AlreadyLeased::from_error(&error).is_some(), "{error}"),
+        }
+        taken.borrow().is_some()
+    })
+    .await;
+    taken.into_inner().unwrap()
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_lease_excludes_others_until_its_last_clone_is_dropped() {
+    let options = options();
+    let (one, two) = (connect(&options).await, connect(&options).await);
+    let lease = one.lease("s").await.unwrap();
+    expect_already_leased(one.lease("s").await, "s");
+    expect_already_leased(two.lease("s").await, "s");
+    let _other = two.lease("t").await.unwrap();
+    let clone = lease.clone();
+    drop(lease);
+    expect_already_leased(two.lease("s").await, "s");
+    let epoch = clone.epoch();
+    drop(clone);
+    // At once in the same process, and soon in another.
+    for n in 0..20 {
+        let again = one.lease("s").await.unwrap_or_else(|error| panic!("{n}: {error}"));
+        assert!(again.epoch() > epoch);
+    }
+    let of_two = take_soon(&two, "s").await;
+    expect_already_leased(one.lease("s").await, "s");
+    assert!(of_two.epoch() > epoch + 19);
+    let empty = one.lease("").await.unwrap_err();
+    assert_eq!(empty.kind(), ErrorKind::InvalidRequest);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_lease_whose_future_is_dropped_is_given_back() {
+    let options = options();
+    let (one, two) = (connect(&options).await, connect(&options).await);
+    drop(one.lease("t").await.unwrap());
+    for _ in 0..10 {
+        let mut taking = one.lease("s");
+        assert!((&mut taking).now_or_never().is_none());
+        // It has been sent, or not yet.
+        tokio::task::yield_now().await;
+        drop(taking);
+        drop(one.lease("s").await.unwrap());
+    }
+    drop(take_soon(&two, "s").await);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn an_append_after_another_lease_was_taken_is_refused() {
+    let schema = unique_name();
+    let store = connect(&options().with_schema(&*schema)).await;
+    let lease = store.lease("s").await.unwrap();
+    assert_eq!(store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap(), 1);
+    assert_eq!(store.append_leased(&lease, "s", 1, numbered_entries(1..3)).await.unwrap(), 3);
+    let error = store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await.unwrap_err();
+    assert_eq!(Conflict::from_error(&error).unwrap().found, 3);
+    // As a process sees it that was stopped and does not know yet.
+    let admin = admin(shared_server()).await;
+    let next = format!("UPDATE {}.session SET lease = lease + 1", quoted(&schema));
+    admin.execute(&next, &[]).await.unwrap();
+    for (expected, entries) in [(3, 0..1), (3, 0..3), (0, 0..1), (3, 0..0)] {
+        let entries = numbered_entries(entries);
+        expect_lost(store.append_leased(&lease, "s", expected, entries).await, "s", &lease);
+    }
+    // An append without a lease is none of this.
+    assert_eq!(store.append("s", 3, numbered_entries(3..4)).await.unwrap(), 4);
+    assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered_entries(0..4)));
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_lease_is_for_its_session_and_store() {
+    let options = options();
+    let (one, two) = (connect(&options).await, connect(&options).await);
+    let lease = one.lease("s").await.unwrap();
+    expect_lost(one.append_leased(&lease, "t", 0, numbered_entries(0..1)).await, "t", &lease);
+    let none = Lease::unguarded();
+    expect_lost(one.append_leased(&none, "s", 0, numbered_entries(0..1)).await, "s", &none);
+    let other = connect(&options.clone().with_schema(unique_name())).await;
+    expect_lost(other.append_leased(&lease, "s", 0, numbered_entries(0..1)).await, "s", &lease);
+    assert_eq!(two.list().await.unwrap(), []);
+}
+
+/// The number of rows of sessions, also of those that are not there yet.
+async fn rows(admin: &Client, schema: &str) -> i64 {
+    let sql = format!("SELECT count(*) FROM {}.session", quoted(schema));
+    admin.query_one(&sql, &[]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_session_that_is_only_leased_is_not_there_and_leaves_nothing() {
+    let schema = unique_name();
+    let store = connect(&options().with_schema(&*schema)).await;
+    let admin = admin(shared_server()).await;
+    let lease = store.lease("s").await.unwrap();
+    assert_eq!(rows(&admin, &schema).await, 1);
+    assert_eq!(store.load("s", 0).await.unwrap(), None);
+    assert_eq!(store.list().await.unwrap(), []);
+    assert_eq!(store.list_page(None, 9).await.unwrap(), []);
+    assert!(!store.delete("s").await.unwrap());
+    assert_eq!(store.fork("s", 0, "f").await.unwrap_err().kind(), ErrorKind::InvalidRequest);
+    let later = SystemTime::now() + Duration::from_secs(60);
+    assert_eq!(store.prune(later).await.unwrap(), [""; 0]);
+    assert_eq!(rows(&admin, &schema).await, 1);
+    assert_eq!(store.append("s", 0, Vec::new()).await.unwrap(), 0);
+    drop(lease);
+    until("the row is removed", || async { rows(&admin, &schema).await == 0 }).await;
+
+    // A fork, an append and one of the owner make it a session, which stays.
+    let _forked = store.lease("forked").await.unwrap();
+    let leased = store.lease("leased").await.unwrap();
+    let appended = store.lease("appended").await.unwrap();
+    store.append_leased(&leased, "leased", 0, numbered_entries(0..2)).await.unwrap();
+    store.append("appended", 0, numbered_entries(0..1)).await.unwrap();
+    store.append_leased(&appended, "appended", 1, numbered_entries(1..2)).await.unwrap();
+    store.fork("leased", 1, "forked").await.unwrap();
+    drop((leased, appended));
+    drop(store.lease("leased").await.unwrap());
+    assert_eq!(store.list().await.unwrap().len(), 3);
+    assert_eq!(rows(&admin, &schema).await, 3);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_row_that_a_killed_owner_has_left_is_pruned() {
+    let schema = unique_name();
+    let store = connect(&options().with_schema(&*schema)).await;
+    let admin = admin(shared_server()).await;
+    let sql = format!(
+        "INSERT INTO {}.session (id, inherited, version, updated, lease, reserved)
+         VALUES ('left', 0, 0, now(), 1, true)",
+        quoted(&schema)
+    );
+    admin.execute(&sql, &[]).await.unwrap();
+    let _lease = store.lease("held").await.unwrap();
+    assert_eq!(store.prune(SystemTime::UNIX_EPOCH).await.unwrap(), [""; 0]);
+    assert_eq!(rows(&admin, &schema).await, 1);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_lease_outlives_the_session_that_is_deleted() {
+    let options = options();
+    let (one, two) = (connect(&options).await, connect(&options).await);
+    one.append("s", 0, numbered_entries(0..2)).await.unwrap();
+    let lease = one.lease("s").await.unwrap();
+    assert!(two.delete("s").await.unwrap());
+    let error = one.append_leased(&lease, "s", 2, numbered_entries(2..3)).await.unwrap_err();
+    let conflict = Conflict { id: "s".into(), expected: 2, found: 0 };
+    assert_eq!(Conflict::from_error(&error), Some(&conflict));
+    expect_already_leased(two.lease("s").await, "s");
+    one.append_leased(&lease, "s", 0, numbered_entries(5..6)).await.unwrap();
+    // And the next one is higher, also if the session is made again.
+    let epoch = lease.epoch();
+    drop(lease);
+    assert!(two.delete("s").await.unwrap());
+    assert!(take_soon(&two, "s").await.epoch() > epoch);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_lease_whose_connection_is_gone_stays_lost() {
+    let name = unique_name().replace(['"', ' '], "");
+    let options = PostgresOptions::new(named_url(shared_server(), &name));
+    let store = connect(&options.with_schema(unique_name())).await;
+    let (lease, other) = (store.lease("s").await.unwrap(), store.lease("t").await.unwrap());
+    store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
+    let admin = admin(shared_server()).await;
+    assert!(terminate(&admin, &name).await >= 2);
+    until("it is known to be lost", || async {
+        match store.append_leased(&lease, "s", 1, Vec::new()).await {
+            Ok(_) => false,
+            Err(error) => LeaseLost::from_error(&error).is_some(),
+        }
+    })
+    .await;
+    // Although nobody has taken it since.
+    expect_lost(store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await, "s", &lease);
+    expect_lost(store.append_leased(&other, "t", 0, numbered_entries(0..1)).await, "t", &other);
+    // In this process it is the owner's until it is dropped.
+    expect_already_leased(store.lease("s").await, "s");
+    drop(lease.clone());
+    let old = lease.epoch();
+    drop(lease);
+    let next = store.lease("s").await.unwrap();
+    assert!(next.epoch() > old);
+    store.append_leased(&next, "s", 1, numbered_entries(1..2)).await.unwrap();
+    assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered_entries(0..2)));
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn leases_outlast_the_lease_time_while_their_process_runs() {
+    let options = options().with_lease_time(Duration::from_secs(1));
+    let (one, two) = (connect(&options).await, connect(&options).await);
+    let lease = one.lease("s").await.unwrap();
+    // Nothing else can be awaited: the time itself is what is tested.
+    tokio::time::sleep(Duration::from_millis(3500)).await;
+    expect_already_leased(two.lease("s").await, "s");
+    one.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+fn a_lease_is_lost_with_the_runtime_that_it_was_taken_on() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    let (store, lease) = first.block_on(async {
+        let store = connect(&options()).await;
+        let lease = store.lease("s").await.unwrap();
+        store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
+        (store, lease)
+    });
+    drop(first);
+    runtime().block_on(async {
+        expect_lost(store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await, "s", &lease);
+        drop(lease);
+        let lease = take_soon(&store, "s").await;
+        store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await.unwrap();
+        assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered_entries(0..2)));
+    });
+}
