@@ -168,7 +168,7 @@ async fn connections_that_are_ended_lose_and_double_no_append() {
 async fn twenty_kills_of_the_server_lose_and_double_no_acknowledged_append() {
     const KILLS: usize = 20;
     let server = Arc::new(Server::start(&[]));
-    let options = PostgresOptions::new(server.url()).with_retry_limit(Duration::from_secs(60));
+    let options = PostgresOptions::new(server.url()).with_retry_limit(Duration::from_mins(1));
     let store = connect(&options).await;
     let (acknowledged, kills) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let writers = (0..WRITERS).map(|writer| {

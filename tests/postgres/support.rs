@@ -1,5 +1,6 @@
 //! Stores for tests.
 
+use std::fmt::Write as _;
 use std::process;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +16,7 @@ use turnstream::{Error, ErrorKind, Item};
 use crate::server::{PASSWORD, Server};
 
 /// How long anything may take that should happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The server of the tests that do not harm it. Each has a schema of its own.
 pub(crate) fn shared_server() -> &'static Server {
@@ -53,10 +54,6 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-pub(crate) fn said(text: &str) -> Entry {
-    Item::user(text).into()
-}
-
 pub(crate) fn text_of(entry: &Entry) -> String {
     match entry {
         Entry::Item(Item { kind: ItemKind::User { content }, .. }) => content.text(),
@@ -78,7 +75,7 @@ pub(crate) fn assert_no_password(error: &Error) {
     let mut shown = format!("{error} {error:?}");
     let mut next = std::error::Error::source(error);
     while let Some(source) = next {
-        shown += &format!("{source} {source:?}");
+        write!(shown, "{source} {source:?}").unwrap();
         next = source.source();
     }
     assert!(!shown.contains(PASSWORD), "{shown}");

@@ -76,13 +76,13 @@ async fn sslmode_means_what_it_means_to_libpq() {
         ),
     ] {
         let store = connect(&options(host, &query)).await;
-        let _lease = store.lease("s").await.unwrap();
+        let lease = store.lease("s").await.unwrap();
         let sql = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
                    WHERE application_name = 'tls'";
         let seen = admin.query(sql, &[]).await.unwrap();
         assert!(seen.len() >= 2);
         assert!(seen.iter().all(|row| row.get::<_, bool>(0) == is_encrypted), "{query}");
-        drop((store, _lease));
+        drop((store, lease));
         crate::support::until("its connections end", || async {
             admin.query(sql, &[]).await.unwrap().is_empty()
         })

@@ -147,7 +147,7 @@ fn kind_without_sqlstate(error: &Postgres) -> PostgresErrorKind {
     if message.starts_with("authentication error") || message.starts_with("invalid configuration") {
         return PostgresErrorKind::AuthenticationFailed;
     }
-    let is_io = StdError::source(error).is_some_and(|source| source.is::<std::io::Error>());
+    let is_io = StdError::source(error).is_some_and(<dyn StdError>::is::<std::io::Error>);
     let is_connecting = message.starts_with("error connecting to server")
         || message.starts_with("timeout waiting for server");
     match error.is_closed() || is_io || is_connecting {

@@ -74,7 +74,7 @@ struct TakenSlot {
 /// lease that is taken next comes after it.
 struct LeaseHold {
     lock: ServerLock,
-    slot: TakenSlot,
+    _slot: TakenSlot,
 }
 
 /// A lock on the server, which is given back when this is dropped.
@@ -121,7 +121,7 @@ impl Leases {
             match self.lock(id).await {
                 Ok(Some(lock)) => {
                     let (epoch, gone) = (lock.epoch, lock.connection.gone.clone());
-                    return Ok(Lease::new(epoch, LeaseHold { lock, slot }).with_loss(gone));
+                    return Ok(Lease::new(epoch, LeaseHold { lock, _slot: slot }).with_loss(gone));
                 }
                 Ok(None) => return already_leased(),
                 Err(error) => {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::pin::pin;
 use std::time::SystemTime;
 
-use deadpool_postgres::ClientWrapper;
+use deadpool_postgres::{ClientWrapper, GenericClient};
 use futures::TryStreamExt;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSqlOwned, ToSql};
@@ -53,12 +53,12 @@ impl SessionTables {
         new: &NewEntries<'_>,
         lease: Option<&dyn AppendLease>,
     ) -> Result<u64, Error> {
-        let append_id = AppendId::random();
+        let random_id = AppendId::random();
         let mut attempts = self.database.attempts();
         loop {
             // A lease that is lost stays lost, whatever the database says.
             let epoch = lease.map(|lease| lease.ensure_held(new.id)).transpose()?;
-            let append = Append { tables: self, new, epoch, append_id };
+            let append = Append { tables: self, new, epoch, random_id };
             let is_outcome_open = attempts.is_outcome_open();
             let tried = match attempts.client().await {
                 Ok(client) => self.database.answer(append.run_once(client, is_outcome_open)).await,
@@ -240,24 +240,24 @@ impl SessionTables {
         // Several statements: what locks the row may wait for an append, whose entries only a later one sees.
         let transaction = client.transaction().await?;
         let row = match before {
-            None => transaction.query_opt(&statements.lock_session, &[&id]).await?,
+            None => query_opt(&transaction, &statements.lock_session, &[&id]).await?,
             Some(before) => {
                 let statement = &statements.lock_session_unless_written;
-                transaction.query_opt(statement, &[&id, &before]).await?
+                query_opt(&transaction, statement, &[&id, &before]).await?
             }
         };
         let Some(row) = row else { return Ok(Removal::NotThere) };
         let (key, lease): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        if let Some(row) = transaction.query_opt(&statements.fork_of, &[&key]).await? {
+        if let Some(row) = query_opt(&transaction, &statements.fork_of, &[&key]).await? {
             let fork: Vec<u8> = row.try_get(0)?;
             return Ok(Removal::HasFork(String::from_utf8_lossy(&fork).into_owned()));
         }
-        transaction.execute(&statements.delete_entries, &[&key]).await?;
-        transaction.execute(&statements.delete_session, &[&key]).await?;
+        execute(&transaction, &statements.delete_entries, &[&key]).await?;
+        execute(&transaction, &statements.delete_session, &[&key]).await?;
         // Its lease outlives it: another row with the same epoch, and not this one, so that no fork can be made of it.
-        transaction.execute(&statements.reserve_if_leased, &[&id, &lease]).await?;
+        execute(&transaction, &statements.reserve_if_leased, &[&id, &lease]).await?;
         if let Some(notify) = &statements.notify {
-            transaction.execute(notify, &[&key, &0_i64]).await?;
+            execute(&transaction, notify, &[&key, &0_i64]).await?;
         }
         transaction.commit().await?;
         Ok(Removal::Done)
@@ -293,7 +293,7 @@ struct Append<'a> {
     tables: &'a SessionTables,
     new: &'a NewEntries<'a>,
     epoch: Option<u64>,
-    append_id: AppendId,
+    random_id: AppendId,
 }
 
 impl Append<'_> {
@@ -337,7 +337,7 @@ impl Append<'_> {
         let (id, expected) = (new.id.as_bytes(), to_sql_integer(new.expected));
         let epoch = self.epoch.map(to_sql_integer);
         let mut arguments: Vec<&(dyn ToSql + Sync)> =
-            vec![&id, &expected, &self.append_id, entries];
+            vec![&id, &expected, &self.random_id, entries];
         arguments.extend(epoch.as_ref().map(|epoch| epoch as &(dyn ToSql + Sync)));
         Ok(client.execute(&statement, &arguments).await? > 0)
     }
@@ -351,7 +351,7 @@ impl Append<'_> {
         let (found, lease) = match &row {
             Some(row) => {
                 let append: Option<AppendId> = row.try_get(3)?;
-                if append == Some(self.append_id) {
+                if append == Some(self.random_id) {
                     return Ok(AppendState::Written);
                 }
                 (from_sql_integer(row.try_get(0)?), from_sql_integer(row.try_get(1)?))
@@ -482,6 +482,24 @@ async fn read_entries(
         entries.push(entry?);
     }
     Ok(())
+}
+
+async fn query_opt(
+    client: &impl GenericClient,
+    statement: &str,
+    arguments: &[&(dyn ToSql + Sync)],
+) -> Result<Option<Row>, PostgresError> {
+    let statement = client.prepare_cached(statement).await?;
+    Ok(client.query_opt(&statement, arguments).await?)
+}
+
+async fn execute(
+    client: &impl GenericClient,
+    statement: &str,
+    arguments: &[&(dyn ToSql + Sync)],
+) -> Result<u64, PostgresError> {
+    let statement = client.prepare_cached(statement).await?;
+    Ok(client.execute(&statement, arguments).await?)
 }
 
 fn read_session_info(row: &Row) -> Result<SessionInfo, Error> {

@@ -46,12 +46,13 @@ pub(super) enum Notify {
 
 impl Statements {
     /// `s` is the schema as it is in a statement, and `name` as it is called.
+    #[expect(clippy::too_many_lines, reason = "a list of statements")]
     pub(super) fn new(s: &str, name: &str, notify: Notify) -> Self {
         let channel = channel_name(name);
         // Of the id in `$1`. The server's locks are those of the database: others may have some, too.
         let lock_of = |id: &str| {
-            let prefix = hex(format!("turnstream\0{name}\0").as_bytes());
-            let digest = format!("encode(sha256('\\x{prefix}'::bytea || {id}), 'hex')");
+            let schema = format!("convert_to('{}', 'UTF8')", name.replace('\'', "''"));
+            let digest = format!("encode(sha256(sha256({schema}) || {id}), 'hex')");
             format!("('x' || left({digest}, 16))::bit(64)::bigint")
         };
         let is_locked = |id: &str| {
@@ -214,8 +215,4 @@ impl AppendStatements {
 /// Of a schema: names are at most 63 bytes, which both may have.
 fn channel_name(schema: &str) -> String {
     format!("turnstream_{:016x}", crate::fnv::fnv1a_64(schema.bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

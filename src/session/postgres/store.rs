@@ -1,4 +1,4 @@
-//! The store.
+//! The store, as its users see it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,78 @@ use crate::session::checks::ensure_id_not_empty;
 use crate::session::entry_json::to_json_line;
 use crate::session::{Entry, Lease, SessionInfo, Store};
 
-/// TODO
+/// A store in a PostgreSQL database, for programs with several processes or machines. Cheap to clone; clones share
+/// its connections.
+///
+/// It takes PostgreSQL 14 or later, and a database whose encoding is UTF-8. Each entry is a row with its JSON text, and
+/// an append is one statement. A fork names the session it came from and copies nothing. The times in a
+/// [list](Store::list) are the server's.
+///
+/// ```no_run
+/// # // It needs a server.
+/// use turnstream::Agent;
+/// use turnstream::provider::Scripted;
+/// use turnstream::session::{PostgresStore, Session};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let store = PostgresStore::connect("postgres://app:secret@db.example/app?sslmode=verify-full").await?;
+/// let session = Session::open(store, "chat").await?;
+/// let agent = Agent::new(Scripted::new(["Hello!"]));
+/// session.run(&agent, "Hi!").await?.outcome().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What is durable
+///
+/// An append that is answered was committed and is on the server's disk: `synchronous_commit` is set to `on` for the
+/// store's connections, unless the server, the database or the role has `remote_write` or `remote_apply`. What a crash
+/// of the server has cut never was. After a failover to an asynchronous standby, what that had not received is
+/// missing; the next append to such a session gets a [`Conflict`](crate::session::Conflict).
+///
+/// If a connection breaks, calls try again on another one, for 30 seconds unless
+/// [set](PostgresOptions::with_retry_limit). Each append has a random id, by which the store finds out whether a try
+/// that got no answer was written: it is never written twice. If the limit passes first, it is not known whether it
+/// was written, and the message says so. Dropping a future that was polled leaves that open, too; an append is written
+/// whole or not at all.
+///
+/// # Leases
+///
+/// A lease is an advisory lock of the server. One connection, which is not of the pool, holds those of all sessions
+/// that this store runs. A process that ends gives its leases back at once; one that is stopped, or whose machine is
+/// gone, after the [lease time](PostgresOptions::with_lease_time), 15 seconds unless set. If that connection is lost,
+/// so are all its leases, for good; the next lease makes another connection. Epochs are drawn from one sequence: they
+/// rise, also when a session is deleted and made again, and have gaps.
+///
+/// A pooler between the store and the server has to pool sessions: by one that pools transactions (as `PgBouncer` does
+/// in its mode `transaction`), leases exclude no one and followers receive nothing.
+///
+/// # Tables and rights
+///
+/// [`connect`](Self::connect) makes the tables in a schema of their own, and brings older ones to the newest version;
+/// any number of processes may do so at once. It needs no right to if they are there and current: an owner can make
+/// them with [`migrations_sql`](Self::migrations_sql), and the role of the program needs these rights only:
+///
+/// ```sql
+/// GRANT USAGE ON SCHEMA turnstream TO app;
+/// GRANT SELECT ON turnstream.schema_version TO app;
+/// GRANT SELECT, INSERT, UPDATE, DELETE ON turnstream.session, turnstream.entry TO app;
+/// GRANT USAGE ON SEQUENCE turnstream.lease_epoch TO app;
+/// ```
+///
+/// Tables of a later version of this crate are refused.
+///
+/// # Errors
+///
+/// Where the database is the reason, the source of an error is a [`PostgresError`]. No error shows the password.
+///
+/// # What runs
+///
+/// Its futures have to be polled on a tokio runtime with I/O and time. Each connection is read and written by a task on
+/// the runtime of the call that made it; the leases and the followers of the store have a task each. If that runtime ends, the leases are lost, and the next call makes other connections.
+/// Encrypted connections use rustls; `sslmode` and `sslrootcert` have the meaning that libpq gives them.
+// NOTE: tests/postgres/schema.rs has the same rights.
 #[derive(Clone)]
 pub struct PostgresStore {
     shared: Arc<SharedStore>,
@@ -45,7 +116,8 @@ impl PostgresStore {
     }
 
     /// The SQL that makes the tables in a schema, as a script for a role that may: afterwards
-    /// [`connect`](Self::connect) needs no more than the [rights](Self#rights) to use them.
+    /// [`connect`](Self::connect) needs no more than the [rights](Self#tables-and-rights) to use them. It is for a
+    /// database that does not have them yet.
     ///
     /// # Errors
     ///

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Sees to a PostgreSQL server to test with: the one that TURNSTREAM_POSTGRES_BIN names, or is on the PATH or in
+# /usr/lib/postgresql; otherwise Debian's is installed. To be sourced, from the root of the repository. `postgres_skip`
+# is called with the reason where that is impossible.
+set -euo pipefail
+
+declare -F postgres_skip >/dev/null || postgres_skip() { echo "skipped: $*"; exit 0; }
+
+# NOTE: tests/postgres/server.rs looks in the same places.
+postgres_find() {
+    if [ -n "${TURNSTREAM_POSTGRES_BIN:-}" ]; then
+        ls "$TURNSTREAM_POSTGRES_BIN/initdb" 2>/dev/null
+    else
+        command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort | tail -1
+    fi
+}
+
+if [ -z "$(postgres_find)" ]; then
+    [ -z "${TURNSTREAM_POSTGRES_BIN:-}" ] || postgres_skip "there is no initdb in $TURNSTREAM_POSTGRES_BIN"
+    command -v apt-get >/dev/null || postgres_skip "there is no PostgreSQL, and no apt-get to install it with"
+    # Without the cluster that Debian would make and start.
+    { apt-get update -qq && apt-get install -y -qq postgresql-common &&
+        sed -i 's/^#*create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf &&
+        apt-get install -y -qq postgresql; } >/dev/null 2>&1 ||
+        postgres_skip "PostgreSQL cannot be installed"
+fi
+command -v openssl >/dev/null || apt-get install -y -qq openssl >/dev/null 2>&1 ||
+    postgres_skip "there is no openssl to make certificates with"
+
+echo "$("$(dirname "$(postgres_find)")/postgres" --version)"
