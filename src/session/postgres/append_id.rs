@@ -1,4 +1,4 @@
-//! What an append is recognised by.
+//! The id that an append is recognised by.
 
 use std::error::Error as StdError;
 

@@ -12,7 +12,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 use super::connector::Connector;
 use super::error::{PostgresError, PostgresErrorKind};
 
-/// What the network may add to the time limit of a statement, which the server keeps.
+/// Added for the network to the time limit of a statement, which the server keeps.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -35,7 +35,7 @@ pub struct PostgresError {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// What an operator can act on.
+/// The kinds of problems that an operator can act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PostgresErrorKind {
@@ -67,7 +67,7 @@ impl PostgresError {
         error.find_source()
     }
 
-    /// What an operator can act on.
+    /// The kind of problem.
     pub fn kind(&self) -> PostgresErrorKind {
         self.kind
     }

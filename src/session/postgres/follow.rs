@@ -48,7 +48,7 @@ struct Followed {
 
 /// The task with the connection.
 struct Listener {
-    /// Tells it that somebody follows another session.
+    /// Sent to when another session is followed.
     added: mpsc::UnboundedSender<()>,
     task: JoinHandle<()>,
 }
@@ -61,7 +61,7 @@ struct Follower {
     last: Option<u64>,
 }
 
-/// What a notification says.
+/// The content of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Written {
     key: i64,
@@ -150,7 +150,7 @@ impl FollowerState {
         self.by_id.values_mut().for_each(|followed| followed.key = None);
     }
 
-    /// Passes a version on. Returns whether somebody may follow the session whose key is not known.
+    /// Passes a version on. Returns whether the key is not known, so that its session may be a followed one.
     fn on_written(&mut self, Written { key, version }: Written) -> bool {
         let Some(followed) = self.ids_by_key.get(&key).and_then(|id| self.by_id.get_mut(id)) else {
             return true;

@@ -70,7 +70,7 @@ struct TakenSlot {
     id: String,
 }
 
-/// What a lease is held by. The fields are dropped in their order: the unlock is queued when the place is free, so a
+/// Held by a lease. The fields are dropped in their order: the unlock is queued when the place is free, so a
 /// lease that is taken next comes after it.
 struct LeaseHold {
     lock: ServerLock,
@@ -108,7 +108,7 @@ impl Leases {
         }
     }
 
-    /// Takes the lease of a session, and the connection first if there is none.
+    /// Takes the lease of a session. It connects first, unless there is a connection.
     pub(super) async fn take(&self, database: &Database, id: &str) -> Result<Lease, Error> {
         let already_leased = || Err(AlreadyLeased { id: id.to_owned() }.into());
         let cannot = |error: PostgresError| error.into_store_error("cannot take the lease");

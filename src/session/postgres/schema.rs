@@ -5,8 +5,8 @@ use tokio_postgres::{Client, GenericClient};
 use super::error::{PostgresError, PostgresErrorKind};
 use crate::error::{Error, ErrorKind};
 
-/// What brings the tables from each version to the next; `{s}` stands for the schema. The version of a database is how
-/// many of them it has seen. The next one is added at the end, and none is ever changed.
+/// The statements from each version of the tables to the next; `{s}` stands for the schema. The version of a database
+/// is the number of them that it has seen. New ones are added at the end, and they never change.
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE {s}.schema_version (
         version integer PRIMARY KEY,
@@ -47,7 +47,7 @@ const MIGRATIONS: &[&str] = &["
     );
 "];
 
-/// What holds others back that migrate a database at the same time: `turn` in ASCII.
+/// The lock that makes others wait who migrate the database at the same time: `turn` in ASCII.
 const MIGRATION_LOCK: i64 = 0x7475_726e;
 
 /// Brings the tables of a database to the newest version, if they are not. It runs no DDL otherwise.
@@ -97,7 +97,7 @@ fn migration_sql(schema: &str, migration: &str, number: usize) -> String {
     format!("{sql}\nINSERT INTO {schema}.schema_version (version) VALUES ({number});\n")
 }
 
-/// What a schema is called in a statement.
+/// The name of a schema in a statement.
 pub(super) fn quote_identifier(name: &str) -> Result<String, Error> {
     // A longer name would be cut.
     match name.is_empty() || name.len() > 63 || name.contains('\0') {

@@ -1,4 +1,4 @@
-//! What the store does with its tables.
+//! The calls of a store, each as statements on its tables.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -34,7 +34,7 @@ pub(super) struct NewEntries<'a> {
     pub(super) lines: Vec<String>,
 }
 
-/// What a statement finds that has written nothing.
+/// The state of a session in which a statement has written nothing.
 enum AppendState {
     /// It was written by an earlier try.
     Written,

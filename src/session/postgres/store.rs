@@ -47,8 +47,8 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// # What is durable
 ///
 /// An append that is answered was committed and is on the server's disk: `synchronous_commit` is set to `on` for the
-/// store's connections, unless the server, the database or the role has `remote_write` or `remote_apply`. What a crash
-/// of the server has cut never was. After a failover to an asynchronous standby, what that had not received is
+/// store's connections, unless the server, the database or the role has `remote_write` or `remote_apply`. An append
+/// that a crash of the server cuts off is not written at all. After a failover to an asynchronous standby, what that had not received is
 /// missing; the next append to such a session gets a [`Conflict`](crate::session::Conflict).
 ///
 /// If a connection breaks, calls try again on another one, for 30 seconds unless
@@ -176,8 +176,8 @@ impl PostgresOptions {
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the connection string or the schema's name cannot be
-    /// used, and [`Store`](crate::ErrorKind::Store) with a [`PostgresError`] as its source if there is no connection
-    /// within the limit, or the tables cannot be made or are those of a later version.
+    /// used, and [`Store`](crate::ErrorKind::Store) with a [`PostgresError`] as its source if no connection is
+    /// made within the limit, or the tables cannot be made or are those of a later version.
     pub async fn connect(self) -> Result<PostgresStore, Error> {
         let schema = schema::quote_identifier(&self.schema)?;
         let connector = Connector::new(&self.connection_string, self.limits.statement)?;
