@@ -1,11 +1,12 @@
 //! What every store keeps, and what this one has beyond it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use turnstream::session::suite::{numbered_entries, text_entry};
-use turnstream::session::{PostgresStore, Store};
+use turnstream::session::{Conflict, PostgresStore, Store};
 
-use crate::support::{connect, options, unique_name};
+use crate::support::{admin, connect, options, quoted, shared_server, unique_name};
 
 /// Connects on a thread with a runtime of its own, which ends before the store is used: its connections are made
 /// again.
@@ -80,4 +81,40 @@ async fn stores_with_different_schemas_share_nothing() {
     one.append("s", 0, vec![text_entry("one")]).await.unwrap();
     assert_eq!(two.load("s", 0).await.unwrap(), None);
     let (_one, _two) = (one.lease("s").await.unwrap(), two.lease("s").await.unwrap());
+}
+
+/// An append that a delete has waited for is deleted as well, and one that waited for the delete is refused.
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_delete_among_appends_leaves_no_entry_behind() {
+    const DELETES: usize = 200;
+    let schema = unique_name();
+    let store = connect(&options().with_schema(&*schema)).await;
+    let ended = AtomicBool::new(false);
+    let appends = async |writer: u64| {
+        let mut version = 0;
+        while !ended.load(Ordering::Relaxed) {
+            version = match store.append("s", version, numbered_entries(writer..writer + 2)).await {
+                Ok(version) => version,
+                Err(error) => Conflict::from_error(&error).unwrap().found,
+            };
+        }
+    };
+    let deletes = async {
+        let mut deleted = 0;
+        while deleted < DELETES {
+            deleted += usize::from(store.delete("s").await.unwrap());
+        }
+        ended.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(appends(0), appends(2), appends(4), deletes);
+    let schema = quoted(&schema);
+    let sql = format!(
+        "SELECT (SELECT count(*) FROM {schema}.entry), (SELECT sum(version)::bigint FROM {schema}.session)"
+    );
+    let row = admin(shared_server()).await.query_one(&sql, &[]).await.unwrap();
+    let (entries, versions): (i64, Option<i64>) = (row.get(0), row.get(1));
+    assert_eq!(entries, versions.unwrap_or(0));
+    let loaded = store.load("s", 0).await.unwrap().unwrap_or_default();
+    assert_eq!(i64::try_from(loaded.len()).unwrap(), entries);
 }
