@@ -119,6 +119,8 @@ async fn a_lease_is_for_its_session_and_store() {
     let none = Lease::unguarded();
     expect_lost(one.append_leased(&none, "s", 0, numbered_entries(0..1)).await, "s", &none);
     let other = connect(&options.clone().with_schema(unique_name())).await;
+    let of_other = other.lease("s").await.unwrap();
+    assert_eq!(of_other.epoch(), lease.epoch());
     expect_lost(other.append_leased(&lease, "s", 0, numbered_entries(0..1)).await, "s", &lease);
     assert_eq!(two.list().await.unwrap(), []);
 }

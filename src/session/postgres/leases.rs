@@ -74,7 +74,13 @@ struct TakenSlot {
 /// lease that is taken next comes after it.
 struct LeaseHold {
     lock: ServerLock,
-    _slot: TakenSlot,
+    slot: TakenSlot,
+}
+
+/// The owner of a lease, who appends.
+pub(super) struct LeaseOwner<'a> {
+    leases: &'a Leases,
+    lease: &'a Lease,
 }
 
 /// A lock on the server, which is given back when this is dropped.
@@ -108,6 +114,10 @@ impl Leases {
         }
     }
 
+    pub(super) fn owner<'a>(&'a self, lease: &'a Lease) -> LeaseOwner<'a> {
+        LeaseOwner { leases: self, lease }
+    }
+
     /// Takes the lease of a session. It connects first, unless there is a connection.
     pub(super) async fn take(&self, database: &Database, id: &str) -> Result<Lease, Error> {
         let already_leased = || Err(AlreadyLeased { id: id.to_owned() }.into());
@@ -121,7 +131,7 @@ impl Leases {
             match self.lock(id).await {
                 Ok(Some(lock)) => {
                     let (epoch, gone) = (lock.epoch, lock.connection.gone.clone());
-                    return Ok(Lease::new(epoch, LeaseHold { lock, _slot: slot }).with_loss(gone));
+                    return Ok(Lease::new(epoch, LeaseHold { lock, slot }).with_loss(gone));
                 }
                 Ok(None) => return already_leased(),
                 Err(error) => {
@@ -178,12 +188,15 @@ impl Leases {
     }
 }
 
-impl AppendLease for Lease {
+impl AppendLease for LeaseOwner<'_> {
     fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost> {
-        let lock = self.hold::<LeaseHold>().map(|hold| &hold.lock);
+        let hold = self.lease.hold::<LeaseHold>();
+        // Another store's may have the same epoch.
+        let own = hold.filter(|hold| Arc::ptr_eq(&hold.slot.taken, &self.leases.taken));
+        let lock = own.map(|hold| &hold.lock);
         match lock.filter(|lock| lock.id == id && lock.connection.health.is_good()) {
             Some(lock) => Ok(lock.epoch),
-            None => Err(LeaseLost { id: id.to_owned(), epoch: self.epoch() }),
+            None => Err(LeaseLost { id: id.to_owned(), epoch: self.lease.epoch() }),
         }
     }
 }

@@ -225,7 +225,8 @@ impl Store for PostgresStore {
         expected: u64,
         entries: Vec<Entry>,
     ) -> BoxFuture<'a, Result<u64, Error>> {
-        self.append_entries(Some(lease), id, expected, entries).boxed()
+        let owner = self.shared.leases.owner(lease);
+        async move { self.append_entries(Some(&owner), id, expected, entries).await }.boxed()
     }
 
     fn lease<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Lease, Error>> {
