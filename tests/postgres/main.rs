@@ -7,8 +7,11 @@ mod follow;
 mod leases;
 mod processes;
 mod proxy;
+mod race;
 mod schema;
 mod server;
+#[path = "../support/session_race.rs"]
+mod session_race;
 mod sessions;
 mod support;
 mod tls;

@@ -1,0 +1,30 @@
+//! Processes with agents that race for sessions, and are killed.
+
+use std::env;
+
+use crate::session_race::{Race, Racer};
+use crate::support::{connect, options, shared_server, unique_name};
+
+const URL_ENV: &str = "TURNSTREAM_POSTGRES_RACE_URL";
+const SCHEMA_ENV: &str = "TURNSTREAM_POSTGRES_RACE_SCHEMA";
+
+const RACE: Race = Race { processes: 8, sessions: 50, runs: 60, kills: 16 };
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn of_eight_processes_that_run_fifty_sessions_none_settles_what_another_one_runs() {
+    let test = "of_eight_processes_that_run_fifty_sessions_none_settles_what_another_one_runs";
+    if let Some(racer) = Racer::from_env() {
+        let options = turnstream::session::PostgresOptions::new(env::var(URL_ENV).unwrap());
+        let store = connect(&options.with_schema(env::var(SCHEMA_ENV).unwrap())).await;
+        return racer.race(store, &RACE).await;
+    }
+    let schema = unique_name();
+    let store = connect(&options().with_schema(&*schema)).await;
+    let effects = env::temp_dir().join(format!("turnstream-race-{}.txt", std::process::id()));
+    let url = shared_server().url();
+    let variables = [(URL_ENV, &*url), (SCHEMA_ENV, &*schema)];
+    let killed = RACE.start(&format!("race::{test}"), &effects, &variables);
+    RACE.check(&store, &effects, &killed).await;
+    std::fs::remove_file(effects).unwrap();
+}
