@@ -2,6 +2,7 @@
 #![cfg(all(feature = "postgres", feature = "testing", unix))]
 
 mod appends;
+mod crash;
 mod errors;
 mod follow;
 mod leases;

@@ -1,0 +1,42 @@
+//! The example `crash`, which kills its process and the server in the middle of a session.
+
+use std::env;
+use std::process::Command;
+
+use crate::server::{Server, as_user, tool};
+
+#[test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+fn two_hundred_kills_and_twenty_of_the_server_lose_and_double_nothing() {
+    let program = env::var_os("TURNSTREAM_CRASH").expect("run.sh sets TURNSTREAM_CRASH");
+    let server = Server::start(&[]);
+    let data = server.data();
+    let mut start = as_user(&tool("pg_ctl"));
+    start.args(["start", "-w", "-s", "-t", "60", "-D"]).arg(&data);
+    start.arg("-l").arg(server.folder().join("log"));
+    let words = [start.get_program()].into_iter().chain(start.get_args());
+    let start: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
+    // A process of the killed server that was just being started ends on its own, and is in the way until then.
+    let restart = format!(
+        "first=$(head -1 '{0}/postmaster.pid'); all=\"$first $(ps -o pid= --ppid $first)\"; \
+         kill -9 $all; while kill -0 $all; do sleep 0.01; done; \
+         for _ in 1 2 3 4 5 6 7 8 9; do {1} && exit 0; done; exit 1",
+        data.display(),
+        start.join(" ")
+    );
+    let output = Command::new(program)
+        .args(["--store", &server.url(), "--kills", "200", "--seed", "1"])
+        .args([
+            "--server-kills",
+            "20",
+            "--restart-server",
+            &format!("{{ {restart}; }} >/dev/null 2>&1"),
+        ])
+        .output()
+        .unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    print!("{out}");
+    assert_eq!(out.lines().last(), Some("kills 200, lost 0, doubled 0"), "{out}{err}");
+    assert!(out.contains("server kills 20\n"), "{out}");
+}
