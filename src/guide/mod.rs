@@ -6,6 +6,9 @@ pub mod agent {}
 #[doc = include_str!("limits.md")]
 pub mod limits {}
 
+#[doc = include_str!("many_machines.md")]
+pub mod many_machines {}
+
 #[doc = include_str!("performance.md")]
 pub mod performance {}
 
