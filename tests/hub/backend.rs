@@ -12,6 +12,7 @@ use turnstream::hub::{
     Command, CommandInbox, EventLog, EventNumber, Hub, LogEntry, LogStats, MemoryInbox, MemoryLog,
     SentCommand,
 };
+use turnstream::provider::Reply;
 
 /// A log and its inboxes.
 #[derive(Clone, Default)]
@@ -48,6 +49,11 @@ pub(crate) fn step() -> Duration {
 
 pub(crate) fn assert_elapsed(since: Instant, expected: Duration) {
     assert_eq!(since.elapsed(), expected);
+}
+
+/// A reply of a model whose readers attach before it ends.
+pub(crate) fn begin_reply() -> Reply {
+    Reply::new()
 }
 
 /// How much of something there is.

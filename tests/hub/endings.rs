@@ -197,8 +197,10 @@ fn endless_agent_that_ends() -> Agent {
 
 async fn the_log_of_a_run_is_kept_for_those_who_have_its_number_and_then_removed() {
     let hub = backend::hub().await.with_ended_kept_for(backend::time(Duration::from_mins(1)));
-    hub.start("s", endless_agent_that_ends().run("Go")).await.unwrap().detach();
-    let all: Vec<HubEvent> = hub.read("s", None).unwrap().map(Result::unwrap).collect().await;
+    let owner = hub.start("s", endless_agent_that_ends().run("Go")).await.unwrap();
+    let all: Vec<HubEvent> = owner.read().map(Result::unwrap).collect().await;
+    owner.detach();
+    backend::let_tasks_run().await;
     let number = all[1].number();
     assert!(NotRunning::from_error(&hub.read("s", None).unwrap_err()).is_some(), "it is over");
     let rest: Vec<_> = hub.read("s", number).unwrap().collect().await;

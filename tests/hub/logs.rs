@@ -71,6 +71,7 @@ async fn a_reader_that_is_too_slow_is_cut_and_told_where() {
     let mut slow = log.read("r", None);
     assert_eq!(slow.next().await.unwrap().unwrap().number, number(0));
     log.append(entries(1, 4..6), Some(number(3))).await.unwrap();
+    backend::let_tasks_run().await;
     let error = slow.next().await.unwrap().unwrap_err();
     assert_eq!(TooSlow::from_error(&error).unwrap().last, Some(number(0)));
     assert!(slow.next().await.is_none());

@@ -78,7 +78,7 @@ async fn readers_that_detach_and_attach_at_random_lose_and_double_nothing() {
         assert_eq!(text_of(journal), expected(words));
     }
     assert!(snapshots > backend::count(1_000), "{snapshots}");
-    assert!(attached > backend::count(10_000), "{attached} attached, {snapshots} snapshots");
+    assert!(attached > backend::count(8_000), "{attached} attached, {snapshots} snapshots");
     assert_eq!(hub.stats().readers, 0);
 }
 
@@ -120,11 +120,14 @@ async fn the_stats_say_what_there_is() {
         .detach();
     hub.start("b", source(3)).await.unwrap().detach();
     let readers = [hub.read("a", None).unwrap(), hub.read("b", None).unwrap()];
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    let wait = backend::time(Duration::from_secs(5));
+    tokio::time::sleep(wait).await;
     let stats = hub.stats();
     assert_eq!((stats.runs, stats.readers), (1, 2));
     assert_eq!((stats.entries, stats.fullest_log, stats.capacity), (7, 6, 1_024));
-    assert_eq!((stats.cut_readers, stats.oldest_reader), (0, Some(Duration::from_secs(5))));
+    assert_eq!(stats.cut_readers, 0);
+    let oldest = stats.oldest_reader.unwrap();
+    assert!(oldest >= wait && oldest < 4 * wait, "{oldest:?}");
     drop(readers);
     assert_eq!((hub.stats().readers, hub.stats().oldest_reader), (0, None));
 }

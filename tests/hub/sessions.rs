@@ -15,11 +15,14 @@ use crate::support::seeded_random::Dice;
 use turnstream::{Agent, Error, ErrorKind, Item};
 
 fn agent() -> Agent {
-    Agent::new(Scripted::from_fn(|_, n| Reply::text(&format!("Answer {n}."))))
+    Agent::new(Scripted::from_fn(|_, n| {
+        // Its readers have the time to attach.
+        backend::begin_reply().say(&format!("Answer {n}."))
+    }))
 }
 
 async fn start(hub: &Hub, session: &Session, agent: &Agent) {
-    let place = hub.reserve(session.id()).unwrap();
+    let place = hub.reserve_when_free(session.id()).await.unwrap();
     place.start(session.run(agent, "Hi").await.unwrap()).await.unwrap().detach();
 }
 
@@ -64,7 +67,7 @@ async fn after_a_restart_the_store_alone_says_what_was_there_and_what_waits() {
     let store = MemoryStore::new();
     let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     let delete = Tool::raw(spec, |_, _| async { "deleted" }).unwrap().requires_approval();
-    let model = Scripted::new([Reply::new().call("delete", json!({ "file": "notes" }))]);
+    let model = Scripted::new([backend::begin_reply().call("delete", json!({ "file": "notes" }))]);
     let agent = Agent::new(model).with_tools([delete]);
     let number = {
         let hub = backend::hub().await;
@@ -132,6 +135,7 @@ async fn a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it() {
         while hub.run_id("s").is_some() {
             tokio::task::yield_now().await;
         }
+        backend::let_tasks_run().await;
         // Its log is gone, or there is another one.
         let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
             panic!("the run is over");

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::hub::redis::entry_json::{StreamEntry, decode};
 use crate::hub::redis::inner::Inner;
 use crate::hub::run_log::RunLog;
-use crate::hub::{EventNumber, LogEntry, NotRunning, RunLost};
+use crate::hub::{EventNumber, LogEntry, LogUnavailable, NotRunning, RunLost};
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
@@ -113,6 +113,7 @@ impl Mirror {
         let mut state = lock_ignoring_poison(&self.state);
         state.readers += 1;
         if state.follower.is_none() {
+            self.log.lock().set_outage(None);
             state.follower = Some(follower());
         }
     }
@@ -131,10 +132,18 @@ impl Mirror {
     }
 
     /// Reads what is new, whenever there is something.
-    pub(super) async fn follow(self: Arc<Self>, inner: Arc<Inner>) {
+    pub(super) fn follow(
+        self: Arc<Self>,
+        inner: Arc<Inner>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let end = FollowerEnd(self);
+        async move { end.0.follow_for_ever(&inner).await }
+    }
+
+    async fn follow_for_ever(&self, inner: &Inner) {
         let mut listener = inner.wakeups.listen(inner.keys.log(&self.run));
         loop {
-            match self.fetch(&inner).await {
+            match self.fetch(inner).await {
                 Ok(()) => self.log.lock().set_outage(None),
                 Err(error) => {
                     self.log.lock().set_outage(Some(error.clone()));
@@ -222,6 +231,16 @@ impl Mirror {
         if !(is_empty && is_alive) {
             self.set_loaded(Ok(()));
         }
+    }
+}
+
+/// A reader that is still there when its follower ends has lost the runtime.
+struct FollowerEnd(Arc<Mirror>);
+
+impl Drop for FollowerEnd {
+    fn drop(&mut self) {
+        self.0.log.lock().set_outage(Some(LogUnavailable.into()));
+        self.0.set_loaded(Err(LogUnavailable.into()));
     }
 }
 

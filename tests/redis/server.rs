@@ -1,0 +1,107 @@
+//! A Redis or Valkey server of the tests' own.
+//!
+//! Other tests can include this file by its path. It needs `tokio` with `net` and nothing else.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program, if another than `redis-server` or `valkey-server` in `PATH`.
+const PROGRAM_ENV: &str = "TURNSTREAM_REDIS_SERVER";
+
+/// A server on a port of its own, which stops with this value, and with the process of the tests however that ends.
+pub(crate) struct Server {
+    port: u16,
+    folder: PathBuf,
+    is_persistent: bool,
+    running: Option<Child>,
+}
+
+impl Server {
+    /// Starts a server that keeps nothing.
+    pub(crate) fn start() -> Self {
+        Self::start_with(false)
+    }
+
+    /// Starts a server. If it is persistent, it has its data again after [`kill`](Self::kill).
+    pub(crate) fn start_with(is_persistent: bool) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = std::env::temp_dir().join(format!("turnstream-redis-{port}"));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut server = Self { port, folder, is_persistent, running: None };
+        server.restart();
+        server
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Starts it again on the same port, after [`kill`](Self::kill).
+    pub(crate) fn restart(&mut self) {
+        assert!(self.running.is_none());
+        // The shell ends the server when its own input ends: with the process of the tests, at the latest.
+        let script = r#""$@" >/dev/null & echo $!; read -r _; kill -9 $! 2>/dev/null; wait"#;
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).arg(program());
+        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string()]);
+        command.arg("--dir").arg(&self.folder).args(["--save", ""]);
+        if self.is_persistent {
+            command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut pid = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+        self.running = Some(child);
+        let begin = Instant::now();
+        while !self.answers() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "the server does not answer");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Kills it with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.running.take() {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    fn answers(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+        stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        let mut line = String::new();
+        stream.write_all(b"PING\r\n").is_ok()
+            && BufReader::new(stream).read_line(&mut line).is_ok()
+            && line.starts_with("+PONG")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn program() -> PathBuf {
+    if let Some(program) = std::env::var_os(PROGRAM_ENV) {
+        return program.into();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let find =
+        |name: &str| folders.iter().map(|folder| folder.join(name)).find(|file| is_file(file));
+    find("redis-server")
+        .or_else(|| find("valkey-server"))
+        .expect("tests/redis/install.sh installs it")
+}
+
+fn is_file(path: &Path) -> bool {
+    path.is_file()
+}
