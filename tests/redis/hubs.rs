@@ -72,8 +72,8 @@ fn agent() -> Agent {
     let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     let delete = Tool::raw(spec, |_, _| async { "deleted" }).unwrap().requires_approval();
     let model = Scripted::from_fn(|_, n| match n {
-        1 => Reply::new().say("May I? ").call("delete", json!({ "file": "notes" })),
-        2 => Reply::text("Done."),
+        0 => Reply::new().say("May I? ").call("delete", json!({ "file": "notes" })),
+        1 => Reply::text("Done."),
         _ => (0..3_000).fold(Reply::new(), |reply, n| {
             reply.delay(Duration::from_millis(10)).say(&format!("{n} "))
         }),
@@ -88,7 +88,7 @@ async fn run_in_child() {
     let session = Session::open(JsonLinesStore::open(env(FOLDER_ENV)).unwrap(), "s").await.unwrap();
     let run = session.run(&agent(), "Go").await.unwrap();
     let run = hub.start("s", run).await.unwrap().detach();
-    println!("\nrunning {run}");
+    println!("\nbegun: {run}");
     while hub.run_id("s").is_some() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -106,7 +106,7 @@ fn run_of(lines: &mut BufReader<ChildStdout>) -> String {
     loop {
         let mut line = String::new();
         assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the process has ended");
-        if let Some(run) = line.strip_prefix("running ") {
+        if let Some(run) = line.strip_prefix("begun: ") {
             return run.trim().to_owned();
         }
     }
@@ -212,8 +212,8 @@ async fn a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resum
         _ => None,
     })
     .await;
-    hub.send(&run, Command::Verdict { call, verdict: Verdict::Approve }).await.unwrap();
     hub.send(&run, Command::FollowUp(vec![Item::user("Count.")])).await.unwrap();
+    hub.send(&run, Command::Verdict { call, verdict: Verdict::Approve }).await.unwrap();
     find(&mut reader, |event| has_text(event, "20 ")).await;
     assert!(hub.lost_runs().await.unwrap().is_empty());
     let by_id = hub.read_any_run(&run, None);

@@ -1,1 +1,313 @@
-//! What is lost when Redis is.
+//! Redis is killed, loses everything, or has what another program wrote.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use turnstream::event::Transition;
+use turnstream::hub::redis::RedisEvents;
+use turnstream::hub::{
+    Command, CommandInbox, EventLog, EventNumber, Hub, HubEvent, LogContent, LogEntry,
+    LogUnavailable, NotRunning, RunDirectory, SessionReader, Snapshot, StaleEpoch,
+};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{MemoryStore, Session};
+use turnstream::{Agent, Event, Item, Journal};
+
+use crate::server::Server;
+
+const LEASE: Duration = Duration::from_millis(900);
+
+async fn connect(server: &Server) -> RedisEvents {
+    RedisEvents::connect(&server.url()).await.unwrap().with_lease(LEASE)
+}
+
+/// Speaks to the server as another program does.
+fn other_program(server: &Server, command: &[&str]) -> String {
+    use std::io::{Read, Write};
+    let address = server.url().replace("redis://", "").replace('/', "");
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let mut request = format!("*{}\r\n", command.len());
+    for word in command {
+        request += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = vec![0; 1 << 16];
+    let count = stream.read(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer[..count]).into_owned()
+}
+
+fn entry(epoch: u64, number: u64) -> LogEntry {
+    let event = Arc::new(Event::Continued { reason: Transition::NextTurn });
+    LogEntry { number: EventNumber::new("r", epoch, number), content: LogContent::Event(event) }
+}
+
+async fn first_snapshot(log: &RedisEvents) -> LogEntry {
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    let content = LogContent::Snapshot(Arc::new(Snapshot::of_session(&session)));
+    let epoch = log.begin("r").await.unwrap();
+    LogEntry { number: EventNumber::new("r", epoch, 0), content }
+}
+
+/// The numbers of what a reader elsewhere gets within a moment.
+async fn numbers(log: &RedisEvents) -> Vec<(u64, u64)> {
+    let mut read = log.clone().with_expiry(Duration::from_mins(10)).read("r", None);
+    let mut numbers = Vec::new();
+    while let Ok(Some(Ok(entry))) =
+        tokio::time::timeout(Duration::from_millis(500), read.next()).await
+    {
+        numbers.push((entry.number.epoch(), entry.number.number()));
+    }
+    numbers
+}
+
+async fn what_the_server_has_lost_of_a_log_is_written_again() {
+    let server = Server::start();
+    let log = connect(&server).await;
+    let first = first_snapshot(&log).await;
+    log.append(vec![first, entry(1, 1), entry(1, 2)], None).await.unwrap();
+    // With the next entries.
+    other_program(&server, &["FLUSHALL"]);
+    log.append(vec![entry(1, 3)], None).await.unwrap();
+    assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
+    // A part of it, and before the next entries.
+    other_program(&server, &["DEL", "turnstream:{r}:log"]);
+    tokio::time::sleep(LEASE).await;
+    assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
+    other_program(&server, &["XTRIM", "turnstream:{r}:log", "MAXLEN", "0"]);
+    log.append(vec![entry(1, 4)], None).await.unwrap();
+    assert_eq!(numbers(&log).await.len(), 5);
+    // Another attempt is still later than this one, whatever is left of it.
+    other_program(&server, &["DEL", "turnstream:{r}:owner"]);
+    let there = log.clone().with_expiry(Duration::from_mins(10));
+    assert_eq!(there.begin("r").await.unwrap(), 2);
+    let refused = log.append(vec![entry(1, 5)], None).await.unwrap_err();
+    assert_eq!(StaleEpoch::from_error(&refused).unwrap().found, 2);
+}
+
+async fn two_attempts_with_one_epoch_do_not_mix() {
+    let server = Server::start();
+    let (here, there) = (connect(&server).await, connect(&server).await);
+    let first = first_snapshot(&here).await;
+    here.append(vec![first.clone()], None).await.unwrap();
+    other_program(&server, &["FLUSHALL"]);
+    // The epoch of the first is forgotten.
+    assert_eq!(there.begin("r").await.unwrap(), 1);
+    let refused = here.append(vec![entry(1, 1)], None).await.unwrap_err();
+    assert!(StaleEpoch::from_error(&refused).is_some(), "{refused}");
+    there.append(vec![first, entry(1, 1)], None).await.unwrap();
+}
+
+async fn what_another_program_writes_is_passed_over() {
+    let server = Server::start();
+    let log = connect(&server).await;
+    let first = first_snapshot(&log).await;
+    log.append(vec![first, entry(1, 1)], None).await.unwrap();
+    // Entries that the log cannot go on after.
+    for fields in [["e", "{"], ["x", "y"], ["e", r#"{"v":9,"type":"event"}"#]] {
+        other_program(&server, &["XADD", "turnstream:{r}:log", "*", fields[0], fields[1]]);
+    }
+    assert_eq!(numbers(&log).await, [(1, 0), (1, 1)]);
+    log.append(vec![entry(1, 2)], None).await.unwrap();
+    assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2)]);
+    // The wrong type.
+    other_program(&server, &["SET", "turnstream:{r}:log", "text"]);
+    let error = log.append(vec![entry(1, 3)], None).await.unwrap_err();
+    assert!(LogUnavailable::from_error(&error).is_none(), "{error}");
+    let read = log.clone().with_expiry(Duration::from_mins(10)).read("r", None).next().await;
+    assert!(read.unwrap().is_err());
+    // Inboxes.
+    let mut commands = log.open("q").await.unwrap();
+    other_program(&server, &["XADD", "turnstream:{q}:inbox", "*", "c", "garbage"]);
+    other_program(&server, &["XADD", "turnstream:{q}:inbox", "*", "x", "y"]);
+    let send = log.send("q", "id".to_owned(), Command::Interrupt);
+    let take = async {
+        let command = commands.next().await.unwrap();
+        assert_eq!(format!("{command:?}").matches("Interrupt").count(), 1);
+        drop(command);
+        drop(commands);
+    };
+    let (sent, ()) = futures::join!(send, take);
+    // It was dropped with its run.
+    assert!(NotRunning::from_error(&sent.unwrap_err()).is_some());
+    let length = other_program(&server, &["XLEN", "turnstream:{q}:inbox"]);
+    assert_eq!(length, ":0\r\n");
+    other_program(&server, &["HSET", "turnstream:{k}:runs", "order", "many", "run", "r"]);
+    assert_eq!(log.last("k").await.unwrap(), None);
+}
+
+async fn no_more_commands_wait_than_may() {
+    let server = Server::start();
+    let log = connect(&server).await.with_max_waiting_commands(3);
+    let log = log.with_answer_limit(Duration::from_millis(100));
+    let _commands = log.open("r").await.unwrap();
+    let send = |n: u32| log.send("r", n.to_string(), Command::Interrupt);
+    for n in 0..3 {
+        let waited = send(n).await.unwrap_err();
+        assert_eq!(waited.kind(), turnstream::ErrorKind::Timeout);
+    }
+    let refused = send(3).await.unwrap_err();
+    assert_eq!(refused.kind(), turnstream::ErrorKind::Overloaded);
+}
+
+async fn nothing_of_a_run_that_was_killed_stays_for_ever() {
+    let server = Server::start();
+    let log = connect(&server).await;
+    let _commands = log.open("r").await.unwrap();
+    let first = first_snapshot(&log).await;
+    log.append(vec![first], None).await.unwrap();
+    log.announce("k", "r").await.unwrap();
+    let keys = other_program(&server, &["KEYS", "*"]);
+    let keys: Vec<&str> =
+        keys.split("\r\n").filter(|line| line.starts_with("turnstream")).collect();
+    assert_eq!(keys.len(), 6, "{keys:?}");
+    // That of all runs has one field for each, which the next run of its key removes.
+    for key in keys.iter().filter(|key| **key != "turnstream:active") {
+        assert_ne!(other_program(&server, &["PTTL", key]), ":-1\r\n", "{key}");
+    }
+}
+
+/// A model whose words are as many as those of the text before it.
+fn words(count: usize) -> String {
+    (0..count).map(|n| format!("{n} ")).collect()
+}
+
+/// What a page shows of one session.
+struct Page {
+    journal: Option<Journal>,
+    runs_ended: usize,
+    text: String,
+}
+
+impl Page {
+    fn show(&mut self, event: &HubEvent) {
+        match event {
+            HubEvent::Snapshot { snapshot, .. } => self.journal = Some(snapshot.to_journal()),
+            HubEvent::Event { event, .. } => {
+                if let Some(journal) = &self.journal {
+                    journal.observe(event);
+                }
+            }
+            HubEvent::Ended { .. } => self.runs_ended += 1,
+            _ => {}
+        }
+        let items = self.journal.as_ref().map(|journal| journal.history());
+        let items = items.iter().flat_map(|history| history.iter());
+        self.text = items.filter_map(Item::as_text).collect();
+    }
+}
+
+/// Reads until the page shows this.
+async fn read_until(mut reader: SessionReader, expected: String) -> Result<(), String> {
+    let mut page = Page { journal: None, runs_ended: 0, text: String::new() };
+    let read = async {
+        while page.text != expected {
+            match reader.next().await {
+                Some(Ok(event)) => page.show(&event),
+                other => return Err(format!("{other:?}")),
+            }
+        }
+        Ok(())
+    };
+    let read = tokio::time::timeout(Duration::from_secs(60), read).await;
+    let shown = |why: String| format!("{why}: {:?}", page.text);
+    match read {
+        Ok(read) => read.map_err(shown),
+        Err(_) => Err(shown("it takes too long".to_owned())),
+    }
+}
+
+async fn kills_of_the_server_lose_nothing_of_a_hundred_runs_for_their_readers() {
+    const RUNS: usize = 100;
+    const WORDS: usize = 120;
+    let mut server = Server::start();
+    let (here, there) =
+        (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
+    let stores: Vec<MemoryStore> = (0..RUNS).map(|_| MemoryStore::new()).collect();
+    let agent = Agent::new(Scripted::from_fn(|_, _| {
+        (0..WORDS).fold(Reply::new(), |reply, n| {
+            reply.delay(Duration::from_millis(100)).say(&format!("{n} "))
+        })
+    }));
+    let mut readers = Vec::new();
+    for (n, store) in stores.iter().enumerate() {
+        let key = format!("s{n}");
+        let session = Session::open(store.clone(), &key).await.unwrap();
+        here.start(&key, session.run(&agent, "Go").await.unwrap()).await.unwrap().detach();
+        for hub in [&here, &there] {
+            let session = Session::open(store.clone(), &key).await.unwrap();
+            let reader = hub.read_session(&session, None);
+            readers.push(tokio::spawn(read_until(reader, words(WORDS))));
+        }
+    }
+    let kills = AtomicUsize::new(0);
+    while here.stats().runs > 0 && kills.load(Ordering::Relaxed) < 20 {
+        tokio::time::sleep(Duration::from_millis(350)).await;
+        tokio::task::block_in_place(|| {
+            server.kill();
+            server.restart();
+        });
+        kills.fetch_add(1, Ordering::Relaxed);
+    }
+    assert_eq!(kills.load(Ordering::Relaxed), 20);
+    let mut failed = Vec::new();
+    for (n, reader) in readers.into_iter().enumerate() {
+        if let Err(error) = reader.await.unwrap() {
+            failed.push(format!("reader {n}: {error}"));
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} of {}: {:#?}",
+        failed.len(),
+        2 * RUNS,
+        &failed[..failed.len().min(5)]
+    );
+    for (n, store) in stores.iter().enumerate() {
+        let session = Session::open(store.clone(), format!("s{n}")).await.unwrap();
+        let last = session.history().iter().next_back().unwrap().as_text().unwrap().to_owned();
+        assert_eq!(last, words(WORDS));
+    }
+}
+
+async fn while_the_server_is_down_readers_get_what_the_store_has() {
+    let mut server = Server::start();
+    let (here, there) =
+        (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
+    let agent = Agent::new(Scripted::from_fn(|_, n| match n {
+        0 => Reply::text("One. "),
+        _ => Reply::new().delay(Duration::from_secs(2)).say("Two."),
+    }));
+    let store = MemoryStore::new();
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let owner = here.start("s", session.run(&agent, "Go").await.unwrap()).await.unwrap();
+    owner.read().map(drop).collect::<Vec<()>>().await;
+    let reader = |session: &Session| {
+        tokio::spawn(read_until(there.read_session(session, None), "One. ".to_owned()))
+    };
+    let place = here.reserve_when_free("s").await.unwrap();
+    place.start(session.run(&agent, "Go").await.unwrap()).await.unwrap().detach();
+    tokio::task::block_in_place(|| server.kill());
+    // A new reader, at once.
+    let elsewhere = Session::open(store.clone(), "s").await.unwrap();
+    let begin = std::time::Instant::now();
+    reader(&elsewhere).await.unwrap().unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    // The run has ended meanwhile; the reader learns of it from the store.
+    let reader = there.read_session(&elsewhere, None);
+    read_until(reader, "One. Two.".to_owned()).await.unwrap();
+    tokio::task::block_in_place(|| server.restart());
+    let reader = there.read_session(&elsewhere, None);
+    read_until(reader, "One. Two.".to_owned()).await.unwrap();
+}
+
+on_backend! {
+    what_the_server_has_lost_of_a_log_is_written_again,
+    two_attempts_with_one_epoch_do_not_mix,
+    what_another_program_writes_is_passed_over,
+    no_more_commands_wait_than_may,
+    nothing_of_a_run_that_was_killed_stays_for_ever,
+    kills_of_the_server_lose_nothing_of_a_hundred_runs_for_their_readers,
+    while_the_server_is_down_readers_get_what_the_store_has,
+}

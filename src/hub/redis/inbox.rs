@@ -163,12 +163,13 @@ pub(super) async fn send(
         match answer {
             Some(answer) => return decode_answer(run, &answer).map(|()| InputReceipt { id }),
             None if !is_open => return Err(not_running()),
-            None if begin.elapsed() >= settings.answer_limit => {
-                let message = "the run has not answered in time";
-                return Err(Error::new(ErrorKind::Timeout, message));
-            }
             None => {}
         }
-        listener.wait(ANSWER_CHECK).await;
+        let left = settings.answer_limit.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            let message = "the run has not answered in time";
+            return Err(Error::new(ErrorKind::Timeout, message));
+        }
+        listener.wait(left.min(ANSWER_CHECK)).await;
     }
 }
