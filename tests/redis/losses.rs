@@ -23,21 +23,6 @@ async fn connect(server: &Server) -> RedisEvents {
     RedisEvents::connect(&server.url()).await.unwrap().with_lease(LEASE)
 }
 
-/// Speaks to the server as another program does.
-fn other_program(server: &Server, command: &[&str]) -> String {
-    use std::io::{Read, Write};
-    let address = server.url().replace("redis://", "").replace('/', "");
-    let mut stream = std::net::TcpStream::connect(address).unwrap();
-    let mut request = format!("*{}\r\n", command.len());
-    for word in command {
-        request += &format!("${}\r\n{word}\r\n", word.len());
-    }
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = vec![0; 1 << 16];
-    let count = stream.read(&mut answer).unwrap();
-    String::from_utf8_lossy(&answer[..count]).into_owned()
-}
-
 fn entry(epoch: u64, number: u64) -> LogEntry {
     let event = Arc::new(Event::Continued { reason: Transition::NextTurn });
     LogEntry { number: EventNumber::new("r", epoch, number), content: LogContent::Event(event) }
@@ -68,18 +53,18 @@ async fn what_the_server_has_lost_of_a_log_is_written_again() {
     let first = first_snapshot(&log).await;
     log.append(vec![first, entry(1, 1), entry(1, 2)], None).await.unwrap();
     // With the next entries.
-    other_program(&server, &["FLUSHALL"]);
+    server.command(&["FLUSHALL"]);
     log.append(vec![entry(1, 3)], None).await.unwrap();
     assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
     // A part of it, and before the next entries.
-    other_program(&server, &["DEL", "turnstream:{r}:log"]);
+    server.command(&["DEL", "turnstream:{r}:log"]);
     tokio::time::sleep(LEASE).await;
     assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
-    other_program(&server, &["XTRIM", "turnstream:{r}:log", "MAXLEN", "0"]);
+    server.command(&["XTRIM", "turnstream:{r}:log", "MAXLEN", "0"]);
     log.append(vec![entry(1, 4)], None).await.unwrap();
     assert_eq!(numbers(&log).await.len(), 5);
     // Another attempt is still later than this one, whatever is left of it.
-    other_program(&server, &["DEL", "turnstream:{r}:owner"]);
+    server.command(&["DEL", "turnstream:{r}:owner"]);
     let there = log.clone().with_expiry(Duration::from_mins(10));
     assert_eq!(there.begin("r").await.unwrap(), 2);
     let refused = log.append(vec![entry(1, 5)], None).await.unwrap_err();
@@ -91,7 +76,7 @@ async fn two_attempts_with_one_epoch_do_not_mix() {
     let (here, there) = (connect(&server).await, connect(&server).await);
     let first = first_snapshot(&here).await;
     here.append(vec![first.clone()], None).await.unwrap();
-    other_program(&server, &["FLUSHALL"]);
+    server.command(&["FLUSHALL"]);
     // The epoch of the first is forgotten.
     assert_eq!(there.begin("r").await.unwrap(), 1);
     let refused = here.append(vec![entry(1, 1)], None).await.unwrap_err();
@@ -106,21 +91,21 @@ async fn what_another_program_writes_is_passed_over() {
     log.append(vec![first, entry(1, 1)], None).await.unwrap();
     // Entries that the log cannot go on after.
     for fields in [["e", "{"], ["x", "y"], ["e", r#"{"v":9,"type":"event"}"#]] {
-        other_program(&server, &["XADD", "turnstream:{r}:log", "*", fields[0], fields[1]]);
+        server.command(&["XADD", "turnstream:{r}:log", "*", fields[0], fields[1]]);
     }
     assert_eq!(numbers(&log).await, [(1, 0), (1, 1)]);
     log.append(vec![entry(1, 2)], None).await.unwrap();
     assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2)]);
     // The wrong type.
-    other_program(&server, &["SET", "turnstream:{r}:log", "text"]);
+    server.command(&["SET", "turnstream:{r}:log", "text"]);
     let error = log.append(vec![entry(1, 3)], None).await.unwrap_err();
     assert!(LogUnavailable::from_error(&error).is_none(), "{error}");
     let read = log.clone().with_expiry(Duration::from_mins(10)).read("r", None).next().await;
     assert!(read.unwrap().is_err());
     // Inboxes.
     let mut commands = log.open("q").await.unwrap();
-    other_program(&server, &["XADD", "turnstream:{q}:inbox", "*", "c", "garbage"]);
-    other_program(&server, &["XADD", "turnstream:{q}:inbox", "*", "x", "y"]);
+    server.command(&["XADD", "turnstream:{q}:inbox", "*", "c", "garbage"]);
+    server.command(&["XADD", "turnstream:{q}:inbox", "*", "x", "y"]);
     let send = log.send("q", "id".to_owned(), Command::Interrupt);
     let take = async {
         let command = commands.next().await.unwrap();
@@ -131,9 +116,9 @@ async fn what_another_program_writes_is_passed_over() {
     let (sent, ()) = futures::join!(send, take);
     // It was dropped with its run.
     assert!(NotRunning::from_error(&sent.unwrap_err()).is_some());
-    let length = other_program(&server, &["XLEN", "turnstream:{q}:inbox"]);
+    let length = server.command(&["XLEN", "turnstream:{q}:inbox"]);
     assert_eq!(length, ":0\r\n");
-    other_program(&server, &["HSET", "turnstream:{k}:runs", "order", "many", "run", "r"]);
+    server.command(&["HSET", "turnstream:{k}:runs", "order", "many", "run", "r"]);
     assert_eq!(log.last("k").await.unwrap(), None);
 }
 
@@ -158,13 +143,13 @@ async fn nothing_of_a_run_that_was_killed_stays_for_ever() {
     let first = first_snapshot(&log).await;
     log.append(vec![first], None).await.unwrap();
     log.announce("k", "r").await.unwrap();
-    let keys = other_program(&server, &["KEYS", "*"]);
+    let keys = server.command(&["KEYS", "*"]);
     let keys: Vec<&str> =
         keys.split("\r\n").filter(|line| line.starts_with("turnstream")).collect();
     assert_eq!(keys.len(), 6, "{keys:?}");
     // That of all runs has one field for each, which the next run of its key removes.
     for key in keys.iter().filter(|key| **key != "turnstream:active") {
-        assert_ne!(other_program(&server, &["PTTL", key]), ":-1\r\n", "{key}");
+        assert_ne!(server.command(&["PTTL", key]), ":-1\r\n", "{key}");
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Other tests can include this file by its path. It needs `tokio` with `net` and nothing else.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 const PROGRAM_ENV: &str = "TURNSTREAM_REDIS_SERVER";
 
 /// A server on a port of its own, which stops with this value, and with the process of the tests however that ends.
+#[allow(dead_code, reason = "each includer uses some of it")]
 pub(crate) struct Server {
     port: u16,
     folder: PathBuf,
@@ -19,6 +20,7 @@ pub(crate) struct Server {
     running: Option<Child>,
 }
 
+#[allow(dead_code, reason = "each includer uses some of it")]
 impl Server {
     /// Starts a server that keeps nothing.
     pub(crate) fn start() -> Self {
@@ -70,6 +72,18 @@ impl Server {
             drop(child.stdin.take());
             child.wait().unwrap();
         }
+    }
+
+    /// Speaks to the server as another program does, and returns what it answers.
+    pub(crate) fn command(&self, words: &[&str]) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let words: String =
+            words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        let count = words.matches("\r\n").count() / 2;
+        stream.write_all(format!("*{count}\r\n{words}").as_bytes()).unwrap();
+        let mut answer = vec![0; 1 << 16];
+        let length = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..length]).into_owned()
     }
 
     fn answers(&self) -> bool {

@@ -1,0 +1,95 @@
+//! How long an event takes from its run to a reader on another machine, through Redis, and what it costs.
+//!
+//! It needs a server: `cargo bench -p turnstream-properties --features redis --bench redis`.
+
+#[path = "../tests/redis/server.rs"]
+mod server;
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+use turnstream::hub::redis::RedisEvents;
+use turnstream::hub::{Hub, HubEvent, RunSource};
+use turnstream::turn::{Text, TurnEvent};
+use turnstream::{Error, Event, History};
+
+const EVENTS: u32 = 300;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), Error> {
+    let server = server::Server::start();
+    for (runs, pause) in [(1, 5), (100, 100), (100, 0)] {
+        measure(&server, runs, Duration::from_millis(pause)).await?;
+    }
+    Ok(())
+}
+
+/// Starts runs that tell the time with each event, and reads them elsewhere.
+async fn measure(server: &server::Server, runs: u32, pause: Duration) -> Result<(), Error> {
+    let connect = async || RedisEvents::connect(&server.url()).await;
+    let (here, there) = (Hub::with_redis(connect().await?), Hub::with_redis(connect().await?));
+    let zero = Instant::now();
+    let mut readers = Vec::new();
+    for n in 0..runs {
+        let (open, gate) = futures::channel::oneshot::channel::<()>();
+        let events = stream::unfold((Some(gate), 0), move |(mut gate, count)| async move {
+            if let Some(gate) = gate.take() {
+                let _ = gate.await;
+            }
+            // Not all runs speak at the same moment.
+            let offset = if count == 0 { pause * n / runs } else { Duration::ZERO };
+            if pause + offset > Duration::ZERO {
+                tokio::time::sleep(pause + offset).await;
+            }
+            let text = Text::from(format!("{} some words", zero.elapsed().as_micros()));
+            let event = Event::Turn(TurnEvent::TextDelta { index: 0, text });
+            (count < EVENTS).then_some((Ok(event), (None, count + 1)))
+        });
+        let source = RunSource::new(History::from_id("h"), events);
+        let run = here.start(format!("{runs}-{pause:?}-{n}"), source).await?.detach();
+        let mut reader = there.read_any_run(&run, None);
+        let first = reader.next().await;
+        assert!(matches!(first, Some(Ok(HubEvent::Snapshot { .. }))), "{first:?}");
+        readers.push((open, reader));
+    }
+    let begin = Instant::now();
+    let mut reading = Vec::new();
+    for (open, mut reader) in readers {
+        let _ = open.send(());
+        reading.push(tokio::spawn(async move {
+            let mut delays = Vec::new();
+            while let Some(event) = reader.next().await {
+                let Ok(HubEvent::Event { event, .. }) = event else { continue };
+                let Some(text) = event.text_delta() else { continue };
+                let sent: u128 = text.split(' ').next().unwrap().parse().unwrap();
+                delays.push(zero.elapsed().as_micros() - sent);
+            }
+            delays
+        }));
+    }
+    let mut delays = Vec::new();
+    for read in reading {
+        delays.extend(read.await.unwrap());
+    }
+    let took = begin.elapsed();
+    delays.sort_unstable();
+    let at = |share: usize| Duration::from_micros(delays[delays.len() * share / 100] as u64);
+    println!(
+        "{runs} runs, an event each {pause:?}: p50 {:?}, p95 {:?}, p99 {:?}; {:.0} events/s; {} bytes per event",
+        at(50),
+        at(95),
+        at(99),
+        delays.len() as f64 / took.as_secs_f64(),
+        bytes_per_entry(server),
+    );
+    Ok(())
+}
+
+/// The memory of the longest log, by its entries.
+fn bytes_per_entry(server: &server::Server) -> u64 {
+    let script = "local best = {0, 1} for _, key in ipairs(redis.call('KEYS', '*:log')) do \
+        local count = redis.call('XLEN', key) if count > best[2] then \
+        best = {redis.call('MEMORY', 'USAGE', key), count} end end return math.floor(best[1] / best[2])";
+    let answer = server.command(&["EVAL", script, "0"]);
+    answer.trim_start_matches(':').trim().parse().unwrap_or(0)
+}
