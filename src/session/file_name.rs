@@ -43,7 +43,7 @@ pub(super) fn file_name_from_id(id: &str) -> String {
     }
 }
 
-/// The id that a name stands for, if it stands for one by itself: no name that was shortened does.
+/// The id that a name stands for; a name that was shortened stands for none.
 pub(super) fn id_from_file_name(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.bytes();

@@ -34,7 +34,7 @@ impl Lease {
         Self { epoch, hold: Arc::new(hold), lost: None }
     }
 
-    /// The lease of a store that has none: it excludes nobody. Its epoch is 0.
+    /// The lease of a store that does not support leases: it does not exclude other runs. Its epoch is 0.
     pub fn unguarded() -> Self {
         Self::new(0, ())
     }
@@ -50,7 +50,7 @@ impl Lease {
         self.epoch
     }
 
-    /// What holds it, as its store has given it to [`new`](Self::new).
+    /// The value that was given to [`new`](Self::new), for the store.
     pub fn hold<T: Any>(&self) -> Option<&T> {
         (*self.hold).downcast_ref()
     }
@@ -115,7 +115,7 @@ impl From<AlreadyLeased> for Error {
 /// The source of an error of kind [`Conflict`](ErrorKind::Conflict): the run has lost the lease of its session.
 ///
 /// The run was dropped: it runs nothing more, and it has settled nothing. Its last results are not in the session,
-/// which may go on elsewhere. [`Session::resume`](crate::session::Session::resume) takes a new lease, if nobody has it.
+/// which may continue elsewhere. [`Session::resume`](crate::session::Session::resume) takes a new lease if it is free.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease of the session `{id}` is lost")]
 pub struct LeaseLost {

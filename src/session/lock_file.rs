@@ -11,7 +11,7 @@ use crate::session::AlreadyLeased;
 use crate::session::checks::store_error;
 use crate::session::private_files::{FileId, create_private_dir, private_file_options};
 
-/// A file that is locked (`flock` or what the system has like it) as long as this exists, and by nobody else. The
+/// A file that is locked exclusively (`flock` or what the system has like it) for as long as this exists. The
 /// system unlocks it when the process ends, however it ends.
 #[derive(Debug)]
 pub(super) struct LockFile {
@@ -36,7 +36,7 @@ impl LockFile {
     ///
     /// # Errors
     ///
-    /// One with [`AlreadyLeased`] as its source if somebody has locked it, also in this process.
+    /// One with [`AlreadyLeased`] as its source if it is locked already, also by this process.
     pub(super) fn lock(path: PathBuf, id: &str, removal: LockRemoval) -> Result<Self, Error> {
         let cannot = |error| store_error(format!("cannot lock `{}`", path.display()), error);
         loop {

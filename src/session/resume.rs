@@ -26,7 +26,7 @@ impl Session {
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if
-    /// another run has the lease, else if somebody has written meanwhile; [`Store`](ErrorKind::Store) if the store
+    /// another run has the lease, else if others have written meanwhile; [`Store`](ErrorKind::Store) if the store
     /// fails. Nothing runs then.
     pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
         let lease = self.lease().await?;

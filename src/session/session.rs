@@ -220,7 +220,7 @@ impl Session {
         catch_store_panic(async { self.store.load(&self.id, from).await }).await
     }
 
-    /// Writes entries after those that made `restored`, if there are any, as the holder of a lease if there is one.
+    /// Writes entries after those that made `restored`, if there are any, under the lease if there is one.
     /// Gives what is known then.
     pub(super) async fn append_and_fold(
         &self,

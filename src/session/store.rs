@@ -38,7 +38,7 @@ pub trait Store: Send + Sync {
         entries: Vec<Entry>,
     ) -> BoxFuture<'a, Result<u64, Error>>;
 
-    /// [`append`](Self::append) by the holder of a lease: it is refused if another one was taken since. The check and
+    /// [`append`](Self::append) under a lease: it is refused if another one was taken since. The check and
     /// the write are one step, so an append that is written was written before the next lease was taken.
     ///
     /// # Errors
@@ -57,17 +57,17 @@ pub trait Store: Send + Sync {
         self.append(id, expected, entries)
     }
 
-    /// Takes the [lease](Lease) of a session, which may be one that is not there yet. It does not wait for another
-    /// holder. The lease ends when its last clone is dropped, and with the process or the machine that has taken it.
+    /// Takes the [lease](Lease) of a session, which may be one that is not there yet. It does not wait for
+    /// another owner. The lease ends when its last clone is dropped, and with the process or the machine that has taken it.
     ///
     /// Dropping the future leaves open whether it was taken; if so, it is given back.
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with an [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if
-    /// somebody has it, [`InvalidRequest`](ErrorKind::InvalidRequest) if the id is empty, and
+    /// another run has it, [`InvalidRequest`](ErrorKind::InvalidRequest) if the id is empty, and
     /// [`Store`](ErrorKind::Store) if the store fails. A store that does not implement this gives leases that
-    /// [exclude nobody](Lease::unguarded).
+    /// [exclude no other run](Lease::unguarded).
     fn lease<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Lease, Error>> {
         let _ = id;
         ready(Ok(Lease::unguarded())).boxed()

@@ -652,7 +652,7 @@ fn expect_leased(result: Result<Lease, Error>, id: &str) {
     assert_eq!(AlreadyLeased::from_error(&error), Some(&AlreadyLeased { id: id.into() }));
 }
 
-/// While a lease exists nobody else gets it; dropping its last clone gives it back at once. Sessions have one each.
+/// While a lease exists, it cannot be taken again; dropping its last clone gives it back at once. Sessions have one each.
 async fn a_lease_excludes_others_until_its_last_clone_is_dropped<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 1).await;
     let Some(lease) = take_lease(&store, "s").await else { return };
