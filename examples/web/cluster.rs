@@ -1,4 +1,4 @@
-//! What several processes share: the store, the events, and the runs of a process that was killed.
+//! Several processes share the store, the events, and the runs of one that was killed.
 
 use std::sync::Arc;
 use std::time::Duration;
