@@ -51,6 +51,8 @@ async fn check_broken_append(when: Break) {
     let lease = store.lease("b").await.unwrap();
     proxy.break_next(when);
     assert_eq!(store.append_leased(&lease, "b", 8, numbered_entries(8..9)).await.unwrap(), 9);
+    // Its statement is prepared by another one on the same connection.
+    store.fork("b", 9, "e").await.unwrap();
     proxy.break_next(when);
     store.fork("b", 9, "f").await.unwrap();
     proxy.break_next(when);

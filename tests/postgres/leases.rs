@@ -245,6 +245,20 @@ async fn leases_outlast_the_lease_time_while_their_process_runs() {
     one.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
 }
 
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_runtime_that_polls_nothing_for_the_lease_time_has_lost_its_leases() {
+    let store = connect(&options().with_lease_time(Duration::from_secs(1))).await;
+    let lease = store.lease("s").await.unwrap();
+    store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
+    // The task that would notice is not polled either, and no other process has taken the lease.
+    std::thread::sleep(Duration::from_millis(1100));
+    expect_lost(store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await, "s", &lease);
+    assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered_entries(0..1)));
+    drop(lease);
+    drop(take_soon(&store, "s").await);
+}
+
 #[test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
 fn a_lease_is_lost_with_the_runtime_that_it_was_taken_on() {

@@ -122,4 +122,9 @@ async fn a_role_without_rights_gets_a_typed_error() {
     ] {
         expect_postgres_error(&error, PostgresErrorKind::PermissionDenied);
     }
+    // Nor take a lease, whose lock is given back although the statement got as far as that.
+    let store = connect(&restricted_role(shared_server(), &schema, &GRANTS[..3]).await).await;
+    let error = store.lease("s").await.unwrap_err();
+    expect_postgres_error(&error, PostgresErrorKind::PermissionDenied);
+    drop(owner.lease("s").await.unwrap());
 }
