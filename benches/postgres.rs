@@ -48,6 +48,9 @@ async fn measure(url: &str) {
         "appends per second of one entry of {} bytes; pool of {POOL_SIZE}",
         entry_json().len()
     );
+    // The server makes its first log files meanwhile.
+    append_rate(&store, 8, "warm up").await;
+    insert_rate(&raw, 8, ROUNDS).await;
     println!("sessions   INSERT    store  ratio  notifying  ratio to store");
     for sessions in [1, 8, 64] {
         let mut rates = [(); 3].map(|()| Vec::new());

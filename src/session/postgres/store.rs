@@ -81,7 +81,9 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// GRANT USAGE ON SEQUENCE turnstream.lease_epoch TO app;
 /// ```
 ///
-/// Tables of a later version of this crate are refused.
+/// Tables of a later version of this crate are refused. A page of the list takes as long as there are sessions, about
+/// 25 ms per 100,000: `updated` has no index, because each append would have to write it. A database that is listed
+/// more than it is written may get one (`CREATE INDEX ON turnstream.session (updated DESC)`).
 ///
 /// # Errors
 ///
