@@ -30,7 +30,7 @@ pub trait Store: Send + Sync {
     ///
     /// [`Conflict`](ErrorKind::Conflict), with a [`Conflict`] as its source, if the session has
     /// another version, and [`Store`](ErrorKind::Store) if the entries cannot be written. Nothing
-    /// is written then.
+    /// is written then, unless the message of a store on another machine says that this is not known.
     fn append<'a>(
         &'a self,
         id: &'a str,

@@ -1,14 +1,19 @@
 //! Leases within a process, between stores, and after the connection that holds them is gone.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
 use tokio_postgres::Client;
+use turnstream::provider::{Reply, Scripted};
 use turnstream::session::suite::numbered_entries;
 use turnstream::session::{
-    AlreadyLeased, Conflict, Lease, LeaseLost, PostgresOptions, PostgresStore, Store,
+    AlreadyLeased, Conflict, Lease, LeaseLost, PostgresOptions, PostgresStore, Session, Store,
 };
-use turnstream::{Error, ErrorKind};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::{Agent, Error, ErrorKind, Event};
 
 use crate::support::{
     admin, connect, named_url, options, quoted, shared_server, terminate, unique_name, until,
@@ -278,4 +283,50 @@ fn a_lease_is_lost_with_the_runtime_that_it_was_taken_on() {
         store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await.unwrap();
         assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered_entries(0..2)));
     });
+}
+
+/// It has nothing to write, and finds out all the same.
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_run_whose_lease_connection_is_ended_stops_in_the_middle_of_a_tool() {
+    struct DropFlag(Arc<AtomicBool>);
+
+    impl Drop for DropFlag {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    let name = unique_name().replace(['"', ' '], "");
+    let options = PostgresOptions::new(named_url(shared_server(), &name));
+    let store = connect(&options.with_schema(unique_name())).await;
+    let dropped = Arc::<AtomicBool>::default();
+    let flag = Arc::clone(&dropped);
+    let spec = ToolSpec::new("wait", "Never ends", json!({ "type": "object" }));
+    let tool = Tool::raw(spec, move |_, _| {
+        let flag = DropFlag(Arc::clone(&flag));
+        async move {
+            std::future::pending::<()>().await;
+            drop(flag);
+            "never"
+        }
+    });
+    let model = Scripted::new([Reply::new().call("wait", json!({})), Reply::text("On.")]);
+    let agent = Agent::new(model).with_tools([tool.unwrap()]);
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let mut run = session.run(&agent, "go").await.unwrap();
+    while !matches!(
+        run.next().await.unwrap().unwrap(),
+        Event::Tool(turnstream::event::ToolEvent::Started { .. })
+    ) {}
+    assert!(run.next().now_or_never().is_none());
+    assert!(terminate(&admin(shared_server()).await, &name).await >= 2);
+    let error = run.next().await.unwrap().unwrap_err();
+    assert_eq!(LeaseLost::from_error(&error).unwrap().id, "s");
+    assert!(dropped.load(Ordering::SeqCst), "the tool");
+    assert!(run.next().await.is_none());
+    // The session continues with a new lease.
+    drop(run);
+    let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.text, "On.");
 }
