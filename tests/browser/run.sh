@@ -43,7 +43,7 @@ done
 [ -n "$port" ] || { cat "$driver_log"; exit 1; }
 echo "$(chromium --version 2>/dev/null), $(chromedriver --version | cut -d'(' -f1)"
 
-cargo build --quiet --example web --features postgres,redis
+cargo build --quiet -p turnstream --all-features --example web
 export TURNSTREAM_WEBDRIVER=http://127.0.0.1:$port TURNSTREAM_WEB=$target/debug/examples/web
 export TURNSTREAM_AXE=$folder/node_modules/axe-core/axe.min.js
 log=$folder/log
