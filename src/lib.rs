@@ -125,6 +125,7 @@
 //! | `sqlite` | | `SqliteStore`: [sessions](session) in one SQLite file |
 //! | `task` | | `in_task`: a stream goes on while its consumer pauses |
 //! | `hub` | | runs that continue without a reader |
+//! | `redis` | | a hub over many machines |
 //! | `ui` | | runs as responses of a web server, for front ends |
 //! | `mcp` | | rmcp, and with it the tools of MCP servers |
 //! | `tool-search` | | `Toolkit::searchable`: a model [searches](guide::tools) for tools instead of reading the whole list |

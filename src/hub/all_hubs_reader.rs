@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::hub::event_log::{LogUnavailable, NotRunning, RunLost, TooSlow};
 use crate::hub::logs::Logs;
 use crate::hub::reader::HubEvent;
-use crate::hub::run_directory::RunDirectory;
+use crate::hub::run_directory::{AnnouncedRun, RunDirectory};
 use crate::hub::{EventNumber, Snapshot};
 use crate::session::Session;
 
@@ -40,6 +40,25 @@ enum Step {
     Wait {
         seen: u64,
     },
+}
+
+impl Step {
+    /// Reads the run, unless others were missed before it.
+    fn after_wait(next: AnnouncedRun, seen: u64) -> Self {
+        match next.order == seen || next.previous == seen {
+            true => Self::Read { run: next.run, order: next.order },
+            false => Self::Load { seen: next.previous },
+        }
+    }
+}
+
+/// Whether the run of a log is gone, so that the store is all there is of it. That a run of this hub was dropped is an
+/// error for its readers; one of another hub may continue anywhere.
+fn is_gone(error: &Error, is_own: bool) -> bool {
+    let is_lost = NotRunning::from_error(error).is_some() || RunLost::from_error(error).is_some();
+    let is_dropped =
+        TooSlow::from_error(error).is_none() && LogUnavailable::from_error(error).is_none();
+    is_lost || (is_dropped && !is_own)
 }
 
 /// Reads a session over all its runs, of all hubs.
@@ -97,17 +116,12 @@ pub(super) fn read_all_hubs(
                         step = Step::Wait { seen: order };
                         continue;
                     };
-                    let is_gone = NotRunning::from_error(&error).is_some()
-                        || RunLost::from_error(&error).is_some();
-                    let is_foreign_drop = !is_own
-                        && TooSlow::from_error(&error).is_none()
-                        && LogUnavailable::from_error(&error).is_none()
-                        && !hub.is_closed();
-                    if (is_gone || is_foreign_drop) && !outage.is_settling() {
+                    let is_gone = is_gone(&error, is_own || hub.is_closed());
+                    if is_gone && !outage.is_settling() {
                         step = Step::Load { seen: order };
                         continue;
                     }
-                    if is_gone || is_foreign_drop { None } else { Some(error) }
+                    if is_gone { None } else { Some(error) }
                 }
                 Step::Load { seen } => {
                     let snapshot = load(&session).await;
@@ -124,12 +138,8 @@ pub(super) fn read_all_hubs(
                 Step::Wait { seen } => {
                     let next = directory.next(session.id(), seen);
                     match hub.until_closed(next).await {
-                        Ok(next) if next.order == seen || next.previous == seen => {
-                            step = Step::Read { run: next.run, order: next.order };
-                            continue;
-                        }
                         Ok(next) => {
-                            step = Step::Load { seen: next.previous };
+                            step = Step::after_wait(next, seen);
                             continue;
                         }
                         Err(error) => Some(error),

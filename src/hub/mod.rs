@@ -9,7 +9,7 @@
 //! |---|---|
 //! | a session, whether or not a run is active, and all runs that follow: a page | [`Hub::read_session`] |
 //! | the active run of a session, up to its end | [`Hub::read`] |
-//! | one run by its id | [`Hub::read_run`] |
+//! | one run by its id | [`Hub::read_run`], or [`Hub::read_any_run`] if it may be one of another machine |
 //! | the run that this code has started, from its first event | [`RunOwner::read`] |
 //!
 //! ```
@@ -73,6 +73,46 @@
 //! }
 //! # }
 //! ```
+//!
+//! # On many machines
+//!
+//! A hub knows its own runs. With the feature `redis`, hubs whose logs and inboxes are on one Redis or Valkey server
+//! (`hub::redis::RedisEvents`) know those of all, and any of them serves a page: [`Hub::read_session`],
+//! [`Hub::find_run`], [`Hub::read_any_run`] and [`Hub::send`] reach a run wherever it runs. The sessions have to be in
+//! one store that all machines use.
+//!
+//! | question | answered by |
+//! |---|---|
+//! | who may run a session | the [lease](crate::session::Lease) in its store |
+//! | what was said | the session in its store |
+//! | what is being said now | the log |
+//!
+//! So a log may lose everything at any time, and no session loses anything. While it is
+//! [unavailable](LogUnavailable), a run continues or waits, as [`Hub::with_log_outage`] says; commands fail at once;
+//! and readers of sessions show the finished turns from the store, until a snapshot of the run follows.
+//!
+//! When a process dies, its runs are [lost](RunLost) within five seconds. Readers elsewhere get what the store has and
+//! wait; [`Hub::lost_runs`] lists the runs, and one process of those that [claim](Hub::claim_lost_run) a run resumes
+//! its session:
+//!
+//! ```
+//! # use turnstream::hub::Hub;
+//! # use turnstream::session::{Session, Store};
+//! # use turnstream::{Agent, Error};
+//! # use std::sync::Arc;
+//! async fn resume_lost_runs(hub: &Hub, store: Arc<dyn Store>, agent: &Agent) -> Result<(), Error> {
+//!     for lost in hub.lost_runs().await? {
+//!         if hub.claim_lost_run(&lost).await? {
+//!             let session = Session::open(Arc::clone(&store), &lost.key).await?;
+//!             hub.start(&lost.key, session.resume(agent, Vec::new()).await?).await?.detach();
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A hub keeps to its own runs in [`Hub::run_id`], [`Hub::read`], [`Hub::reserve_when_free`], [`Hub::stats`],
+//! [`Hub::shut_down`] and in what counts as a reader for [`Unattended`].
 //!
 //! # Dropping
 //!

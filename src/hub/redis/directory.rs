@@ -80,12 +80,12 @@ pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
         let mut pipeline = redis::pipe();
         pipeline.get(inner.keys.alive(&run));
         pipeline.xrevrange_count(inner.keys.log(&run), "+", "-", 1);
-        let (alive, last): (Option<String>, StreamRangeReply) =
+        let (process, entries): (Option<String>, StreamRangeReply) =
             inner.connection.pipeline(&pipeline).await?;
-        match alive.is_some() {
+        match process.is_some() {
             true => {}
             // Its process has died before it could say so here.
-            false if has_end(&run, &last) => {
+            false if has_end(&run, &entries) => {
                 let remove = redis::cmd("HDEL").arg(inner.keys.active()).arg(&run).to_owned();
                 inner.connection.query::<i64>(&remove).await?;
             }
@@ -96,8 +96,8 @@ pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
     Ok(lost)
 }
 
-fn has_end(run: &str, last: &StreamRangeReply) -> bool {
-    let Some(id) = last.ids.first() else { return false };
+fn has_end(run: &str, entries: &StreamRangeReply) -> bool {
+    let Some(id) = entries.ids.first() else { return false };
     let json: Vec<u8> = id.get("e").unwrap_or_default();
     match decode(EventNumber::new(run, 0, 0), &json) {
         Some(StreamEntry::Entry(LogEntry { content, .. })) => matches!(content, LogContent::End(_)),

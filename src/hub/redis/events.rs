@@ -131,7 +131,9 @@ impl RedisEvents {
         let inner = Arc::new(Inner::new(client, settings));
         let wakeups = Arc::clone(&inner.wakeups).drive(inner.client.clone());
         let tasks = [OwnedTask::new(wakeups), OwnedTask::new(beat_for_ever(Arc::clone(&inner)))];
-        tasks.iter().for_each(|task| task.spawn_on(&runtime));
+        for task in &tasks {
+            task.spawn_on(&runtime);
+        }
         let outbox = Outbox::spawn_on(&runtime);
         Self(Arc::new(Shared { inner, outbox, runtime, _tasks: tasks }))
     }
