@@ -1,4 +1,5 @@
 //! Logs and inboxes in memory, for the claims that hold for every log.
+#![expect(clippy::unused_async, reason = "other backends need it")]
 
 use std::time::Duration;
 

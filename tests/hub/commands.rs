@@ -6,6 +6,7 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::event::{AppendReason, EndReason};
 use turnstream::hub::{Command, Hub, HubEvent, NotRunning, RunSource};
+use turnstream::item::PendingCall;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolSpec, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item};
@@ -64,8 +65,8 @@ async fn a_verdict_answers_the_call_and_a_second_one_is_refused() {
         panic!("a new reader begins with a snapshot");
     };
     drop(snapshot);
-    let mut forged = call.clone();
-    forged.arguments = r#"{"file":"everything"}"#.to_owned();
+    let arguments = r#"{"file":"everything"}"#.to_owned();
+    let forged = PendingCall { arguments, ..call.clone() };
     let verdict = |call| Command::Verdict { call, verdict: Verdict::Approve };
     let refused = hub.send(&run, verdict(forged)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidRequest);

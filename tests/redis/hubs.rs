@@ -10,6 +10,7 @@ use turnstream::hub::redis::RedisEvents;
 use turnstream::hub::{
     AlreadyRunning, Command, Hub, HubEvent, LogUnavailable, NotRunning, RunLost, SessionReader,
 };
+use turnstream::item::PendingCall;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{JsonLinesStore, Session};
 use turnstream::tool::{Tool, ToolSpec, Verdict};
@@ -157,8 +158,8 @@ async fn a_run_of_another_process_is_read_approved_steered_and_stopped() {
     })
     .await;
     // Approved. Another call than the one that was shown is refused by the run itself.
-    let mut forged = call.clone();
-    forged.arguments = r#"{"file":"everything"}"#.to_owned();
+    let arguments = r#"{"file":"everything"}"#.to_owned();
+    let forged = PendingCall { arguments, ..call.clone() };
     let verdict = |call| Command::Verdict { call, verdict: Verdict::Approve };
     let refused = hub.send(&run, verdict(forged)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidRequest);
@@ -230,8 +231,8 @@ async fn a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resum
     let texts: Vec<String> =
         snapshot.history().iter().filter_map(|item| item.as_text().map(str::to_owned)).collect();
     assert!(texts.contains(&"Done.".to_owned()), "{texts:?}");
-    let last = by_id.collect::<Vec<_>>().await.pop().unwrap().unwrap_err();
-    assert!(RunLost::from_error(&last).is_some(), "{last}");
+    let ended = by_id.collect::<Vec<_>>().await.pop().unwrap().unwrap_err();
+    assert!(RunLost::from_error(&ended).is_some(), "{ended}");
     let begin = std::time::Instant::now();
     let refused = hub.send(&run, Command::Interrupt).await.unwrap_err();
     assert!(NotRunning::from_error(&refused).is_some(), "{refused}");

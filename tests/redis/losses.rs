@@ -113,9 +113,9 @@ async fn what_another_program_writes_is_passed_over() {
         drop(command);
         drop(commands);
     };
-    let (sent, ()) = futures::join!(send, take);
+    let (answer, ()) = futures::join!(send, take);
     // It was dropped with its run.
-    assert!(NotRunning::from_error(&sent.unwrap_err()).is_some());
+    assert!(NotRunning::from_error(&answer.unwrap_err()).is_some());
     let length = server.command(&["XLEN", "turnstream:{q}:inbox"]);
     assert_eq!(length, ":0\r\n");
     server.command(&["HSET", "turnstream:{k}:runs", "order", "many", "run", "r"]);
@@ -155,7 +155,7 @@ async fn nothing_of_a_run_that_was_killed_stays_for_ever() {
 
 /// A model whose words are as many as those of the text before it.
 fn words(count: usize) -> String {
-    (0..count).map(|n| format!("{n} ")).collect()
+    (0..count).fold(String::new(), |text, n| text + &n.to_string() + " ")
 }
 
 /// What a page shows of one session.
@@ -177,7 +177,7 @@ impl Page {
             HubEvent::Ended { .. } => self.runs_ended += 1,
             _ => {}
         }
-        let items = self.journal.as_ref().map(|journal| journal.history());
+        let items = self.journal.as_ref().map(Journal::history);
         let items = items.iter().flat_map(|history| history.iter());
         self.text = items.filter_map(Item::as_text).collect();
     }
@@ -195,7 +195,7 @@ async fn read_until(mut reader: SessionReader, expected: String) -> Result<(), S
         }
         Ok(())
     };
-    let read = tokio::time::timeout(Duration::from_secs(60), read).await;
+    let read = tokio::time::timeout(Duration::from_mins(1), read).await;
     let shown = |why: String| format!("{why}: {:?}", page.text);
     match read {
         Ok(read) => read.map_err(shown),

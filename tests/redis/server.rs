@@ -77,10 +77,10 @@ impl Server {
     /// Speaks to the server as another program does, and returns what it answers.
     pub(crate) fn command(&self, words: &[&str]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        let words: String =
-            words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
-        let count = words.matches("\r\n").count() / 2;
-        stream.write_all(format!("*{count}\r\n{words}").as_bytes()).unwrap();
+        write!(stream, "*{}\r\n", words.len()).unwrap();
+        for word in words {
+            write!(stream, "${}\r\n{word}\r\n", word.len()).unwrap();
+        }
         let mut answer = vec![0; 1 << 16];
         let length = stream.read(&mut answer).unwrap();
         String::from_utf8_lossy(&answer[..length]).into_owned()
