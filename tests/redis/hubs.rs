@@ -249,6 +249,23 @@ async fn a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resum
     assert!(hub.lost_runs().await.unwrap().is_empty());
 }
 
+async fn a_run_that_says_nothing_for_long_is_alive() {
+    let world = World::new();
+    let (here, there) = (world.hub().await, world.hub().await);
+    let agent = Agent::new(Scripted::from_fn(|_, _| Reply::new().say("One").hang()));
+    let session = world.session().await;
+    let run = session.run(&agent, "Go").await.unwrap();
+    let run = here.start("s", run).await.unwrap().detach();
+    let reader = there.read_any_run(&run, None);
+    // Much longer than a sign of life is good for.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(there.find_run("s").await.unwrap().as_deref(), Some(&*run));
+    assert!(there.lost_runs().await.unwrap().is_empty());
+    there.send(&run, Command::Interrupt).await.unwrap();
+    let all: Vec<_> = reader.collect().await;
+    assert!(matches!(all.last(), Some(Ok(HubEvent::Ended { .. }))), "{:?}", all.last());
+}
+
 async fn without_a_server_there_is_an_error_that_says_so() {
     let mut server = Server::start();
     let hub = hub(&server.url()).await;
@@ -284,6 +301,7 @@ async fn a_server_that_does_not_answer_is_given_up_within_a_second() {
 on_backend! {
     a_run_of_another_process_is_read_approved_steered_and_stopped,
     a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resumed,
+    a_run_that_says_nothing_for_long_is_alive,
     without_a_server_there_is_an_error_that_says_so,
     a_server_that_does_not_answer_is_given_up_within_a_second,
 }

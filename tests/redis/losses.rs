@@ -189,7 +189,12 @@ async fn read_until(mut reader: SessionReader, expected: String) -> Result<(), S
     let read = async {
         while page.text != expected {
             match reader.next().await {
-                Some(Ok(event)) => page.show(&event),
+                Some(Ok(event)) => {
+                    page.show(&event);
+                    if !expected.starts_with(&page.text) {
+                        return Err("words are missing, or there twice".to_owned());
+                    }
+                }
                 other => return Err(format!("{other:?}")),
             }
         }
