@@ -123,6 +123,7 @@
 //! | `schemars` | yes | [`Tool::new`](tool::Tool), `Agent::with_output`: the schema of a tool or an answer from its type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
 //! | `sqlite` | | `SqliteStore`: [sessions](session) in one SQLite file |
+//! | `postgres` | | `PostgresStore`: sessions in PostgreSQL, for [many machines](guide::many_machines) |
 //! | `task` | | `in_task`: a stream goes on while its consumer pauses |
 //! | `hub` | | runs that continue without a reader |
 //! | `redis` | | a hub over many machines |
