@@ -41,7 +41,7 @@ async fn measure(server: &server::Server, runs: u32, pause: Duration) -> Result<
             if pause + offset > Duration::ZERO {
                 tokio::time::sleep(pause + offset).await;
             }
-            let text = Text::from(format!("{} some words", zero.elapsed().as_micros()));
+            let text = Text::from(format!("{} some words", micros(zero)));
             let event = Event::Turn(TurnEvent::TextDelta { index: 0, text });
             (count < EVENTS).then_some((Ok(event), (None, count + 1)))
         });
@@ -61,8 +61,8 @@ async fn measure(server: &server::Server, runs: u32, pause: Duration) -> Result<
             while let Some(event) = reader.next().await {
                 let Ok(HubEvent::Event { event, .. }) = event else { continue };
                 let Some(text) = event.text_delta() else { continue };
-                let sent: u128 = text.split(' ').next().unwrap().parse().unwrap();
-                delays.push(zero.elapsed().as_micros() - sent);
+                let sent: u64 = text.split(' ').next().unwrap().parse().unwrap();
+                delays.push(micros(zero) - sent);
             }
             delays
         }));
@@ -73,16 +73,21 @@ async fn measure(server: &server::Server, runs: u32, pause: Duration) -> Result<
     }
     let took = begin.elapsed();
     delays.sort_unstable();
-    let at = |share: usize| Duration::from_micros(delays[delays.len() * share / 100] as u64);
+    let at = |share: usize| Duration::from_micros(delays[delays.len() * share / 100]);
     println!(
         "{runs} runs, an event each {pause:?}: p50 {:?}, p95 {:?}, p99 {:?}; {:.0} events/s; {} bytes per event",
         at(50),
         at(95),
         at(99),
-        delays.len() as f64 / took.as_secs_f64(),
+        f64::from(runs * EVENTS) / took.as_secs_f64(),
         bytes_per_entry(server),
     );
     Ok(())
+}
+
+/// The microseconds since a moment.
+fn micros(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The memory of the longest log, by its entries.
