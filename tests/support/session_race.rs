@@ -145,8 +145,7 @@ impl Race {
         let mut children: Vec<Child> = (1..=self.processes).map(start).collect();
         while killed.len() < self.kills {
             // When more was done since the last kill.
-            let lines =
-                || fs::read(file).unwrap_or_default().iter().filter(|b| **b == b'\n').count();
+            let lines = || fs::read_to_string(file).unwrap_or_default().lines().count();
             let wanted = (killed.len() + 1) * self.processes * self.runs / (self.kills + 1);
             while lines() < wanted {
                 let ended = children.iter_mut().filter_map(|child| child.try_wait().unwrap());

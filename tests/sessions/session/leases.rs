@@ -166,9 +166,9 @@ impl Store for LosingStore {
 
     fn lease<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Lease, Error>> {
         async move {
-            let (lose, lost) = oneshot::channel();
+            let (lose, is_lost) = oneshot::channel();
             *self.lose.lock().unwrap() = Some(lose);
-            Ok(self.inner.lease(id).await?.with_loss(lost.map(drop)))
+            Ok(self.inner.lease(id).await?.with_loss(is_lost.map(drop)))
         }
         .boxed()
     }
