@@ -112,7 +112,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
                 flags.session_path = Some(path);
             }
             "--store" => {
-                flags.store = Some(parse_url(&flag, &given()?, &["postgres", "postgresql"])?)
+                flags.store = Some(parse_url(&flag, &given()?, &["postgres", "postgresql"])?);
             }
             "--events" => {
                 let url = parse_url(&flag, &given()?, &["redis", "rediss", "valkey", "valkeys"])?;
