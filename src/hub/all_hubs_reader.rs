@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_millis(250);
 /// The time between two looks at the store while the log is unavailable.
 const STORE_CHECK: Duration = Duration::from_secs(1);
 
-/// What a reader does next.
+/// The next action of a reader.
 enum Step {
     /// Looks for a run that is active.
     Attach,

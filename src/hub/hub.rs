@@ -220,7 +220,7 @@ impl Hub {
     }
 
     /// Claims a lost run for this hub for half a minute. `false` if another hub has claimed it. It spares needless
-    /// attempts, and excludes nobody: the lease of the session does.
+    /// attempts; exclusion is left to the lease of the session.
     ///
     /// # Errors
     ///
@@ -259,8 +259,8 @@ impl Hub {
         }
     }
 
-    /// Reads the run with this id, of this hub or of another one that shares its log. If there is no such log, the
-    /// reader ends with an error that has [`NotRunning`] as its source.
+    /// Reads the run with this id, of this hub or of another one that shares its log. Without such a log, the reader
+    /// ends with an error that has [`NotRunning`] as its source.
     ///
     /// It counts as a reader of the run only if the run is one of this hub.
     pub fn read_any_run(&self, run_id: &str, after: Option<&EventNumber>) -> Reader {

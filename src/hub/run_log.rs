@@ -106,7 +106,7 @@ impl RunLogState {
         }
     }
 
-    /// It goes on.
+    /// More entries can follow.
     #[cfg(feature = "redis")]
     pub(super) fn reopen(&mut self) {
         self.closed = None;

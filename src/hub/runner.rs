@@ -55,7 +55,7 @@ pub(super) struct Runner {
     pub(super) announced: Option<Announced>,
 }
 
-/// What the log does not have, since it is unavailable.
+/// The entries that an unavailable log lacks.
 pub(super) struct Behind {
     /// When the log is tried again.
     retry: Option<Deadline>,

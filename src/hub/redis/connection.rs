@@ -117,7 +117,8 @@ const OUTAGE_CODES: [&str; 9] = [
     "TRYAGAIN",
 ];
 
-/// What to do about it: wait, if the server cannot be reached or cannot answer now.
+/// The error for the caller, which has [`LogUnavailable`] as its source if the server cannot be reached, or cannot
+/// answer now.
 pub(super) fn to_error(error: RedisError) -> Error {
     let is_refusal = match error.code() {
         Some(code) => !OUTAGE_CODES.contains(&code),

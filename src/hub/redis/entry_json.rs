@@ -15,7 +15,7 @@ use crate::item::{History, PendingCall};
 /// The version of the shape. A reader refuses a later one.
 pub(super) const VERSION: u32 = 1;
 
-/// What a log says after the last entry.
+/// An entry of the stream in Redis.
 pub(super) enum StreamEntry {
     Entry(LogEntry),
     /// The run was dropped before its end.
@@ -60,7 +60,7 @@ impl Serialize for WireEvent<'_> {
     }
 }
 
-/// The fields of all entries. What is inside is read by who it is for.
+/// The fields of all entries. Their values are parsed later, by type.
 #[derive(Deserialize)]
 struct EntryOwned<'a> {
     v: u32,

@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 
 use crate::agent::InputReceipt;
 use crate::error::{Error, ErrorKind};
+use crate::hub::redis::follower::follow;
 use crate::hub::redis::heartbeat::beat_for_ever;
 use crate::hub::redis::inner::Inner;
 use crate::hub::redis::mirror::Mirror;
@@ -144,8 +145,8 @@ impl RedisEvents {
         let mut state = inner.state();
         let mirror =
             state.mirrors.entry(run.to_owned()).or_insert_with(|| Arc::new(Mirror::new(run)));
-        mirror.add_reader(|| {
-            let task = OwnedTask::new(Arc::clone(mirror).follow(Arc::clone(inner)));
+        mirror.add_reader(|number| {
+            let task = OwnedTask::new(follow(Arc::clone(mirror), Arc::clone(inner), number));
             task.spawn_on(&self.0.runtime);
             task
         });

@@ -20,7 +20,7 @@ pub(super) async fn beat_for_ever(inner: Arc<Inner>) {
     }
 }
 
-/// What this process has to show of a run.
+/// The parts of a run that belong to this process.
 struct Sign {
     run: String,
     own: Option<(OwnAttempt, Arc<Mirror>)>,

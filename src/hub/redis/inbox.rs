@@ -20,7 +20,7 @@ use crate::hub::{Command, NotRunning, SentCommand};
 /// So many commands are read at once.
 const PAGE: usize = 64;
 
-/// The time between two looks for an answer, if nothing is heard.
+/// The time between two looks for an answer, without news.
 const ANSWER_CHECK: Duration = Duration::from_millis(500);
 
 /// Opens the inbox of a run.
@@ -53,7 +53,7 @@ struct OpenInbox {
     listener: Listener,
     run: String,
     token: String,
-    /// What is read next begins here.
+    /// The start of the next page.
     last: String,
     read: VecDeque<SentCommand>,
 }

@@ -1,4 +1,4 @@
-//! What the parts of a connection share.
+//! The state that the parts of a connection share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::hub::redis::settings::Settings;
 use crate::hub::redis::wakeups::Wakeups;
 use crate::lock::lock_ignoring_poison;
 
-/// What the parts of a connection share.
+/// The state that the parts of a connection share.
 pub(super) struct Inner {
     pub(super) settings: Settings,
     pub(super) keys: Keys,
@@ -29,7 +29,7 @@ pub(super) struct Inner {
     cut_readers: AtomicU64,
 }
 
-/// What this process runs and reads.
+/// The runs and the logs of this process.
 #[derive(Default)]
 pub(super) struct ProcessState {
     /// The logs of its own runs, and of those that are read.

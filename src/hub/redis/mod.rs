@@ -10,7 +10,7 @@
 //!
 //! # Keys
 //!
-//! `turnstream` is the prefix unless another is set. Each key expires by itself.
+//! `turnstream` is the prefix unless another is set. Each key but the last one expires on its own.
 //!
 //! | key | type | holds |
 //! |---|---|---|
@@ -32,6 +32,7 @@ mod connection;
 mod directory;
 mod entry_json;
 mod events;
+mod follower;
 mod heartbeat;
 mod inbox;
 mod inner;

@@ -1,11 +1,11 @@
-//! What is sent without an answer being awaited.
+//! Requests whose answers are not awaited.
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use tokio::runtime::Handle;
 
-/// Sends in order what cannot wait for an answer: the end of a run, the answer to a command.
+/// Sends requests in order without waiting for their answers: the end of a run, the answer to a command.
 ///
 /// Its queue has at most a few entries for each run and one for each command that waits.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! What the server does in one step.
+//! The scripts that the server runs in one step.
 
 use redis::Script;
 
@@ -166,7 +166,7 @@ redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
 return 1
 ";
 
-/// Opens an inbox. Whoever had it open finds another token.
+/// Opens an inbox. An earlier owner finds another token.
 ///
 /// Keys: open, inbox. Arguments: token, lease.
 const OPEN: &str = r"

@@ -21,7 +21,7 @@ const RECONNECT_WAIT: Duration = Duration::from_millis(100);
 /// The time after which a connection without news is tested.
 const PING_AFTER: Duration = Duration::from_secs(2);
 
-/// One connection for all channels of a process. A message is a wake-up: who hears it reads what is there.
+/// One connection for all channels of a process. A message is a wake-up: the listener then reads the new entries.
 #[derive(Default)]
 pub(super) struct Wakeups {
     channels: Mutex<HashMap<String, Channel>>,
@@ -49,7 +49,7 @@ pub(super) struct Listener {
 }
 
 impl Wakeups {
-    /// Listens to a channel. What happened before is read by the listener first. There is news when the channel is
+    /// Listens to a channel. The listener first reads the state that is there. There is news when the channel is
     /// subscribed to, and when the connection is lost or was made again.
     pub(super) fn listen(self: &Arc<Self>, channel: String) -> Listener {
         let mut channels = lock_ignoring_poison(&self.channels);
@@ -96,21 +96,21 @@ impl Wakeups {
             let mut ping = std::pin::pin!(sleep(PING_AFTER));
             loop {
                 let message = poll_fn(|cx| match messages.poll_next_unpin(cx) {
-                    Poll::Ready(Some(message)) => Poll::Ready(Heard::Message(message)),
-                    Poll::Ready(None) => Poll::Ready(Heard::End),
+                    Poll::Ready(Some(message)) => Poll::Ready(Notice::Message(message)),
+                    Poll::Ready(None) => Poll::Ready(Notice::End),
                     Poll::Pending if has_changed.as_mut().poll(cx).is_ready() => {
-                        Poll::Ready(Heard::Change)
+                        Poll::Ready(Notice::Change)
                     }
-                    Poll::Pending => ping.as_mut().poll(cx).map(|()| Heard::Silence),
+                    Poll::Pending => ping.as_mut().poll(cx).map(|()| Notice::Silence),
                 });
                 match message.await {
-                    Heard::Message(message) => {
+                    Notice::Message(message) => {
                         let text = message.get_payload().ok();
                         self.tell(message.get_channel_name(), text);
                     }
-                    Heard::End => return Ok(()),
-                    Heard::Change => break,
-                    Heard::Silence => {
+                    Notice::End => return Ok(()),
+                    Notice::Change => break,
+                    Notice::Silence => {
                         within_limit(sink.ping::<redis::Value>()).await?;
                         break;
                     }
@@ -142,8 +142,8 @@ impl Wakeups {
     }
 }
 
-/// What a connection has to say.
-enum Heard {
+/// An event of a connection.
+enum Notice {
     Message(redis::Msg),
     Change,
     Silence,

@@ -1,0 +1,103 @@
+//! Reads the log of a run as it grows.
+
+use std::sync::Arc;
+
+use redis::streams::StreamRangeReply;
+
+use crate::error::Error;
+use crate::hub::EventNumber;
+use crate::hub::redis::entry_json::{StreamEntry, decode};
+use crate::hub::redis::inner::Inner;
+use crate::hub::redis::mirror::{Mirror, parse_id};
+
+/// The maximum number of entries in one answer.
+const PAGE: usize = 256;
+
+/// Reads the new entries of a log whenever there are some. `number` is that of the follower among those of the log.
+pub(super) fn follow(
+    mirror: Arc<Mirror>,
+    inner: Arc<Inner>,
+    number: u64,
+) -> impl Future<Output = ()> + Send + 'static {
+    // Also if it is dropped before it is polled.
+    let end = FollowerEnd { mirror, number };
+    async move { follow_for_ever(&end.mirror, &inner).await }
+}
+
+struct FollowerEnd {
+    mirror: Arc<Mirror>,
+    number: u64,
+}
+
+impl Drop for FollowerEnd {
+    fn drop(&mut self) {
+        self.mirror.end_follower(self.number);
+    }
+}
+
+async fn follow_for_ever(mirror: &Mirror, inner: &Inner) {
+    let mut listener = inner.wakeups.listen(inner.keys.log(&mirror.run));
+    loop {
+        match fetch(mirror, inner).await {
+            Ok(()) => mirror.log.lock().set_outage(None),
+            Err(error) => mirror.set_outage(error),
+        }
+        // A message about entries that are already here needs no look.
+        while let Some(news) = listener.wait(inner.settings.beat()).await {
+            let last = mirror.log.lock().last_position();
+            let announced = news.message.as_deref().and_then(parse_id);
+            if announced.is_none_or(|announced| last.is_none_or(|last| announced > last)) {
+                break;
+            }
+        }
+    }
+}
+
+async fn fetch(mirror: &Mirror, inner: &Inner) -> Result<(), Error> {
+    let last = mirror.log.lock().last_position();
+    let mut from = last.map_or("-".to_owned(), |(epoch, number)| format!("({epoch}-{number}"));
+    loop {
+        let mut pipeline = redis::pipe();
+        // First: a run that has ended is not alive either.
+        pipeline.get(inner.keys.alive(&mirror.run));
+        pipeline.xrange_count(inner.keys.log(&mirror.run), &from, "+", PAGE);
+        let (alive, page): (Option<String>, StreamRangeReply) =
+            inner.connection.pipeline(&pipeline).await?;
+        let count = page.ids.len();
+        if let Some(last) = page.ids.last() {
+            from = format!("({}", last.id);
+        }
+        let is_dropped = feed_page(mirror, inner, page);
+        if count < PAGE {
+            mirror.judge(alive.is_some(), is_dropped);
+            return Ok(());
+        }
+    }
+}
+
+/// Returns whether the run was dropped. Entries of other programs are skipped.
+fn feed_page(mirror: &Mirror, inner: &Inner, page: StreamRangeReply) -> bool {
+    let to_number =
+        |(epoch, number): (u64, u64)| EventNumber::new(Arc::clone(&mirror.run), epoch, number);
+    let (mut entries, mut trim_before, mut is_dropped) = (Vec::new(), None, false);
+    for id in page.ids {
+        let Some(position) = parse_id(&id.id) else { continue };
+        let json: Vec<u8> = id.get("e").unwrap_or_default();
+        match decode(to_number(position), &json) {
+            Some(StreamEntry::Entry(entry)) => {
+                let trim = id.get::<String>("t").as_deref().and_then(parse_id).map(to_number);
+                if trim.is_some() {
+                    let before = std::mem::take(&mut entries);
+                    inner.count_cut_readers(mirror.feed(before, trim_before.as_ref()));
+                    trim_before = trim;
+                }
+                is_dropped = false;
+                entries.push(entry);
+            }
+            Some(StreamEntry::Dropped) => is_dropped = true,
+            None => {}
+        }
+    }
+    inner.count_cut_readers(mirror.feed(entries, trim_before.as_ref()));
+    is_dropped
+}
