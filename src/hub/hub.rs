@@ -14,18 +14,16 @@ use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::hub::EventNumber;
-#[cfg(doc)]
-use crate::hub::LogUnavailable;
 use crate::hub::command_inbox::{Command, CommandInbox};
 use crate::hub::compact_events::CompactEvents;
-use crate::hub::event_log::{EventLog, NotRunning};
+use crate::hub::event_log::{EventLog, LogUnavailable, NotRunning};
 use crate::hub::logs::Logs;
 use crate::hub::memory_inbox::MemoryInbox;
 use crate::hub::memory_log::MemoryLog;
 use crate::hub::reader::Reader;
 use crate::hub::registry::{AlreadyRunning, Registry, RunPlace};
 use crate::hub::run_directory::{LostRun, RunDirectory};
-use crate::hub::runner::{Announced, Runner};
+use crate::hub::runner::Runner;
 use crate::hub::session_reader::SessionReader;
 use crate::hub::settings::{LogOutage, Unattended};
 use crate::hub::source::RunSource;
@@ -288,6 +286,12 @@ impl Hub {
     /// leaves open whether the run takes the command.
     pub async fn send(&self, run_id: &str, command: Command) -> Result<InputReceipt, Error> {
         let id = self.0.settings.ids.next_id();
+        // A run of this hub can be reached, also if an inbox on another machine cannot.
+        if self.directory().is_some()
+            && let Some(place) = self.0.registry.run(run_id)
+        {
+            return place.send(id, command);
+        }
         self.0.settings.inbox.send(run_id, id, command).await
     }
 
@@ -408,20 +412,19 @@ impl Reservation {
         let runtime = Handle::current();
         let HubInner { settings, registry } = &*self.hub.0;
         let run: Arc<str> = run_id.unwrap_or_else(|| settings.ids.next_id()).into();
-        self.hub.check_other_hubs(&self.key, &run).await?;
-        let commands = settings.inbox.open(&run).await?;
-        let epoch = settings.log.begin(&run).await?;
         let place = RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone());
         let place = Arc::new(place);
         let mut runner = Runner {
             run,
-            epoch,
+            is_open: false,
+            epoch: 0,
             events: Some(events),
             handle,
             start,
             starts_at,
-            commands: Some(commands),
+            commands: None,
             log: Arc::clone(&settings.log),
+            inbox: Arc::clone(&settings.inbox),
             place: Arc::clone(&place),
             registry: Arc::downgrade(registry),
             capacity: settings.capacity,
@@ -435,11 +438,18 @@ impl Reservation {
             behind: None,
             announced: None,
         };
-        runner.begin().await?;
-        if let Some(directory) = settings.log.directory() {
-            let order = directory.announce(&self.key, &runner.run).await?;
-            let (key, run) = (self.key.clone(), Arc::clone(&runner.run));
-            runner.announced = Some(Announced { directory, key, run, order });
+        let opened = match self.hub.check_other_hubs(&self.key, &runner.run).await {
+            Ok(()) => runner.open().await,
+            Err(error) => Err(error),
+        };
+        match opened {
+            Err(error)
+                if settings.log_outage == LogOutage::Continue
+                    && LogUnavailable::from_error(&error).is_some() =>
+            {
+                runner.open_later();
+            }
+            opened => opened?,
         }
         let task = place.task.get_or_init(|| OwnedTask::new(runner.drive()));
         if let Err(error) = registry.insert(&place) {

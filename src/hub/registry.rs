@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
 use tokio::time::Instant;
 
-use crate::agent::RunHandle;
+use crate::agent::{InputReceipt, RunHandle};
 use crate::error::{Error, ErrorKind};
+use crate::hub::command_inbox::{Command, SentCommand};
+use crate::hub::event_log::NotRunning;
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
@@ -49,6 +51,22 @@ impl RunPlace {
         if let Some(task) = self.task.get() {
             task.close();
         }
+    }
+
+    /// Sends a command to the run, which is one of this process.
+    pub(super) fn send(&self, id: String, command: Command) -> Result<InputReceipt, Error> {
+        if self.has_ended() {
+            return Err(NotRunning { run: self.run.to_string() }.into());
+        }
+        let (answer, answered) = mpsc::channel();
+        let sent = SentCommand::new(id.clone(), command, move |done| {
+            let _ = answer.send(done);
+        });
+        sent.apply(&self.run, self.handle.as_ref());
+        self.runner_waker.wake();
+        // Law: a command that is applied is answered.
+        answered.try_recv().unwrap_or(Ok(()))?;
+        Ok(InputReceipt { id })
     }
 
     pub(super) fn has_ended(&self) -> bool {

@@ -11,7 +11,7 @@ use crate::agent::RunHandle;
 use crate::env::Deadline;
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
-use crate::hub::command_inbox::SentCommand;
+use crate::hub::command_inbox::{CommandInbox, SentCommand};
 use crate::hub::compact_events::CompactEvents;
 use crate::hub::event_log::{EventLog, LogContent, LogEntry, LogUnavailable};
 use crate::hub::registry::{Registry, RunPlace};
@@ -30,6 +30,8 @@ const LAST_RETRY: Duration = Duration::from_secs(5);
 /// Pulls a run, writes its log and takes its commands.
 pub(super) struct Runner {
     pub(super) run: Arc<str>,
+    /// Whether the log was begun, under this epoch, and the inbox opened.
+    pub(super) is_open: bool,
     pub(super) epoch: u64,
     pub(super) events: Option<BoxStream<'static, Result<Event, Error>>>,
     pub(super) handle: Option<RunHandle>,
@@ -37,6 +39,7 @@ pub(super) struct Runner {
     pub(super) starts_at: Option<u64>,
     pub(super) commands: Option<BoxStream<'static, SentCommand>>,
     pub(super) log: Arc<dyn EventLog>,
+    pub(super) inbox: Arc<dyn CommandInbox>,
     pub(super) place: Arc<RunPlace>,
     pub(super) registry: Weak<Registry>,
     pub(super) capacity: usize,
@@ -105,9 +108,26 @@ impl Behind {
 }
 
 impl Runner {
-    /// Writes the snapshot that the log begins with.
-    pub(super) async fn begin(&mut self) -> Result<(), Error> {
-        self.append(Vec::new()).await
+    /// Opens the inbox and the log, writes the snapshot that the log begins with, and announces the run.
+    pub(super) async fn open(&mut self) -> Result<(), Error> {
+        self.commands = Some(self.inbox.open(&self.run).await?);
+        self.epoch = self.log.begin(&self.run).await?;
+        self.snapshot_at = self.written;
+        let snapshot = self.snapshot();
+        self.append_entries(vec![snapshot], None).await?;
+        if let Some(directory) = self.log.directory() {
+            let key = self.place.key.clone();
+            let order = directory.announce(&key, &self.run).await?;
+            let run = Arc::clone(&self.run);
+            self.announced = Some(Announced { directory, key, run, order });
+        }
+        self.is_open = true;
+        Ok(())
+    }
+
+    /// Begins with a log that is unavailable.
+    pub(super) fn open_later(&mut self) {
+        self.behind = Some(Behind::new(None));
     }
 
     /// Drives the run to its end.
@@ -233,10 +253,8 @@ impl Runner {
 
     /// Numbers and appends. Commands are taken meanwhile.
     ///
-    /// A log that is unavailable is not an error after the first append: what it lacks is written later, as a
-    /// snapshot.
+    /// A log that is unavailable is not an error: what it lacks is written later, as a snapshot.
     async fn append(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
-        let is_first = self.written == 0;
         let (entries, trim_before, end) = match self.behind.take() {
             Some(mut behind) => {
                 for content in batch {
@@ -246,28 +264,38 @@ impl Runner {
                     self.behind = Some(behind);
                     return Ok(());
                 }
-                let (mut entries, trim_before) = self.next_snapshot();
-                entries.extend(behind.end.clone().map(|end| self.entry(end)));
                 let end = behind.end.clone();
                 behind.wait_again();
-                let written = self.append_entries(entries, trim_before).await;
-                return self.after_append(written, is_first, Some(behind), end);
+                let written = match self.is_open {
+                    true => {
+                        let (mut entries, trim_before) = self.next_snapshot();
+                        entries.extend(end.clone().map(|end| self.entry(end)));
+                        self.append_entries(entries, trim_before).await
+                    }
+                    false => match (self.open().await, end.clone()) {
+                        (Ok(()), Some(end)) => {
+                            let end = self.entry(end);
+                            self.append_entries(vec![end], None).await
+                        }
+                        (opened, _) => opened,
+                    },
+                };
+                return self.after_append(written, Some(behind), end);
             }
             None => self.number_batch(batch),
         };
         let written = self.append_entries(entries, trim_before).await;
-        self.after_append(written, is_first, None, end)
+        self.after_append(written, None, end)
     }
 
     fn after_append(
         &mut self,
         written: Result<(), Error>,
-        is_first: bool,
         behind: Option<Behind>,
         end: Option<LogContent>,
     ) -> Result<(), Error> {
         match written {
-            Err(error) if !is_first && LogUnavailable::from_error(&error).is_some() => {
+            Err(error) if LogUnavailable::from_error(&error).is_some() => {
                 self.behind = Some(behind.unwrap_or_else(|| Behind::new(end)));
                 Ok(())
             }
@@ -282,9 +310,6 @@ impl Runner {
     ) -> (Vec<LogEntry>, Option<EventNumber>, Option<LogContent>) {
         let mut entries = Vec::with_capacity(batch.len() + 1);
         let (mut trim_before, mut end) = (None, None);
-        if self.written == 0 {
-            entries.push(self.snapshot());
-        }
         for content in batch {
             if self.written - self.snapshot_at >= self.capacity as u64 / 2 {
                 let (snapshot, before) = self.next_snapshot();
