@@ -37,7 +37,13 @@ impl LocalLeases {
         Ok(Lease::new(epoch, LocalHold { leases: self.clone(), id: id.to_owned() }))
     }
 
-    /// An append by its holder is right if it is the one that was taken last.
+    /// Whether a lease was taken here, of this session.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn is_of(lease: &Lease, id: &str) -> bool {
+        lease.hold::<LocalHold>().is_some_and(|hold| hold.id == id)
+    }
+
+    /// An append by its owner is right if it is the one that was taken last.
     pub(super) fn check(&self, id: &str, lease: &Lease) -> Result<(), Error> {
         let epoch = lease.epoch();
         match lock_ignoring_poison(&self.0).held.get(id) == Some(&epoch) {

@@ -1,7 +1,7 @@
 //! What the stores on a disk do with files.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::checks::store_error;
 use crate::error::Error;
@@ -37,6 +37,27 @@ pub(super) fn change_time(file: &Metadata) -> (i64, i64) {
 #[cfg(not(unix))]
 pub(super) fn change_time(_file: &Metadata) -> (i64, i64) {
     (0, 0)
+}
+
+/// The file that a path leads to, over links, also if it is not there yet.
+pub(super) fn resolve_links(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // As many links as the system follows.
+    for _ in 0..40 {
+        if let Ok(path) = path.canonicalize() {
+            return path;
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).to_owned();
+        match path.read_link() {
+            Ok(target) => path = folder.join(target),
+            Err(_) => {
+                let name = path.file_name().unwrap_or_default();
+                return folder.canonicalize().unwrap_or(folder).join(name);
+            }
+        }
+    }
+    path
 }
 
 /// Files that are made so are their owner's alone; one that is there keeps its rights.

@@ -60,6 +60,8 @@ struct SessionCache {
     /// How many were read or written.
     version: u64,
     fold: EntryFold,
+    /// The last of them, if it is known: a session that was deleted and made again has another one there.
+    last_entry: Option<Entry>,
     state: CacheState,
     /// How often any of this was changed.
     change_count: u64,
@@ -78,8 +80,9 @@ enum CacheState {
 }
 
 impl SessionCache {
-    fn update(&mut self, version: u64, restored: EntryFold) {
+    fn update(&mut self, version: u64, restored: EntryFold, last_entry: Option<Entry>) {
         (self.version, self.fold, self.state) = (version, restored, CacheState::Current);
+        self.last_entry = last_entry;
         self.change_count += 1;
     }
 
@@ -111,6 +114,7 @@ impl Session {
         let cell = SessionCache {
             version,
             fold: restored,
+            last_entry: None,
             state: CacheState::Current,
             change_count: 0,
             last_epoch: 0,
@@ -174,11 +178,13 @@ impl Session {
     /// Takes the lease, and then reads what is not known: others may have had the lease since.
     pub(super) async fn lease(&self) -> Result<Lease, Error> {
         let lease = catch_store_panic(async { self.store.lease(&self.id).await }).await?;
-        let last = std::mem::replace(&mut self.lock_cache().last_epoch, lease.epoch());
+        let last = self.lock_cache().last_epoch;
         // A store without leases shows it with a conflict, as it does for what else is written meanwhile.
-        if ![0, last + 1].contains(&lease.epoch()) {
+        if ![0, last.wrapping_add(1)].contains(&lease.epoch()) {
             self.refresh_cache().await?;
         }
+        // If that failed, the next lease reads again.
+        self.lock_cache().last_epoch = lease.epoch();
         Ok(lease)
     }
 
@@ -189,29 +195,40 @@ impl Session {
     }
 
     async fn refresh_cache(&self) -> Result<(), Error> {
-        let (changes, mut from, mut restored) = {
+        let (changes, mut from, mut restored, mut last) = {
             let cell = self.lock_cache();
             match cell.state {
                 CacheState::Current | CacheState::Stale => {
-                    (cell.change_count, cell.version, cell.fold.clone())
+                    (cell.change_count, cell.version, cell.fold.clone(), cell.last_entry.clone())
                 }
-                CacheState::Invalid => (cell.change_count, 0, EntryFold::new(Arc::clone(&self.id))),
+                CacheState::Invalid => {
+                    (cell.change_count, 0, EntryFold::new(Arc::clone(&self.id)), None)
+                }
             }
         };
-        let entries = self.read_entries_from(from).await?;
+        let known = u64::from(last.is_some());
+        let mut entries = self.read_entries_from(from - known).await?;
+        if let (Some(last), Some(found)) = (&last, &mut entries)
+            && (found.is_empty() || found.remove(0) != *last)
+        {
+            // It is another session.
+            (from, restored) = (0, EntryFold::new(Arc::clone(&self.id)));
+            entries = self.read_entries_from(0).await?;
+        }
         if entries.is_none() {
             // There is none, or none any more.
-            (from, restored) = (0, EntryFold::new(Arc::clone(&self.id)));
+            (from, restored, last) = (0, EntryFold::new(Arc::clone(&self.id)), None);
         }
         let entries = entries.unwrap_or_default();
         let version = from + entries.len() as u64;
+        last = entries.last().cloned().or(last);
         restored.extend(entries);
         let mut cell = self.lock_cache();
         if cell.change_count == changes {
-            cell.update(version, restored);
+            cell.update(version, restored, last);
         } else if cell.state != CacheState::Invalid && cell.version < version {
             // Somebody has written meanwhile, or tried to. What that has left is still not known.
-            (cell.version, cell.fold) = (version, restored);
+            (cell.version, cell.fold, cell.last_entry) = (version, restored, last);
         }
         Ok(())
     }
@@ -249,6 +266,7 @@ impl Session {
     ) -> BoxFuture<'static, Result<u64, Error>> {
         let session = self.clone();
         let next = expected + entries.len() as u64;
+        let last = entries.last().cloned();
         async move {
             let doubting = AppendGuard(Some(&session));
             let written = catch_store_panic(async {
@@ -281,7 +299,7 @@ impl Session {
             doubting.disarm();
             let mut cell = session.lock_cache();
             if cell.version <= version {
-                cell.update(version, restored);
+                cell.update(version, restored, last);
             }
             drop(cell);
             Ok(version)

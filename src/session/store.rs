@@ -142,7 +142,7 @@ pub trait Store: Send + Sync {
     /// Removes a session with all its entries. Returns whether it was there.
     ///
     /// Those who have it open find out with their next append, which gets a [`Conflict`]; its id is free
-    /// afterwards. A session that cannot be read can be removed as well. Dropping the future leaves open
+    /// afterwards. It takes no lease: a run of the session ends with that conflict. A session that cannot be read can be removed as well. Dropping the future leaves open
     /// whether it is removed.
     ///
     /// # Errors
@@ -160,7 +160,8 @@ pub trait Store: Send + Sync {
     /// in the order in which they were removed.
     ///
     /// A session stays as long as a session that stays was forked from it, and so does one that is
-    /// written meanwhile or cannot be read. Each is removed as by [`delete`](Self::delete); dropping the
+    /// written meanwhile or cannot be read. A run that waits for a tool for longer than `before` is away loses its
+    /// session: leases are not looked at. Each is removed as by [`delete`](Self::delete); dropping the
     /// future leaves open which are.
     ///
     /// ```

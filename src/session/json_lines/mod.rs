@@ -66,9 +66,10 @@ use session_files::{Location, SessionFiles};
 /// (`flock` or what the system has like it), for ten seconds at most. The file system has to support
 /// that; not every network's does.
 ///
-/// The [lease](crate::session::Lease) of a session is a lock on a file of its own, `{session}.lock` beside the file
-/// of the session, which holds the epoch. The system releases it when the process ends. The file stays as long as the
-/// session does; it must not be removed while a run is active: the run is refused its next append then.
+/// The [lease](crate::session::Lease) of a session is a lock on a file of its own, `{session}.jsonl.lock` beside the
+/// file of the session, which holds the epoch. The system releases it when the process ends. The file stays as long as
+/// the session does. If it is removed while a run is active, the run is refused its next append. Two names of one file
+/// (hard links) have two leases.
 ///
 /// # What runs
 ///

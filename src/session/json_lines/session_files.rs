@@ -10,8 +10,8 @@ use super::super::checks::{
     ensure_session_absent,
 };
 use super::super::file_name::{self, SESSION_FILE_SUFFIX};
-use super::super::lock_file::{LockFile, LockRemoval};
-use super::super::private_files::sync_parent_dir;
+use super::super::lock_file::{LockFile, LockRemoval, remove_unused_lock};
+use super::super::private_files::{resolve_links, sync_parent_dir};
 use super::super::prune::prunable_ids;
 use super::crc32::Crc32;
 use super::file_format::{self, ParsedFile};
@@ -75,11 +75,11 @@ impl blocking_store::BlockingStore for SessionFiles {
             false => OpenMode::Write,
         };
         let Some(mut file) = LockedFile::open(&path, what_for)? else {
-            lease.map_or(Ok(()), |lease| ensure_lease_held(lease, id))?;
+            lease.map_or(Ok(()), |lease| ensure_lease_held(lease, &path, id))?;
             return ensure_expected_version(id, expected, 0).map(|()| 0);
         };
         // Who takes the next lease waits for the lock on this file.
-        lease.map_or(Ok(()), |lease| ensure_lease_held(lease, id))?;
+        lease.map_or(Ok(()), |lease| ensure_lease_held(lease, &path, id))?;
         let there = self.load_cached(&mut file, &path, id)?;
         let found = there.version.unwrap_or(0);
         ensure_expected_version(id, expected, found)?;
@@ -104,11 +104,10 @@ impl blocking_store::BlockingStore for SessionFiles {
 
     fn lease(&mut self, id: &str) -> Result<Lease, Error> {
         let path = self.location.path_for_write(id)?;
-        // Beside the file that a link leads to.
-        let path = path.canonicalize().unwrap_or(path);
+        let path = resolve_links(&path);
         let removal = LockRemoval::WithoutSession(path.clone());
-        let lock = LockFile::lock(lock_path(&path), id, removal)?;
-        let epoch = lock.raise_epoch()?;
+        let lock = LockFile::lock(lock_path(&path), id, &path, removal)?;
+        let epoch = lock.raise_epoch(self.clock.now())?;
         // An append that has checked the epoch before is written when this file is unlocked.
         drop(LockedFile::open(&path, OpenMode::Read)?);
         Ok(Lease::new(epoch, lock))
@@ -353,8 +352,10 @@ impl SessionFiles {
             let is_there = |id: &str| self.location.origin_path(id).is_file();
             origins.ensure_has_no_forks(id, path, is_there, gone)?;
         }
+        let lock = lock_path(&resolve_links(path));
         file.remove()?;
         self.cached_files.remove(path);
+        remove_unused_lock(&lock, id);
         Ok(true)
     }
 
@@ -478,17 +479,16 @@ fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error
 
 /// The file whose lock is the lease of the session in a file.
 fn lock_path(path: &Path) -> PathBuf {
-    let beside = path.with_extension("lock");
-    match beside == path {
-        true => path.with_extension("lock.lock"),
-        false => beside,
-    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
 }
 
-/// Whether the lease is the last one that was taken.
-fn ensure_lease_held(lease: &Lease, id: &str) -> Result<(), Error> {
+/// Whether the lease is the last one that was taken of this session.
+fn ensure_lease_held(lease: &Lease, path: &Path, id: &str) -> Result<(), Error> {
     let epoch = lease.epoch();
-    let is_held = |lock: &LockFile| lock.is_at_path() && lock.epoch() == Some(epoch);
+    let path = lock_path(&resolve_links(path));
+    let is_held = |lock: &LockFile| lock.is_at(&path) && lock.epoch() == Some(epoch);
     match lease.hold::<LockFile>().is_some_and(is_held) {
         true => Ok(()),
         false => Err(LeaseLost { id: id.to_owned(), epoch }.into()),

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use rusqlite::{Connection, Error as Sqlite, Transaction, TransactionBehavior};
 
 use super::super::checks::{corrupt_data_error, store_error};
-use super::super::private_files::{FileId, private_file_options};
+use super::super::private_files::{FileId, private_file_options, resolve_links};
 use super::schema;
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
@@ -164,8 +164,7 @@ impl Database {
 
     /// The file, where a link leads to it; `None` if it is in memory.
     pub(super) fn target_path(&self) -> Option<PathBuf> {
-        let path = self.path.as_ref()?;
-        Some(fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
+        self.path.as_deref().map(resolve_links)
     }
 
     /// Whether it is the database at its path.

@@ -1,8 +1,7 @@
 //! What the store does, on its thread.
 
-use std::any::Any;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +14,7 @@ use super::super::checks::{
 use super::super::entry_json;
 use super::super::file_name;
 use super::super::local_leases::LocalLeases;
-use super::super::lock_file::{LockFile, LockRemoval};
+use super::super::lock_file::{LockFile, LockRemoval, first_epoch};
 use super::super::prune::prunable_ids;
 use super::database::{Database, DatabaseError, IfMissing};
 use crate::env::Clock;
@@ -53,17 +52,18 @@ impl blocking_store::BlockingStore for SessionTables {
         let lines =
             entries.iter().map(entry_json::to_json_line).collect::<Result<Vec<String>, Error>>()?;
         let clock = &self.clock;
+        let lock = self.database.target_path().map(|path| lock_path(&path, id));
         let missing = match expected == 0 && !lines.is_empty() {
             true => IfMissing::Create,
             false => IfMissing::ReturnNone,
         };
         let version = self.database.write(missing, |transaction| {
+            lease.map_or(Ok(()), |lease| ensure_lock_held(lease, lock.as_deref(), id))?;
             let Some(transaction) = transaction else {
-                lease.map_or(Ok(()), |lease| Err(lease_lost_error(lease, id)))?;
                 return Ok(ensure_expected_version(id, expected, 0).map(|()| 0)?);
             };
             if let Some(lease) = lease {
-                ensure_lease_held(&transaction, lease, id)?;
+                ensure_last_lease(&transaction, lease, id)?;
             }
             let kept = find_session(&transaction, id)?;
             let found = kept.as_ref().map_or(0, |kept| kept.version);
@@ -98,27 +98,25 @@ impl blocking_store::BlockingStore for SessionTables {
 
     fn lease(&mut self, id: &str) -> Result<Lease, Error> {
         ensure_id_not_empty(id)?;
-        let hold: Arc<dyn Any + Send + Sync> = match self.database.target_path() {
-            None => Arc::new(self.leases.take(id)?),
+        let held = match self.database.target_path() {
+            None => HeldLease::InMemory(self.leases.take(id)?),
             Some(path) => {
-                let mut folder = path.into_os_string();
-                folder.push(".locks");
-                let name = format!("{}.lock", file_name::file_name_from_id(id));
-                Arc::new(LockFile::lock(Path::new(&folder).join(name), id, LockRemoval::Always)?)
+                let (lock, removal) = (lock_path(&path, id), LockRemoval::Always);
+                HeldLease::Locked(LockFile::lock(lock, id, &path, removal)?)
             }
         };
-        self.database.write(IfMissing::Create, |transaction| {
-            let Some(transaction) = transaction else {
-                return Err(corrupt_data_error("the database was removed").into());
-            };
+        let first = first_epoch(self.clock.now());
+        self.database.write(IfMissing::ReturnNone, |transaction| {
+            // The first entry makes the database.
+            let Some(transaction) = transaction else { return Ok(Lease::new(first, held)) };
             let epoch: i64 = transaction.query_row(
-                "INSERT INTO lease VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET epoch = epoch + 1
+                "INSERT INTO lease VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET epoch = epoch + 1
                  RETURNING epoch",
-                [id],
+                params![id, to_sql_integer(first)],
                 |row| row.get(0),
             )?;
             transaction.commit()?;
-            Ok(Lease::new(from_sql_integer(epoch), hold))
+            Ok(Lease::new(from_sql_integer(epoch), held))
         })
     }
 
@@ -178,6 +176,9 @@ impl blocking_store::BlockingStore for SessionTables {
             let listed = list_sessions(&transaction)?;
             let removed = prunable_ids(&listed, before);
             removed.iter().try_for_each(|id| delete_session(&transaction, id))?;
+            // Those of sessions that were never written.
+            transaction
+                .execute("DELETE FROM lease WHERE id NOT IN (SELECT id FROM session)", ())?;
             transaction.commit()?;
             Ok(removed.into_iter().map(String::from).collect())
         })
@@ -241,8 +242,31 @@ fn list_sessions(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
     listed.collect()
 }
 
+/// The owner's part of a lease.
+enum HeldLease {
+    InMemory(Lease),
+    Locked(LockFile),
+}
+
+/// The file whose lock is the lease of a session of the database in a file.
+fn lock_path(database: &Path, id: &str) -> PathBuf {
+    let mut folder = database.as_os_str().to_owned();
+    folder.push(".locks");
+    Path::new(&folder).join(format!("{}.lock", file_name::file_name_from_id(id)))
+}
+
+/// Whether the lease is one of this session, and its lock was not taken away.
+fn ensure_lock_held(lease: &Lease, lock: Option<&Path>, id: &str) -> Result<(), Error> {
+    let is_held = match (lease.hold::<HeldLease>(), lock) {
+        (Some(HeldLease::Locked(held)), Some(path)) => held.is_at(path),
+        (Some(HeldLease::InMemory(held)), None) => LocalLeases::is_of(held, id),
+        _ => false,
+    };
+    if is_held { Ok(()) } else { Err(lease_lost_error(lease, id)) }
+}
+
 /// Whether the lease is the last one that was taken. That of a session that was deleted since is.
-fn ensure_lease_held(database: &Connection, lease: &Lease, id: &str) -> Result<(), DatabaseError> {
+fn ensure_last_lease(database: &Connection, lease: &Lease, id: &str) -> Result<(), DatabaseError> {
     let epoch: Option<i64> = database
         .query_row("SELECT epoch FROM lease WHERE id = ?", [id], |row| row.get(0))
         .optional()?;

@@ -319,7 +319,7 @@ fn a_lease_whose_lock_file_was_removed_is_lost_to_whoever_takes_it_next() {
         (open_json_lines(folder.path()).unwrap(), open_json_lines(folder.path()).unwrap());
     let first = block_on(one.lease("s")).unwrap();
     block_on(one.append_leased(&first, "s", 0, vec![said("one")])).unwrap();
-    fs::remove_file(folder.join("s.lock")).unwrap();
+    fs::remove_file(folder.join("s.jsonl.lock")).unwrap();
     let second = block_on(other.lease("s")).unwrap();
     let error = block_on(one.append_leased(&first, "s", 1, vec![said("late")])).unwrap_err();
     assert_eq!(LeaseLost::from_error(&error).unwrap().id, "s");
@@ -328,22 +328,33 @@ fn a_lease_whose_lock_file_was_removed_is_lost_to_whoever_takes_it_next() {
     assert_eq!(block_on(other.load("s", 0)).unwrap().unwrap(), ["one", "two"].map(said));
     // With the session goes its lock.
     drop(second);
-    assert!(folder.join("s.lock").exists());
+    assert!(folder.join("s.jsonl.lock").exists());
     assert!(block_on(other.delete("s")).unwrap());
+    assert!(!folder.join("s.jsonl.lock").exists());
     drop(block_on(other.lease("s")).unwrap());
-    assert!(!folder.join("s.lock").exists());
+    assert!(!folder.join("s.jsonl.lock").exists());
 }
 
 #[test]
 fn a_lock_file_that_holds_something_else_is_an_error_and_stays() {
     let folder = TempFolder::new();
     let store = open_json_lines(folder.path()).unwrap();
-    block_on(store.append("s", 0, vec![said("one")])).unwrap();
-    fs::write(folder.join("s.lock"), "somebody's own").unwrap();
-    let error = block_on(store.lease("s")).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Store);
-    assert!(error.message().contains("s.lock"), "{error}");
-    assert_eq!(fs::read_to_string(folder.join("s.lock")).unwrap(), "somebody's own");
+    let path = folder.join("s.jsonl.lock");
+    for _ in 0..2 {
+        fs::write(&path, "4242").unwrap();
+        let error = block_on(store.lease("s")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Store);
+        assert!(error.message().contains("s.jsonl.lock"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "4242");
+        // With a session and without.
+        let _ = block_on(store.append("s", 0, vec![said("one")]));
+    }
+    // What a power failure has left of one of ours is no obstacle, nor is the highest number.
+    for text in ["\0\0\0\0", "turnstream lease 18446744073709551615\n", ""] {
+        fs::write(&path, text).unwrap();
+        let lease = block_on(store.lease("s")).unwrap();
+        block_on(store.append_leased(&lease, "s", 1, Vec::new())).unwrap();
+    }
 }
 
 const SMALL_RACE: Race = Race { processes: 4, sessions: 6, runs: 40, kills: 4 };
