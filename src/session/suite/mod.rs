@@ -90,6 +90,7 @@ macro_rules! session_suite {
             a_lease_excludes_others_until_its_last_clone_is_dropped
             the_holder_of_a_lease_appends_and_the_epoch_rises
             an_append_with_an_earlier_lease_is_refused
+            an_append_with_the_lease_of_another_session_is_refused
             a_lease_makes_no_session
             a_leased_session_can_be_read_forked_and_deleted
             of_many_that_take_a_lease_at_once_one_gets_it
@@ -704,6 +705,16 @@ async fn an_append_with_an_earlier_lease_is_refused<S: Store>(make: impl Fn() ->
     assert_eq!(LeaseLost::from_error(&error), Some(&lost));
     assert_eq!(store.append_leased(&second, "s", 1, numbered_entries(1..2)).await.unwrap(), 2);
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..2));
+}
+
+/// The lease of one session is none of another one.
+async fn an_append_with_the_lease_of_another_session_is_refused<S: Store>(make: impl Fn() -> S) {
+    let store = store_with_entries(make, 1).await;
+    let Some(other) = take_lease(&store, "t").await else { return };
+    let refused = store.append_leased(&other, "s", 1, numbered_entries(7..8)).await;
+    let error = expect_error(refused, ErrorKind::Conflict);
+    assert!(LeaseLost::from_error(&error).is_some(), "{error}");
+    assert_eq!(all_entries(&store, "s").await, numbered_entries(0..1));
 }
 
 /// A lease of a session that is not there makes none.

@@ -136,6 +136,7 @@ struct LosingStore {
     inner: MemoryStore,
     lose: Arc<Mutex<Option<oneshot::Sender<()>>>>,
     is_stale: Arc<AtomicBool>,
+    fails_to_load: Arc<AtomicBool>,
 }
 
 impl Store for LosingStore {
@@ -178,6 +179,9 @@ impl Store for LosingStore {
         id: &'a str,
         from: u64,
     ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+        if self.fails_to_load.load(Ordering::SeqCst) {
+            return async { Err(Error::new(ErrorKind::Store, "it fails")) }.boxed();
+        }
         self.inner.load(id, from)
     }
 
@@ -225,4 +229,35 @@ async fn a_run_that_does_not_know_that_its_lease_is_lost_ends_with_its_next_appe
     assert!(events.iter().all(|event| event.as_ref().unwrap().outcome().is_none()));
     assert!(LeaseLost::from_error(last.as_ref().unwrap_err()).is_some());
     assert_eq!(session.entries().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_read_that_fails_after_the_lease_was_taken_is_made_up_for() {
+    let store = LosingStore::default();
+    let (one, other) = (
+        Session::open(store.clone(), "s").await.unwrap(),
+        Session::open(store.inner.clone(), "s").await.unwrap(),
+    );
+    other.run(&talker(), "one").await.unwrap().outcome().await.unwrap();
+    store.fails_to_load.store(true, Ordering::SeqCst);
+    assert_eq!(one.run(&talker(), "two").await.unwrap_err().kind(), ErrorKind::Store);
+    store.fails_to_load.store(false, Ordering::SeqCst);
+    let outcome = one.run(&talker(), "two").await.unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.history.len(), 4);
+}
+
+#[tokio::test]
+async fn a_session_that_was_deleted_and_made_again_elsewhere_does_not_continue_with_what_was_deleted()
+ {
+    let store = MemoryStore::new();
+    let one = Session::open(store.clone(), "s").await.unwrap();
+    one.run(&talker(), "my secret").await.unwrap().outcome().await.unwrap();
+    let other = Session::open(store.clone(), "s").await.unwrap();
+    assert!(store.delete("s").await.unwrap());
+    let agent = Agent::new(Scripted::from_fn(|_, _| "Something else."));
+    other.run(&agent, "another question").await.unwrap().outcome().await.unwrap();
+    let outcome = one.run(&talker(), "again").await.unwrap().outcome().await.unwrap();
+    let said: Vec<String> =
+        outcome.history.iter().filter_map(|item| Some(item.as_user()?.text())).collect();
+    assert_eq!(said, ["another question", "again"]);
 }

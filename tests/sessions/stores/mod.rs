@@ -2,6 +2,7 @@
 
 mod damage;
 mod json_lines;
+mod leases;
 mod processes;
 mod removal;
 mod runs;

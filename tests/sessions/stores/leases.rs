@@ -1,0 +1,128 @@
+//! The lock files of leases, among files that are not theirs.
+#![cfg(unix)]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::executor::block_on;
+use turnstream::ErrorKind;
+use turnstream::session::{AlreadyLeased, JsonLinesStore, LeaseLost, Store};
+
+use super::sample_entries::{TempFolder, said};
+
+fn open(folder: &TempFolder) -> JsonLinesStore {
+    JsonLinesStore::open(folder.path()).unwrap()
+}
+
+#[test]
+fn files_of_other_programs_that_are_called_lock_stay() {
+    let folder = TempFolder::new();
+    fs::write(folder.join("yarn.lock"), "# yarn\n").unwrap();
+    fs::write(folder.join("pid.lock"), "4242").unwrap();
+    let store = open(&folder);
+    for id in ["yarn", "pid"] {
+        drop(block_on(store.lease(id)).unwrap());
+    }
+    assert_eq!(fs::read_to_string(folder.join("yarn.lock")).unwrap(), "# yarn\n");
+    assert_eq!(fs::read_to_string(folder.join("pid.lock")).unwrap(), "4242");
+    // Leases that were not used leave nothing.
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn files_that_differ_in_their_ending_have_leases_of_their_own() {
+    let folder = TempFolder::new();
+    let files = ["chat.v1", "chat.v2", "chat.lock"];
+    let stores = files.map(|file| JsonLinesStore::open_file(folder.join(file)).unwrap());
+    let leases = stores.each_ref().map(|(store, id)| block_on(store.lease(id)).unwrap());
+    for ((store, id), lease) in stores.iter().zip(&leases) {
+        block_on(store.append_leased(lease, id, 0, vec![said("one")])).unwrap();
+    }
+    drop(leases);
+    for (store, id) in &stores {
+        assert_eq!(block_on(store.load(id, 0)).unwrap().unwrap(), [said("one")]);
+    }
+}
+
+#[test]
+fn a_link_and_its_file_are_one_session_also_before_the_file_is_there() {
+    let folder = TempFolder::new();
+    fs::create_dir(folder.join("real")).unwrap();
+    symlink("real/chat.jsonl", folder.join("chat.jsonl")).unwrap();
+    let store = open(&folder);
+    let lease = block_on(store.lease("chat")).unwrap();
+    block_on(store.append_leased(&lease, "chat", 0, vec![said("one")])).unwrap();
+    let real = JsonLinesStore::open(folder.join("real")).unwrap();
+    for store in [&store, &real] {
+        let error = block_on(store.lease("chat")).unwrap_err();
+        assert!(AlreadyLeased::from_error(&error).is_some(), "{error}");
+    }
+}
+
+#[test]
+fn a_lock_file_that_leads_nowhere_is_an_error() {
+    let folder = TempFolder::new();
+    symlink("/nonexistent/x", folder.join("chat.jsonl.lock")).unwrap();
+    let error = block_on(open(&folder).lease("chat")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store);
+}
+
+/// A process that is being started has all files open for a moment.
+#[test]
+fn a_lease_that_is_given_back_is_free_while_processes_are_started() {
+    let folder = TempFolder::new();
+    let store = open(&folder);
+    block_on(store.append("s", 0, vec![said("one")])).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                // With a folder of its own a process is forked.
+                Command::new("true").current_dir("/").status().unwrap();
+            }
+        });
+        for n in 0..2_000 {
+            let lease = block_on(store.lease("s"));
+            drop(lease.unwrap_or_else(|error| panic!("{n}: {error}")));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn an_sqlite_lease_whose_lock_was_removed_writes_nothing_more() {
+    let folder = TempFolder::new();
+    let open = || turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
+    let (one, other) = (open(), open());
+    let first = block_on(one.lease("s")).unwrap();
+    block_on(one.append_leased(&first, "s", 0, vec![said("one")])).unwrap();
+    fs::remove_dir_all(folder.join("db.locks")).unwrap();
+    assert!(block_on(other.delete("s")).unwrap());
+    let second = block_on(other.lease("s")).unwrap();
+    block_on(other.append_leased(&second, "s", 0, vec![said("two")])).unwrap();
+    let error = block_on(one.append_leased(&first, "s", 1, vec![said("late")])).unwrap_err();
+    assert!(LeaseLost::from_error(&error).is_some(), "{error}");
+    assert_eq!(block_on(other.load("s", 0)).unwrap().unwrap(), [said("two")]);
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn an_sqlite_lease_of_a_session_that_is_never_written_leaves_nothing() {
+    let folder = TempFolder::new();
+    let store = turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
+    drop(block_on(store.lease("never")).unwrap());
+    block_on(store.prune(std::time::SystemTime::now())).unwrap();
+    drop(store);
+    let file = fs::read(folder.join("db")).unwrap();
+    assert!(!file.windows(5).any(|bytes| bytes == b"never"));
+    // Nor does one make the file.
+    let store = turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
+    fs::remove_file(folder.join("db")).unwrap();
+    let lease = block_on(store.lease("s")).unwrap();
+    assert!(!folder.join("db").exists());
+    block_on(store.append_leased(&lease, "s", 0, vec![said("one")])).unwrap();
+    assert_eq!(block_on(store.load("s", 0)).unwrap().unwrap(), [said("one")]);
+}
