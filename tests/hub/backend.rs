@@ -62,6 +62,11 @@ pub(crate) fn count(count: usize) -> usize {
     count
 }
 
+/// How often readers attach at least, while they do so at random.
+pub(crate) fn least_attached() -> usize {
+    10_000
+}
+
 /// Every so many cases are tried.
 pub(crate) fn stride() -> usize {
     1

@@ -77,8 +77,8 @@ async fn readers_that_detach_and_attach_at_random_lose_and_double_nothing() {
     for (journal, ..) in &readers {
         assert_eq!(text_of(journal), expected(words));
     }
-    assert!(snapshots > backend::count(1_000), "{snapshots}");
-    assert!(attached > backend::count(8_000), "{attached} attached, {snapshots} snapshots");
+    assert!(snapshots > backend::least_attached() / 10, "{snapshots}");
+    assert!(attached > backend::least_attached(), "{attached} attached, {snapshots} snapshots");
     assert_eq!(hub.stats().readers, 0);
 }
 

@@ -122,11 +122,16 @@ pub(crate) fn assert_elapsed(since: Instant, expected: Duration) {
 }
 
 pub(crate) fn begin_reply() -> Reply {
-    Reply::new().delay(Duration::from_millis(150))
+    Reply::new().delay(Duration::from_millis(400))
 }
 
 pub(crate) fn count(count: usize) -> usize {
     count / 8
+}
+
+/// The run does not wait for its readers, which are slower here.
+pub(crate) fn least_attached() -> usize {
+    300
 }
 
 pub(crate) fn stride() -> usize {

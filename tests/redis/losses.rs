@@ -122,6 +122,36 @@ async fn what_another_program_writes_is_passed_over() {
     assert_eq!(log.last("k").await.unwrap(), None);
 }
 
+async fn a_call_that_is_not_polled_any_more_holds_up_no_other() {
+    let mut server = Server::start();
+    let log = connect(&server).await;
+    for _ in 0..20 {
+        // Each needs a new connection, and stops at another point.
+        tokio::task::block_in_place(|| {
+            server.kill();
+            server.restart();
+        });
+        let mut stopped: Vec<_> = (0..10).map(|_| log.last("k")).collect();
+        for (polls, call) in stopped.iter_mut().enumerate() {
+            for _ in 0..polls {
+                if futures::poll!(&mut *call).is_ready() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_micros(300)).await;
+            }
+        }
+        let mut left = 20;
+        let answer = tokio::time::timeout(Duration::from_secs(10), async {
+            while log.last("k").await.is_err() && left > 0 {
+                left -= 1;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        answer.await.expect("it does not wait for those");
+        assert!(left > 0);
+    }
+}
+
 async fn no_more_commands_wait_than_may() {
     let server = Server::start();
     let log = connect(&server).await.with_max_waiting_commands(3);
@@ -296,6 +326,7 @@ on_backend! {
     what_the_server_has_lost_of_a_log_is_written_again,
     two_attempts_with_one_epoch_do_not_mix,
     what_another_program_writes_is_passed_over,
+    a_call_that_is_not_polled_any_more_holds_up_no_other,
     no_more_commands_wait_than_may,
     nothing_of_a_run_that_was_killed_stays_for_ever,
     kills_of_the_server_lose_nothing_of_a_hundred_runs_for_their_readers,
