@@ -188,7 +188,9 @@ async fn a_snapshot_has_no_deltas_of_a_turn_that_is_complete() {
     let agent = Agent::new(Scripted::new([first, words(Reply::new())])).with_tools([read]);
     let hub = backend::hub().await.with_capacity(16);
     let run = hub.start("key", agent.run("Go")).await.unwrap();
-    run.read().map(drop).collect::<Vec<()>>().await;
+    while hub.run_id("key").is_some() {
+        tokio::task::yield_now().await;
+    }
     let Some(Ok(HubEvent::Snapshot { snapshot, .. })) = run.read().next().await else {
         panic!("a new reader begins with a snapshot");
     };

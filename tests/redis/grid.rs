@@ -113,7 +113,7 @@ pub(crate) fn time(time: Duration) -> Duration {
 }
 
 pub(crate) fn step() -> Duration {
-    Duration::from_millis(2)
+    Duration::from_millis(4)
 }
 
 pub(crate) fn assert_elapsed(since: Instant, expected: Duration) {
