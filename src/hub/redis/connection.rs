@@ -68,8 +68,8 @@ impl Connection {
         self.check(generation, answer)
     }
 
-    /// Makes the connection if there is none. All that wait for it drive the same attempt, so that one that is not
-    /// polled any more holds up no other.
+    /// Makes the connection unless it exists. All calls that wait for it drive the same attempt, so that a call that
+    /// is not polled any more holds up no other.
     async fn get(&self) -> Result<(u64, MultiplexedConnection), Error> {
         let attempt = {
             let mut state = lock_ignoring_poison(&self.state);
