@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use turnstream::hub::Hub;
@@ -59,12 +60,18 @@ pub(crate) struct App {
     pub(crate) stopped: Notify,
     sessions: Mutex<HashMap<String, Arc<OpenSession>>>,
     session_count: Mutex<Option<SessionCount>>,
+    /// The sessions whose runs have lost their lease.
+    lost: UnboundedSender<String>,
     /// The first words of sessions that were listed.
     pub(crate) titles: Mutex<HashMap<String, String>>,
 }
 
 impl App {
-    pub(crate) async fn open(flags: &Flags, address: SocketAddr) -> Result<Arc<Self>, Error> {
+    pub(crate) async fn open(
+        flags: &Flags,
+        address: SocketAddr,
+        lost: UnboundedSender<String>,
+    ) -> Result<Arc<Self>, Error> {
         let (agent, about) = agent::build(flags).await?;
         Ok(Arc::new(Self {
             hub: cluster::open_hub(flags.events.as_deref()).await?,
@@ -81,6 +88,7 @@ impl App {
             is_shared: flags.store.is_some(),
             stopped: Notify::new(),
             sessions: Mutex::default(),
+            lost,
             session_count: Mutex::default(),
             titles: Mutex::default(),
         }))
@@ -107,7 +115,9 @@ impl App {
                 .retain(|id, open| Arc::strong_count(open) > 1 || self.hub.run_id(id).is_some());
         }
         let open = sessions.entry(id.to_owned());
-        Ok(Arc::clone(open.or_insert_with(|| Arc::new(OpenSession::new(session)))))
+        Ok(Arc::clone(
+            open.or_insert_with(|| Arc::new(OpenSession::new(session, self.lost.clone()))),
+        ))
     }
 
     /// Refuses to begin another session if there are too many. They are counted once a minute.

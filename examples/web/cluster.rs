@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use turnstream::hub::{AlreadyRunning, Hub, LogUnavailable, LostRun};
+use tokio::sync::mpsc::UnboundedReceiver;
+use turnstream::hub::{AlreadyRunning, Hub, LogUnavailable};
 use turnstream::session::{AlreadyLeased, SessionState, Store};
 use turnstream::{Error, ErrorKind};
 
@@ -22,20 +23,46 @@ const RESUME_LIMIT: Duration = Duration::from_secs(25);
 pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// A hub of its own, or one with all processes that have the same address for their events.
+#[cfg_attr(not(feature = "redis"), expect(clippy::unused_async, reason = "a server is far"))]
 pub(crate) async fn open_hub(events: Option<&str>) -> Result<Hub, Error> {
     let Some(url) = events else { return Ok(Hub::new()) };
     #[cfg(feature = "redis")]
-    return Ok(Hub::with_redis(turnstream::hub::redis::RedisEvents::connect(url).await?));
+    return match turnstream::hub::redis::RedisEvents::connect(url).await {
+        Ok(events) => Ok(Hub::with_redis(events)),
+        Err(error) => Err(unusable_error("--events", error)),
+    };
     #[cfg(not(feature = "redis"))]
     Err(missing_feature_error(url, "redis"))
 }
 
 /// A database that several processes use.
+#[cfg_attr(not(feature = "postgres"), expect(clippy::unused_async, reason = "a server is far"))]
 pub(crate) async fn open_store(url: &str) -> Result<Arc<dyn Store>, Error> {
     #[cfg(feature = "postgres")]
-    return Ok(Arc::new(turnstream::session::PostgresStore::connect(url).await?));
+    return {
+        let connected = turnstream::session::PostgresStore::connect(url);
+        let patience = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            eprintln!("The database of --store does not answer yet.");
+            std::future::pending().await
+        };
+        let connected = tokio::select! {
+            connected = connected => connected,
+            never = patience => never,
+        };
+        match connected {
+            Ok(store) => Ok(Arc::new(store)),
+            Err(error) => Err(unusable_error("--store", error)),
+        }
+    };
     #[cfg(not(feature = "postgres"))]
     Err(missing_feature_error(url, "postgres"))
+}
+
+#[cfg(any(feature = "postgres", feature = "redis"))]
+fn unusable_error(flag: &str, error: Error) -> Error {
+    let message = format!("the server of `{flag}` cannot be used: {}", error.message());
+    Error::new(error.kind(), message).with_source(error)
 }
 
 #[cfg(not(all(feature = "postgres", feature = "redis")))]
@@ -62,26 +89,33 @@ pub(crate) async fn resume_lost_runs(app: Arc<App>) {
         // While the events are unavailable, nobody knows what is lost.
         for lost in app.hub.lost_runs().await.unwrap_or_default() {
             if app.hub.claim_lost_run(&lost).await.unwrap_or(false) {
-                let app = Arc::clone(&app);
-                tokio::spawn(async move {
-                    let resumed = tokio::time::timeout(RESUME_LIMIT, resume(&app, &lost));
-                    match resumed.await {
-                        Ok(Ok(true)) => println!("The run of {} goes on here.", lost.key),
-                        Ok(Ok(false)) => {}
-                        Ok(Err(error)) => eprintln!("{} cannot be resumed: {error}", lost.key),
-                        Err(_) => eprintln!("{} is still leased", lost.key),
-                    }
-                });
+                tokio::spawn(resume_in_time(Arc::clone(&app), lost.key));
             }
         }
     }
 }
 
+/// Resumes the sessions whose runs here have lost their lease: the database was restarted, or this process stood still.
+pub(crate) async fn resume_lost_leases(app: Arc<App>, mut lost: UnboundedReceiver<String>) {
+    while let Some(id) = lost.recv().await {
+        tokio::spawn(resume_in_time(Arc::clone(&app), id));
+    }
+}
+
+async fn resume_in_time(app: Arc<App>, id: String) {
+    match tokio::time::timeout(RESUME_LIMIT, resume(&app, &id)).await {
+        Ok(Ok(true)) => println!("The run of {id} continues here."),
+        Ok(Ok(false)) => {}
+        Ok(Err(error)) => eprintln!("{id} cannot be resumed: {error}"),
+        Err(_) => eprintln!("{id} could not be resumed in time"),
+    }
+}
+
 /// Resumes one session, when its lease has ended. `false` if nothing is left to do.
-async fn resume(app: &App, lost: &LostRun) -> Result<bool, Error> {
+async fn resume(app: &App, id: &str) -> Result<bool, Error> {
     loop {
         let open = app
-            .session(&lost.key)
+            .session(id)
             .await
             .map_err(|failure| Error::new(ErrorKind::Other, failure.into_message()))?;
         let starting = open.starting.lock().await;

@@ -81,6 +81,11 @@ impl From<Error> for Failure {
         match error.kind() {
             ErrorKind::Conflict => Self::conflict("another program has written to the session"),
             ErrorKind::InvalidRequest => Self::conflict(error.message()),
+            ErrorKind::Store => {
+                eprintln!("error: {error}");
+                let message = "the conversations cannot be read or written at the moment";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+            }
             _ => {
                 eprintln!("error: {error}");
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("it failed: {}", error.kind()))

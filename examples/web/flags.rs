@@ -24,10 +24,12 @@ only if you allow it. A run continues when its page is closed.
     --allow-origin URL    a page elsewhere that may use the server, http://localhost:3000 for example
     --session PATH        keeps the conversations: JSON lines in a folder, or SQLite in a file that
                           ends in .db or .sqlite (feature `sqlite`); without it they are in memory
-    --store postgres://…  keeps the conversations in PostgreSQL (feature `postgres`), instead of --session
+    --store postgres://…  keeps the conversations in PostgreSQL (feature `postgres`), instead of --session. A `/`, `@`,
+                          `#`, `%` or `:` in a password is written as `%2F`, `%40`, `%23`, `%25` or `%3A`
     --events redis://…    shares runs with all processes that have the same --store and --events, in Redis or
                           Valkey (feature `redis`): any of them shows, steers and stops a run of another one,
-                          and continues it when that one was killed
+                          and continues it when that one was killed. On other addresses than this machine's
+                          own, all of them need the same TURNSTREAM_WEB_TOKEN
     --busy queue|refuse   what happens to a message while a run is active: it waits, or gets 409
                           (queue)
     --price IN,OUT        the price of a million tokens, in any currency, for the sums on the page
@@ -37,7 +39,7 @@ only if you allow it. A run continues when its page is closed.
     --help                this text
 
 Ctrl-C, or SIGTERM, stops the server: runs have two seconds to end, then they are interrupted, and with
---session the part of a turn that has arrived is kept. Messages that wait for a run are not. Ctrl-C
+--session or --store the part of a turn that has arrived is kept. Messages that wait for a run are not. Ctrl-C
 twice ends the program at once.
 ";
 

@@ -46,6 +46,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::mpsc::unbounded_channel;
 use turnstream::Error;
 
 use app::App;
@@ -86,11 +87,13 @@ async fn serve(flags: Flags) -> Result<(), Error> {
     let listener = bind(&flags)?;
     let address =
         listener.local_addr().map_err(|error| io_error("the address is not known", error))?;
-    let app = App::open(&flags, address).await?;
+    let (lost, lost_leases) = unbounded_channel();
+    let app = App::open(&flags, address, lost).await?;
     println!("{}", app.access.greeting());
     println!("The model is {}.", app.about.describe());
+    // These end with the program.
+    tokio::spawn(cluster::resume_lost_leases(Arc::clone(&app), lost_leases));
     if flags.events.is_some() {
-        // It ends with the program.
         tokio::spawn(cluster::resume_lost_runs(Arc::clone(&app)));
     }
     let stopped = stop(Arc::clone(&app));

@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 use turnstream::env::{Ids, SystemIds};
 use turnstream::event::RewriteReason;
 use turnstream::hub::{Reservation, RunOwner, RunSource};
 use turnstream::item::{Content, Item, PendingCall};
-use turnstream::session::{Entry, Session, SessionState, restore_history};
+use turnstream::session::{Entry, LeaseLost, Session, SessionState, restore_history};
 use turnstream::tool::Verdict;
 use turnstream::trace::Trace;
-use turnstream::{Agent, Error};
+use turnstream::{Agent, Error, ErrorKind};
 
 use crate::app::App;
 use crate::cluster;
@@ -45,6 +46,8 @@ pub(crate) struct OpenSession {
     /// The verdicts that are there while others are missing.
     verdicts: Mutex<Vec<(PendingCall, Verdict)>>,
     queue: Mutex<Queue>,
+    /// Gets the id when a run has lost its lease.
+    lost: UnboundedSender<String>,
 }
 
 /// The messages that wait for the end of a run.
@@ -85,9 +88,10 @@ pub(crate) enum Start {
 }
 
 impl OpenSession {
-    pub(crate) fn new(session: Session) -> Self {
+    pub(crate) fn new(session: Session, lost: UnboundedSender<String>) -> Self {
         Self {
             session,
+            lost,
             starting: tokio::sync::Mutex::default(),
             runs: Mutex::default(),
             verdicts: Mutex::default(),
@@ -334,6 +338,11 @@ async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
                 tokio::time::sleep(cluster::RETRY_DELAY).await;
                 continue;
             }
+            Err(error) if error.kind() == ErrorKind::Store => {
+                eprintln!("a message waits longer: {error}");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
             Err(error) => eprintln!("a message that waited was not sent: {error}"),
         }
         open.queue().waiting.pop_front();
@@ -374,7 +383,15 @@ async fn begin(
     let message_id = format!("{}:{}", session.id(), session.version() + inputs);
     let trace = Trace::new().with_resumed_history(&session.history());
     open.runs().add(RunRecord { run_id: run_id.clone(), message_id, trace: trace.clone() });
-    let source =
-        RunSource::from(run).with_run_id(run_id).inspect(move |event| trace.observe(event));
+    let (id, lost) = (session.id().to_owned(), open.lost.clone());
+    let source = RunSource::from(run)
+        .with_run_id(run_id)
+        .inspect(move |event| trace.observe(event))
+        .inspect_err(move |error| {
+            if LeaseLost::from_error(error).is_some() {
+                // While the server runs, somebody listens.
+                let _ = lost.send(id.clone());
+            }
+        });
     place.start(source).await
 }

@@ -134,8 +134,8 @@ impl Hub {
         Self(Arc::new(HubInner { settings, registry: Arc::default() }))
     }
 
-    /// Starts a run under a key, which is the id of its session as a rule. Each key has at most one active run in a
-    /// hub. Over several hubs that is likely and not certain: the lease of the session excludes other runs.
+    /// Starts a run under a key, which is the id of its session as a rule. A hub has at most one active run of
+    /// each key. Hubs that share a log check this as far as they know; only the lease of the session guarantees it.
     ///
     /// To make the run only when the key is free, [reserve](Self::reserve) it first.
     ///
@@ -143,8 +143,9 @@ impl Hub {
     ///
     /// [`Conflict`](ErrorKind::Conflict), with [`AlreadyRunning`](crate::hub::AlreadyRunning) as its source, if a
     /// run has the key, of this hub or, if that is known, of another one; an error with
-    /// [`ShuttingDown`](crate::hub::ShuttingDown) as its source; whatever the log and the inbox fail with, an error
-    /// with [`LogUnavailable`] as its source among them. The run is dropped then.
+    /// [`ShuttingDown`](crate::hub::ShuttingDown) as its source; whatever the log and the inbox fail with. The run is
+    /// dropped then. A log that is unavailable is an error, with [`LogUnavailable`] as its source, only if runs
+    /// [pause](LogOutage::Pause) for it.
     ///
     /// # Panics
     ///

@@ -19,7 +19,8 @@ use crate::hub::{EventNumber, Snapshot};
 pub enum HubEvent {
     /// Everything so far. It replaces what the reader has of this run.
     Snapshot {
-        /// The number to continue after; `None` if no run is working on the session.
+        /// The number to continue after; `None` if no run is working on the session, or if that is not known because the
+        /// log is unavailable.
         number: Option<EventNumber>,
         /// Everything so far.
         snapshot: Arc<Snapshot>,

@@ -29,7 +29,7 @@ pub trait RunDirectory: Send + Sync {
     /// Waits until the last run of a key is another than the one of the order `seen`, or is that one and active.
     fn next<'a>(&'a self, key: &'a str, seen: u64) -> BoxFuture<'a, Result<AnnouncedRun, Error>>;
 
-    /// How long it may lack runs that are active after it was unavailable: five seconds unless set.
+    /// How long active runs may be missing after it was unavailable: five seconds unless set.
     fn settle_time(&self) -> Duration {
         Duration::from_secs(5)
     }

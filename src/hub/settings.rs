@@ -29,10 +29,11 @@ pub enum Unattended {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogOutage {
-    /// It continues, without an entry in the log. When the log is back, a snapshot is written first. If the run has
-    /// ended by then, its end is written, unless ended runs are not kept for so long.
+    /// It continues, without an entry in the log. When the log is back, a snapshot is written first. If the run
+    /// has ended by then, its end is written, unless the time for which ended runs are kept is over. A run can begin,
+    /// too.
     #[default]
     Continue,
-    /// It is not polled until the log is back. Commands reach it.
+    /// It is not polled until the log is back, so that an interrupt takes effect then. It cannot begin before.
     Pause,
 }

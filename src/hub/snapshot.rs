@@ -66,7 +66,7 @@ impl Snapshot {
         }
     }
 
-    /// The run; `None` if none is working on the session.
+    /// The run; `None` if none is working on the session, or if that is not known because the log is unavailable.
     pub fn run(&self) -> Option<&str> {
         self.run.as_deref()
     }

@@ -48,6 +48,15 @@ impl RunSource {
     }
 }
 
+impl RunSource {
+    /// Calls `look` with the error that the stream of events ends with, before it is written to the log. It has its
+    /// sources, such as a [`LeaseLost`](crate::session::LeaseLost); readers on other machines get it without them.
+    pub fn inspect_err(self, mut look: impl FnMut(&Error) + Send + 'static) -> Self {
+        let events = self.events.inspect_err(move |error| look(error)).boxed();
+        Self { events, ..self }
+    }
+}
+
 impl From<Run> for RunSource {
     fn from(run: Run) -> Self {
         let handle = run.handle();

@@ -15,12 +15,11 @@ use crate::error::{Error, ErrorKind};
 ///
 /// [`Session::run`](crate::session::Session::run) and [`resume`](crate::session::Session::resume) take it with
 /// [`Store::lease`](crate::session::Store::lease) before they read what was left, and their run writes with
-/// [`Store::append_leased`](crate::session::Store::append_leased). So a call that is open in a session whose lease can
-/// be taken runs nowhere: what it belonged to has ended, or has lost its lease.
+/// [`Store::append_leased`](crate::session::Store::append_leased). If the lease can be
+/// taken, no other run executes the open calls of the session: the run that began them has ended or lost its lease.
 ///
-/// Each lease has an epoch, higher than those of all leases of the session before it. A store refuses an append whose
-/// lease has a lower epoch than the last one that was taken, so a process that has lost its lease without noticing it
-/// writes nothing.
+/// Each lease has an epoch, higher than those of all leases of the session before it. A store rejects
+/// appends under an older lease than the last one, so a process that has not noticed the loss of its lease cannot write.
 #[derive(Clone)]
 pub struct Lease {
     epoch: u64,
@@ -75,6 +74,9 @@ impl fmt::Debug for Lease {
 /// The source of an error of kind [`Conflict`](ErrorKind::Conflict): a run has the lease of the session, in this
 /// process or in another one. Nothing was written, and nothing of the session runs because of the call.
 ///
+/// Try again later, after [`Session::reload`](crate::session::Session::reload): the other run changes the session, and
+/// what [`Session::state`](crate::session::Session::state) says of it.
+///
 /// ```
 /// use turnstream::Agent;
 /// use turnstream::provider::Scripted;
@@ -114,8 +116,9 @@ impl From<AlreadyLeased> for Error {
 
 /// The source of an error of kind [`Conflict`](ErrorKind::Conflict): the run has lost the lease of its session.
 ///
-/// The run was dropped: it runs nothing more, and it has settled nothing. Its last results are not in the session,
-/// which may continue elsewhere. [`Session::resume`](crate::session::Session::resume) takes a new lease if it is free.
+/// The run was dropped: its tools are cancelled, and it has written no results for its open calls. The session may
+/// continue elsewhere. [`Session::resume`](crate::session::Session::resume) takes a new lease, or fails with
+/// [`AlreadyLeased`] if another run has it by then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease of the session `{id}` is lost")]
 pub struct LeaseLost {

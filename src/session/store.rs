@@ -44,8 +44,8 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with a [`LeaseLost`](crate::session::LeaseLost) as its source, if the lease
-    /// is lost; else as [`append`](Self::append). Nothing is written then. A store that does not implement this checks
-    /// no lease.
+    /// is lost; else as [`append`](Self::append). Nothing is written then. A store that does not implement this
+    /// ignores the lease and calls [`append`](Self::append).
     fn append_leased<'a>(
         &'a self,
         lease: &'a Lease,
@@ -92,7 +92,7 @@ pub trait Store: Send + Sync {
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>>;
 
     /// A page of [`list`](Self::list): at most `limit` sessions, those that follow the session `after`, or the first
-    /// ones. A session that is written meanwhile is first in the list, and is not on a later page.
+    /// ones. A session that is written while you page moves to the front, so later pages do not contain it.
     ///
     /// ```
     /// use turnstream::Item;
@@ -160,8 +160,8 @@ pub trait Store: Send + Sync {
     /// in the order in which they were removed.
     ///
     /// A session stays as long as a session that stays was forked from it, and so does one that is
-    /// written meanwhile or cannot be read. A run that waits for a tool for longer than `before` is away loses its
-    /// session: leases are not looked at. Each is removed as by [`delete`](Self::delete); dropping the
+    /// written meanwhile or cannot be read. Leases are ignored: a run that has written nothing since then loses
+    /// its session. Each is removed as by [`delete`](Self::delete); dropping the
     /// future leaves open which are.
     ///
     /// ```

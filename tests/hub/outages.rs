@@ -136,11 +136,34 @@ async fn a_run_that_pauses_is_not_pulled_until_its_log_is_back() {
     assert_eq!(read.await.unwrap().0, ALL);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_run_begins_while_its_log_is_unavailable_and_is_read_when_it_is_back() {
+    let (log, pulled) = (Failing::default(), Arc::new(AtomicUsize::new(0)));
+    log.is_down.store(true, Ordering::SeqCst);
+    let hub = Hub::with_backend(log.clone(), MemoryInbox::new());
+    let run = hub.start("key", words(20, &pulled)).await.unwrap().detach();
+    tokio::time::sleep(Duration::from_millis(5_500)).await;
+    assert_eq!(pulled.load(Ordering::SeqCst), 5, "it continues");
+    log.is_down.store(false, Ordering::SeqCst);
+    // When it is tried again, the log begins with a snapshot.
+    let reader = loop {
+        let mut reader = hub.read_run(&run, None).unwrap();
+        match reader.next().await {
+            Some(Ok(HubEvent::Snapshot { .. })) => break hub.read_run(&run, None).unwrap(),
+            _ => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    };
+    assert!(pulled.load(Ordering::SeqCst) < 20);
+    assert_eq!(read_all(reader).await.0, ALL);
+    // Commands reach it as well.
+    assert!(hub.send(&run, turnstream::hub::Command::Interrupt).await.is_err(), "it has ended");
+}
+
 #[tokio::test]
-async fn a_run_whose_log_is_unavailable_from_the_start_is_not_started() {
+async fn a_run_that_pauses_for_its_log_is_not_started_without_it() {
     let log = Failing::default();
     log.is_down.store(true, Ordering::SeqCst);
-    let hub = Hub::with_backend(log, MemoryInbox::new());
+    let hub = Hub::with_backend(log, MemoryInbox::new()).with_log_outage(LogOutage::Pause);
     let refused = hub.start("key", words(1, &Arc::default())).await.unwrap_err();
     assert!(LogUnavailable::from_error(&refused).is_some());
     assert!(hub.reserve("key").is_ok());
