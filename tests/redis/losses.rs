@@ -322,7 +322,51 @@ async fn while_the_server_is_down_readers_get_what_the_store_has() {
     read_until(reader, "One. Two.".to_owned()).await.unwrap();
 }
 
+async fn a_run_begins_and_is_stopped_while_the_server_is_down_and_is_read_elsewhere_afterwards() {
+    let mut server = Server::start();
+    let (here, there) =
+        (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
+    tokio::task::block_in_place(|| server.kill());
+    let endless = Reply::new().say("One. ").delay(Duration::from_hours(1)).say("never");
+    let agent = Agent::new(Scripted::new([endless]));
+    let store = MemoryStore::new();
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let run = here.start("s", session.run(&agent, "Go").await.unwrap()).await.unwrap().detach();
+    assert_eq!(here.find_run("s").await.unwrap(), Some(run.clone()));
+    tokio::task::block_in_place(|| server.restart());
+    // The log begins when the server is back.
+    let mut shown = Journal::new(turnstream::History::from_id("h"));
+    let wait = async {
+        loop {
+            let mut reader = there.read_any_run(&run, None);
+            while let Some(Ok(event)) = reader.next().await {
+                match event {
+                    HubEvent::Snapshot { snapshot, .. } => shown = snapshot.to_journal(),
+                    HubEvent::Event { event, .. } => shown.observe(&event),
+                    _ => return,
+                }
+                if text_of(&shown) == "One. " {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap();
+    // And it is stopped on its own machine, whether or not the server is there.
+    tokio::task::block_in_place(|| server.kill());
+    here.send(&run, Command::Interrupt).await.unwrap();
+    drop(here.reserve_when_free("s").await.unwrap());
+    let kept = Session::open(store, "s").await.unwrap();
+    assert_eq!(kept.history().iter().next_back().unwrap().as_text(), Some("One. "));
+}
+
+fn text_of(journal: &Journal) -> String {
+    journal.history().iter().filter_map(|item| item.as_text().map(str::to_owned)).collect()
+}
+
 on_backend! {
+    a_run_begins_and_is_stopped_while_the_server_is_down_and_is_read_elsewhere_afterwards,
     what_the_server_has_lost_of_a_log_is_written_again,
     two_attempts_with_one_epoch_do_not_mix,
     what_another_program_writes_is_passed_over,

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 only=${1:-}
 source tests/redis/install.sh
 
-run=(cargo test -p turnstream --features redis,hub,testing,http --test redis --)
+run=(cargo test -p turnstream --all-features --test redis --)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # Some claims are about time, and a server takes its share of the machine.
