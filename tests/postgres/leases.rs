@@ -330,3 +330,43 @@ async fn a_run_whose_lease_connection_is_ended_stops_in_the_middle_of_a_tool() {
     let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
     assert_eq!(outcome.text, "On.");
 }
+
+/// Resumes a session in a runtime and with a store of its own, once its lease is free.
+fn resume_elsewhere(options: PostgresOptions) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = connect(&options).await;
+        drop(take_soon(&store, "s").await);
+        let agent = Agent::new(Scripted::new([Reply::text("On.")]));
+        let session = Session::open(store, "s").await.unwrap();
+        session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
+    });
+}
+
+/// As a process does that is stopped and continued: its tasks are polled in any order afterwards.
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_run_that_was_not_polled_for_the_lease_time_begins_no_tool_that_another_settled() {
+    let options = options().with_lease_time(Duration::from_secs(1));
+    let begun = Arc::<AtomicBool>::default();
+    let flag = Arc::clone(&begun);
+    let spec = ToolSpec::new("act", "Acts", json!({ "type": "object" }));
+    let tool = Tool::raw(spec, move |_, _| {
+        flag.store(true, Ordering::SeqCst);
+        async { "done" }
+    });
+    let model = Scripted::new([Reply::new().call("act", json!({})), Reply::text("On.")]);
+    let agent = Agent::new(model).with_tools([tool.unwrap()]);
+    let session = Session::open(connect(&options).await, "s").await.unwrap();
+    let mut run = session.run(&agent, "go").await.unwrap();
+    while !matches!(
+        run.next().await.unwrap().unwrap(),
+        Event::Turn(turnstream::turn::TurnEvent::TurnComplete { .. })
+    ) {}
+    // The runtime of this test polls nothing meanwhile.
+    std::thread::spawn(move || resume_elsewhere(options)).join().unwrap();
+    let error = run.next().await.unwrap().unwrap_err();
+    assert_eq!(LeaseLost::from_error(&error).unwrap().id, "s");
+    assert!(run.next().await.is_none());
+    assert!(!begun.load(Ordering::SeqCst), "the tool");
+}

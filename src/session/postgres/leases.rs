@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::channel::{mpsc, oneshot};
@@ -130,8 +132,8 @@ impl Leases {
             let slot = TakenSlot { taken: Arc::clone(&self.taken), id: id.to_owned() };
             match self.lock(id).await {
                 Ok(Some(lock)) => {
-                    let (epoch, gone) = (lock.epoch, lock.connection.gone.clone());
-                    return Ok(Lease::new(epoch, LeaseHold { lock, slot }).with_loss(gone));
+                    let (epoch, lost) = (lock.epoch, lock.connection.lost());
+                    return Ok(Lease::new(epoch, LeaseHold { lock, slot }).with_loss(lost));
                 }
                 Ok(None) => return already_leased(),
                 Err(error) => {
@@ -215,6 +217,18 @@ impl Drop for TakenSlot {
     }
 }
 
+impl LeaseConnection {
+    /// Ready when its leases are lost. A process that was stopped may poll it before the task of the connection, so
+    /// each poll looks at the clock.
+    fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (health, mut gone) = (Arc::clone(&self.health), self.gone.clone());
+        poll_fn(move |cx| match health.is_good() {
+            true => gone.poll_unpin(cx),
+            false => Poll::Ready(()),
+        })
+    }
+}
+
 impl Health {
     fn is_good(&self) -> bool {
         !self.is_gone.load(Ordering::Acquire) && Instant::now() < self.ends_at()
@@ -265,8 +279,11 @@ impl LeaseTask {
             };
             let sent_at = Instant::now();
             match timeout_at(ends_at, self.do_command(command)).await {
-                Ok(Ok(())) => *lock_ignoring_poison(&health.confirmed_at) = sent_at,
-                Ok(Err(_)) | Err(_) => return,
+                // What was good for too short a time is never good again.
+                Ok(Ok(())) if Instant::now() < ends_at => {
+                    *lock_ignoring_poison(&health.confirmed_at) = sent_at;
+                }
+                Ok(_) | Err(_) => return,
             }
         }
     }
