@@ -2,11 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, SystemTime};
 
 use turnstream::session::suite::{numbered_entries, text_entry};
 use turnstream::session::{Conflict, PostgresStore, Store};
 
-use crate::support::{admin, connect, options, quoted, shared_server, unique_name};
+use crate::proxy::{Break, MarkerProxy, Proxy, Scope};
+use crate::support::{
+    admin, connect, options, options_by_port, quoted, shared_server, unique_name,
+};
 
 /// Connects on a thread with a runtime of its own, which ends before the store is used: its connections are made
 /// again.
@@ -117,4 +121,46 @@ async fn a_delete_among_appends_leaves_no_entry_behind() {
     assert_eq!(entries, versions.unwrap_or(0));
     let loaded = store.load("s", 0).await.unwrap().unwrap_or_default();
     assert_eq!(i64::try_from(loaded.len()).unwrap(), entries);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_deletion_whose_answer_is_lost_leaves_a_later_session_of_that_id() {
+    let schema = unique_name();
+    let proxy = MarkerProxy::start(shared_server().port(), "COMMIT").await;
+    let store = connect(&options_by_port(proxy.port()).with_schema(&*schema)).await;
+    let other = connect(&options().with_schema(&*schema)).await;
+    for prunes in [false, true] {
+        store.append("s", 0, numbered_entries(0..2)).await.unwrap();
+        proxy.break_at_marker(Scope::OneConnection);
+        let store = store.clone();
+        let removal = tokio::spawn(async move {
+            match prunes {
+                false => store.delete("s").await.unwrap(),
+                true => store.prune(later()).await.unwrap() == ["s"],
+            }
+        });
+        proxy.broken().await;
+        other.append("s", 0, numbered_entries(5..6)).await.unwrap();
+        proxy.let_through();
+        assert!(removal.await.unwrap());
+        assert_eq!(other.load("s", 0).await.unwrap(), Some(numbered_entries(5..6)));
+        assert!(other.delete("s").await.unwrap());
+    }
+}
+
+fn later() -> SystemTime {
+    SystemTime::now() + Duration::from_mins(1)
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_deletion_of_no_session_is_false_although_a_connection_broke() {
+    let proxy = Proxy::start(shared_server().port()).await;
+    let store = connect(&options_by_port(proxy.port())).await;
+    for when in [Break::BeforeRequest, Break::BeforeAnswer] {
+        proxy.break_next(when);
+        assert!(!store.delete("never was").await.unwrap());
+        assert!(proxy.has_broken());
+    }
 }

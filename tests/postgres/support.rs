@@ -13,7 +13,7 @@ use turnstream::session::{
 };
 use turnstream::{Error, ErrorKind, Item};
 
-use crate::server::{PASSWORD, Server};
+use crate::server::{OWNER, PASSWORD, Server};
 
 /// How long anything may take that should happen.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -100,4 +100,11 @@ pub(crate) fn named_url(server: &Server, name: &str) -> String {
 pub(crate) async fn terminate(admin: &Client, name: &str) -> usize {
     let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
     admin.query(sql, &[&name]).await.unwrap().len()
+}
+
+/// Settings with one connection for reads and writes, by a proxy on that port.
+pub(crate) fn options_by_port(port: u16) -> PostgresOptions {
+    PostgresOptions::new(format!("postgres://{OWNER}:{PASSWORD}@127.0.0.1:{port}/postgres"))
+        .with_schema(unique_name())
+        .with_pool_size(1)
 }

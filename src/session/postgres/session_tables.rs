@@ -214,16 +214,22 @@ impl SessionTables {
     /// Removes a session, if it was last written before a time.
     async fn remove(&self, id: &str, before: Option<SystemTime>) -> Result<Removal, Error> {
         let mut attempts = self.database.attempts();
+        // The row that an earlier try may have removed. Another session may have got its id since, which is not the
+        // one that the caller means.
+        let mut open_key = None;
         loop {
-            let is_outcome_open = attempts.is_outcome_open();
             let client = attempts.client().await.map_err(write_error)?;
-            let tried = self.database.answer(self.remove_once(client, id, before)).await;
+            let mut removing = Removing { id, before, open_key, committed_key: None };
+            let tried = self.database.answer(self.remove_once(client, &mut removing)).await;
             let paused = match tried {
-                // By an earlier try that got no answer.
-                Ok(Removal::NotThere) if is_outcome_open => return Ok(Removal::Done),
                 Ok(removal) => return Ok(removal),
                 Err(error) if error.sqlstate() == Some("23503") => attempts.after_race().await,
-                Err(error) => attempts.after_error(error).await,
+                Err(error) => {
+                    if error.leaves_outcome_open() {
+                        open_key = open_key.or(removing.committed_key);
+                    }
+                    attempts.after_error(error).await
+                }
             };
             paused.map_err(write_error)?;
         }
@@ -232,22 +238,28 @@ impl SessionTables {
     async fn remove_once(
         &self,
         client: &mut ClientWrapper,
-        id: &str,
-        before: Option<SystemTime>,
+        removing: &mut Removing<'_>,
     ) -> Result<Removal, PostgresError> {
-        let id = id.as_bytes();
+        let id = removing.id.as_bytes();
         let statements = &self.statements;
         // Several statements: what locks the row may wait for an append, whose entries only a later one sees.
         let transaction = client.transaction().await?;
-        let row = match before {
+        let row = match removing.open_key {
+            // Waits for a try that the server is still doing.
+            Some(key) => query_opt(&transaction, &statements.lock_key, &[&key]).await?,
             None => query_opt(&transaction, &statements.lock_session, &[&id]).await?,
-            Some(before) => {
-                let statement = &statements.lock_session_unless_written;
-                query_opt(&transaction, statement, &[&id, &before]).await?
-            }
         };
-        let Some(row) = row else { return Ok(Removal::NotThere) };
+        let Some(row) = row else {
+            return Ok(match removing.open_key {
+                Some(_) => Removal::Done,
+                None => Removal::NotThere,
+            });
+        };
         let (key, lease): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let updated: SystemTime = row.try_get(2)?;
+        if removing.before.is_some_and(|before| updated >= before) {
+            return Ok(Removal::NotThere);
+        }
         if let Some(row) = query_opt(&transaction, &statements.fork_of, &[&key]).await? {
             let fork: Vec<u8> = row.try_get(0)?;
             return Ok(Removal::HasFork(String::from_utf8_lossy(&fork).into_owned()));
@@ -259,6 +271,7 @@ impl SessionTables {
         if let Some(notify) = &statements.notify {
             execute(&transaction, notify, &[&key, &0_i64]).await?;
         }
+        removing.committed_key = Some(key);
         transaction.commit().await?;
         Ok(Removal::Done)
     }
@@ -282,8 +295,19 @@ pub(super) trait AppendLease: Sync {
     fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost>;
 }
 
+/// One try to remove a session.
+struct Removing<'a> {
+    id: &'a str,
+    before: Option<SystemTime>,
+    /// The row that an earlier try may have removed: no other one is removed.
+    open_key: Option<i64>,
+    /// Set before the commit is sent.
+    committed_key: Option<i64>,
+}
+
 enum Removal {
     Done,
+    /// Or it was written since the time.
     NotThere,
     HasFork(String),
 }

@@ -14,7 +14,7 @@ pub(super) struct Statements {
     pub(super) fork: String,
     pub(super) state_for_fork: String,
     pub(super) lock_session: String,
-    pub(super) lock_session_unless_written: String,
+    pub(super) lock_key: String,
     pub(super) fork_of: String,
     pub(super) delete_entries: String,
     pub(super) delete_session: String,
@@ -70,10 +70,6 @@ impl Statements {
              WHERE NOT session.reserved"
         );
         let in_order = "ORDER BY session.updated DESC, session.id";
-        let lock_session = format!(
-            "SELECT key, lease FROM {s}.session
-             WHERE sha256(id) = sha256($1) AND NOT reserved"
-        );
         Self {
             append: AppendStatements::new(s, &channel, notify, ""),
             append_leased: AppendStatements::new(s, &channel, notify, "AND session.lease = $5"),
@@ -120,8 +116,13 @@ impl Statements {
                 "SELECT version, forked_by FROM {s}.session
                  WHERE sha256(id) = sha256($1) AND NOT reserved"
             ),
-            lock_session_unless_written: format!("{lock_session} AND updated < $2 FOR UPDATE"),
-            lock_session: format!("{lock_session} FOR UPDATE"),
+            lock_session: format!(
+                "SELECT key, lease, updated FROM {s}.session
+                 WHERE sha256(id) = sha256($1) AND NOT reserved FOR UPDATE"
+            ),
+            lock_key: format!(
+                "SELECT key, lease, updated FROM {s}.session WHERE key = $1 FOR UPDATE"
+            ),
             fork_of: format!("SELECT id FROM {s}.session WHERE parent = $1 LIMIT 1"),
             delete_entries: format!("DELETE FROM {s}.entry WHERE session = $1"),
             delete_session: format!("DELETE FROM {s}.session WHERE key = $1"),
