@@ -4,19 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use futures::future::join;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio_postgres::Client;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::session::suite::numbered_entries;
+use turnstream::session::suite::{numbered_entries, text_entry};
 use turnstream::session::{
     AlreadyLeased, Conflict, Lease, LeaseLost, PostgresOptions, PostgresStore, Session, Store,
 };
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Event};
 
+use crate::proxy::{Break, MarkerProxy, Proxy, Scope};
 use crate::support::{
-    admin, connect, named_url, options, quoted, shared_server, terminate, unique_name, until,
+    admin, connect, named_url, options, options_by_port, quoted, shared_server, terminate,
+    unique_name, until,
 };
 
 #[track_caller]
@@ -369,4 +372,50 @@ async fn a_run_that_was_not_polled_for_the_lease_time_begins_no_tool_that_anothe
     assert_eq!(LeaseLost::from_error(&error).unwrap().id, "s");
     assert!(run.next().await.is_none());
     assert!(!begun.load(Ordering::SeqCst), "the tool");
+}
+
+/// All connections break at once, so the lease is lost, too.
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn an_append_that_was_written_is_no_lost_lease() {
+    let proxy = MarkerProxy::start(shared_server().port(), "entry 1").await;
+    let store = connect(&options_by_port(proxy.port())).await;
+    let lease = store.lease("s").await.unwrap();
+    let entry = |n: u32| vec![text_entry(&format!("entry {n}"))];
+    store.append_leased(&lease, "s", 0, entry(0)).await.unwrap();
+    proxy.break_at_marker(Scope::AllConnections);
+    let append = store.append_leased(&lease, "s", 1, entry(1));
+    let (appended, ()) = join(append, async {
+        proxy.broken().await;
+        proxy.let_through();
+    })
+    .await;
+    assert_eq!(appended.unwrap(), 2);
+    expect_lost(store.append_leased(&lease, "s", 2, entry(2)).await, "s", &lease);
+    assert_eq!(store.load("s", 1).await.unwrap(), Some(entry(1)));
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn an_append_that_did_not_arrive_before_the_lease_was_lost_is_not_written() {
+    let schema = unique_name();
+    let proxy = Proxy::start(shared_server().port()).await;
+    let options = options_by_port(proxy.port()).with_schema(&*schema);
+    let store = connect(&options.with_lease_time(Duration::from_secs(1))).await;
+    let lease = store.lease("s").await.unwrap();
+    store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
+    proxy.break_next(Break::BeforeRequest);
+    let mut append = store.append_leased(&lease, "s", 1, numbered_entries(1..2));
+    while !proxy.has_broken() {
+        assert!((&mut append).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    std::thread::sleep(Duration::from_millis(1100));
+    expect_lost(append.await, "s", &lease);
+    assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered_entries(0..1)));
+    // A try that the server gets after all is refused.
+    let admin = admin(shared_server()).await;
+    let sql = format!("SELECT lease FROM {}.session", quoted(&schema));
+    let epoch: i64 = admin.query_one(&sql, &[]).await.unwrap().get(0);
+    assert!(epoch > i64::try_from(lease.epoch()).unwrap());
 }

@@ -56,12 +56,25 @@ impl SessionTables {
         let random_id = AppendId::random();
         let mut attempts = self.database.attempts();
         loop {
-            // A lease that is lost stays lost, whatever the database says.
-            let epoch = lease.map(|lease| lease.ensure_held(new.id)).transpose()?;
-            let append = Append { tables: self, new, epoch, random_id };
             let is_outcome_open = attempts.is_outcome_open();
+            // A lease that is lost stays lost, whatever the database says.
+            let held = lease.map(|lease| lease.ensure_held(new.id)).transpose();
+            let (epoch, lost) = match held {
+                Ok(epoch) => (epoch, None),
+                Err(lost) if is_outcome_open => (Some(lost.epoch), Some(lost)),
+                Err(lost) => return Err(lost.into()),
+            };
+            let append = Append { tables: self, new, epoch, random_id };
             let tried = match attempts.client().await {
-                Ok(client) => self.database.answer(append.run_once(client, is_outcome_open)).await,
+                Ok(client) => {
+                    let answer = async {
+                        match lost {
+                            None => append.run_once(client, is_outcome_open).await,
+                            Some(lost) => append.settle_lost(client, lost).await,
+                        }
+                    };
+                    self.database.answer(answer).await
+                }
                 Err(error) => return Err(append_error(error, is_outcome_open)),
             };
             let paused = match tried {
@@ -341,6 +354,22 @@ impl Append<'_> {
             true => Ok(AppendState::Written),
             false => self.state(client).await,
         }
+    }
+
+    /// Finds out whether an earlier try has written, after the lease was lost.
+    async fn settle_lost(
+        &self,
+        client: &ClientWrapper,
+        lost: LeaseLost,
+    ) -> Result<AppendState, PostgresError> {
+        // After it, a try that has not come to the server yet writes nothing; it waits for one that has.
+        let id = self.new.id.as_bytes();
+        let epoch = to_sql_integer(lost.epoch);
+        client.execute(&self.tables.statements.raise_epoch, &[&id, &epoch]).await?;
+        Ok(match self.state(client).await? {
+            AppendState::Written => AppendState::Written,
+            AppendState::Ready | AppendState::Refused(_) => AppendState::Refused(lost.into()),
+        })
     }
 
     /// Writes the entries, if the session has the version and the lease that it should. One statement, and so one

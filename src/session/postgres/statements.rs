@@ -21,6 +21,7 @@ pub(super) struct Statements {
     pub(super) reserve_if_leased: String,
     pub(super) notify: Option<String>,
     pub(super) delete_abandoned: String,
+    pub(super) raise_epoch: String,
     pub(super) take_lease: String,
     pub(super) give_lease_back: String,
     pub(super) unlock: String,
@@ -64,6 +65,7 @@ impl Statements {
             )
         };
         let lock = lock_of("$1");
+        let next_epoch = format!("nextval('{}')", format!("{s}.lease_epoch").replace('\'', "''"));
         let listed = format!(
             "SELECT session.id, session.version, session.inherited, session.updated, parent.id
              FROM {s}.session LEFT JOIN {s}.session AS parent ON parent.key = session.parent
@@ -137,15 +139,18 @@ impl Statements {
                 "DELETE FROM {s}.session WHERE reserved AND NOT {}",
                 is_locked("session.id")
             ),
+            raise_epoch: format!(
+                "UPDATE {s}.session SET lease = {next_epoch}
+                 WHERE sha256(id) = sha256($1) AND lease = $2"
+            ),
             take_lease: format!(
                 "WITH tried AS MATERIALIZED (SELECT pg_try_advisory_lock({lock}) AS taken),
                  raised AS (
                     INSERT INTO {s}.session (id, inherited, version, updated, lease, reserved)
-                    SELECT $1, 0, 0, clock_timestamp(), nextval('{}'), true FROM tried WHERE taken
+                    SELECT $1, 0, 0, clock_timestamp(), {next_epoch}, true FROM tried WHERE taken
                     ON CONFLICT (sha256(id)) DO UPDATE SET lease = excluded.lease
                     RETURNING lease)
-                 SELECT lease FROM raised",
-                format!("{s}.lease_epoch").replace('\'', "''")
+                 SELECT lease FROM raised"
             ),
             give_lease_back: format!(
                 "WITH removed AS (
