@@ -11,15 +11,16 @@ use tokio_postgres::Client;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::suite::{numbered_entries, text_entry};
 use turnstream::session::{
-    AlreadyLeased, Conflict, Lease, LeaseLost, PostgresOptions, PostgresStore, Session, Store,
+    AlreadyLeased, Conflict, Lease, LeaseLost, PostgresErrorKind, PostgresOptions, PostgresStore,
+    Session, Store,
 };
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Event};
 
 use crate::proxy::{Break, MarkerProxy, Proxy, Scope};
 use crate::support::{
-    admin, connect, named_url, options, options_by_port, quoted, shared_server, terminate,
-    unique_name, until,
+    admin, connect, expect_postgres_error, named_url, options, options_by_port, quoted,
+    shared_server, terminate, unique_name, until,
 };
 
 #[track_caller]
@@ -418,4 +419,31 @@ async fn an_append_that_did_not_arrive_before_the_lease_was_lost_is_not_written(
     let sql = format!("SELECT lease FROM {}.session", quoted(&schema));
     let epoch: i64 = admin.query_one(&sql, &[]).await.unwrap().get(0);
     assert!(epoch > i64::try_from(lease.epoch()).unwrap());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_lease_that_waits_for_a_row_costs_no_other_one() {
+    let schema = unique_name();
+    let options = options().with_schema(&*schema).with_lease_time(Duration::from_secs(2));
+    let store = connect(&options).await;
+    store.append("busy", 0, numbered_entries(0..1)).await.unwrap();
+    let lease = store.lease("s").await.unwrap();
+    store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
+    let given_back = store.lease("new").await.unwrap();
+    let mut admin = admin(shared_server()).await;
+    let holds_rows = admin.transaction().await.unwrap();
+    let sql = format!("SELECT FROM {}.session WHERE id <> 's' FOR UPDATE", quoted(&schema));
+    assert_eq!(holds_rows.execute(&sql, &[]).await.unwrap(), 2);
+    let error = store.lease("busy").await.unwrap_err();
+    let found = expect_postgres_error(&error, PostgresErrorKind::Timeout);
+    assert_eq!(found.sqlstate(), Some("55P03"));
+    drop(given_back);
+    // Comes after it on the connection.
+    drop(store.lease("other").await.unwrap());
+    store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await.unwrap();
+    holds_rows.rollback().await.unwrap();
+    // The locks that are given back are free for others.
+    let other_store = connect(&options).await;
+    drop((take_soon(&other_store, "busy").await, take_soon(&other_store, "new").await));
 }

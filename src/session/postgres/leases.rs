@@ -96,10 +96,14 @@ impl Leases {
     pub(super) fn new(connector: Connector, lease_time: Duration, statements: &Statements) -> Self {
         let settings = format!(
             // The connection of a process that has stopped ends by the first, which its kernel cannot keep open.
-            "SET idle_session_timeout = {millis}; SET statement_timeout = {millis};
+            // A statement that waits for a row ends by the second, long before the leases would.
+            "SET idle_session_timeout = {millis};
+             SET lock_timeout = {quarter}; SET statement_timeout = {third_millis};
              SET tcp_keepalives_idle = {third}; SET tcp_keepalives_interval = {third};
              SET tcp_keepalives_count = 2; SET tcp_user_timeout = {millis}",
             millis = lease_time.as_millis(),
+            quarter = (lease_time / 4).as_millis(),
+            third_millis = (lease_time / 3).as_millis(),
             third = (lease_time / 3).as_secs().max(1),
         );
         let statements = LeaseStatements {
