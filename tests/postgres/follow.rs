@@ -8,7 +8,8 @@ use turnstream::session::suite::numbered_entries;
 use turnstream::session::{PostgresOptions, Store};
 
 use crate::support::{
-    PATIENCE, admin, connect, named_url, options, shared_server, terminate, unique_name, until,
+    PATIENCE, admin, connect, make_read_only, named_url, options, shared_server, terminate,
+    two_servers, unique_name, until,
 };
 
 async fn next(versions: &mut (impl futures::Stream<Item = u64> + Unpin)) -> u64 {
@@ -135,4 +136,16 @@ async fn a_notification_has_numbers_only() {
         );
     }
     assert_eq!(seen, ["1 2", "1 4", "2 1", "3 1", "3 0"]);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_follower_leaves_a_server_that_takes_no_writes_any_more() {
+    let (servers, options) = two_servers().await;
+    let store = connect(&options.with_notifications()).await;
+    let mut versions = store.follow("s");
+    assert_eq!(next(&mut versions).await, 0);
+    make_read_only(&servers[0]).await;
+    store.append("s", 0, numbered_entries(0..2)).await.unwrap();
+    assert_eq!(next(&mut versions).await, 2);
 }

@@ -19,8 +19,8 @@ use turnstream::{Agent, Error, ErrorKind, Event};
 
 use crate::proxy::{Break, MarkerProxy, Proxy, Scope};
 use crate::support::{
-    admin, connect, expect_postgres_error, named_url, options, options_by_port, quoted,
-    shared_server, terminate, unique_name, until,
+    admin, connect, expect_postgres_error, make_read_only, named_url, options, options_by_port,
+    quoted, shared_server, terminate, two_servers, unique_name, until,
 };
 
 #[track_caller]
@@ -50,6 +50,16 @@ async fn take_soon(store: &PostgresStore, id: &str) -> Lease {
     })
     .await;
     taken.into_inner().unwrap()
+}
+
+async fn until_lost(store: &PostgresStore, lease: &Lease, id: &str) {
+    until("it is known to be lost", || async {
+        match store.append_leased(lease, id, u64::MAX, Vec::new()).await {
+            Ok(_) => false,
+            Err(error) => LeaseLost::from_error(&error).is_some(),
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -221,13 +231,7 @@ async fn a_lease_whose_connection_is_gone_stays_lost() {
     store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
     let admin = admin(shared_server()).await;
     assert!(terminate(&admin, &name).await >= 2);
-    until("it is known to be lost", || async {
-        match store.append_leased(&lease, "s", 1, Vec::new()).await {
-            Ok(_) => false,
-            Err(error) => LeaseLost::from_error(&error).is_some(),
-        }
-    })
-    .await;
+    until_lost(&store, &lease, "s").await;
     // Although nobody has taken it since.
     expect_lost(store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await, "s", &lease);
     expect_lost(store.append_leased(&other, "t", 0, numbered_entries(0..1)).await, "t", &other);
@@ -446,4 +450,21 @@ async fn a_lease_that_waits_for_a_row_costs_no_other_one() {
     // The locks that are given back are free for others.
     let other_store = connect(&options).await;
     drop((take_soon(&other_store, "busy").await, take_soon(&other_store, "new").await));
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn leases_are_lost_with_a_server_that_takes_no_writes_any_more() {
+    let (servers, options) = two_servers().await;
+    let store = connect(&options.clone().with_lease_time(Duration::from_secs(3))).await;
+    let lease = store.lease("s").await.unwrap();
+    // The connection that is cached is not asked before the next call needs it.
+    let idle = connect(&options).await;
+    drop(idle.lease("t").await.unwrap());
+    make_read_only(&servers[0]).await;
+    let lease_on_second = take_soon(&idle, "t").await;
+    idle.append_leased(&lease_on_second, "t", 0, numbered_entries(0..1)).await.unwrap();
+    until_lost(&store, &lease, "s").await;
+    drop(lease);
+    drop(store.lease("s").await.unwrap());
 }

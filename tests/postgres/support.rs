@@ -108,3 +108,30 @@ pub(crate) fn options_by_port(port: u16) -> PostgresOptions {
         .with_schema(unique_name())
         .with_pool_size(1)
 }
+
+/// Makes a server take no writes any more, as after a failover that ends no connections.
+pub(crate) async fn make_read_only(server: &Server) {
+    let admin = admin(server).await;
+    admin.batch_execute("ALTER SYSTEM SET default_transaction_read_only = on").await.unwrap();
+    admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    until("its processes have read it", || async {
+        let row = admin.query_one("SHOW transaction_read_only", &[]).await.unwrap();
+        row.get::<_, String>(0) == "on"
+    })
+    .await;
+}
+
+/// Two servers with the tables of a schema, and settings to use the first of them that takes writes.
+pub(crate) async fn two_servers() -> ([Server; 2], PostgresOptions) {
+    let servers = [(); 2].map(|()| Server::start(&["fsync = off"]));
+    let schema = unique_name();
+    for server in &servers {
+        connect(&PostgresOptions::new(server.url()).with_schema(&*schema)).await;
+    }
+    let ports = servers.each_ref().map(Server::port);
+    let url = format!(
+        "postgres://{OWNER}:{PASSWORD}@127.0.0.1:{},127.0.0.1:{}/postgres?target_session_attrs=read-write",
+        ports[0], ports[1]
+    );
+    (servers, PostgresOptions::new(url).with_schema(schema))
+}

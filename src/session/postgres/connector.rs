@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config, Error as Postgres};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -83,6 +83,11 @@ impl Connector {
     pub(super) fn with_settings(mut self, settings: &str) -> Self {
         self.settings = format!("{}; {settings}", self.settings);
         self
+    }
+
+    /// Whether the connection string asks for a server that takes writes.
+    pub(super) fn wants_writable(&self) -> bool {
+        self.config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite
     }
 
     /// Makes a connection. Its task hands out what the server sends on its own, and drops `on_message` when it ends.

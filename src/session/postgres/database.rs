@@ -7,7 +7,7 @@ use deadpool_postgres::{
     TimeoutType, Timeouts,
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::connector::Connector;
 use super::error::{PostgresError, PostgresErrorKind};
@@ -20,7 +20,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The connections of a store for everything but leases and followers.
 pub(super) struct Database {
     pool: Pool,
-    /// The connection string asks for a server that takes writes.
     wants_writable: bool,
     limits: TimeLimits,
 }
@@ -49,7 +48,7 @@ impl Database {
         limits: TimeLimits,
     ) -> Result<Self, PostgresError> {
         let config = connector.config.clone();
-        let wants_writable = config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite;
+        let wants_writable = connector.wants_writable();
         let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(config, connector, manager_config);
         let pool = Pool::builder(manager)
@@ -151,5 +150,21 @@ impl Attempts<'_> {
         sleep(self.next_pause).await;
         self.next_pause = (self.next_pause * 2).min(LONGEST_PAUSE);
         Ok(())
+    }
+}
+
+/// Asks whether the server takes writes: a standby does not, nor one with `default_transaction_read_only`.
+pub(super) async fn ensure_writable(client: &Client) -> Result<(), PostgresError> {
+    let rows = client.simple_query("SHOW transaction_read_only").await?;
+    let is_on = |row: &SimpleQueryMessage| match row {
+        SimpleQueryMessage::Row(row) => row.get(0) == Some("on"),
+        _ => false,
+    };
+    match rows.iter().any(is_on) {
+        true => {
+            let message = "the server takes no writes any more";
+            Err(PostgresError::new(PostgresErrorKind::ReadOnly, message))
+        }
+        false => Ok(()),
     }
 }

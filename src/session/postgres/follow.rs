@@ -13,12 +13,15 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::{AsyncMessage, Client};
 
 use super::connector::Connector;
-use super::error::PostgresError;
+use super::database::ensure_writable;
+use super::error::{PostgresError, PostgresErrorKind};
 use super::statements::Statements;
 use crate::lock::lock_ignoring_poison;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long a connection may be silent before the server is asked for an answer.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// How long the server may take for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -108,6 +111,20 @@ impl Followers {
 
     fn lock_state(&self) -> MutexGuard<'_, FollowerState> {
         lock_ignoring_poison(&self.state)
+    }
+
+    /// A server that takes no writes any more, and has not ended the connection, notifies of none either.
+    async fn check(&self, client: &Client) -> Result<(), PostgresError> {
+        let checked = timeout(ANSWER_TIMEOUT, ensure_writable(client)).await;
+        match checked.unwrap_or_else(|_| Err(PostgresError::no_answer(ANSWER_TIMEOUT))) {
+            Err(error) if error.kind() == PostgresErrorKind::ReadOnly => {
+                match self.connector.wants_writable() {
+                    true => Err(error),
+                    false => Ok(()),
+                }
+            }
+            checked => checked,
+        }
     }
 
     /// Reads the versions of sessions that were not found before.
@@ -248,10 +265,15 @@ async fn pass_on(
     followers.lock_state().forget_keys();
     followers.read_unknown(client).await?;
     loop {
-        let mut reads = match select(notifications.next(), added.next()).await {
-            Either::Left((Some(written), _)) => followers.lock_state().on_written(written),
-            Either::Left((None, _)) | Either::Right((None, _)) => return Ok(()),
-            Either::Right((Some(()), _)) => true,
+        let next = select(notifications.next(), added.next());
+        let mut reads = match timeout(CHECK_INTERVAL, next).await {
+            Ok(Either::Left((Some(written), _))) => followers.lock_state().on_written(written),
+            Ok(Either::Left((None, _)) | Either::Right((None, _))) => return Ok(()),
+            Ok(Either::Right((Some(()), _))) => true,
+            Err(_) => {
+                followers.check(client).await?;
+                continue;
+            }
         };
         // Those that are here already, so that all of them need one read at most.
         while let Ok(written) = notifications.try_recv() {

@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Client;
 
 use super::connector::Connector;
-use super::database::Database;
-use super::error::PostgresError;
+use super::database::{Database, ensure_writable};
+use super::error::{PostgresError, PostgresErrorKind};
 use super::session_tables::AppendLease;
 use super::statements::Statements;
 use crate::error::Error;
@@ -297,12 +297,15 @@ impl LeaseTask {
         match command {
             Some(Command::Take { id, answer }) => {
                 let taken = self.take(&id).await;
-                let is_broken =
-                    taken.as_ref().err().is_some_and(PostgresError::leaves_outcome_open);
+                let is_broken = taken.as_ref().err().is_some_and(ends_leases);
                 let lock = |epoch| {
                     let connection = self.connection.upgrade()?;
                     Some(ServerLock { connection, id, epoch })
                 };
+                if is_broken {
+                    // Before the caller tries again.
+                    self.end.health.is_gone.store(true, Ordering::Release);
+                }
                 // If the caller is gone, it is dropped here.
                 let _ = answer.send(taken.map(|epoch| epoch.and_then(lock)));
                 match is_broken {
@@ -315,11 +318,18 @@ impl LeaseTask {
                 let epoch = i64::try_from(epoch).unwrap_or(i64::MAX);
                 match self.client.execute(&self.statements.give_back, &[&id, &epoch]).await {
                     Ok(_) => Ok(()),
-                    // The row of a session that is not there could not be removed.
-                    Err(_) => self.unlock(id).await,
+                    Err(error) => match PostgresError::from(error) {
+                        error if ends_leases(&error) => Err(error),
+                        // The row of a session that is not there could not be removed.
+                        _ => self.unlock(id).await,
+                    },
                 }
             }
-            None => Ok(self.client.check_connection().await?),
+            None => match ensure_writable(&self.client).await {
+                Err(error) if ends_leases(&error) => Err(error),
+                // Another error is an answer, too.
+                Ok(()) | Err(_) => Ok(()),
+            },
         }
     }
 
@@ -342,4 +352,10 @@ impl LeaseTask {
         self.client.execute(&self.statements.unlock, &[&id]).await?;
         Ok(())
     }
+}
+
+/// Whether a connection has no leases after an error. A server that takes no writes any more, and has not ended it,
+/// still has the locks; but others take theirs from the server that takes its place.
+fn ends_leases(error: &PostgresError) -> bool {
+    error.leaves_outcome_open() || error.kind() == PostgresErrorKind::ReadOnly
 }
