@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use futures::future::join;
 use futures::{FutureExt, StreamExt};
 use tokio_postgres::{AsyncMessage, NoTls};
 use turnstream::session::suite::numbered_entries;
 use turnstream::session::{PostgresOptions, Store};
 
+use crate::proxy::{MarkerProxy, Scope};
 use crate::support::{
-    PATIENCE, admin, connect, make_read_only, named_url, options, shared_server, terminate,
+    PATIENCE, admin, connect, make_read_only, named_url, options, options_by_port, shared_server, terminate,
     two_servers, unique_name, until,
 };
 
@@ -148,4 +150,49 @@ async fn a_follower_leaves_a_server_that_takes_no_writes_any_more() {
     make_read_only(&servers[0]).await;
     store.append("s", 0, numbered_entries(0..2)).await.unwrap();
     assert_eq!(next(&mut versions).await, 2);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_follower_sees_a_fork_whose_answer_is_lost() {
+    let schema = unique_name();
+    let proxy = MarkerProxy::start(shared_server().port(), "the fork").await;
+    let options_by_proxy = options_by_port(proxy.port()).with_schema(&*schema);
+    let store = connect(&options_by_proxy.with_notifications()).await;
+    let reader = connect(&options().with_schema(&*schema).with_notifications()).await;
+    store.append("s", 0, numbered_entries(0..2)).await.unwrap();
+    // Its statement is prepared.
+    store.fork("s", 1, "f").await.unwrap();
+    let mut versions = reader.follow("the fork");
+    assert_eq!(next(&mut versions).await, 0);
+    proxy.break_at_marker(Scope::OneConnection);
+    let (forked, ()) = join(store.fork("s", 2, "the fork"), async {
+        proxy.broken().await;
+        proxy.let_through();
+    })
+    .await;
+    forked.unwrap();
+    assert_eq!(next(&mut versions).await, 2);
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+fn a_follower_outlasts_the_runtime_of_another_that_started_to_listen() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let (store, _first_follower) = first.block_on(async {
+        let store = connect(&options().with_notifications()).await;
+        let mut versions = store.follow("s");
+        assert_eq!(next(&mut versions).await, 0);
+        (store, versions)
+    });
+    let mut versions = store.follow("s");
+    assert_eq!(second.block_on(next(&mut versions)), 0);
+    drop(first);
+    second.block_on(async {
+        store.append("s", 0, numbered_entries(0..1)).await.unwrap();
+        assert_eq!(next(&mut versions).await, 1);
+        let mut later = store.follow("s");
+        assert_eq!(next(&mut later).await, 1);
+    });
 }

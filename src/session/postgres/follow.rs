@@ -1,6 +1,7 @@
 //! The connection that listens for those who follow a session.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(super) struct Followers {
     listen: String,
     followed: String,
     state: Mutex<FollowerState>,
+    /// Changes when a listener ends. Not in `state`: it may end while that is locked.
+    listener_ends: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -56,11 +59,22 @@ struct Listener {
     task: JoinHandle<()>,
 }
 
+/// Those are announced here, to the listener. When it ends, also with its runtime, this is dropped.
+struct Added {
+    // The fields are dropped in their order: who is woken sees that it is closed.
+    received: mpsc::UnboundedReceiver<()>,
+    _end: ListenerEnd,
+}
+
+/// Wakes all who follow.
+struct ListenerEnd(watch::Sender<()>);
+
 /// One that follows a session.
 struct Follower {
     followers: Arc<Followers>,
     id: String,
     versions: watch::Receiver<Option<u64>>,
+    listener_ends: watch::Receiver<()>,
     last: Option<u64>,
 }
 
@@ -78,6 +92,7 @@ impl Followers {
             listen: statements.listen.clone(),
             followed: statements.followed.clone(),
             state: Mutex::default(),
+            listener_ends: watch::Sender::new(()),
         }
     }
 
@@ -97,16 +112,31 @@ impl Followers {
         let followed =
             followed.or_insert_with(|| Followed { key: None, version: watch::Sender::new(None) });
         let versions = followed.version.subscribe();
-        let listener = state.listener.take().filter(|listener| !listener.task.is_finished());
-        let listener = state.listener.insert(listener.unwrap_or_else(|| {
-            let (added, receives) = mpsc::unbounded();
-            let task = tokio::spawn(listen(Arc::clone(&self), receives));
-            Listener { added, task }
-        }));
-        // If its task is gone, the next one who follows starts another.
-        let _ = listener.added.unbounded_send(());
+        self.ensure_listener(&mut state);
         drop(state);
-        Follower { followers: self, id, versions, last: None }
+        let listener_ends = self.listener_ends.subscribe();
+        Follower { followers: self, id, versions, listener_ends, last: None }
+    }
+
+    /// Tells the listener that another session is followed, or starts one on the runtime of the caller.
+    fn ensure_listener(self: &Arc<Self>, state: &mut FollowerState) {
+        if let Some(listener) = &state.listener
+            && listener.added.unbounded_send(()).is_ok()
+        {
+            return;
+        }
+        let (added, received) = mpsc::unbounded();
+        let added_to = Added { received, _end: ListenerEnd(self.listener_ends.clone()) };
+        let task = tokio::spawn(listen(Arc::clone(self), added_to));
+        state.listener = Some(Listener { added, task });
+    }
+
+    /// Starts a listener if the runtime of the last one has ended.
+    fn restart_listener(self: &Arc<Self>) {
+        let mut state = self.lock_state();
+        if state.listener.as_ref().is_none_or(|listener| listener.added.is_closed()) {
+            self.ensure_listener(&mut state);
+        }
     }
 
     fn lock_state(&self) -> MutexGuard<'_, FollowerState> {
@@ -198,7 +228,11 @@ impl Follower {
                 self.last = version;
                 return version;
             }
-            self.versions.changed().await.ok()?;
+            let ends = self.listener_ends.changed();
+            match select(pin!(self.versions.changed()), pin!(ends)).await {
+                Either::Left((changed, _)) => changed.ok()?,
+                Either::Right(_) => self.followers.restart_listener(),
+            }
         }
     }
 }
@@ -220,6 +254,12 @@ impl Drop for Follower {
     }
 }
 
+impl Drop for ListenerEnd {
+    fn drop(&mut self) {
+        self.0.send_replace(());
+    }
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         self.task.abort();
@@ -227,13 +267,13 @@ impl Drop for Listener {
 }
 
 /// Listens, on another connection after one is lost, until it is aborted.
-async fn listen(followers: Arc<Followers>, mut added: mpsc::UnboundedReceiver<()>) {
+async fn listen(followers: Arc<Followers>, mut added: Added) {
     let mut pause = FIRST_PAUSE;
     loop {
         // An error is one of the connection: those who follow have nothing to do about it.
         if let Ok((client, notifications)) = connect(&followers).await {
             pause = FIRST_PAUSE;
-            let _ = pass_on(&followers, &client, notifications, &mut added).await;
+            let _ = pass_on(&followers, &client, notifications, &mut added.received).await;
         }
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);

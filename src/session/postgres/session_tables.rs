@@ -154,8 +154,7 @@ impl SessionTables {
                 let statement = client.prepare_cached(&self.statements.fork).await?;
                 let arguments: [&(dyn ToSql + Sync); 4] =
                     [&id_bytes, &to_sql_integer(at), &new_bytes, &fork_id];
-                if let Some(row) = client.query_opt(&statement, &arguments).await? {
-                    self.notify(client, row.try_get(0)?, at).await?;
+                if client.execute(&statement, &arguments).await? > 0 {
                     return Ok(None);
                 }
                 let statement = client.prepare_cached(&self.statements.state_for_fork).await?;
@@ -287,18 +286,6 @@ impl SessionTables {
         removing.committed_key = Some(key);
         transaction.commit().await?;
         Ok(Removal::Done)
-    }
-
-    async fn notify(
-        &self,
-        client: &ClientWrapper,
-        key: i64,
-        version: u64,
-    ) -> Result<(), PostgresError> {
-        if let Some(notify) = &self.statements.notify {
-            client.execute(notify, &[&key, &to_sql_integer(version)]).await?;
-        }
-        Ok(())
     }
 }
 

@@ -72,6 +72,15 @@ impl Statements {
              WHERE NOT session.reserved"
         );
         let in_order = "ORDER BY session.updated DESC, session.id";
+        let insert_fork = format!(
+            "INSERT INTO {s}.session (id, parent, inherited, version, updated, forked_by)
+             SELECT $3, key, $2, $2, clock_timestamp(), $4 FROM {s}.session
+             WHERE sha256(id) = sha256($1) AND NOT reserved AND version >= $2
+             ON CONFLICT (sha256(id)) DO UPDATE
+             SET parent = excluded.parent, inherited = excluded.inherited, version = excluded.version,
+                 updated = excluded.updated, forked_by = excluded.forked_by, reserved = false
+             WHERE session.reserved"
+        );
         Self {
             append: AppendStatements::new(s, &channel, notify, ""),
             append_leased: AppendStatements::new(s, &channel, notify, "AND session.lease = $5"),
@@ -104,16 +113,13 @@ impl Statements {
                 "{listed} AND session.updated <= $2 AND (session.updated < $2 OR session.id > $3)
                  {in_order} LIMIT $1"
             ),
-            fork: format!(
-                "INSERT INTO {s}.session (id, parent, inherited, version, updated, forked_by)
-                 SELECT $3, key, $2, $2, clock_timestamp(), $4 FROM {s}.session
-                 WHERE sha256(id) = sha256($1) AND NOT reserved AND version >= $2
-                 ON CONFLICT (sha256(id)) DO UPDATE
-                 SET parent = excluded.parent, inherited = excluded.inherited, version = excluded.version,
-                     updated = excluded.updated, forked_by = excluded.forked_by, reserved = false
-                 WHERE session.reserved
-                 RETURNING key"
-            ),
+            fork: match notify {
+                Notify::Off => insert_fork,
+                Notify::Each => format!(
+                    "WITH forked AS ({insert_fork} RETURNING key)
+                     SELECT pg_notify('{channel}', key || ' ' || $2::bigint) FROM forked"
+                ),
+            },
             state_for_fork: format!(
                 "SELECT version, forked_by FROM {s}.session
                  WHERE sha256(id) = sha256($1) AND NOT reserved"
