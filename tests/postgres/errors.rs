@@ -106,6 +106,34 @@ async fn of_several_hosts_the_one_that_takes_writes_is_used() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn settings_out_of_bounds_are_the_nearest_that_work() {
+    let days = Duration::from_hours(40 * 24);
+    for options in [
+        options().with_retry_limit(Duration::ZERO),
+        options().with_retry_limit(Duration::MAX),
+        options().with_statement_timeout(days),
+        options().with_statement_timeout(Duration::MAX),
+        options().with_lease_time(Duration::ZERO),
+        options().with_lease_time(days),
+        options().with_lease_time(Duration::MAX),
+        options().with_pool_size(0),
+        options().with_pool_size(usize::MAX),
+    ] {
+        let store = connect(&options).await;
+        let lease = store.lease("s").await.unwrap();
+        store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
+    }
+    // A millisecond may be enough for it, or not.
+    let schema = unique_name();
+    connect(&options().with_schema(&*schema)).await;
+    let options = options().with_schema(&*schema).with_statement_timeout(Duration::ZERO);
+    if let Err(error) = options.connect().await {
+        expect_postgres_error(&error, PostgresErrorKind::Timeout);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
 async fn a_statement_over_the_time_limit_is_an_error() {
     let schema = unique_name();
     let options = options().with_schema(&*schema);

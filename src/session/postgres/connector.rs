@@ -74,7 +74,7 @@ impl Connector {
              SET default_transaction_isolation = 'read committed';
              SET statement_timeout = {0};
              SET idle_in_transaction_session_timeout = {0}",
-            statement_timeout.as_millis().max(1),
+            statement_timeout.as_millis(),
         );
         Ok(Self { config, tls, settings })
     }

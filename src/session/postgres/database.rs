@@ -14,6 +14,8 @@ use super::error::{PostgresError, PostgresErrorKind};
 
 /// Added for the network to the time limit of a statement, which the server keeps.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
+/// How long a connection may take at least, also if a call should not try again.
+const SHORTEST_WAIT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -35,6 +37,8 @@ pub(super) struct TimeLimits {
 pub(super) struct Attempts<'a> {
     database: &'a Database,
     until: Instant,
+    /// When it stops waiting for a connection.
+    wait_until: Instant,
     next_pause: Duration,
     client: Option<Object>,
     /// A try may have written although it got no answer.
@@ -54,7 +58,7 @@ impl Database {
         let pool = Pool::builder(manager)
             .max_size(pool_size)
             .runtime(Runtime::Tokio1)
-            .timeouts(Timeouts { create: Some(limits.retry), ..Timeouts::default() })
+            .timeouts(Timeouts { create: Some(limits.retry.max(SHORTEST_WAIT)), ..Timeouts::default() })
             .build()
             .map_err(|error| PostgresError::new(PostgresErrorKind::Other, error.to_string()))?;
         Ok(Self { pool, wants_writable, limits })
@@ -62,9 +66,11 @@ impl Database {
 
     /// Begins a call.
     pub(super) fn attempts(&self) -> Attempts<'_> {
+        let now = Instant::now();
         Attempts {
             database: self,
-            until: Instant::now() + self.limits.retry,
+            until: now + self.limits.retry,
+            wait_until: now + self.limits.retry.max(SHORTEST_WAIT),
             next_pause: FIRST_PAUSE,
             client: None,
             is_outcome_open: false,
@@ -103,7 +109,7 @@ impl Attempts<'_> {
         let client = match self.client.take().filter(|client| !client.is_closed()) {
             Some(client) => client,
             None => loop {
-                match self.database.connection(self.until).await {
+                match self.database.connection(self.wait_until).await {
                     Ok(client) => break client,
                     Err(error) => self.pause(error).await?,
                 }

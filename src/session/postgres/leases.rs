@@ -104,7 +104,8 @@ impl Leases {
             millis = lease_time.as_millis(),
             quarter = (lease_time / 4).as_millis(),
             third_millis = (lease_time / 3).as_millis(),
-            third = (lease_time / 3).as_secs().max(1),
+            // Linux takes no more.
+            third = (lease_time / 3).as_secs().clamp(1, 32_767),
         );
         let statements = LeaseStatements {
             take: statements.take_lease.clone(),

@@ -4,8 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use super::database::TimeLimits;
-
 use super::statements::Notify;
+
+/// The longest time that the server takes as a setting: 24 days.
+const LONGEST_TIME: Duration = Duration::from_millis(i32::MAX as u64);
+/// More than a server can have.
+const MAX_POOL_SIZE: usize = 10_000;
 
 /// How a [`PostgresStore`](crate::session::PostgresStore) is connected: `PostgresOptions::new(url)`, the settings, and [`connect`](Self::connect).
 ///
@@ -63,34 +67,37 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the maximum number of connections for reads and writes, 10 unless set; at least 1. The connection that
+    /// Sets the maximum number of connections for reads and writes, 10 unless set; from 1 to 10,000. The connection that
     /// holds leases and the one for followers come on top.
     pub fn with_pool_size(mut self, connections: usize) -> Self {
-        self.pool_size = connections.max(1);
+        self.pool_size = connections.clamp(1, MAX_POOL_SIZE);
         self
     }
 
     /// Sets how long a call tries again while no server can be reached, or after a connection broke; 30 seconds unless
-    /// set. A failover should take less.
+    /// set, and at most 24 days. A failover should take less.
+    ///
+    /// The first try of a call waits up to 5 seconds for a connection, however short this is.
     pub fn with_retry_limit(mut self, limit: Duration) -> Self {
-        self.limits.retry = limit;
+        self.limits.retry = limit.min(LONGEST_TIME);
         self
     }
 
-    /// Sets the time limit of one statement, 30 seconds unless set. The server keeps it; a server that does not answer
+    /// Sets the time limit of one statement, 30 seconds unless set; from a millisecond to 24 days. The server keeps it; a server that does not answer
     /// for 5 seconds longer is given up.
     pub fn with_statement_timeout(mut self, limit: Duration) -> Self {
-        self.limits.statement = limit;
+        self.limits.statement = limit.clamp(Duration::from_millis(1), LONGEST_TIME);
         self
     }
 
     /// Sets how long a lease outlives an owner that has stopped without ending its connection (a stopped process, a
-    /// machine that is gone); 15 seconds unless set, and at least one.
+    /// machine that is gone); 15 seconds unless set, from a second to 24 days.
     ///
-    /// The connection that holds leases is used every third of it. A runtime that does not poll its tasks for that
+    /// Taking a lease that waits for a row for a quarter of it, as during the deletion of that session, is an error
+    /// of kind [`Timeout`](crate::session::PostgresErrorKind::Timeout). The connection that holds leases is used every third of it. A runtime that does not poll its tasks for that
     /// long loses its leases.
     pub fn with_lease_time(mut self, lease_time: Duration) -> Self {
-        self.lease_time = lease_time.max(Duration::from_secs(1));
+        self.lease_time = lease_time.clamp(Duration::from_secs(1), LONGEST_TIME);
         self
     }
 
