@@ -52,6 +52,23 @@ async fn a_database_with_another_encoding_is_refused() {
     );
 }
 
+/// The database may read `\` in literals as an escape.
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn a_schema_may_have_any_characters() {
+    let url = shared_server().url();
+    let url = format!("{url}?options=-c%20standard_conforming_strings%3Doff");
+    for name in [r"\' || (1/0)::text || E\'", r"\", r#"'"$1\n"#] {
+        let schema = format!("{name} {}", std::process::id());
+        let options = PostgresOptions::new(url.clone()).with_schema(schema).with_notifications();
+        let store = connect(&options).await;
+        let lease = store.lease("s").await.unwrap();
+        store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
+        drop(lease);
+        assert!(store.delete("s").await.unwrap());
+    }
+}
+
 /// A role that can log in, with the rights that the docs of `PostgresStore` name.
 async fn restricted_role(server: &Server, schema: &str, grants: &[&str]) -> PostgresOptions {
     let admin = admin(server).await;

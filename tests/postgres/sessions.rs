@@ -164,3 +164,21 @@ async fn a_deletion_of_no_session_is_false_although_a_connection_broke() {
         assert!(proxy.has_broken());
     }
 }
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
+async fn any_time_can_be_pruned_and_paged_by() {
+    let store = connect(&options()).await;
+    let at = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let long_ago = SystemTime::UNIX_EPOCH - Duration::from_secs(1 << 50);
+    for before in [at(1_000_000_000_000), at(1 << 50), at(i64::MAX.cast_unsigned())] {
+        store.append("s", 0, numbered_entries(0..1)).await.unwrap();
+        assert_eq!(store.prune(long_ago).await.unwrap(), [""; 0]);
+        let mut info = store.list().await.unwrap().remove(0);
+        info.updated_at = long_ago;
+        assert_eq!(store.list_page(Some(&info), 9).await.unwrap(), []);
+        info.updated_at = before;
+        assert_eq!(store.list_page(Some(&info), 9).await.unwrap().len(), 1);
+        assert_eq!(store.prune(before).await.unwrap(), ["s"]);
+    }
+}

@@ -71,6 +71,8 @@ impl Connector {
             // disk as well.
             "SELECT set_config('synchronous_commit', 'on', false)
              WHERE current_setting('synchronous_commit') IN ('off', 'local');
+             -- The statements have literals with the name of the schema.
+             SET standard_conforming_strings = on;
              SET default_transaction_isolation = 'read committed';
              SET statement_timeout = {0};
              SET idle_in_transaction_session_timeout = {0}",

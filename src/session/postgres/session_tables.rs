@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::pin::pin;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use deadpool_postgres::{ClientWrapper, GenericClient};
 use futures::TryStreamExt;
@@ -120,7 +120,7 @@ impl SessionTables {
         let Some(after) = after else {
             return self.read_list(&self.statements.first_page, &[&limit]).await;
         };
-        let (updated, id) = (after.updated_at, after.id.as_bytes());
+        let (updated, id) = (to_sql_time(after.updated_at), after.id.as_bytes());
         self.read_list(&self.statements.next_page, &[&limit, &updated, &id]).await
     }
 
@@ -583,6 +583,12 @@ fn append_error(error: PostgresError, is_outcome_open: bool) -> Error {
 /// A version as PostgreSQL has numbers. No session gets this far.
 fn to_sql_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A time that PostgreSQL has. No session was written 3,000 years from 1970.
+fn to_sql_time(time: SystemTime) -> SystemTime {
+    const MOST: Duration = Duration::from_hours(24 * 365 * 3000);
+    time.clamp(SystemTime::UNIX_EPOCH - MOST, SystemTime::UNIX_EPOCH + MOST)
 }
 
 /// A number that was written by [`to_sql_integer`].

@@ -65,6 +65,10 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// so are all its leases, for good; the next lease makes another connection. Epochs are drawn from one sequence: they
 /// rise, also when a session is deleted and made again, and have gaps.
 ///
+/// A server that takes no writes any more, as after a failover, is noticed within a third of the lease time, and the
+/// leases are lost. Deleting and pruning do not look at leases: they remove a session that runs, whose next append
+/// gets a [`Conflict`](crate::session::Conflict).
+///
 /// A pooler between the store and the server has to pool sessions: by one that pools transactions (as `PgBouncer` does
 /// in its mode `transaction`), leases exclude no one and followers receive nothing.
 ///
@@ -92,7 +96,8 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// # What runs
 ///
 /// Its futures have to be polled on a tokio runtime with I/O and time. Each connection is read and written by a task on
-/// the runtime of the call that made it; the leases and the followers of the store have a task each. If that runtime ends, the leases are lost, and the next call makes other connections.
+/// the runtime of the call that made it; the leases and the followers of the store have a task each. If that runtime ends, the leases are lost, and the next
+/// call or the next follower that is polled makes other connections.
 /// Encrypted connections use rustls; `sslmode` and `sslrootcert` have the meaning that libpq gives them.
 // NOTE: tests/postgres/schema.rs has the same rights.
 #[derive(Clone)]
