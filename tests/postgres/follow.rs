@@ -10,8 +10,8 @@ use turnstream::session::{PostgresOptions, Store};
 
 use crate::proxy::{MarkerProxy, Scope};
 use crate::support::{
-    PATIENCE, admin, connect, make_read_only, named_url, options, options_by_port, shared_server, terminate,
-    two_servers, unique_name, until,
+    PATIENCE, admin, connect, make_read_only, named_url, options, options_by_port, shared_server,
+    terminate, two_servers, unique_name, until,
 };
 
 async fn next(versions: &mut (impl futures::Stream<Item = u64> + Unpin)) -> u64 {

@@ -58,7 +58,10 @@ impl Database {
         let pool = Pool::builder(manager)
             .max_size(pool_size)
             .runtime(Runtime::Tokio1)
-            .timeouts(Timeouts { create: Some(limits.retry.max(SHORTEST_WAIT)), ..Timeouts::default() })
+            .timeouts(Timeouts {
+                create: Some(limits.retry.max(SHORTEST_WAIT)),
+                ..Timeouts::default()
+            })
             .build()
             .map_err(|error| PostgresError::new(PostgresErrorKind::Other, error.to_string()))?;
         Ok(Self { pool, wants_writable, limits })
