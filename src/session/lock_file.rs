@@ -122,7 +122,7 @@ impl LockFile {
     }
 }
 
-/// An epoch to begin with: the microseconds since 1970.
+/// The first epoch: the microseconds since 1970.
 pub(super) fn first_epoch(now: SystemTime) -> u64 {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     // Epochs are kept as signed numbers, too.
@@ -163,14 +163,14 @@ fn is_at_path(file: &File, path: &Path) -> bool {
     }
 }
 
-/// What gets the rights of a file.
+/// The kind of what gets the rights of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rights {
     OfFile,
     OfFolder,
 }
 
-/// Whoever may write the session may take its lease. It is an attempt: the session's own rights decide.
+/// Who may write the session may take its lease. It is an attempt: the rights of the session decide.
 #[cfg(unix)]
 fn copy_rights(like: &Path, to: &Path, rights: Rights) {
     use std::os::unix::fs::PermissionsExt;

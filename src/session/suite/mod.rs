@@ -707,7 +707,7 @@ async fn an_append_with_an_earlier_lease_is_refused<S: Store>(make: impl Fn() ->
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..2));
 }
 
-/// The lease of one session is none of another one.
+/// A lease belongs to one session: an append to another one is refused.
 async fn an_append_with_the_lease_of_another_session_is_refused<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 1).await;
     let Some(other) = take_lease(&store, "t").await else { return };
