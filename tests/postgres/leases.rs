@@ -340,10 +340,10 @@ async fn a_run_whose_lease_connection_is_ended_stops_in_the_middle_of_a_tool() {
 }
 
 /// Resumes a session in a runtime and with a store of its own, once its lease is free.
-fn resume_elsewhere(options: PostgresOptions) {
+fn resume_elsewhere(options: &PostgresOptions) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let store = connect(&options).await;
+        let store = connect(options).await;
         drop(take_soon(&store, "s").await);
         let agent = Agent::new(Scripted::new([Reply::text("On.")]));
         let session = Session::open(store, "s").await.unwrap();
@@ -372,7 +372,7 @@ async fn a_run_that_was_not_polled_for_the_lease_time_begins_no_tool_that_anothe
         Event::Turn(turnstream::turn::TurnEvent::TurnComplete { .. })
     ) {}
     // The runtime of this test polls nothing meanwhile.
-    std::thread::spawn(move || resume_elsewhere(options)).join().unwrap();
+    std::thread::spawn(move || resume_elsewhere(&options)).join().unwrap();
     let error = run.next().await.unwrap().unwrap_err();
     assert_eq!(LeaseLost::from_error(&error).unwrap().id, "s");
     assert!(run.next().await.is_none());

@@ -25,6 +25,9 @@ use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 use crate::session::{AlreadyLeased, Lease, LeaseLost};
 
+/// How long a connection may take, also with a longer lease time.
+const LONGEST_CONNECT: Duration = Duration::from_secs(30);
+
 /// The leases of one store. A lease is an advisory lock of the server, which ends with the connection that has it. One
 /// connection has those of all sessions that this process runs; a table excludes two runs within the process, which
 /// may both lock on that connection.
@@ -172,7 +175,8 @@ impl Leases {
     async fn connect(&self) -> Result<Arc<LeaseConnection>, PostgresError> {
         let (commands, received) = mpsc::unbounded();
         let sent_at = Instant::now();
-        let (client, task) = self.connector.connect(drop, self.lease_time).await?;
+        let (client, task) =
+            self.connector.connect(drop, self.lease_time.min(LONGEST_CONNECT)).await?;
         let health = Arc::new(Health {
             lease_time: self.lease_time,
             is_gone: AtomicBool::new(false),

@@ -67,8 +67,8 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the maximum number of connections for reads and writes, 10 unless set; from 1 to 10,000. The connection that
-    /// holds leases and the one for followers come on top.
+    /// Sets the maximum number of connections for reads and writes, 10 unless set; from 1 to 10,000. The connection
+    /// that holds leases and the one for followers come on top.
     pub fn with_pool_size(mut self, connections: usize) -> Self {
         self.pool_size = connections.clamp(1, MAX_POOL_SIZE);
         self
@@ -83,8 +83,8 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the time limit of one statement, 30 seconds unless set; from a millisecond to 24 days. The server keeps it; a server that does not answer
-    /// for 5 seconds longer is given up.
+    /// Sets the time limit of one statement, 30 seconds unless set; from a millisecond to 24 days. The server keeps it;
+    /// a server that does not answer for 5 seconds longer is given up.
     pub fn with_statement_timeout(mut self, limit: Duration) -> Self {
         self.limits.statement = limit.clamp(Duration::from_millis(1), LONGEST_TIME);
         self
@@ -93,9 +93,10 @@ impl PostgresOptions {
     /// Sets how long a lease outlives an owner that has stopped without ending its connection (a stopped process, a
     /// machine that is gone); 15 seconds unless set, from a second to 24 days.
     ///
-    /// Taking a lease that waits for a row for a quarter of it, as during the deletion of that session, is an error
-    /// of kind [`Timeout`](crate::session::PostgresErrorKind::Timeout). The connection that holds leases is used every third of it. A runtime that does not poll its tasks for that
-    /// long loses its leases.
+    /// The connection that holds leases is used every third of it. A runtime that does not poll its tasks for that
+    /// long loses its leases. One connection takes them all, so none waits longer than a quarter of it for a row that
+    /// is locked, as by the deletion of a long session: that is an error of kind
+    /// [`Timeout`](crate::session::PostgresErrorKind::Timeout).
     pub fn with_lease_time(mut self, lease_time: Duration) -> Self {
         self.lease_time = lease_time.clamp(Duration::from_secs(1), LONGEST_TIME);
         self
