@@ -59,7 +59,9 @@ struct Shared {
 }
 
 impl RedisEvents {
-    /// Connects to a server, `redis://[user:password@]host[:port][/database]`, or with TLS `rediss://…`.
+    /// Connects to a server, `redis://[user:password@]host[:port][/database]`, or with TLS `rediss://…`. For Valkey,
+    /// `valkey://` and `valkeys://` are the same. A `/`, `@`, `#`, `%` or `:` of the password is written as `%2F`, `%40`,
+    /// `%23`, `%25` or `%3A`.
     ///
     /// # Errors
     ///
@@ -92,7 +94,8 @@ impl RedisEvents {
     }
 
     /// Sets after which time without a sign of life a run is lost: five seconds unless set, and at least 30
-    /// milliseconds. Each process gives a sign three times as often. All processes need the same.
+    /// milliseconds. Each process gives a sign three times as often. All processes need the same. It has nothing to do
+    /// with the [lease](crate::session::Lease) of a session, which decides who may run it.
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         self.with(|settings| settings.lease = lease.max(Duration::from_millis(30)))

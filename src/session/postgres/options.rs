@@ -43,6 +43,8 @@ impl PostgresOptions {
     /// Begins with a connection string: a URL `postgres://user:password@host:port/database?option=value`, or pairs
     /// `host=… user=…`, as libpq has them.
     ///
+    /// In a URL, a `/`, `@`, `#`, `%` or `:` of the password is written as `%2F`, `%40`, `%23`, `%25` or `%3A`.
+    ///
     /// Several hosts are tried in order (`postgres://a,b/app?target_session_attrs=read-write`), so a failover is
     /// followed to the server that takes writes. `sslmode` may be `disable`, `prefer` (unless set), `require`,
     /// `verify-ca` or `verify-full`. `sslrootcert` is a file of PEM certificates, or `system`; without it the `verify-…`
@@ -83,8 +85,8 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the time limit of one statement, 30 seconds unless set; from a millisecond to 24 days. The server keeps it;
-    /// a server that does not answer for 5 seconds longer is given up.
+    /// Sets the time limit of one statement, 30 seconds unless set; from a millisecond to 24 days. The server
+    /// enforces it; the client gives up 5 seconds after it.
     pub fn with_statement_timeout(mut self, limit: Duration) -> Self {
         self.limits.statement = limit.clamp(Duration::from_millis(1), LONGEST_TIME);
         self
@@ -93,8 +95,8 @@ impl PostgresOptions {
     /// Sets how long a lease outlives an owner that has stopped without ending its connection (a stopped process, a
     /// machine that is gone); 15 seconds unless set, from a second to 24 days.
     ///
-    /// The connection that holds leases is used every third of it. A runtime that does not poll its tasks for that
-    /// long loses its leases. One connection takes them all, so none waits longer than a quarter of it for a row that
+    /// The store uses the connection that holds the leases three times in that time. If the runtime is blocked for the
+    /// whole of it, all leases are lost. One connection takes them all, so none waits longer than a quarter of it for a row that
     /// is locked, as by the deletion of a long session: that is an error of kind
     /// [`Timeout`](crate::session::PostgresErrorKind::Timeout).
     pub fn with_lease_time(mut self, lease_time: Duration) -> Self {

@@ -48,14 +48,15 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 ///
 /// An append that is answered was committed and is on the server's disk: `synchronous_commit` is set to `on` for the
 /// store's connections, unless the server, the database or the role has `remote_write` or `remote_apply`. An append
-/// that a crash of the server cuts off is not written at all. After a failover to an asynchronous standby, what that had not received is
-/// missing; the next append to such a session gets a [`Conflict`](crate::session::Conflict).
+/// that a crash of the server cuts off is not written at all. After a failover to an
+/// asynchronous standby, appends that were not replicated yet are lost; the next append to such a session gets a
+/// [`Conflict`](crate::session::Conflict).
 ///
 /// If a connection breaks, calls try again on another one, for 30 seconds unless
 /// [set](PostgresOptions::with_retry_limit). Each append has a random id, by which the store finds out whether a try
 /// that got no answer was written: it is never written twice. If the limit passes first, it is not known whether it
-/// was written, and the message says so. Dropping a future that was polled leaves that open, too; an append is written
-/// whole or not at all.
+/// was written, and the message says so. If a future is dropped after its first poll, the append may be written or not,
+/// but never in part.
 ///
 /// # Leases
 ///
@@ -69,14 +70,14 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// leases are lost. Deleting and pruning do not look at leases: they remove a session that runs, whose next append
 /// gets a [`Conflict`](crate::session::Conflict).
 ///
-/// A pooler between the store and the server has to pool sessions: by one that pools transactions (as `PgBouncer` does
-/// in its mode `transaction`), leases exclude no one and followers receive nothing.
+/// A pooler between the store and the server has to pool sessions. With one that pools transactions (`PgBouncer` in its
+/// mode `transaction`), leases do not protect sessions, and followers receive nothing.
 ///
 /// # Tables and rights
 ///
 /// [`connect`](Self::connect) makes the tables in a schema of their own, and brings older ones to the newest version;
-/// any number of processes may do so at once. It needs no right to if they are there and current: an owner can make
-/// them with [`migrations_sql`](Self::migrations_sql), and the role of the program needs these rights only:
+/// any number of processes may do so at once. If they are there and current, the role needs no right to make them:
+/// another role can, with [`migrations_sql`](Self::migrations_sql). Then that of the program needs these rights only:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA turnstream TO app;
@@ -96,8 +97,8 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// # What runs
 ///
 /// Its futures have to be polled on a tokio runtime with I/O and time. Each connection is read and written by a task on
-/// the runtime of the call that made it; the leases and the followers of the store have a task each. If that runtime ends, the leases are lost, and the next
-/// call or the next follower that is polled makes other connections.
+/// the runtime of the call that made it; the leases and the followers of the store have a task each. If that runtime
+/// ends, the leases are lost, and the next call or the next follower that is polled makes other connections.
 /// Encrypted connections use rustls; `sslmode` and `sslrootcert` have the meaning that libpq gives them.
 // NOTE: tests/postgres/schema.rs has the same rights.
 #[derive(Clone)]
