@@ -70,6 +70,31 @@ async fn a_run_whose_server_is_killed_goes_on_elsewhere_and_the_page_shows_each_
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_run_whose_database_is_killed_continues_and_the_page_shows_each_word_once() {
+    let (shared, model) = (Shared::start(), Model::start().await);
+    let server = shared.server(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Begin").await;
+    let asked = model.asked().await;
+    asked.say("One two ");
+    page.wait_for_words("One two").await;
+    shared.postgres.kill();
+    shared.postgres.start_again();
+    drop(asked);
+    // The run has lost its lease, takes another one, and asks again.
+    let asked = model.asked().await;
+    asked.say("One two ");
+    asked.say("three.");
+    asked.end();
+    page.wait_for_words("three.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.answers().await, ["One two three."]);
+    assert_eq!(page.texts(".user .words").await, ["Begin"]);
+    page.close_after_errors().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
 async fn a_run_of_another_server_is_steered_stopped_and_approved_here() {
     let (shared, model) = (Shared::start(), Model::start().await);
     let (here, elsewhere) = (shared.server(&model).await, shared.server(&model).await);

@@ -95,6 +95,7 @@ class OpenSession {
     } else if (run !== this.#run || this.#startsAt !== startsAt) {
       await this.#loadHistory(startsAt);
     }
+    if (run && run !== this.#run) showProblem('');
     this.#startsAt = startsAt;
     [this.#run, this.#hasEnded] = [run, false];
     this.#live.clear();
@@ -124,7 +125,8 @@ class OpenSession {
   }
 
   async #onEnded(error) {
-    this.#hasEnded = true;
+    // What a run that was broken off has shown of its last turn is not kept: the next one shows the session anew.
+    this.#hasEnded = this.#hasFinished;
     if (error && !this.#hasFinished) showProblem(`The run was broken off: ${error.message ?? error.kind}`);
     refreshList();
     this.#state = (await get(sessionPath(this.id, 'messages?limit=1'))).state;
