@@ -99,7 +99,8 @@
 //! Beside them is the [`guide`]: how [the agent](guide::agent) ends, continues and is stopped, what is
 //! [retried, times out or is limited](guide::limits) by default, what of a [session](guide::sessions) is
 //! durable when, how a model finds one of [many tools](guide::tools), what a [trace](guide::trace) contains,
-//! how a run is [replayed](guide::replay), what each [wire](guide::wires) carries, downgrades or refuses, and
+//! how a run is [replayed](guide::replay), how several processes run the same sessions
+//! [on many machines](guide::many_machines), what each [wire](guide::wires) carries, downgrades or refuses, and
 //! what a token and a turn [cost](guide::performance).
 //!
 //! # What holds
