@@ -92,7 +92,8 @@ pub(super) fn read_all_hubs(
                     }
                 }
                 Step::Read { run, order } => {
-                    let is_own = hub.logs.registry().run(&run).is_some();
+                    let own = hub.logs.registry().run(&run);
+                    let is_own = own.is_some_and(|place| !place.has_ended());
                     let number = after.take().filter(|number| number.run() == run);
                     let mut reader = hub.logs.read_any_run(&run, number.as_ref());
                     after = number;

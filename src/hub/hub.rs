@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use crate::agent::InputReceipt;
 use crate::env::{Deadline, Ids, SystemIds};
@@ -290,6 +291,7 @@ impl Hub {
         // A run of this hub can be reached, also if an inbox on another machine cannot.
         if self.directory().is_some()
             && let Some(place) = self.0.registry.run(run_id)
+            && !place.has_ended()
         {
             return place.send(id, command);
         }
@@ -417,6 +419,7 @@ impl Reservation {
         let place = Arc::new(place);
         let mut runner = Runner {
             run,
+            began_at: Instant::now(),
             is_open: false,
             epoch: 0,
             events: Some(events),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt, ready};
 
 use crate::error::Error;
 
@@ -18,6 +18,19 @@ pub trait RunDirectory: Send + Sync {
     /// Announces that a run begins under a key. Returns its order, which is higher than those of all runs that the
     /// key had before.
     fn announce<'a>(&'a self, key: &'a str, run: &'a str) -> BoxFuture<'a, Result<u64, Error>>;
+
+    /// Announces a run that has begun and ended while the directory was unavailable, so that readers find its log.
+    /// `age` is the time since it began: if another run of the key was announced since then, nothing happens, as in a
+    /// directory that does not implement this.
+    fn announce_ended<'a>(
+        &'a self,
+        key: &'a str,
+        run: &'a str,
+        age: Duration,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        let _ = (key, run, age);
+        ready(Ok(())).boxed()
+    }
 
     /// The run of this order has ended. It must not block, and may fail without a word: a run whose process gives no
     /// sign of life is not active either.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::poll_fn;
 use futures::stream::{BoxStream, StreamExt};
+use tokio::time::Instant;
 
 use crate::agent::RunHandle;
 use crate::env::Deadline;
@@ -30,8 +31,10 @@ const LAST_RETRY: Duration = Duration::from_secs(5);
 /// Pulls a run, writes its log and takes its commands.
 pub(super) struct Runner {
     pub(super) run: Arc<str>,
-    /// Whether the log was begun, under this epoch, and the inbox opened.
+    pub(super) began_at: Instant,
+    /// Whether the log has a snapshot, the inbox is open, and the run was announced.
     pub(super) is_open: bool,
+    /// 0 until the log was begun.
     pub(super) epoch: u64,
     pub(super) events: Option<BoxStream<'static, Result<Event, Error>>>,
     pub(super) handle: Option<RunHandle>,
@@ -110,16 +113,25 @@ impl Behind {
 impl Runner {
     /// Opens the inbox and the log, writes the snapshot that the log begins with, and announces the run.
     pub(super) async fn open(&mut self) -> Result<(), Error> {
-        self.commands = Some(self.inbox.open(&self.run).await?);
-        self.epoch = self.log.begin(&self.run).await?;
+        let has_ended = self.events.is_none();
+        if !has_ended && self.commands.is_none() {
+            self.commands = Some(self.inbox.open(&self.run).await?);
+        }
+        // A second attempt could take the place of one of another hub.
+        if self.epoch == 0 {
+            self.epoch = self.log.begin(&self.run).await?;
+        }
         self.snapshot_at = self.written;
         let snapshot = self.snapshot();
         self.append_entries(vec![snapshot], None).await?;
         if let Some(directory) = self.log.directory() {
-            let key = self.place.key.clone();
-            let order = directory.announce(&key, &self.run).await?;
-            let run = Arc::clone(&self.run);
-            self.announced = Some(Announced { directory, key, run, order });
+            let (key, run) = (self.place.key.clone(), Arc::clone(&self.run));
+            if has_ended {
+                directory.announce_ended(&key, &run, self.began_at.elapsed()).await?;
+            } else {
+                let order = directory.announce(&key, &run).await?;
+                self.announced = Some(Announced { directory, key, run, order });
+            }
         }
         self.is_open = true;
         Ok(())

@@ -361,11 +361,107 @@ async fn a_run_begins_and_is_stopped_while_the_server_is_down_and_is_read_elsewh
     assert_eq!(kept.history().iter().next_back().unwrap().as_text(), Some("One. "));
 }
 
+/// The run before has ended while the server was down, so that it is announced later.
+async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_session() {
+    let mut server = Server::start();
+    let (here, there) =
+        (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
+    tokio::task::block_in_place(|| server.kill());
+    let store = MemoryStore::new();
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let agent = Agent::new(Scripted::from_fn(|_, n| match n {
+        0 => Reply::text("First. "),
+        // Long enough for the announcement of the first one.
+        _ => (0..12).fold(Reply::new(), |reply, n| {
+            reply.delay(Duration::from_millis(300)).say(&format!("{n} "))
+        }),
+    }));
+    let first = here.start("s", session.run(&agent, "Go").await.unwrap()).await.unwrap().detach();
+    drop(here.reserve_when_free("s").await.unwrap());
+    tokio::task::block_in_place(|| server.restart());
+    let elsewhere = Session::open(store.clone(), "s").await.unwrap();
+    let expected = format!("First. {}", words(12));
+    let reader = tokio::spawn(read_until(there.read_session(&elsewhere, None), expected.clone()));
+    let second = here.start("s", session.run(&agent, "Go").await.unwrap()).await.unwrap().detach();
+    // The log of the first one is there by then, without an inbox.
+    while let Some(Err(_)) = there.read_any_run(&first, None).next().await {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(there.find_run("s").await.unwrap(), Some(second));
+    let refused = there.send(&first, Command::Interrupt).await.unwrap_err();
+    assert!(NotRunning::from_error(&refused).is_some(), "{refused}");
+    reader.await.unwrap().unwrap();
+    let late = Session::open(store, "s").await.unwrap();
+    read_until(there.read_session(&late, None), expected).await.unwrap();
+}
+
+/// Signs of life and appends cross each other all the time.
+async fn signs_of_life_remove_no_log_that_lacks_nothing() {
+    let server = Server::start();
+    let connect = async || {
+        let events = RedisEvents::connect(&server.url()).await.unwrap();
+        events.with_lease(Duration::from_millis(300))
+    };
+    let (here, there) = (connect().await, connect().await);
+    let runs = (0..40).map(|n| {
+        let (here, there, run) = (here.clone(), there.clone(), format!("r{n}"));
+        tokio::spawn(async move {
+            let epoch = here.begin(&run).await.unwrap();
+            let number = |number| EventNumber::new(run.as_str(), epoch, number);
+            let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+            let content = LogContent::Snapshot(Arc::new(Snapshot::of_session(&session)));
+            here.append(vec![LogEntry { number: number(0), content }], None).await.unwrap();
+            for n in 1..200 {
+                let event = Arc::new(Event::Continued { reason: Transition::NextTurn });
+                let entry = LogEntry { number: number(n), content: LogContent::Event(event) };
+                here.append(vec![entry], None).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let entry = LogEntry { number: number(200), content: LogContent::End(None) };
+            here.append(vec![entry], None).await.unwrap();
+            let read: Vec<_> = there.read(&run, None).collect().await;
+            assert!(read.iter().all(Result::is_ok), "{run}: {:?}", read.last());
+            assert_eq!(read.last().unwrap().as_ref().unwrap().number, number(200));
+        })
+    });
+    for run in runs.collect::<Vec<_>>() {
+        run.await.unwrap();
+    }
+    // Each end deletes the sign of life of its run.
+    let stats = server.command(&["INFO", "commandstats"]);
+    let deletes = stats.lines().find(|line| line.starts_with("cmdstat_del:")).unwrap_or_default();
+    assert!(deletes.contains("calls=40,"), "{deletes}");
+}
+
+async fn a_run_that_ended_while_the_server_was_down_is_not_lost() {
+    let mut server = Server::start_with(true);
+    let (here, there) = (connect(&server).await, connect(&server).await);
+    let hub = Hub::with_redis(here);
+    let endless = Reply::new().say("One. ").delay(Duration::from_hours(1)).say("never");
+    let agent = Agent::new(Scripted::new([endless]));
+    let owner = hub.start("k", agent.run("Go")).await.unwrap();
+    tokio::task::block_in_place(|| server.kill());
+    drop(owner);
+    tokio::task::block_in_place(|| server.restart());
+    // Its sign of life ends after a lease, and its end is said again before.
+    tokio::time::sleep(2 * LEASE).await;
+    let lost = loop {
+        match there.lost().await {
+            Ok(lost) => break lost,
+            Err(error) => assert!(LogUnavailable::from_error(&error).is_some(), "{error}"),
+        }
+    };
+    assert_eq!(lost, []);
+}
+
 fn text_of(journal: &Journal) -> String {
     journal.history().iter().filter_map(|item| item.as_text().map(str::to_owned)).collect()
 }
 
 on_backend! {
+    a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_session,
+    signs_of_life_remove_no_log_that_lacks_nothing,
+    a_run_that_ended_while_the_server_was_down_is_not_lost,
     a_run_begins_and_is_stopped_while_the_server_is_down_and_is_read_elsewhere_afterwards,
     what_the_server_has_lost_of_a_log_is_written_again,
     two_attempts_with_one_epoch_do_not_mix,

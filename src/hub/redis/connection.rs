@@ -137,8 +137,13 @@ const OUTAGE_CODES: [&str; 9] = [
 /// The error for the caller, which has [`LogUnavailable`] as its source if the server cannot be reached, or cannot
 /// answer now.
 pub(super) fn to_error(error: RedisError) -> Error {
+    // Before version 7, the error of a script has the code of its cause in its text only.
+    let names_outage = |detail: &str| {
+        OUTAGE_CODES.iter().any(|code| detail.contains(&format!("-{code} ")))
+            || detail.contains("max number of clients reached")
+    };
     let is_refusal = match error.code() {
-        Some(code) => !OUTAGE_CODES.contains(&code),
+        Some(code) => !OUTAGE_CODES.contains(&code) && !error.detail().is_some_and(names_outage),
         None => matches!(
             error.kind(),
             RedisErrorKind::UnexpectedReturnType

@@ -1,6 +1,7 @@
 //! Which runs there are, of all processes.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use redis::streams::StreamRangeReply;
 
@@ -22,12 +23,42 @@ pub(super) async fn announce(inner: &Inner, key: &str, run: &str) -> Result<u64,
     Ok(order)
 }
 
+pub(super) async fn announce_ended(
+    inner: &Inner,
+    key: &str,
+    run: &str,
+    age: Duration,
+) -> Result<(), Error> {
+    let mut script = inner.scripts.announce_ended.prepare_invoke();
+    script.key(inner.keys.runs(key));
+    let age = u64::try_from(age.as_micros()).unwrap_or(1 << 52).min(1 << 52);
+    script.arg(run).arg(age).arg(inner.settings.expiry_ms());
+    inner.connection.script::<i64>(&script).await.map(drop)
+}
+
+/// So many ends wait for the server. The runs of others are not active all the same: nothing shows that they are
+/// alive.
+const MAX_WAITING_ENDS: usize = 10_000;
+
+/// Says that a run has ended. If that fails, it is said again with the next sign of life.
 pub(super) async fn end(inner: &Inner, key: &str, run: &str, order: u64) {
     let mut script = inner.scripts.end.prepare_invoke();
     script.key(inner.keys.runs(key)).key(inner.keys.active());
     script.arg(run).arg(order).arg(inner.settings.expiry_ms());
-    // Without it, the run is not active all the same: nothing shows that it is alive.
-    let _: Result<i64, Error> = inner.connection.script(&script).await;
+    let ended: Result<i64, Error> = inner.connection.script(&script).await;
+    let mut state = inner.state();
+    if ended.is_err() && state.waiting_ends.len() < MAX_WAITING_ENDS {
+        let here = AnnouncedHere { key: key.to_owned(), order };
+        state.waiting_ends.insert(run.to_owned(), here);
+    }
+}
+
+/// Says again what the server was not told.
+pub(super) async fn end_again(inner: &Inner) {
+    let waiting = std::mem::take(&mut inner.state().waiting_ends);
+    for (run, here) in waiting {
+        end(inner, &here.key, &run, here.order).await;
+    }
 }
 
 pub(super) async fn last(inner: &Inner, key: &str) -> Result<Option<AnnouncedRun>, Error> {
@@ -89,11 +120,22 @@ pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
                 let remove = redis::cmd("HDEL").arg(inner.keys.active()).arg(&run).to_owned();
                 inner.connection.query::<i64>(&remove).await?;
             }
+            false if is_replaced(inner, &key, &run).await? => {
+                let remove = redis::cmd("HDEL").arg(inner.keys.active()).arg(&run).to_owned();
+                inner.connection.query::<i64>(&remove).await?;
+            }
             false => lost.push(LostRun::new(key, run)),
         }
     }
     lost.sort_by(|a, b| (&a.key, &a.run).cmp(&(&b.key, &b.run)));
     Ok(lost)
+}
+
+/// Whether another run of the key was announced since.
+async fn is_replaced(inner: &Inner, key: &str, run: &str) -> Result<bool, Error> {
+    let last = redis::cmd("HGET").arg(inner.keys.runs(key)).arg("run").to_owned();
+    let last: Option<String> = inner.connection.query(&last).await?;
+    Ok(last.is_some_and(|last| last != run))
 }
 
 fn has_end(run: &str, entries: &StreamRangeReply) -> bool {

@@ -266,6 +266,15 @@ impl RunDirectory for RedisEvents {
         directory::announce(&self.0.inner, key, run).boxed()
     }
 
+    fn announce_ended<'a>(
+        &'a self,
+        key: &'a str,
+        run: &'a str,
+        age: Duration,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        directory::announce_ended(&self.0.inner, key, run, age).boxed()
+    }
+
     fn end(&self, key: &str, run: &str, order: u64) {
         let mut state = self.0.inner.state();
         if state.announced.get(run).is_some_and(|here| here.order == order) {

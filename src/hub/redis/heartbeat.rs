@@ -5,6 +5,8 @@ use std::sync::Arc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::error::Error;
+use crate::hub::LogUnavailable;
+use crate::hub::redis::directory::end_again;
 use crate::hub::redis::inner::Inner;
 use crate::hub::redis::log::restore;
 use crate::hub::redis::mirror::{Mirror, OwnAttempt, parse_id};
@@ -29,29 +31,44 @@ struct Sign {
 
 async fn beat(inner: &Inner) -> Result<(), Error> {
     let signs = signs(inner);
-    let (keys, settings) = (&inner.keys, &inner.settings);
     for some in signs.chunks(256) {
-        let mut pipeline = redis::pipe();
-        pipeline.load_script(&inner.scripts.beat).ignore();
-        for Sign { run, own, inbox } in some {
-            let mut script = inner.scripts.beat.prepare_invoke();
-            script.key(keys.owner(run)).key(keys.log(run)).key(keys.alive(run));
-            script.key(keys.open(run)).key(keys.inbox(run));
-            script.arg(own.as_ref().map_or("", |(own, _)| &own.owner)).arg(&inner.process);
-            script.arg(settings.lease_ms()).arg(settings.expiry_ms());
-            script.arg(inbox.as_deref().unwrap_or(""));
-            pipeline.invoke_script(&script);
-        }
-        let answers: Vec<(String, String)> = inner.connection.pipeline(&pipeline).await?;
-        for (sign, (status, last)) in some.iter().zip(answers) {
-            let (Some((own, mirror)), "ok") = (&sign.own, status.as_str()) else { continue };
-            let last = parse_id(&last).unwrap_or_default();
-            if mirror.log.lock().last_position().is_some_and(|here| here > last) {
-                restore(inner, mirror, own, last).await?;
+        match beat_some(inner, some).await {
+            Ok(()) => {}
+            Err(error) if LogUnavailable::from_error(&error).is_some() => return Err(error),
+            // The keys of one run have what another program wrote; the others go without it.
+            Err(_) => {
+                for sign in some {
+                    let _ = beat_some(inner, std::slice::from_ref(sign)).await;
+                }
             }
         }
     }
+    end_again(inner).await;
     announce_again(inner).await
+}
+
+async fn beat_some(inner: &Inner, some: &[Sign]) -> Result<(), Error> {
+    let (keys, settings) = (&inner.keys, &inner.settings);
+    let mut pipeline = redis::pipe();
+    pipeline.load_script(&inner.scripts.beat).ignore();
+    for Sign { run, own, inbox } in some {
+        let mut script = inner.scripts.beat.prepare_invoke();
+        script.key(keys.owner(run)).key(keys.log(run)).key(keys.alive(run));
+        script.key(keys.open(run)).key(keys.inbox(run));
+        script.arg(own.as_ref().map_or("", |(own, _)| &own.owner)).arg(&inner.process);
+        script.arg(settings.lease_ms()).arg(settings.expiry_ms());
+        script.arg(inbox.as_deref().unwrap_or(""));
+        pipeline.invoke_script(&script);
+    }
+    let answers: Vec<(String, String)> = inner.connection.pipeline(&pipeline).await?;
+    for (sign, (status, last)) in some.iter().zip(answers) {
+        let (Some((own, mirror)), "ok") = (&sign.own, status.as_str()) else { continue };
+        let last = parse_id(&last).unwrap_or_default();
+        if mirror.log.lock().last_position().is_some_and(|here| here > last) {
+            restore(inner, mirror, own, last).await?;
+        }
+    }
+    Ok(())
 }
 
 fn signs(inner: &Inner) -> Vec<Sign> {

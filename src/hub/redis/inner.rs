@@ -38,6 +38,8 @@ pub(super) struct ProcessState {
     pub(super) inboxes: HashMap<String, String>,
     /// The runs that it has announced.
     pub(super) announced: HashMap<String, AnnouncedHere>,
+    /// The runs that have ended while the server could not be told.
+    pub(super) waiting_ends: HashMap<String, AnnouncedHere>,
 }
 
 /// A run of this process in the directory.

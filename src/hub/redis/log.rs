@@ -60,7 +60,8 @@ pub(super) async fn append(
     Ok(())
 }
 
-/// Writes what the server has lost of a run of this process, if it has less than this.
+/// Writes what the server has lost of a run of this process, if its last entry is still `last`. Otherwise an append has
+/// come between, which has written what was missing.
 pub(super) async fn restore(
     inner: &Inner,
     mirror: &Mirror,
@@ -69,7 +70,7 @@ pub(super) async fn restore(
 ) -> Result<(), Error> {
     let missing = mirror.log.lock().entries_after(last);
     if !missing.is_empty() {
-        write(inner, own, &missing, None, String::new()).await?;
+        write(inner, own, &missing, None, format!("{}-{}", last.0, last.1)).await?;
     }
     Ok(())
 }

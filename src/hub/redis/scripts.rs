@@ -9,6 +9,7 @@ pub(super) struct Scripts {
     pub(super) remove: Script,
     pub(super) beat: Script,
     pub(super) announce: Script,
+    pub(super) announce_ended: Script,
     pub(super) end: Script,
     pub(super) announce_again: Script,
     pub(super) open: Script,
@@ -25,6 +26,7 @@ impl Default for Scripts {
             remove: Script::new(REMOVE),
             beat: Script::new(BEAT),
             announce: Script::new(ANNOUNCE),
+            announce_ended: Script::new(ANNOUNCE_ENDED),
             end: Script::new(END),
             announce_again: Script::new(ANNOUNCE_AGAIN),
             open: Script::new(OPEN),
@@ -137,6 +139,22 @@ redis.call('PUBLISH', KEYS[1], order)
 return order
 ";
 
+/// Announces a run that has ended already, unless another one of its key was announced since it began.
+///
+/// Keys: runs. Arguments: run, the microseconds since it began, expiry.
+const ANNOUNCE_ENDED: &str = r"
+local previous = tonumber(redis.call('HGET', KEYS[1], 'order') or '0')
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if previous > now - tonumber(ARGV[2]) then return 0 end
+local order = string.format('%.0f', now)
+redis.call('HSET', KEYS[1], 'order', order, 'previous', string.format('%.0f', previous),
+  'run', ARGV[1], 'ended', '1')
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('PUBLISH', KEYS[1], order)
+return 1
+";
+
 /// The run has ended.
 ///
 /// Keys: runs, active. Arguments: run, order, expiry.
@@ -156,8 +174,10 @@ return 1
 /// Keys: runs, active. Arguments: run, key, order, expiry.
 const ANNOUNCE_AGAIN: &str = r"
 local order = redis.call('HGET', KEYS[1], 'order')
-if order and order ~= ARGV[3] then return 0 end
-if not order then
+if order and tonumber(order) > tonumber(ARGV[3]) then return 0 end
+if order ~= ARGV[3] then
+  local last = redis.call('HGET', KEYS[1], 'run')
+  if last then redis.call('HDEL', KEYS[2], last) end
   redis.call('HSET', KEYS[1], 'order', ARGV[3], 'previous', '0', 'run', ARGV[1], 'ended', '0')
   redis.call('PUBLISH', KEYS[1], ARGV[3])
 end

@@ -35,7 +35,7 @@ impl Settings {
 
     /// Never shorter than a run needs to show that it is alive.
     pub(super) fn expiry_ms(&self) -> u64 {
-        to_ms(self.expiry.max(4 * self.lease))
+        to_ms(self.expiry.max(self.lease.saturating_mul(4)))
     }
 
     /// The time between two signs of life.
