@@ -92,8 +92,7 @@ pub(super) fn read_all_hubs(
                     }
                 }
                 Step::Read { run, order } => {
-                    let own = hub.logs.registry().run(&run);
-                    let is_own = own.is_some_and(|place| !place.has_ended());
+                    let is_own = hub.runs(&run);
                     let number = after.take().filter(|number| number.run() == run);
                     let mut reader = hub.logs.read_any_run(&run, number.as_ref());
                     after = number;
@@ -190,6 +189,11 @@ struct ThisHub {
 }
 
 impl ThisHub {
+    /// Whether the run is one of this hub, and has not ended.
+    fn runs(&self, run: &str) -> bool {
+        self.logs.registry().run(run).is_some_and(|place| !place.has_ended())
+    }
+
     /// Waits, and no longer than until the hub is closed.
     async fn until_closed<T>(
         &mut self,
