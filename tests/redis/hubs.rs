@@ -8,7 +8,8 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::hub::redis::RedisEvents;
 use turnstream::hub::{
-    AlreadyRunning, Command, Hub, HubEvent, LogUnavailable, NotRunning, RunLost, SessionReader,
+    AlreadyRunning, Command, Hub, HubEvent, LogOutage, LogUnavailable, NotRunning, RunLost,
+    SessionReader,
 };
 use turnstream::item::PendingCall;
 use turnstream::provider::{Reply, Scripted};
@@ -268,16 +269,17 @@ async fn a_run_that_says_nothing_for_long_is_alive() {
 
 async fn without_a_server_there_is_an_error_that_says_so() {
     let mut server = Server::start();
-    let hub = hub(&server.url()).await;
-    let run = hub.start("k", agent().run("Go")).await.unwrap().detach();
+    let here = hub(&server.url()).await.with_log_outage(LogOutage::Pause);
+    let there = hub(&server.url()).await;
+    let run = here.start("k", agent().run("Go")).await.unwrap().detach();
     server.kill();
     let begin = std::time::Instant::now();
     let errors = [
         RedisEvents::connect(&server.url()).await.map(drop).unwrap_err(),
-        hub.send(&run, Command::Interrupt).await.map(drop).unwrap_err(),
-        hub.find_run("other").await.map(drop).unwrap_err(),
-        hub.lost_runs().await.map(drop).unwrap_err(),
-        hub.start("l", agent().run("Go")).await.map(drop).unwrap_err(),
+        there.send(&run, Command::Interrupt).await.map(drop).unwrap_err(),
+        here.find_run("other").await.map(drop).unwrap_err(),
+        here.lost_runs().await.map(drop).unwrap_err(),
+        here.start("l", agent().run("Go")).await.map(drop).unwrap_err(),
     ];
     for error in errors {
         assert!(LogUnavailable::from_error(&error).is_some(), "{error:#?}");
