@@ -433,6 +433,30 @@ async fn signs_of_life_remove_no_log_that_lacks_nothing() {
     assert!(deletes.contains("calls=40,"), "{deletes}");
 }
 
+/// As after a failover to a server whose clock is behind.
+async fn an_inbox_takes_commands_also_after_the_times_of_the_server_went_back() {
+    let server = Server::start();
+    let (here, there) =
+        (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
+    let endless = Reply::new().say("One. ").delay(Duration::from_hours(1)).say("never");
+    let agent = Agent::new(Scripted::new([endless]));
+    let run = here.start("k", agent.run("Go")).await.unwrap().detach();
+    let inbox = format!("turnstream:{{{run}}}:inbox");
+    server.command(&["XADD", &inbox, "9999999999999-0", "c", "not a command"]);
+    while server.command(&["XLEN", &inbox]).trim() != ":0" {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    server.command(&["FLUSHALL"]);
+    // Until the next sign of life it looks as if it was not running.
+    let wait = async {
+        while let Err(error) = there.send(&run, Command::Interrupt).await {
+            assert!(NotRunning::from_error(&error).is_some(), "{error}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), wait).await.unwrap();
+}
+
 async fn a_run_that_ended_while_the_server_was_down_is_not_lost() {
     let mut server = Server::start_with(true);
     let (here, there) = (connect(&server).await, connect(&server).await);
@@ -462,6 +486,7 @@ on_backend! {
     a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_session,
     signs_of_life_remove_no_log_that_lacks_nothing,
     a_run_that_ended_while_the_server_was_down_is_not_lost,
+    an_inbox_takes_commands_also_after_the_times_of_the_server_went_back,
     a_run_begins_and_is_stopped_while_the_server_is_down_and_is_read_elsewhere_afterwards,
     what_the_server_has_lost_of_a_log_is_written_again,
     two_attempts_with_one_epoch_do_not_mix,

@@ -13,6 +13,7 @@ use crate::env::{Ids, SystemIds};
 use crate::error::{Error, ErrorKind};
 use crate::hub::redis::command_json::{decode, decode_answer, encode, encode_answer};
 use crate::hub::redis::inner::Inner;
+use crate::hub::redis::mirror::parse_id;
 use crate::hub::redis::outbox::Outbox;
 use crate::hub::redis::wakeups::Listener;
 use crate::hub::{Command, NotRunning, SentCommand};
@@ -67,12 +68,17 @@ impl OpenInbox {
             }
             let mut pipeline = redis::pipe();
             pipeline.get(self.inner.keys.open(&self.run));
-            pipeline.xrange_count(self.inner.keys.inbox(&self.run), &self.last, "+", PAGE);
-            let found: Result<(Option<String>, StreamRangeReply), Error> =
+            let key = self.inner.keys.inbox(&self.run);
+            pipeline.xrange_count(&key, &self.last, "+", PAGE).xrevrange_count(&key, "+", "-", 1);
+            let found: Result<(Option<String>, StreamRangeReply, StreamRangeReply), Error> =
                 self.inner.connection.pipeline(&pipeline).await;
-            if let Ok((open, page)) = found {
+            if let Ok((open, page, newest)) = found {
                 if open.is_some_and(|open| open != self.token) {
                     return None;
+                }
+                if page.ids.is_empty() && self.has_gone_back(&newest) {
+                    self.last = "-".to_owned();
+                    continue;
                 }
                 self.take(page);
                 if !self.read.is_empty() {
@@ -82,6 +88,13 @@ impl OpenInbox {
             // Commands that cannot be read now are read when the server is back.
             self.listener.wait(self.inner.settings.beat()).await;
         }
+    }
+
+    /// Whether the server has lost its data, and counts from an earlier time since.
+    fn has_gone_back(&self, newest: &StreamRangeReply) -> bool {
+        let last = self.last.strip_prefix('(').and_then(parse_id);
+        let newest = newest.ids.first().and_then(|newest| parse_id(&newest.id));
+        newest.zip(last).is_some_and(|(newest, last)| newest < last)
     }
 
     fn take(&mut self, page: StreamRangeReply) {
