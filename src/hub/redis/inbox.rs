@@ -77,7 +77,7 @@ impl OpenInbox {
                     return None;
                 }
                 if page.ids.is_empty() && self.has_gone_back(&newest) {
-                    self.last = "-".to_owned();
+                    "-".clone_into(&mut self.last);
                     continue;
                 }
                 self.take(page);
