@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::executor::block_on;
 use turnstream::ErrorKind;
-use turnstream::session::{AlreadyLeased, JsonLinesStore, LeaseLost, Store};
+use turnstream::session::{AlreadyLeased, JsonLinesStore, Store};
 
 use super::sample_entries::{TempFolder, said};
 
@@ -104,7 +104,7 @@ fn an_sqlite_lease_whose_lock_was_removed_writes_nothing_more() {
     let second = block_on(other.lease("s")).unwrap();
     block_on(other.append_leased(&second, "s", 0, vec![said("two")])).unwrap();
     let error = block_on(one.append_leased(&first, "s", 1, vec![said("late")])).unwrap_err();
-    assert!(LeaseLost::from_error(&error).is_some(), "{error}");
+    assert!(turnstream::session::LeaseLost::from_error(&error).is_some(), "{error}");
     assert_eq!(block_on(other.load("s", 0)).unwrap().unwrap(), [said("two")]);
 }
 
