@@ -86,7 +86,7 @@ pub(crate) async fn has_begun(hub: &Hub, run_id: &str) -> bool {
 pub(crate) async fn resume_lost_runs(app: Arc<App>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        // While the events are unavailable, nobody knows what is lost.
+        // While the events are unavailable, it is not known which runs are lost.
         for lost in app.hub.lost_runs().await.unwrap_or_default() {
             if app.hub.claim_lost_run(&lost).await.unwrap_or(false) {
                 tokio::spawn(resume_in_time(Arc::clone(&app), lost.key));

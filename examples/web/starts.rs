@@ -354,7 +354,7 @@ fn new_run_id(open: &OpenSession, key: Option<&str>) -> String {
     let is_plain =
         |key: &&str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     match key.filter(is_plain) {
-        // The session is in it: nobody takes over a run of another one.
+        // The session is in it: a request cannot take over a run of another session.
         Some(key) => format!("{}:{key}", open.session.id()),
         None => SystemIds.next_id(),
     }
@@ -389,7 +389,7 @@ async fn begin(
         .inspect(move |event| trace.observe(event))
         .inspect_err(move |error| {
             if LeaseLost::from_error(error).is_some() {
-                // While the server runs, somebody listens.
+                // The receiver lives as long as the server.
                 let _ = lost.send(id.clone());
             }
         });

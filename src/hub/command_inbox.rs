@@ -86,19 +86,22 @@ impl SentCommand {
 
     /// Does it to a run.
     pub(super) fn apply(self, run: &str, handle: Option<&RunHandle>) {
-        let done = match handle {
-            Some(handle) => self.command.apply(self.id, run, handle),
-            None => {
-                let message = "a stream that is not a run takes no commands";
-                Err(Error::new(ErrorKind::Unsupported, message))
-            }
-        };
-        (self.answer)(done);
+        (self.answer)(self.command.apply(self.id, run, handle));
     }
 }
 
 impl Command {
-    fn apply(self, id: String, run: &str, handle: &RunHandle) -> Result<(), Error> {
+    /// Does it to a run.
+    pub(super) fn apply(
+        self,
+        id: String,
+        run: &str,
+        handle: Option<&RunHandle>,
+    ) -> Result<(), Error> {
+        let Some(handle) = handle else {
+            let message = "a stream that is not a run takes no commands";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        };
         let refused = |_: UndeliveredInput| Error::from(NotRunning { run: run.to_owned() });
         match self {
             Self::Interrupt => handle.interrupt(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::agent::{InputReceipt, RunHandle};
 use crate::error::{Error, ErrorKind};
-use crate::hub::command_inbox::{Command, SentCommand};
+use crate::hub::command_inbox::Command;
 use crate::hub::event_log::NotRunning;
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
@@ -58,14 +58,8 @@ impl RunPlace {
         if self.has_ended() {
             return Err(NotRunning { run: self.run.to_string() }.into());
         }
-        let (answer, answered) = mpsc::channel();
-        let sent = SentCommand::new(id.clone(), command, move |done| {
-            let _ = answer.send(done);
-        });
-        sent.apply(&self.run, self.handle.as_ref());
+        command.apply(id.clone(), &self.run, self.handle.as_ref())?;
         self.runner_waker.wake();
-        // Law: a command that is applied is answered.
-        answered.try_recv().unwrap_or(Ok(()))?;
         Ok(InputReceipt { id })
     }
 

@@ -45,27 +45,6 @@ async fn an_id_may_be_longer_than_an_index_entry() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn pages_of_the_list_have_each_session_once() {
-    let store = connect(&options()).await;
-    for n in 0..25 {
-        store.append(&format!("s{n}\0"), 0, numbered_entries(0..1)).await.unwrap();
-    }
-    let all = store.list().await.unwrap();
-    let mut paged = Vec::new();
-    loop {
-        let page = store.list_page(paged.last(), 4).await.unwrap();
-        if page.is_empty() {
-            break;
-        }
-        paged.extend(page);
-    }
-    assert_eq!(paged, all);
-    assert_eq!(store.list_page(None, usize::MAX).await.unwrap(), all);
-    assert_eq!(store.list_page(None, 0).await.unwrap(), []);
-}
-
-#[tokio::test]
-#[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
 async fn a_session_of_many_entries_is_loaded_over_several_statements() {
     let store = connect(&options()).await;
     store.append("s", 0, numbered_entries(0..2500)).await.unwrap();

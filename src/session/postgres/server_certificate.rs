@@ -27,6 +27,12 @@ pub(super) fn tls_connector(settings: &TlsSettings) -> Result<MakeRustlsConnect,
             Arc::new(Unverified(provider.clone()))
         }
         (TlsMode::VerifyFull, roots) => verifier(roots, &provider)?,
+        // Only webpki is known to look at the name last, when the chain was found to be right.
+        (_, RootCertificates::Unset | RootCertificates::Platform)
+            if cfg!(any(windows, target_vendor = "apple", target_os = "android")) =>
+        {
+            return Err(tls_error("without a name to check, `sslrootcert` has to be a file here"));
+        }
         (TlsMode::Require | TlsMode::VerifyCa, roots) => {
             Arc::new(AnyName(verifier(roots, &provider)?))
         }
