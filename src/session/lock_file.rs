@@ -1,6 +1,6 @@
 //! The lease of a session as a lock on a file.
 
-use std::fs::{self, File, Permissions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -163,8 +163,8 @@ fn is_at_path(file: &File, path: &Path) -> bool {
     }
 }
 
-/// The kind of what gets the rights of a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The rights that are copied.
+#[derive(Clone, Copy)]
 enum Rights {
     OfFile,
     OfFolder,
@@ -181,14 +181,12 @@ fn copy_rights(like: &Path, to: &Path, rights: Rights) {
         Rights::OfFile => mode,
         Rights::OfFolder => mode | (mode & 0o444) >> 2,
     };
-    let _ = fs::set_permissions(to, Permissions::from_mode(mode));
+    let _ = fs::set_permissions(to, fs::Permissions::from_mode(mode));
 }
 
+/// Elsewhere the folder says who may write.
 #[cfg(not(unix))]
-fn copy_rights(_like: &Path, _to: &Path, rights: Rights) {
-    let _ = (rights == Rights::OfFile, rights == Rights::OfFolder);
-    let _: Option<Permissions> = None;
-}
+fn copy_rights(_like: &Path, _to: &Path, _rights: Rights) {}
 
 impl Drop for LockFile {
     fn drop(&mut self) {
