@@ -76,7 +76,8 @@
 //!
 //! | floor | modules | |
 //! |---|---|---|
-//! | 11 | `ui` | runs as responses of a web server, for front ends |
+//! | 11 | `durable` | runs on an engine that resumes them on any machine |
+//! | | `ui` | runs as responses of a web server, for front ends |
 //! | | `mcp` | the tools of MCP servers |
 //! | 10 | `hub` | runs that outlive their readers |
 //! | 9 | [`session`] | what was said, kept in a store as it is said |
@@ -99,8 +100,8 @@
 //! Beside them is the [`guide`]: how [the agent](guide::agent) ends, continues and is stopped, what is
 //! [retried, times out or is limited](guide::limits) by default, what of a [session](guide::sessions) is
 //! durable when, how a model finds one of [many tools](guide::tools), what a [trace](guide::trace) contains,
-//! how a run is [replayed](guide::replay), how several processes run the same sessions
-//! [on many machines](guide::many_machines), what each [wire](guide::wires) carries, downgrades or refuses, and
+//! how a run is [replayed](guide::replay), how several processes run the same sessions, and
+//! an engine resumes them, [on many machines](guide::many_machines), what each [wire](guide::wires) carries, downgrades or refuses, and
 //! what a token and a turn [cost](guide::performance).
 //!
 //! # What holds
@@ -128,6 +129,7 @@
 //! | `task` | | `in_task`: a stream goes on while its consumer pauses |
 //! | `hub` | | runs that continue without a reader |
 //! | `redis` | | a hub over many machines |
+//! | `durable` | | runs on an engine that resumes them on any machine |
 //! | `ui` | | runs as responses of a web server, for front ends |
 //! | `mcp` | | rmcp, and with it the tools of MCP servers |
 //! | `tool-search` | | `Toolkit::searchable`: a model [searches](guide::tools) for tools instead of reading the whole list |
@@ -143,6 +145,8 @@
 
 pub mod agent;
 pub mod context;
+#[cfg(feature = "durable")]
+pub mod durable;
 pub mod env;
 pub mod error;
 pub mod event;

@@ -60,6 +60,8 @@ pub(super) struct Control {
     pool_claim: PoolClaim,
     run_data: Mutex<RunData>,
     listed_tools: ListedTools,
+    /// The run waits for verdicts through its world, or is a sub-agent of one that does.
+    suspends: AtomicBool,
     /// How many changes of the history the body was handed which the run has not had yet.
     unobserved_changes: AtomicUsize,
 }
@@ -114,6 +116,15 @@ impl Control {
 
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_suspends(&self) {
+        self.suspends.store(true, Ordering::Release);
+    }
+
+    /// Whether verdicts are not accepted while its calls run.
+    pub(super) fn suspends(&self) -> bool {
+        self.suspends.load(Ordering::Acquire)
     }
 
     pub(super) fn stop_after_turn(&self) {

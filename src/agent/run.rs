@@ -140,6 +140,9 @@ impl Run {
         let handle = RunHandle::new(journal, ids);
         let label = Arc::clone(&settings.label);
         handle.control.set_label(Arc::clone(&label));
+        if effects.world().can_suspend() {
+            handle.control.set_suspends();
+        }
         if let Some(verdicts) = &resuming {
             handle.control.set_sub_agent_verdicts(verdicts.clone());
         }
@@ -464,14 +467,16 @@ impl Run {
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let control = Arc::clone(&self.shared.handle.control);
         control.register_waker(cx.waker());
-        if control.is_interrupted() {
+        let can_end = !self.shared.effects.world().has_untaken_value();
+        if can_end && control.is_interrupted() {
             self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             return Poll::Ready(None);
         }
         if let Some(ending) = self.shared.effects.world().forced_end() {
             return self.apply_forced_end(ending, cx);
         }
-        if self.deadline.is_over()
+        if can_end
+            && self.deadline.is_over()
             && !self.is_between_turns()
             && let Poll::Ready(due) = self.deadline.poll(cx)
         {
@@ -482,6 +487,10 @@ impl Run {
         let error = match catch_panic(|| events.poll_next_unpin(cx)) {
             Ok(Poll::Pending) => {
                 let due = ready!(self.deadline.poll(cx));
+                // What the loop waits for may have come in this very poll.
+                if self.shared.effects.world().has_untaken_value() {
+                    return Poll::Pending;
+                }
                 return self.on_deadline(due, cx);
             }
             Ok(Poll::Ready(polled)) => match polled {

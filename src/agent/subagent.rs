@@ -89,6 +89,11 @@ impl SubAgent {
         }
         let harmless = Arc::clone(&settings.tools.read_only_tools);
         let parent = cx.policy_extension::<RunHandle>();
+        let suspends = parent.as_ref().is_some_and(|parent| parent.control.suspends());
+        if suspends {
+            // The run above waits for the verdicts on its calls.
+            settings.tools.interactive = false;
+        }
         settings.label = nested_label(parent.as_deref(), &settings.label, &self.name);
         let suspended =
             parent.as_ref().and_then(|it| it.history().nested_history(cx.call_id()).cloned());
@@ -117,6 +122,9 @@ impl SubAgent {
             loop_body,
         );
         let mut run = run.with_parent_run_data(cx.run_data().clone());
+        if suspends {
+            run.internal_handle().control.set_suspends();
+        }
         if let Some(parent) = &parent {
             parent.attach_sub_agent(cx.call_id(), &run.internal_handle());
         }

@@ -6,7 +6,9 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use crate::agent::{InputReceipt, RunHandle};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+#[cfg(doc)]
+use crate::error::ErrorKind;
 use crate::event::UndeliveredInput;
 use crate::hub::event_log::NotRunning;
 use crate::item::{Item, PendingCall};
@@ -84,24 +86,15 @@ impl SentCommand {
         Self { id: id.into(), command, answer: Box::new(answer) }
     }
 
-    /// Does it to a run.
-    pub(super) fn apply(self, run: &str, handle: Option<&RunHandle>) {
-        (self.answer)(self.command.apply(self.id, run, handle));
+    /// Does it to a run, and answers.
+    pub(super) fn apply_by(self, apply: impl FnOnce(String, Command) -> Result<(), Error>) {
+        (self.answer)(apply(self.id, self.command));
     }
 }
 
 impl Command {
     /// Does it to a run.
-    pub(super) fn apply(
-        self,
-        id: String,
-        run: &str,
-        handle: Option<&RunHandle>,
-    ) -> Result<(), Error> {
-        let Some(handle) = handle else {
-            let message = "a stream that is not a run takes no commands";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        };
+    pub(crate) fn apply(self, id: String, run: &str, handle: &RunHandle) -> Result<(), Error> {
         let refused = |_: UndeliveredInput| Error::from(NotRunning { run: run.to_owned() });
         match self {
             Self::Interrupt => handle.interrupt(),

@@ -326,12 +326,7 @@ impl Hub {
         if wait_for_idle(registry, limit).await {
             return;
         }
-        for place in registry.runs() {
-            match &place.handle {
-                Some(handle) => handle.interrupt(),
-                None => place.close(),
-            }
-        }
+        registry.runs().iter().for_each(|place| place.interrupt_or_close());
         if !wait_for_idle(registry, INTERRUPT_LIMIT).await {
             registry.runs().iter().for_each(|place| place.close());
         }
@@ -411,11 +406,12 @@ impl Reservation {
     ///
     /// Outside of a tokio runtime.
     pub async fn start(mut self, run: impl Into<RunSource>) -> Result<RunOwner, Error> {
-        let RunSource { events, start, starts_at, handle, run_id } = run.into();
+        let RunSource { events, start, starts_at, handle, run_id, attempt } = run.into();
         let runtime = Handle::current();
         let HubInner { settings, registry } = &*self.hub.0;
         let run: Arc<str> = run_id.unwrap_or_else(|| settings.ids.next_id()).into();
-        let place = RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone());
+        let place =
+            RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone(), attempt.is_some());
         let place = Arc::new(place);
         let mut runner = Runner {
             run,
@@ -435,6 +431,7 @@ impl Reservation {
             unattended: settings.unattended,
             keep_ended: settings.keep_ended,
             fold: CompactEvents::default(),
+            retracts_lost_turn: attempt.is_some(),
             written: 0,
             snapshot_at: 0,
             alone: None,
@@ -442,6 +439,9 @@ impl Reservation {
             behind: None,
             announced: None,
         };
+        for event in attempt.into_iter().flat_map(|attempt| attempt.replayed) {
+            runner.fold.observe(&event);
+        }
         let opened = match self.hub.check_other_hubs(&self.key, &runner.run).await {
             Ok(()) => runner.open().await,
             Err(error) => Err(error),

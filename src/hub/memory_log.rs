@@ -1,6 +1,6 @@
 //! Logs in the memory of this process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use futures::future::{BoxFuture, FutureExt, ready};
@@ -13,10 +13,15 @@ use crate::hub::run_log::{LogReader, RunLog};
 use crate::hub::settings::SlowReaders;
 use crate::lock::lock_ignoring_poison;
 
+/// How many removed logs are remembered by their epochs.
+const MAX_REMOVED: usize = 1_024;
+
 /// The logs of runs in the memory of this process. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLog {
     logs: Arc<Mutex<HashMap<String, Arc<RunLog>>>>,
+    /// The last epochs of runs whose log was removed: the next attempt at one has another.
+    removed: Arc<Mutex<VecDeque<(String, u64)>>>,
     cut_readers: Arc<Mutex<u64>>,
     slow_readers: SlowReaders,
 }
@@ -60,8 +65,10 @@ impl MemoryLog {
 impl EventLog for MemoryLog {
     fn begin<'a>(&'a self, run: &'a str) -> BoxFuture<'a, Result<u64, Error>> {
         let log = Arc::clone(lock_ignoring_poison(&self.logs).entry(run.to_owned()).or_default());
+        let removed = lock_ignoring_poison(&self.removed);
+        let removed = removed.iter().rev().find(|(other, _)| other == run).map(|(_, epoch)| *epoch);
         let mut state = log.lock();
-        let epoch = state.epoch() + 1;
+        let epoch = state.epoch().max(removed.unwrap_or(0)) + 1;
         state.set_epoch(epoch);
         ready(Ok(epoch)).boxed()
     }
@@ -95,6 +102,11 @@ impl EventLog for MemoryLog {
             state.close(Error::new(ErrorKind::Other, "the run was dropped"));
             drop(state);
             lock_ignoring_poison(&self.logs).remove(run);
+            let mut removed = lock_ignoring_poison(&self.removed);
+            removed.push_back((run.to_owned(), epoch));
+            if removed.len() > MAX_REMOVED {
+                removed.pop_front();
+            }
         }
     }
 

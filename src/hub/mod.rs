@@ -128,6 +128,8 @@
 
 mod all_hubs_reader;
 mod command_inbox;
+#[cfg(any(feature = "redis", feature = "durable"))]
+pub(crate) mod command_json;
 mod compact_events;
 mod event_log;
 mod event_number;

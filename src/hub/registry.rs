@@ -22,6 +22,8 @@ pub(super) struct RunPlace {
     pub(super) run: Arc<str>,
     pub(super) key: String,
     pub(super) handle: Option<RunHandle>,
+    /// An attempt at a durable run, which takes most commands elsewhere.
+    pub(super) is_durable: bool,
     /// Woken by readers that come and go.
     pub(super) runner_waker: AtomicWaker,
     pub(super) task: OnceLock<OwnedTask>,
@@ -33,11 +35,17 @@ pub(super) struct RunPlace {
 }
 
 impl RunPlace {
-    pub(super) fn new(run: Arc<str>, key: String, handle: Option<RunHandle>) -> Self {
+    pub(super) fn new(
+        run: Arc<str>,
+        key: String,
+        handle: Option<RunHandle>,
+        is_durable: bool,
+    ) -> Self {
         Self {
             run,
             key,
             handle,
+            is_durable,
             runner_waker: AtomicWaker::new(),
             task: OnceLock::new(),
             has_ended: AtomicBool::new(false),
@@ -58,9 +66,29 @@ impl RunPlace {
         if self.has_ended() {
             return Err(NotRunning { run: self.run.to_string() }.into());
         }
-        command.apply(id.clone(), &self.run, self.handle.as_ref())?;
+        self.apply(id.clone(), command)?;
         self.runner_waker.wake();
         Ok(InputReceipt { id })
+    }
+
+    /// Does a command to the run.
+    pub(super) fn apply(&self, id: String, command: Command) -> Result<(), Error> {
+        let refused = |message: &str| Err(Error::new(ErrorKind::Unsupported, message));
+        match &self.handle {
+            None => refused("a stream that is not a run takes no commands"),
+            Some(_) if self.is_durable && command != Command::Interrupt => {
+                refused("a durable run takes this command through its engine, which keeps it")
+            }
+            Some(handle) => command.apply(id, &self.run, handle),
+        }
+    }
+
+    /// Ends the run so that what there is of it is kept, or drops it if it takes no commands or continues elsewhere.
+    pub(super) fn interrupt_or_close(&self) {
+        match &self.handle {
+            Some(handle) if !self.is_durable => handle.interrupt(),
+            Some(_) | None => self.close(),
+        }
     }
 
     pub(super) fn has_ended(&self) -> bool {

@@ -20,9 +20,14 @@ use crate::hub::run_directory::RunDirectory;
 use crate::hub::settings::{LogOutage, Unattended};
 use crate::hub::{EventNumber, Snapshot};
 use crate::item::History;
+use crate::turn::TurnEvent;
+use crate::usage::Usage;
 
 /// Events that are ready at the same time are appended together, up to this many.
 const MAX_BATCH: usize = 64;
+
+/// Why a turn is retracted that a lost attempt left open.
+const ATTEMPT_LOST: &str = "attempt_lost";
 
 /// The time between two attempts to reach a log that is unavailable: it doubles from the first to the last.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -49,6 +54,8 @@ pub(super) struct Runner {
     pub(super) unattended: Unattended,
     pub(super) keep_ended: Duration,
     pub(super) fold: CompactEvents,
+    /// An attempt at a durable run: if it is not the first, it voids the turn that was open.
+    pub(super) retracts_lost_turn: bool,
     /// How many entries were written.
     pub(super) written: u64,
     /// The last snapshot.
@@ -122,8 +129,11 @@ impl Runner {
             self.epoch = self.log.begin(&self.run).await?;
         }
         self.snapshot_at = self.written;
-        let snapshot = self.snapshot();
-        self.append_entries(vec![snapshot], None).await?;
+        let mut entries = vec![self.snapshot()];
+        if let Some(retracted) = self.lost_turn() {
+            entries.push(self.entry(LogContent::Event(retracted)));
+        }
+        self.append_entries(entries, None).await?;
         if let Some(directory) = self.log.directory() {
             let (key, run) = (self.place.key.clone(), Arc::clone(&self.run));
             if has_ended {
@@ -135,6 +145,13 @@ impl Runner {
         }
         self.is_open = true;
         Ok(())
+    }
+
+    /// The event that voids a turn which an earlier attempt has left open, for readers that have seen it.
+    fn lost_turn(&self) -> Option<Arc<Event>> {
+        let (why, usage) = (ATTEMPT_LOST.to_owned(), Usage::default());
+        let retracted = TurnEvent::Retracted { why, usage };
+        (self.retracts_lost_turn && self.epoch > 1).then(|| Arc::new(retracted.into()))
     }
 
     /// Begins with a log that is unavailable.
@@ -232,7 +249,9 @@ impl Runner {
     fn poll_commands(&mut self, cx: &mut Context<'_>) {
         while let Some(commands) = &mut self.commands {
             match commands.poll_next_unpin(cx) {
-                Poll::Ready(Some(command)) => command.apply(&self.run, self.handle.as_ref()),
+                Poll::Ready(Some(command)) => {
+                    command.apply_by(|id, command| self.place.apply(id, command));
+                }
                 Poll::Ready(None) => self.commands = None,
                 Poll::Pending => return,
             }

@@ -1,6 +1,7 @@
 //! The runs that a hub takes.
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures::stream::{BoxStream, Stream};
 use futures::{StreamExt, TryStreamExt};
@@ -21,6 +22,15 @@ pub struct RunSource {
     /// `None` for a stream that takes no commands.
     pub(super) handle: Option<RunHandle>,
     pub(super) run_id: Option<String>,
+    /// Set for an attempt at a durable run.
+    pub(super) attempt: Option<DurableAttempt>,
+}
+
+/// The beginning of an attempt at a durable run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DurableAttempt {
+    /// The events of the steps that earlier attempts have kept, which the first snapshot contains.
+    pub(super) replayed: Vec<Arc<Event>>,
 }
 
 impl RunSource {
@@ -30,7 +40,30 @@ impl RunSource {
         events: impl Stream<Item = Result<Event, Error>> + Send + 'static,
     ) -> Self {
         let events = events.boxed();
-        Self { events, start: history, starts_at: None, handle: None, run_id: None }
+        Self { events, start: history, starts_at: None, handle: None, run_id: None, attempt: None }
+    }
+
+    /// An attempt at a durable run: the events of the attempt that are new, after those that it has replayed.
+    ///
+    /// Of all commands it takes only interrupts: the others reach it through the engine, which keeps them. It is not
+    /// interrupted but dropped when the hub shuts down, since another attempt continues it.
+    #[cfg(feature = "durable")]
+    pub(crate) fn of_attempt(
+        run_id: &str,
+        start: History,
+        starts_at: u64,
+        handle: RunHandle,
+        replayed: Vec<Event>,
+        events: impl Stream<Item = Result<Event, Error>> + Send + 'static,
+    ) -> Self {
+        let replayed = replayed.into_iter().map(Arc::new).collect();
+        Self {
+            starts_at: Some(starts_at),
+            handle: Some(handle),
+            run_id: Some(run_id.to_owned()),
+            attempt: Some(DurableAttempt { replayed }),
+            ..Self::new(start, events)
+        }
     }
 
     /// Sets the id of the run; unless set, one is drawn. If a run with this id was begun before, this is the next

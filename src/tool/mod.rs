@@ -35,6 +35,8 @@ pub(crate) use late_bound_tool::ListTools;
 pub use output::{IntoToolError, IntoToolOutput, Json, ToolOutput, ToolUpdate};
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
+#[cfg(feature = "durable")]
+pub(crate) use run::{CallJournal, CallStart, CallsBegin};
 pub use run::{SavedCalls, ToolRun, ToolRunOutcome};
 pub(crate) use run_data::RemainingSubAgentDepth;
 pub use run_data::RunData;

@@ -159,6 +159,12 @@ pub trait World: fmt::Debug + Send + Sync {
     /// The run gives an event out.
     fn observe(&self, _event: &Event) {}
 
+    /// Whether the loop has yet to take a value that is kept. Until it has, nothing ends it from outside, neither an
+    /// interrupt nor the end of its time.
+    fn has_untaken_value(&self) -> bool {
+        false
+    }
+
     /// How the loop of the run ends here from outside, if it does. It is asked before each poll of the loop.
     fn forced_end(&self) -> Option<LoopEnd> {
         None

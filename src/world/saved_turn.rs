@@ -15,7 +15,8 @@ use crate::turn::TurnEvent;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedTurn {
-    /// The last event of a turn that is complete; all events of one that failed.
+    /// The last event of a turn that is complete, after those that voided an attempt at it; all events of one that
+    /// failed.
     events: Vec<TurnEvent>,
     /// The calls of the turn could not run when it came.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -30,7 +31,8 @@ impl SavedTurn {
         match item {
             Ok(event) => {
                 if let TurnEvent::TurnComplete { .. } = event {
-                    self.events.clear();
+                    // They have the tokens of those attempts.
+                    self.events.retain(|event| matches!(event, TurnEvent::Retracted { .. }));
                     self.vetoed = is_vetoed_event(event);
                 }
                 self.events.push(event.clone());
@@ -45,10 +47,22 @@ impl SavedTurn {
         self.error.is_some() || matches!(last, Some(TurnEvent::TurnComplete { .. }))
     }
 
-    /// The turn again, as the answer to its request.
-    pub fn into_stream(self, request: &Request) -> TurnStream {
+    /// The end of the turn, after its other events.
+    #[cfg(feature = "durable")]
+    pub(crate) fn into_end(mut self) -> ReplayedTurn {
+        self.events.retain(|event| matches!(event, TurnEvent::TurnComplete { .. }));
+        self.into_replay()
+    }
+
+    /// The turn again, to be sealed.
+    pub(crate) fn into_replay(self) -> ReplayedTurn {
         let Self { events, vetoed, error } = self;
         let events = events.into_iter().map(|event| ReplayedEvent { event, is_vetoed: vetoed });
-        seal(request, ReplayedTurn::new(events.collect(), error))
+        ReplayedTurn::new(events.collect(), error)
+    }
+
+    /// The turn again, as the answer to its request.
+    pub fn into_stream(self, request: &Request) -> TurnStream {
+        seal(request, self.into_replay())
     }
 }

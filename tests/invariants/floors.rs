@@ -34,6 +34,7 @@ const MODULE_LAYERS: &[(&str, u32)] = &[
     ("task", 9),
     ("testing", 9),
     ("hub", 10),
+    ("durable", 11),
     ("ui", 11),
     ("mcp", 11),
     ("guide", 10),

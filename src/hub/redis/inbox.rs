@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::agent::InputReceipt;
 use crate::env::{Ids, SystemIds};
 use crate::error::{Error, ErrorKind};
-use crate::hub::redis::command_json::{decode, decode_answer, encode, encode_answer};
+use crate::hub::command_json::{decode, decode_answer, encode, encode_answer};
 use crate::hub::redis::inner::Inner;
 use crate::hub::redis::mirror::parse_id;
 use crate::hub::redis::outbox::Outbox;

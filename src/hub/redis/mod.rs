@@ -27,7 +27,6 @@
 //! A run takes as much memory as its last snapshots and at most as many entries as the capacity of its hub, about
 //! 150 bytes each: some 200 kB with 1,024 entries and a short history.
 
-mod command_json;
 mod connection;
 mod directory;
 mod entry_json;

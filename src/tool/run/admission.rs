@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::error::Error;
 use crate::event::ToolEvent;
-use crate::item::{ResultKind, ToolCall};
+use crate::item::{INTERRUPTED_MID_EXECUTION, ResultKind, ToolCall};
 use crate::tool::run::concurrency_slots::ConcurrencySlots;
 use crate::tool::run::policy_handle::PolicyFuture;
 use crate::tool::run::turn_calls::{
@@ -97,6 +97,9 @@ impl Admission {
                 prepared,
                 is_resumed: true,
             }));
+        }
+        if let Some(admitted) = find_admitted(calls, at, &call) {
+            return Ok(admitted);
         }
         let examined = validate_call(calls, at, &mut call)?;
         let is_beyond_limit = |tool: &Tool| !tool.is_external() && self.is_limit_reached();
@@ -222,6 +225,11 @@ impl Admission {
         Ok(judged)
     }
 
+    /// Whether the gate is being asked about a call.
+    pub(super) fn is_asking(&self) -> bool {
+        self.permission_request.is_some()
+    }
+
     /// Whether the gate, or somebody's approval, is waited for.
     pub(super) fn must_wait(&self, calls: &mut TurnCalls) -> Result<bool, Error> {
         let asked = self.awaiting_verdict.iter().any(|candidate| !candidate.tool.is_external());
@@ -297,6 +305,23 @@ fn find_resumed(
     }
     let tool = calls.toolkit.get(&call.name);
     Ok(tool.and_then(|tool| Some((tool.clone(), tool.prepare_resumed(&call.arguments)?))))
+}
+
+/// A call that an earlier attempt allowed: neither rules nor limits are asked about it again.
+fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<AdmissionStep> {
+    let call = calls.admitted.iter().find(|admitted| admitted.call_id == call.call_id)?.clone();
+    let tool = calls.toolkit.get(&call.name).cloned();
+    let prepared = tool.as_ref().and_then(|tool| prepare_call(tool, &call).ok());
+    Some(match (tool, prepared) {
+        (Some(tool), Some(prepared)) => {
+            AdmissionStep::Allowed(ReadyCall { index: at, call, tool, prepared, is_resumed: false })
+        }
+        // It may have begun, with a tool that is not here any more.
+        (_, _) => {
+            let refusal = (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION.to_owned());
+            AdmissionStep::Answered(AnsweredCall::from_refusal(at, call, refusal))
+        }
+    })
 }
 
 /// Finds the tool of a call that may run as far as the turn, the kit and the arguments go, and

@@ -28,11 +28,11 @@ pub(super) struct CallExecutor {
 }
 
 impl CallExecutor {
-    pub(super) fn new(at_once: usize) -> Self {
+    pub(super) fn new(slots: ConcurrencySlots) -> Self {
         Self {
             ready_calls: VecDeque::new(),
             pending_slot: None,
-            slots: ConcurrencySlots::new(at_once),
+            slots,
             running: SelectAll::new(),
             last_event_at: None,
             has_timeouts: false,
@@ -95,7 +95,11 @@ impl CallExecutor {
         context.policy_extension = calls.policy.call_policy(|gate| gate.policy_extension())?;
         let limit = calls.toolkit.time_limit(&candidate.tool);
         let tool = candidate.tool.clone();
-        Ok(Some(match RunningCall::start(candidate, limit, context, slot) {
+        if let Some(journal) = &calls.journal {
+            journal.announce(&candidate.call, &tool);
+        }
+        let journal = calls.journal.clone();
+        Ok(Some(match RunningCall::start(candidate, limit, context, slot, journal) {
             Ok(running) => {
                 let started = running.started_event();
                 self.has_timeouts |= limit.is_some();

@@ -9,16 +9,24 @@ pub(super) struct ConcurrencySlots {
     in_use: usize,
     /// The one that runs wants to be alone.
     is_exclusive: bool,
+    is_unlimited: bool,
 }
 
 impl ConcurrencySlots {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, in_use: 0, is_exclusive: false }
+        Self { limit, in_use: 0, is_exclusive: false, is_unlimited: false }
+    }
+
+    /// Places for all calls at once, also for those that want to be alone: something else decides.
+    #[cfg(feature = "durable")]
+    pub(super) fn unlimited() -> Self {
+        Self { is_unlimited: true, ..Self::new(usize::MAX) }
     }
 
     /// Whether there is a place for a call of this tool; of one that does not exist, as for any.
     pub(super) fn has_slot_for(&self, tool: Option<&Tool>) -> bool {
         match tool.is_some_and(Tool::is_exclusive) {
+            _ if self.is_unlimited => true,
             true => self.in_use == 0,
             false => !self.is_exclusive && self.in_use < self.limit,
         }

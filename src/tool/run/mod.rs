@@ -15,6 +15,10 @@ mod running_call;
 mod result_collector;
 mod saved_calls;
 
+mod call_journal;
+
+#[cfg(feature = "durable")]
+pub(crate) use call_journal::{CallJournal, CallStart, CallsBegin};
 pub use result_collector::ToolRunOutcome;
 pub(crate) use result_collector::redact_each;
 pub use saved_calls::SavedCalls;

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::Stream;
@@ -11,16 +11,20 @@ use futures::stream::StreamExt;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 use crate::error::catch_panic;
 use crate::event::ToolEvent;
-use crate::item::{Content, ResultKind, ToolCall, ToolResult};
+use crate::item::{Content, INTERRUPTED_MID_EXECUTION, ResultKind, ToolCall, ToolResult};
 use crate::tool::context::CallRecord;
+use crate::tool::run::call_journal::{CallJournal, CallStart};
 use crate::tool::run::policy_handle::HeldSlot;
 use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall, panic_message};
-use crate::tool::{Suspension, ToolContext, ToolUpdate, UpdateStream};
+use crate::tool::{PreparedCall, Suspension, ToolContext, ToolUpdate, UpdateStream};
 
 /// One call while it runs: any progress, then its end.
 pub(super) struct RunningCall {
     index: usize,
     call: ToolCall,
+    journal: Option<Arc<dyn CallJournal>>,
+    /// `Some` until the journal lets it start.
+    waiting: Option<(PreparedCall, ToolContext)>,
     /// `None` once the result is there; dropped before it is given out.
     updates: Option<UpdateStream>,
     record: Arc<CallRecord>,
@@ -52,23 +56,27 @@ impl RunningCall {
         limit: Option<TimeLimit>,
         context: ToolContext,
         slot: Option<HeldSlot>,
+        journal: Option<Arc<dyn CallJournal>>,
     ) -> Result<Self, Box<AnsweredCall>> {
         let ReadyCall { index: at, call, prepared, .. } = candidate;
         let record = context.call_record();
-        match prepared.start(context) {
-            Ok(updates) => {
-                let updates = Some(updates);
-                Ok(Self {
-                    index: at,
-                    call,
-                    updates,
-                    record,
-                    limit,
-                    alarm: None,
-                    is_timed_out: false,
-                    slot,
-                })
-            }
+        let started = match journal {
+            Some(_) => Ok((Some((prepared, context)), None)),
+            None => prepared.start(context).map(|updates| (None, Some(updates))),
+        };
+        match started {
+            Ok((waiting, updates)) => Ok(Self {
+                index: at,
+                call,
+                journal,
+                waiting,
+                updates,
+                record,
+                limit,
+                alarm: None,
+                is_timed_out: false,
+                slot,
+            }),
             Err(message) => {
                 record.mark_cancelled();
                 let mut ended = AnsweredCall::from_refusal(
@@ -94,7 +102,40 @@ impl RunningCall {
         }
     }
 
+    /// Waits until the journal lets the call start.
+    fn poll_start(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
+        let (Some(_), Some(journal)) = (&self.waiting, &self.journal) else {
+            return Poll::Ready(None);
+        };
+        let start = ready!(journal.poll_start(&self.call.call_id, cx));
+        let Some((prepared, context)) = self.waiting.take() else { return Poll::Ready(None) };
+        Poll::Ready(match start {
+            CallStart::Run => match prepared.start(context) {
+                Ok(updates) => {
+                    self.updates = Some(updates);
+                    None
+                }
+                Err(message) => Some(self.end(ResultKind::Panic, panic_message(&message).into())),
+            },
+            CallStart::Result(result) => {
+                self.drop_updates();
+                let ToolCall { call_id, name, .. } = self.call.clone();
+                Some(CallUpdate::Answered(Box::new(AnsweredCall {
+                    index: self.index,
+                    call: self.call.clone(),
+                    result: ToolResult { call_id, name, ..result },
+                })))
+            }
+            CallStart::Interrupted => {
+                Some(self.end(ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION.into()))
+            }
+        })
+    }
+
     fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
+        if let Some(update) = ready!(self.poll_start(cx)) {
+            return Poll::Ready(Some(update));
+        }
         let Some(updates) = &mut self.updates else { return Poll::Ready(None) };
         if self.alarm.is_none() {
             self.alarm = self.limit.map(Deadline::new);
@@ -175,9 +216,13 @@ impl RunningCall {
     /// leave a sibling undropped.
     fn drop_updates(&mut self) {
         self.record.mark_cancelled();
+        self.waiting = None;
         let updates = self.updates.take();
         let _ = catch_panic(|| drop(updates));
         self.slot = None;
+        if let Some(journal) = self.journal.take() {
+            journal.end(&self.call.call_id);
+        }
     }
 }
 
@@ -191,7 +236,7 @@ impl Stream for RunningCall {
 
 impl Drop for RunningCall {
     fn drop(&mut self) {
-        if self.updates.is_some() {
+        if self.updates.is_some() || self.waiting.is_some() {
             self.drop_updates();
         }
     }

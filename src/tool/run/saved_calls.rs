@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::event::{Event, ToolEvent};
 use crate::item::PendingCall;
+use crate::turn::TurnEvent;
+use crate::usage::Usage;
 
 /// What the calls of a turn came to, to be kept: their results, the calls that stay open, and why they
-/// were ended, without their progress and the events of sub-agents.
+/// were ended, without their progress. Of the events of sub-agents there is what they used.
 ///
 /// [`ToolRun::on_complete`](crate::tool::ToolRun::on_complete) makes it, and [`ToolRun::with_saved_calls`](crate::tool::ToolRun::with_saved_calls) answers with it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -33,8 +35,85 @@ pub(super) struct ReplayedCalls {
 
 /// Takes what the calls come to.
 pub(super) struct SaveCallback {
-    pub(super) saved: SavedCalls,
-    pub(super) callback: Box<dyn FnOnce(SavedCalls) + Send>,
+    saved: SavedCalls,
+    /// The tokens of the sub-agents that run, by their calls.
+    nested_usage: Vec<NestedUsage>,
+    callback: Box<dyn FnOnce(SavedCalls) + Send>,
+}
+
+impl SaveCallback {
+    pub(super) fn new(callback: impl FnOnce(SavedCalls) + Send + 'static) -> Self {
+        let callback = Box::new(callback);
+        Self { saved: SavedCalls::default(), nested_usage: Vec::new(), callback }
+    }
+
+    /// Takes an event.
+    pub(super) fn observe(&mut self, event: &ToolEvent) {
+        if let ToolEvent::Nested { call_id, name, event } = event {
+            return self.observe_nested(call_id, name, event);
+        }
+        if matches!(event, ToolEvent::Progress { .. }) {
+            return;
+        }
+        self.saved.events.push(event.clone().into());
+        let has_result = matches!(event, ToolEvent::Output(_));
+        if has_result || matches!(event, ToolEvent::Suspended { .. }) {
+            let is_it = |nested: &mut NestedUsage| nested.call_id == event.call_id();
+            let ended = self.nested_usage.extract_if(.., is_it);
+            self.saved.events.extend(ended.map(|nested| nested.into_event(has_result)));
+        }
+    }
+
+    /// Hands on what it has taken.
+    pub(super) fn finish(self, pending: Vec<PendingCall>, limited: usize, error: Option<Error>) {
+        let Self { mut saved, nested_usage, callback } = self;
+        // Of sub-agents that were dropped.
+        saved.events.extend(nested_usage.into_iter().map(|nested| nested.into_event(false)));
+        callback(SavedCalls { pending, limited, error, ..saved });
+    }
+
+    fn observe_nested(&mut self, call_id: &str, name: &str, event: &Event) {
+        let at = self.nested_usage.iter().position(|nested| nested.call_id == call_id);
+        let at = at.unwrap_or_else(|| {
+            let (call_id, name) = (call_id.to_owned(), name.to_owned());
+            self.nested_usage.push(NestedUsage { call_id, name, usage: Usage::default() });
+            self.nested_usage.len() - 1
+        });
+        let usage = &mut self.nested_usage[at].usage;
+        match event {
+            Event::Finished(outcome) => *usage = outcome.usage + outcome.nested_usage,
+            event => *usage += event_usage(event),
+        }
+    }
+}
+
+/// The tokens that an event adds to those of its run and of its sub-agents.
+fn event_usage(event: &Event) -> Usage {
+    match event.without_nesting() {
+        Event::Turn(TurnEvent::TurnComplete { turn }) => turn.usage(),
+        Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => *usage,
+        _ => Usage::default(),
+    }
+}
+
+/// The tokens of a sub-agent.
+struct NestedUsage {
+    call_id: String,
+    name: String,
+    usage: Usage,
+}
+
+impl NestedUsage {
+    /// All that a fold takes from the events of a sub-agent that has ended. The call is that of the sub-agent only if it
+    /// has its result: otherwise a fold of these events would stand for the history of the sub-agent.
+    fn into_event(self, has_result: bool) -> Event {
+        let Self { mut call_id, name, usage } = self;
+        if !has_result {
+            call_id.push_str("#usage");
+        }
+        let event = TurnEvent::Retracted { why: "kept".to_owned(), usage };
+        Event::Nested { call_id, name, event: Box::new(event.into()) }
+    }
 }
 
 impl ReplayedCalls {
@@ -47,6 +126,9 @@ impl From<SavedCalls> for ReplayedCalls {
     fn from(mut end: SavedCalls) -> Self {
         let events = mem::take(&mut end.events).into_iter().filter_map(|event| match event {
             Event::Tool(event) => Some(event),
+            Event::Nested { call_id, name, event } => {
+                Some(ToolEvent::Nested { call_id, name, event })
+            }
             _ => None,
         });
         Self { saved_calls: end, ..Self::new(stream::iter(events)) }

@@ -16,6 +16,8 @@ use crate::request::ensure_distinct_names;
 use crate::stream::{Step, Steps};
 use crate::tool::run::admission::{Admission, AdmissionStep};
 use crate::tool::run::call_executor::CallExecutor;
+use crate::tool::run::call_journal::{CallJournal, CallsBegin, replayed_until_end};
+use crate::tool::run::concurrency_slots::ConcurrencySlots;
 use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::run::result_collector::{ResultCollector, ToolRunOutcome};
 use crate::tool::run::running_call::CallUpdate;
@@ -53,7 +55,18 @@ pub struct ToolRun {
     history_source: Option<HistorySource>,
     /// Takes what the calls come to.
     save_callback: Option<Box<SaveCallback>>,
-    is_terminated: bool,
+    stage: RunStage,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RunStage {
+    /// A journal says whether the calls run.
+    AwaitsBegin,
+    Running,
+    /// The calls have ended, which a journal does not have yet.
+    AwaitsKept,
+    Over,
 }
 
 impl Toolkit {
@@ -119,13 +132,13 @@ impl ToolRun {
     fn new(calls: TurnCalls, queue: VecDeque<(usize, ToolCall)>) -> Self {
         Self {
             admission: Admission::new(queue),
-            executor: CallExecutor::new(calls.toolkit.max_concurrency()),
+            executor: CallExecutor::new(ConcurrencySlots::new(calls.toolkit.max_concurrency())),
             turn_calls: calls,
             result_collector: ResultCollector::default(),
             replayed: None,
             history_source: None,
             save_callback: None,
-            is_terminated: false,
+            stage: RunStage::Running,
         }
     }
 
@@ -175,6 +188,21 @@ impl ToolRun {
         self
     }
 
+    /// How many of them may run at once.
+    #[cfg(feature = "durable")]
+    pub(crate) fn max_concurrency(&self) -> usize {
+        self.turn_calls.toolkit.max_concurrency()
+    }
+
+    /// Starts calls when a journal says so, which keeps what they come to.
+    #[cfg(feature = "durable")]
+    pub(crate) fn with_journal(mut self, journal: std::sync::Arc<dyn CallJournal>) -> Self {
+        self.executor = CallExecutor::new(ConcurrencySlots::unlimited());
+        self.turn_calls.journal = Some(journal);
+        self.stage = RunStage::AwaitsBegin;
+        self
+    }
+
     /// The calls that it was given, in their order, as the model wrote them.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.turn_calls.turn.tool_calls()
@@ -203,8 +231,7 @@ impl ToolRun {
     /// Hands on what the calls came to, in the poll in which the last of them ends. If it is dropped
     /// before, nothing is handed on.
     pub fn on_complete(mut self, keep: impl FnOnce(SavedCalls) + Send + 'static) -> Self {
-        self.save_callback =
-            Some(Box::new(SaveCallback { saved: SavedCalls::default(), callback: Box::new(keep) }));
+        self.save_callback = Some(Box::new(SaveCallback::new(keep)));
         self
     }
 
@@ -383,7 +410,10 @@ impl ToolRun {
         let Some(event) = event else {
             let error = self.replayed.as_mut().and_then(|played| played.saved_calls.error.take());
             self.result_collector.set_error(error.map_or(Ok(()), Err));
-            self.is_terminated = true;
+            self.stage = RunStage::Over;
+            if let Some(journal) = &self.turn_calls.journal {
+                journal.on_repeated();
+            }
             return None;
         };
         let at = self.calls().position(|call| call.call_id == event.call_id());
@@ -391,24 +421,23 @@ impl ToolRun {
         Some(event)
     }
 
+    fn poll_begin(&mut self, journal: &dyn CallJournal, cx: &mut Context<'_>) -> Poll<CallsBegin> {
+        let begin = journal.poll_begin(cx);
+        if begin.is_pending() {
+            self.stage = RunStage::AwaitsBegin;
+        }
+        begin
+    }
+
     /// Takes an item for the keeper, if there is one.
     fn save_event(&mut self, event: Option<&ToolEvent>) {
         match (event, &mut self.save_callback) {
-            (_, None) | (Some(ToolEvent::Progress { .. } | ToolEvent::Nested { .. }), _) => {}
-            (Some(event), Some(keeper)) => keeper.saved.events.push(event.clone().into()),
+            (_, None) => {}
+            (Some(event), Some(keeper)) => keeper.observe(event),
             (None, keeper) => {
-                let Some(SaveCallback { saved: kept, callback: keep }) =
-                    keeper.take().map(|it| *it)
-                else {
-                    return;
-                };
+                let Some(keeper) = keeper.take() else { return };
                 let (pending, limited) = (self.pending(), self.calls_over_limit());
-                keep(SavedCalls {
-                    pending,
-                    limited,
-                    error: self.result_collector.error().cloned(),
-                    ..kept
-                });
+                keeper.finish(pending, limited, self.result_collector.error().cloned());
             }
         }
     }
@@ -419,35 +448,71 @@ impl Stream for ToolRun {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ToolEvent>> {
         let this = &mut *self;
-        if this.is_terminated {
-            return Poll::Ready(None);
+        let journal = this.turn_calls.journal.clone();
+        match (this.stage, &journal) {
+            (RunStage::Over, _) => return Poll::Ready(None),
+            (RunStage::AwaitsKept, Some(journal)) => {
+                ready!(journal.poll_kept(cx));
+                this.stage = RunStage::Over;
+                return Poll::Ready(None);
+            }
+            (RunStage::AwaitsBegin, Some(journal)) => {
+                this.stage = RunStage::Running;
+                match ready!(this.poll_begin(&**journal, cx)) {
+                    CallsBegin::Live(admitted) => this.turn_calls.admitted = admitted,
+                    CallsBegin::Saved(saved) => this.replayed = Some(Box::new(saved.into())),
+                    CallsBegin::Ended(events) => {
+                        this.replayed = Some(Box::new(replayed_until_end(events)));
+                    }
+                }
+            }
+            (RunStage::Running | RunStage::AwaitsBegin | RunStage::AwaitsKept, _) => {}
         }
         if let Some(played) = &mut this.replayed {
             let event = ready!(played.events.poll_next_unpin(cx));
             return Poll::Ready(this.replay_event(event));
         }
         this.executor.resume_timeouts();
-        let item = this.try_poll(cx).unwrap_or_else(|error| {
-            this.result_collector.set_error(Err(error));
-            Poll::Ready(None)
-        });
+        let item = match this.result_collector.error() {
+            // The poll before gave out the result that came with the error.
+            Some(_) => Poll::Ready(None),
+            None => this.try_poll(cx).unwrap_or_else(|error| {
+                this.result_collector.set_error(Err(error));
+                Poll::Ready(None)
+            }),
+        };
+        if let (Poll::Pending, Some(journal), false) = (&item, &journal, this.admission.is_asking())
+        {
+            journal.on_idle();
+        }
         let item = ready!(item);
         this.executor.pause_timeouts();
-        let has_failed = this.result_collector.error().is_some();
-        if has_failed {
+        if this.result_collector.error().is_some() {
             // Everything that runs is dropped.
             this.admission.clear();
             this.executor.clear();
         }
-        this.is_terminated = has_failed || item.is_none();
         this.save_event(item.as_ref());
-        Poll::Ready(item)
+        match (item, &journal) {
+            (None, Some(journal)) => {
+                this.stage = RunStage::AwaitsKept;
+                ready!(journal.poll_kept(cx));
+                this.stage = RunStage::Over;
+                Poll::Ready(None)
+            }
+            (item, _) => {
+                if item.is_none() {
+                    this.stage = RunStage::Over;
+                }
+                Poll::Ready(item)
+            }
+        }
     }
 }
 
 impl FusedStream for ToolRun {
     fn is_terminated(&self) -> bool {
-        self.is_terminated
+        self.stage == RunStage::Over
     }
 }
 
@@ -456,7 +521,7 @@ impl fmt::Debug for ToolRun {
         f.debug_struct("ToolRun")
             .field("calls", &self.calls().count())
             .field("waiting", &self.admission.awaiting_verdict().count())
-            .field("over", &self.is_terminated)
+            .field("over", &(self.stage == RunStage::Over))
             .finish_non_exhaustive()
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::catch_panic;
 use crate::item::{History, ResultKind, ToolCall, ToolResult, truncate_middle, validate_json};
+use crate::tool::run::call_journal::CallJournal;
 use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
@@ -33,6 +34,10 @@ pub(super) struct TurnCalls {
     pub(super) run_data: RunData,
     /// What stands before the tools.
     pub(super) policy: PolicyHandle,
+    /// Decides when calls start, and keeps what they come to.
+    pub(super) journal: Option<Arc<dyn CallJournal>>,
+    /// The calls that an earlier attempt allowed, with the arguments that run.
+    pub(super) admitted: Vec<ToolCall>,
 }
 
 /// A call that may run, with the arguments that would, and its tool.
@@ -73,6 +78,8 @@ impl TurnCalls {
             denies_sub_agents: false,
             run_data: RunData::new(),
             policy: PolicyHandle::default(),
+            journal: None,
+            admitted: Vec::new(),
         }
     }
 

@@ -3,10 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
-use crate::hub::redis::entry_json::VERSION;
-use crate::hub::{Command, NotRunning};
+use crate::hub::Command;
+#[cfg(feature = "redis")]
+use crate::hub::NotRunning;
 use crate::item::{Content, Item, PendingCall};
 use crate::tool::{ToolOutput, Verdict};
+
+/// The version of the shape. A reader refuses a later one.
+const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct CommandJson {
@@ -39,6 +43,7 @@ enum VerdictJson {
     },
 }
 
+#[cfg(feature = "redis")]
 #[derive(Serialize, Deserialize)]
 struct AnswerJson {
     v: u32,
@@ -50,7 +55,7 @@ struct AnswerJson {
 }
 
 /// Writes a command.
-pub(super) fn encode(id: &str, command: Command) -> Result<String, Error> {
+pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
     let command = match command {
         Command::Interrupt => ActionJson::Interrupt,
         Command::StopAfterTurn => ActionJson::StopAfterTurn,
@@ -75,7 +80,7 @@ pub(super) fn encode(id: &str, command: Command) -> Result<String, Error> {
 }
 
 /// Reads a command with its id. `None` if it is not one of this crate, or one of a later version.
-pub(super) fn decode(json: &[u8]) -> Option<(String, Command)> {
+pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
     let CommandJson { v, id, command } = serde_json::from_slice(json).ok()?;
     if v > VERSION {
         return None;
@@ -100,6 +105,7 @@ pub(super) fn decode(json: &[u8]) -> Option<(String, Command)> {
 }
 
 /// Writes what a run has answered. Of the sources of an error, [`NotRunning`] is kept.
+#[cfg(feature = "redis")]
 pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
     let error = answer.err();
     let is_over = error.as_ref().is_some_and(|error| NotRunning::from_error(error).is_some());
@@ -107,6 +113,7 @@ pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
 }
 
 /// Reads what a run has answered.
+#[cfg(feature = "redis")]
 pub(super) fn decode_answer(run: &str, json: &[u8]) -> Result<(), Error> {
     let answer: AnswerJson = serde_json::from_slice(json).map_err(|error| {
         Error::new(ErrorKind::Store, "the answer of the run cannot be read").with_source(error)
@@ -155,6 +162,7 @@ mod tests {
         for text in ["", "{}", r#"{"v":2,"id":"i","command":{"type":"interrupt"}}"#] {
             assert!(decode(text.as_bytes()).is_none(), "{text}");
         }
+        #[cfg(feature = "redis")]
         assert!(decode_answer("r", b"?").is_err());
     }
 }

@@ -1,0 +1,483 @@
+//! One attempt at a durable run.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::{fmt, mem};
+
+use futures::StreamExt;
+use futures::future::{BoxFuture, FutureExt, poll_fn};
+
+use crate::agent::{Agent, Input};
+use crate::durable::bridge::Bridge;
+use crate::durable::engine::{Engine, StoredCommand, ToolCallRequest, is_attempt_lost};
+use crate::durable::journaled_world::JournaledWorld;
+use crate::durable::publisher::{EventObserver, Publisher, RunBegin};
+use crate::durable::step_record::{AwaitedVerdicts, BegunCalls, StepResult};
+use crate::env::{Ids, SystemIds};
+use crate::error::{Error, ErrorKind, panic_to_error};
+use crate::event::{Event, Outcome};
+use crate::hub::{Command, Hub};
+use crate::item::{PendingCall, RawJson, ToolResult};
+use crate::session::{Entry, MemoryStore, Session, SessionRun, Store};
+use crate::tool::{RunData, Verdict};
+
+/// The run is polled this many times before other tasks have their turn.
+const MAX_EVENTS_PER_POLL: usize = 64;
+
+/// One attempt at a durable run of a session.
+///
+/// A handler of an engine makes an attempt each time it is called, and [drives](Self::drive) it. The first attempt
+/// performs the run; one that follows a lost attempt gets the values that the engine has kept, performs nothing again
+/// that was kept, and continues from there.
+///
+/// ```
+/// use turnstream::Agent;
+/// use turnstream::durable::{Attempt, MemoryEngine};
+/// use turnstream::provider::Scripted;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let agent = Agent::new(Scripted::new(["Hello!"]));
+/// let mut engine = MemoryEngine::new();
+/// let outcome = Attempt::run(&agent, "chat-1", Vec::new(), "Hi").drive(&mut engine).await?;
+/// assert_eq!(outcome.text, "Hello!");
+///
+/// // The next attempt performs nothing: the engine has kept everything.
+/// let again = Attempt::run(&agent, "chat-1", Vec::new(), "Hi").drive(&mut engine.next_attempt()).await?;
+/// assert_eq!(again, outcome);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "an attempt does nothing unless it is driven"]
+pub struct Attempt {
+    agent: Agent,
+    session: String,
+    entries: Vec<Entry>,
+    start: Start,
+    data: RunData,
+    ids: Arc<dyn Ids>,
+    hub: Option<(Hub, String)>,
+    observer: Option<EventObserver>,
+}
+
+/// How a run begins.
+#[derive(Clone)]
+enum Start {
+    Input(Input),
+    Verdicts(Vec<(PendingCall, Verdict)>),
+}
+
+impl Attempt {
+    /// A run on new input, as [`Session::run`] performs it. `entries` are all entries of the session.
+    pub fn run(
+        agent: &Agent,
+        session: impl Into<String>,
+        entries: Vec<Entry>,
+        input: impl Into<Input>,
+    ) -> Self {
+        Self::new(agent, session.into(), entries, Start::Input(input.into()))
+    }
+
+    /// A run that continues calls that were left pending, or a run that was broken off, as [`Session::resume`]
+    /// does.
+    pub fn resume(
+        agent: &Agent,
+        session: impl Into<String>,
+        entries: Vec<Entry>,
+        verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
+    ) -> Self {
+        let verdicts = Start::Verdicts(verdicts.into_iter().collect());
+        Self::new(agent, session.into(), entries, verdicts)
+    }
+
+    fn new(agent: &Agent, session: String, entries: Vec<Entry>, start: Start) -> Self {
+        Self {
+            agent: agent.clone(),
+            session,
+            entries,
+            start,
+            data: RunData::new(),
+            ids: Arc::new(SystemIds),
+            hub: None,
+            observer: None,
+        }
+    }
+
+    /// Hands data to the tools of the run, as [`Run::with_data`](crate::Run::with_data) does.
+    pub fn with_data(mut self, data: RunData) -> Self {
+        self.data = data;
+        self
+    }
+
+    /// Shows the run in a hub, under the id of its session. An interrupt through the hub ends the step that runs, as
+    /// does the end of a time limit; while the engine waits for verdicts or runs calls apart, only a command in its
+    /// queue ends the run.
+    ///
+    /// `run_id` has to be the same in each attempt: a later one takes the place of an earlier one in the hub's log.
+    /// Readers of a later attempt get a snapshot of what was kept, then the event
+    /// [`Retracted`](crate::TurnEvent::Retracted) with the reason `attempt_lost`, then what is new.
+    pub fn with_hub(mut self, hub: &Hub, run_id: impl Into<String>) -> Self {
+        self.hub = Some((hub.clone(), run_id.into()));
+        self
+    }
+
+    /// Calls `observer` with each event when it is given out, those that an earlier attempt may have given out
+    /// included.
+    pub fn inspect(mut self, observer: impl FnMut(&Event) + Send + 'static) -> Self {
+        self.observer = Some(Box::new(observer));
+        self
+    }
+
+    /// Sets where the name of the attempt comes from: [`SystemIds`] unless set. No two attempts may have the same.
+    pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
+        self.ids = Arc::new(ids);
+        self
+    }
+
+    /// Drives the run to its end. Dropping the future drops all that runs, and the attempt is lost.
+    ///
+    /// The outcome of a run that failed has its [`error`](Outcome::error). Input that came too late is in
+    /// [`undelivered`](Outcome::undelivered), and goes back to the engine's queue for the next run.
+    ///
+    /// # Errors
+    ///
+    /// After those for which [`is_attempt_lost`] is `true`, another attempt continues the run. All others end the run:
+    /// as [`Session::run`] and [`Session::resume`]; [`TooLarge`](ErrorKind::TooLarge) if a turn or the results of its
+    /// calls have more than 8 MiB; and the errors of the engine.
+    pub async fn drive(self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
+        let Self { agent, session, entries, start, data, ids, hub, observer } = self;
+        let hub = hub.map(|(hub, run_id)| (hub, session.clone(), run_id));
+        let bridge = Arc::new(Bridge::new(ids.next_id(), agent.toolkit().clone()));
+        let world = JournaledWorld(Arc::clone(&bridge));
+        let agent = agent.with_world(move |_, _| world.clone());
+        let store = MemoryStore::new();
+        let saved = entries.len() as u64;
+        store.append(&session, 0, entries).await?;
+        let mut driver = Driver {
+            bridge,
+            store: store.clone(),
+            session: session.clone(),
+            saved,
+            run: RunStage::Opening(open_run(store, session, agent, start, data).boxed()),
+            begin: None,
+            outcome: None,
+            publisher: Publisher::new(hub, observer),
+            early_commands: Vec::new(),
+            taken: Vec::new(),
+            refused: Vec::new(),
+            early_verdicts: Vec::new(),
+            is_stopping: false,
+            delivered: HashSet::new(),
+        };
+        match driver.drive(engine).await {
+            Err(error) if !is_attempt_lost(&error) => {
+                let put_back = driver.undelivered();
+                engine.finish(put_back).await?;
+                driver.publisher.fail(&error).await;
+                Err(error)
+            }
+            done => done,
+        }
+    }
+}
+
+/// Opens the session and makes its run.
+async fn open_run(
+    store: MemoryStore,
+    session: String,
+    agent: Agent,
+    start: Start,
+    data: RunData,
+) -> Result<(Session, SessionRun), Error> {
+    let session = Session::open(store, session).await?;
+    let run = match start {
+        Start::Input(input) => session.run(&agent, input).await?,
+        Start::Verdicts(verdicts) => session.resume(&agent, verdicts).await?,
+    };
+    Ok((session, run.with_data(data)))
+}
+
+/// The run of an attempt.
+enum RunStage {
+    /// It is made when the first step is decided: making it draws values.
+    Opening(BoxFuture<'static, Result<(Session, SessionRun), Error>>),
+    Running(Box<SessionRun>),
+    Over,
+}
+
+struct Driver {
+    bridge: Arc<Bridge>,
+    store: MemoryStore,
+    session: String,
+    /// How many entries the engine has.
+    saved: u64,
+    run: RunStage,
+    /// Set when the run is made.
+    begin: Option<RunBegin>,
+    outcome: Option<Box<Outcome>>,
+    publisher: Publisher,
+    /// Those that came before the run was made.
+    early_commands: Vec<StoredCommand>,
+    /// The commands that the run was handed.
+    taken: Vec<StoredCommand>,
+    /// Those that came too late.
+    refused: Vec<StoredCommand>,
+    /// Verdicts that came before the run waits for them.
+    early_verdicts: Vec<StoredCommand>,
+    /// A command has ended the run, which waits for nothing any more.
+    is_stopping: bool,
+    /// The input that is in the history, by the ids of its receipts.
+    delivered: HashSet<String>,
+}
+
+impl Driver {
+    async fn drive(&mut self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
+        let mut commands = engine.take_commands().await?;
+        loop {
+            self.apply(commands);
+            match self.step(engine).await? {
+                StepResult::Finished => return self.finish(engine).await,
+                StepResult::TooLarge(error) => return Err(error),
+                StepResult::CallsBegin(begun) => {
+                    let results = self.call_tools(engine, begun).await?;
+                    self.bridge.set_call_results(results);
+                    commands = Vec::new();
+                }
+                StepResult::Suspended(awaited) => {
+                    commands = self.wait_for_verdicts(engine, awaited).await?;
+                }
+                // The end of a turn and of its calls is where the run looks for commands.
+                StepResult::Turn(_) | StepResult::Calls(_) => {
+                    commands = engine.take_commands().await?;
+                }
+                StepResult::Value(_) | StepResult::Failed(_) | StepResult::Ended(_) => {
+                    commands = Vec::new();
+                }
+            }
+        }
+    }
+
+    /// Performs the next step, or lets the run have what was kept of it.
+    async fn step(&mut self, engine: &mut dyn Engine) -> Result<StepResult, Error> {
+        self.bridge.begin_step();
+        let mut step = engine.step("step", self.bridge.step_future());
+        let mut kept: Option<RawJson> = None;
+        let kept = poll_fn(|cx| self.poll_step(&mut step, &mut kept, cx)).await?;
+        drop(step);
+        let (result, version) = self.bridge.end_step(&kept)?;
+        // The calls that were answered without running are kept with the others.
+        if !matches!(result, StepResult::CallsBegin(_)) {
+            self.publisher.release();
+        }
+        self.save(engine, version).await?;
+        Ok(result)
+    }
+
+    fn poll_step(
+        &mut self,
+        step: &mut BoxFuture<'_, Result<RawJson, Error>>,
+        kept: &mut Option<RawJson>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RawJson, Error>> {
+        self.bridge.set_task(cx.waker());
+        let mut polled = 0;
+        loop {
+            if kept.is_none()
+                && let Poll::Ready(value) = step.poll_unpin(cx)
+            {
+                let value = value?;
+                self.bridge.set_kept(&value)?;
+                *kept = Some(value);
+            }
+            self.begin_publishing();
+            let flushed = self.publisher.poll_flush(cx);
+            let has_room = flushed.is_ready();
+            if let Poll::Ready(flushed) = flushed {
+                flushed?;
+            }
+            if let Some(failure) = self.bridge.failure() {
+                return Poll::Ready(Err(failure));
+            }
+            if self.bridge.is_complete()
+                && let Some(kept) = kept.take()
+            {
+                return Poll::Ready(Ok(kept));
+            }
+            if !has_room || !self.bridge.wants_run() {
+                return Poll::Pending;
+            }
+            ready!(self.poll_run(cx))?;
+            polled += 1;
+            if polled == MAX_EVENTS_PER_POLL {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Events are new from here on, if an effect is performed.
+    fn begin_publishing(&mut self) {
+        if let (true, Some(begin)) = (self.bridge.is_live(), &self.begin) {
+            self.publisher.begin(begin);
+        }
+    }
+
+    /// Polls the run once. Ready if there may be more.
+    fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        match &mut self.run {
+            RunStage::Opening(opening) => {
+                let polled = panic_to_error(ErrorKind::Panic, "the run", || opening.poll_unpin(cx));
+                let (session, run) = ready!(polled?)?;
+                self.bridge.set_session(&session);
+                let handle = run.handle();
+                let (history, version) = (handle.history(), run.starts_at());
+                self.begin = Some(RunBegin { history, version, handle });
+                self.run = RunStage::Running(Box::new(run));
+                let commands = mem::take(&mut self.early_commands);
+                self.apply(commands);
+            }
+            RunStage::Running(run) => {
+                let polled =
+                    panic_to_error(ErrorKind::Panic, "the run", || run.poll_next_unpin(cx));
+                match ready!(polled?) {
+                    Some(Ok(event)) => {
+                        match &event {
+                            Event::Finished(outcome) => self.outcome = Some(outcome.clone()),
+                            Event::Appended { id, .. } => drop(self.delivered.insert(id.clone())),
+                            _ => {}
+                        }
+                        self.begin_publishing();
+                        self.publisher.push(event);
+                    }
+                    // The outcome has it.
+                    Some(Err(_)) if self.outcome.is_some() => {}
+                    Some(Err(error)) => return Poll::Ready(Err(error)),
+                    None => {
+                        self.run = RunStage::Over;
+                        self.bridge.end_run();
+                    }
+                }
+            }
+            RunStage::Over => return Poll::Pending,
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The commands that the run has not delivered, in the order in which they came.
+    fn undelivered(&mut self) -> Vec<StoredCommand> {
+        let mut commands = mem::take(&mut self.taken);
+        commands.append(&mut self.refused);
+        commands.append(&mut self.early_commands);
+        commands.retain(|stored| !self.delivered.contains(&stored.id));
+        commands
+    }
+
+    /// Hands commands to the run.
+    fn apply(&mut self, commands: Vec<StoredCommand>) {
+        let Some(RunBegin { handle, .. }) = &self.begin else {
+            self.early_commands.extend(commands);
+            return;
+        };
+        for stored in commands {
+            let StoredCommand { id, command } = stored.clone();
+            self.is_stopping |= ends_run(&command);
+            match command {
+                Command::Verdict { .. } => self.early_verdicts.push(stored),
+                command => match command.apply(id.clone(), &self.session, handle) {
+                    Ok(()) => self.taken.push(stored),
+                    Err(_) => self.refused.push(stored),
+                },
+            }
+        }
+    }
+
+    /// Waits until each call has a verdict. Returns the other commands that came meanwhile.
+    async fn wait_for_verdicts(
+        &mut self,
+        engine: &mut dyn Engine,
+        awaited: AwaitedVerdicts,
+    ) -> Result<Vec<StoredCommand>, Error> {
+        let AwaitedVerdicts { calls, limit } = awaited;
+        let mut commands = mem::take(&mut self.early_verdicts);
+        let (early, is_stopping) = (commands.clone(), self.is_stopping);
+        let mut is_enough = |came: &[StoredCommand]| {
+            let all = || early.iter().chain(came);
+            is_stopping
+                || all().any(|stored| ends_run(&stored.command))
+                || calls.iter().all(|call| all().any(|stored| verdict_on(stored, call).is_some()))
+        };
+        if !is_enough(&[]) {
+            commands.extend(engine.wait_for_commands(limit, &mut is_enough).await?);
+        }
+        let verdict = |call: &PendingCall| {
+            let verdict = commands.iter().find_map(|stored| verdict_on(stored, call))?;
+            Some((call.clone(), verdict.clone()))
+        };
+        self.bridge.set_verdicts(calls.iter().filter_map(verdict).collect());
+        commands.retain(|stored| !matches!(stored.command, Command::Verdict { .. }));
+        Ok(commands)
+    }
+
+    /// Has those calls run apart that can, if there is more than one.
+    async fn call_tools(
+        &mut self,
+        engine: &mut dyn Engine,
+        begun: BegunCalls,
+    ) -> Result<Vec<ToolResult>, Error> {
+        let apart = begun.calls.into_iter().filter(|begun| begun.runs_apart);
+        let session = &self.session;
+        let requests: Vec<_> = apart
+            .map(|begun| ToolCallRequest { session: session.clone(), call: begun.call })
+            .collect();
+        match requests.len() > 1 && engine.can_call_tools() {
+            true => engine.call_tools(requests).await,
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// Has the engine append the entries that are proven by what it has kept.
+    async fn save(&mut self, engine: &mut dyn Engine, version: u64) -> Result<(), Error> {
+        if version <= self.saved {
+            return Ok(());
+        }
+        let mut entries = self.store.load(&self.session, self.saved).await?.unwrap_or_default();
+        entries.truncate(usize::try_from(version - self.saved).unwrap_or(usize::MAX));
+        let from = mem::replace(&mut self.saved, version);
+        engine.save(from, entries).await
+    }
+
+    async fn finish(&mut self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
+        let Some(outcome) = self.outcome.take() else {
+            return Err(Error::new(ErrorKind::Other, "the run was broken off"));
+        };
+        let put_back = self.undelivered();
+        engine.finish(put_back).await?;
+        if let Some(begin) = &self.begin {
+            self.publisher.begin(begin);
+        }
+        self.publisher.finish().await?;
+        Ok(*outcome)
+    }
+}
+
+fn ends_run(command: &Command) -> bool {
+    matches!(command, Command::Interrupt | Command::StopAfterTurn)
+}
+
+/// The verdict on a call that a command has.
+fn verdict_on<'a>(stored: &'a StoredCommand, call: &PendingCall) -> Option<&'a Verdict> {
+    match &stored.command {
+        Command::Verdict { call: judged, verdict } if judged == call => Some(verdict),
+        _ => None,
+    }
+}
+
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt")
+            .field("session", &self.session)
+            .field("entries", &self.entries.len())
+            .finish_non_exhaustive()
+    }
+}

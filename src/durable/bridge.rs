@@ -1,0 +1,626 @@
+//! Where an attempt and its run meet.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use futures::future::{BoxFuture, FutureExt, poll_fn};
+
+use crate::durable::step_record::{
+    BegunCall, BegunCalls, DrawnValue, EndedEarly, StepRecord, StepResult,
+};
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
+use crate::lock::lock_ignoring_poison;
+use crate::session::Session;
+use crate::tool::{CallStart, CallsBegin, Tool, Toolkit, Verdict};
+use crate::world::{EffectKey, EffectKind, LoopEnd};
+
+/// The state that an attempt and the world of its run share. One task polls both.
+///
+/// Each step begins undecided, and the run rests. If the engine polls the step's future, the step is performed; if the
+/// engine returns a value without that, the step was kept by an earlier attempt. Only then is the run polled: it takes
+/// the value of the step before, draws what it needs, and asks for its next effect.
+pub(super) struct Bridge {
+    /// The name of this attempt. No other has it.
+    attempt: String,
+    /// The tools that other processes have, too.
+    toolkit: Toolkit,
+    state: Mutex<BridgeState>,
+}
+
+#[derive(Default)]
+struct BridgeState {
+    /// Of the task that polls the attempt.
+    task: Option<Waker>,
+    /// Of the effect or the calls that wait for a decision.
+    waiting: Vec<Waker>,
+    phase: Phase,
+    /// The run has done its part of the step, and rests until the next one is decided.
+    is_complete: bool,
+    /// The run has asked for the effect of the step.
+    has_effect: bool,
+    /// How many entries the session had then.
+    version: u64,
+    /// How many events the run has given out since the effect before, or the first of the two steps of calls.
+    event_count: usize,
+    /// The values that the run has drawn since then, if the step is performed.
+    draws: Vec<DrawnValue>,
+    key: Option<EffectKey>,
+    /// The events of the effect, if it is performed.
+    effect_events: Vec<Event>,
+    /// The result of the effect, until the engine takes it.
+    result: Option<StepResult>,
+    /// The result of the step before, until the run takes it.
+    answer: Option<StepResult>,
+    /// The run has taken it, and gives out again what an attempt before gave out in that step.
+    is_repeating: bool,
+    calls: CallBatch,
+    verdicts: Vec<(PendingCall, Verdict)>,
+    session: Option<Session>,
+    failure: Option<Error>,
+}
+
+#[derive(Default)]
+enum Phase {
+    #[default]
+    Undecided,
+    Performed,
+    Kept {
+        record: StepRecord,
+        /// How many of its values the run has drawn.
+        drawn: usize,
+    },
+}
+
+/// The calls of one turn.
+#[derive(Default)]
+struct CallBatch {
+    max_concurrency: usize,
+    /// Those that may run, in the order in which that was found.
+    announced: Vec<BegunCall>,
+    /// Set once they may start, until they have ended.
+    begun: Option<BegunCalls>,
+    /// Of those that have run elsewhere.
+    results: HashMap<String, ToolResult>,
+    /// Those that run here.
+    running: Vec<String>,
+}
+
+/// The answer to a run that asks for an effect.
+pub(super) enum EffectEntry {
+    /// It is performed.
+    Perform,
+    /// Its value follows when the next step is decided.
+    Kept,
+    /// It gave out these events before the loop was ended from outside.
+    EndsAfter(Vec<Event>),
+}
+
+impl Bridge {
+    pub(super) fn new(attempt: String, toolkit: Toolkit) -> Self {
+        Self { attempt, toolkit, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BridgeState> {
+        // Nothing of a user runs while it is held.
+        lock_ignoring_poison(&self.state)
+    }
+}
+
+/// Methods of the attempt.
+impl Bridge {
+    pub(super) fn set_task(&self, waker: &Waker) {
+        self.lock().task = Some(waker.clone());
+    }
+
+    pub(super) fn set_session(&self, session: &Session) {
+        self.lock().session = Some(session.clone());
+    }
+
+    /// Begins the next step.
+    pub(super) fn begin_step(&self) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        state.phase = Phase::Undecided;
+        // What begun calls come to is the effect of the next step.
+        state.has_effect = state.calls.begun.is_some();
+        if !state.has_effect {
+            state.key = None;
+        }
+        state.is_complete = false;
+        state.draws.clear();
+        if !state.has_effect {
+            state.event_count = 0;
+            state.effect_events.clear();
+        }
+    }
+
+    /// The future that the engine performs. It does nothing itself: it waits until the run has performed the effect of the step.
+    pub(super) fn step_future(self: &Arc<Self>) -> BoxFuture<'static, RawJson> {
+        let bridge = Arc::clone(self);
+        poll_fn(move |cx| bridge.poll_step(cx)).boxed()
+    }
+
+    fn poll_step(&self, cx: &Context<'_>) -> Poll<RawJson> {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Undecided) {
+            state.phase = Phase::Performed;
+            state.wake();
+        }
+        let Some(result) = state.result.take() else {
+            state.wait(cx);
+            return Poll::Pending;
+        };
+        let record = StepRecord::new(mem::take(&mut state.draws), state.key.clone(), result);
+        match record.to_json().or_else(|error| record.too_large(error)?.to_json()) {
+            Ok(json) => Poll::Ready(json),
+            Err(error) => {
+                state.fail(error);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Whether the run is to be polled.
+    pub(super) fn wants_run(&self) -> bool {
+        let state = self.lock();
+        !matches!(state.phase, Phase::Undecided) && !state.is_complete && state.failure.is_none()
+    }
+
+    /// Whether the run has done its part of the step.
+    pub(super) fn is_complete(&self) -> bool {
+        self.lock().is_complete
+    }
+
+    /// Whether an effect is performed, or was, which no earlier attempt has kept.
+    pub(super) fn is_live(&self) -> bool {
+        let state = self.lock();
+        matches!(state.phase, Phase::Performed) && (state.has_effect || state.is_complete)
+    }
+
+    /// The engine has returned the value of the step: if the step was not performed, the run takes it from there.
+    ///
+    /// # Errors
+    ///
+    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if it is not the value of a step.
+    pub(super) fn set_kept(&self, json: &RawJson) -> Result<(), Error> {
+        let mut state = self.lock();
+        if let Phase::Undecided = state.phase {
+            let record = StepRecord::parse(json)?;
+            // Begun calls have asked for it before.
+            state.is_complete = state.has_effect && !matches!(record.result, StepResult::Ended(_));
+            state.phase = Phase::Kept { record, drawn: 0 };
+            state.wake();
+        }
+        Ok(())
+    }
+
+    /// Ends the step. Returns what it came to, and how many entries it proves.
+    pub(super) fn end_step(&self, json: &RawJson) -> Result<(StepResult, u64), Error> {
+        let result = StepRecord::parse(json)?.result;
+        let mut state = self.lock();
+        if let Some(failure) = state.failure.clone() {
+            return Err(failure);
+        }
+        match &result {
+            StepResult::CallsBegin(begun) => state.calls.begun = Some(begun.clone()),
+            StepResult::Ended(_) | StepResult::Finished | StepResult::TooLarge(_) => {
+                state.calls = CallBatch::default();
+            }
+            result => {
+                state.calls = CallBatch::default();
+                state.answer = Some(result.clone());
+            }
+        }
+        Ok((result, state.version))
+    }
+
+    /// The results of calls that have run elsewhere.
+    pub(super) fn set_call_results(&self, results: Vec<ToolResult>) {
+        let results = results.into_iter().map(|result| (result.call_id.clone(), result));
+        self.lock().calls.results = results.collect();
+    }
+
+    /// The verdicts that the run has waited for.
+    pub(super) fn set_verdicts(&self, verdicts: Vec<(PendingCall, Verdict)>) {
+        self.lock().verdicts = verdicts;
+    }
+
+    /// The run has ended.
+    pub(super) fn end_run(&self) {
+        let mut state = self.lock();
+        match &state.phase {
+            Phase::Performed => state.complete(StepResult::Finished),
+            Phase::Kept { record, .. } if !matches!(record.result, StepResult::Finished) => {
+                state.fail(mismatch("the run ends, where an earlier attempt went on"));
+            }
+            Phase::Kept { .. } | Phase::Undecided => {}
+        }
+        state.is_complete = true;
+        state.version = state.session_version();
+    }
+
+    /// The error that the attempt ends with, if there is one.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.lock().failure.clone()
+    }
+}
+
+/// Methods of the run's world.
+impl Bridge {
+    /// A value that is there without waiting. `live` draws it.
+    pub(super) fn draw(
+        &self,
+        key: &EffectKey,
+        live: impl FnOnce() -> Result<RawJson, Error>,
+    ) -> Option<RawJson> {
+        match self.kept_draw(key.kind)? {
+            KeptDraw::Value(value) => {
+                if is_taken_away(key.kind) {
+                    // What was drawn before is there again, since commands are: it is not delivered twice.
+                    let _ = live();
+                }
+                Some(value)
+            }
+            KeptDraw::Perform => match live() {
+                Ok(value) => {
+                    let draw = DrawnValue { kind: key.kind, value: value.clone() };
+                    self.lock().draws.push(draw);
+                    Some(value)
+                }
+                Err(error) => {
+                    self.lock().fail(error);
+                    None
+                }
+            },
+        }
+    }
+
+    /// The value of an effect that an earlier attempt performed within one poll.
+    pub(super) fn drawn_effect(&self, kind: EffectKind) -> Option<RawJson> {
+        let mut state = self.lock();
+        let Phase::Kept { record, drawn } = &mut state.phase else { return None };
+        let draw = record.draws.get(*drawn).filter(|draw| draw.kind == kind)?;
+        *drawn += 1;
+        Some(draw.value.clone())
+    }
+
+    /// Keeps the value of an effect that was performed within one poll as one that was drawn.
+    pub(super) fn keep_as_drawn(&self, kind: EffectKind, value: RawJson) {
+        self.lock().draws.push(DrawnValue { kind, value });
+    }
+
+    fn kept_draw(&self, kind: EffectKind) -> Option<KeptDraw> {
+        let mut state = self.lock();
+        let found = match &mut state.phase {
+            Phase::Undecided => return None,
+            Phase::Performed => return Some(KeptDraw::Perform),
+            Phase::Kept { record, drawn } => match record.draws.get(*drawn) {
+                Some(draw) if draw.kind == kind => {
+                    *drawn += 1;
+                    return Some(KeptDraw::Value(draw.value.clone()));
+                }
+                found => found.map_or("nothing", |draw| draw.kind.as_str()),
+            },
+        };
+        let what =
+            format!("the run draws `{}`, where an earlier attempt drew {found}", kind.as_str());
+        state.fail(mismatch(&what));
+        None
+    }
+
+    /// Waits until the run may ask for an effect: after the step in which its loop was ended from outside.
+    pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if !state.is_complete && !matches!(state.phase, Phase::Undecided) {
+            return Poll::Ready(());
+        }
+        state.wait(cx);
+        Poll::Pending
+    }
+
+    /// Whether the effects that the run asks for are performed.
+    pub(super) fn is_performing(&self) -> bool {
+        matches!(self.lock().phase, Phase::Performed)
+    }
+
+    /// The run asks for the effect of the step, when it is [ready](Self::poll_ready).
+    pub(super) fn begin_effect(&self, key: &EffectKey) -> EffectEntry {
+        let mut state = self.lock();
+        let state = &mut *state;
+        if !state.has_effect {
+            state.version = state.session_version();
+        }
+        state.has_effect = true;
+        match &state.phase {
+            Phase::Performed => {
+                state.key = Some(key.clone());
+                EffectEntry::Perform
+            }
+            Phase::Kept { record, drawn } => {
+                if record.key.as_ref() != Some(key)
+                    || *drawn < record.draws.len() && !record.has_ended()
+                {
+                    let kept =
+                        record.key.as_ref().map_or("its end".to_owned(), ToString::to_string);
+                    let what = format!(
+                        "the run asks for `{key}`, where an earlier attempt asked for {kept}"
+                    );
+                    state.fail(mismatch(&what));
+                    return EffectEntry::Kept;
+                }
+                match &record.result {
+                    StepResult::Ended(ended) => {
+                        let events = ended.effect_events.clone();
+                        state.wake();
+                        EffectEntry::EndsAfter(events)
+                    }
+                    _ => {
+                        state.is_complete = true;
+                        state.wake();
+                        EffectEntry::Kept
+                    }
+                }
+            }
+            Phase::Undecided => EffectEntry::Kept,
+        }
+    }
+
+    /// The effect of the step was performed.
+    pub(super) fn complete(&self, result: StepResult) {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Performed) && !state.is_complete {
+            state.complete(result);
+        }
+    }
+
+    /// Waits until what the effect came to is kept and the next step is decided, and takes it.
+    pub(super) fn poll_answer(&self, cx: &Context<'_>) -> Poll<StepResult> {
+        let mut state = self.lock();
+        if !matches!(state.phase, Phase::Undecided)
+            && let Some(answer) = state.answer.take()
+        {
+            return Poll::Ready(answer);
+        }
+        state.wait(cx);
+        Poll::Pending
+    }
+
+    /// The verdicts that the run has waited for.
+    pub(super) fn take_verdicts(&self) -> Vec<(PendingCall, Verdict)> {
+        mem::take(&mut self.lock().verdicts)
+    }
+
+    /// Whether the run has not taken yet all of what an effect came to, or takes what was kept: then it ends only
+    /// where [the kept step says so](Self::forced_end).
+    pub(super) fn has_untaken_answer(&self) -> bool {
+        let state = self.lock();
+        let is_performed = matches!(state.phase, Phase::Performed);
+        !is_performed || state.is_complete || state.answer.is_some() || state.is_repeating
+    }
+
+    /// The run begins, or ends, to give out again what it gave out in the step before.
+    pub(super) fn set_repeating(&self, is_repeating: bool) {
+        self.lock().is_repeating = is_repeating;
+    }
+
+    /// The run gives an event out.
+    pub(super) fn observe(&self, event: &Event) {
+        let mut state = self.lock();
+        if state.is_repeating {
+            if event.turn_complete().is_none() {
+                return;
+            }
+            // An attempt that performed the turn has given out the rest of it before, but its end here.
+            state.is_repeating = false;
+        }
+        state.event_count += 1;
+        let is_of_effect = state.has_effect
+            && !state.is_complete
+            && matches!(event, Event::Turn(_) | Event::Tool(_) | Event::Nested { .. });
+        if is_of_effect && matches!(state.phase, Phase::Performed) {
+            state.effect_events.push(event.clone());
+        }
+    }
+
+    /// How the loop was ended from outside at this place, if it was.
+    pub(super) fn forced_end(&self) -> Option<LoopEnd> {
+        let state = self.lock();
+        let Phase::Kept { record, drawn } = &state.phase else { return None };
+        let StepResult::Ended(ended) = &record.result else { return None };
+        let is_there = !state.is_complete
+            && state.answer.is_none()
+            && !state.is_repeating
+            && *drawn == ended.draws
+            && state.event_count == ended.events
+            && (state.has_effect || record.key.is_none());
+        is_there.then(|| ended.to_loop_end())
+    }
+
+    /// The loop was ended from outside.
+    pub(super) fn end_loop(&self, end: &LoopEnd) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        (state.answer, state.is_repeating) = (None, false);
+        if !state.has_effect {
+            state.version = state.session_version();
+        }
+        match &state.phase {
+            Phase::Performed if !state.is_complete => {
+                let (draws, events) = (state.draws.len(), state.event_count);
+                let effect_events = mem::take(&mut state.effect_events);
+                let ended = EndedEarly::new(draws, events, effect_events, end);
+                state.complete(StepResult::Ended(ended));
+            }
+            Phase::Kept { record, .. } if !record.has_ended() => {
+                state.fail(mismatch(
+                    "the loop is ended from outside, where an earlier attempt went on",
+                ));
+            }
+            Phase::Performed | Phase::Kept { .. } | Phase::Undecided => {}
+        }
+        state.is_complete = true;
+    }
+}
+
+/// Methods of the calls of a turn.
+impl Bridge {
+    pub(super) fn set_max_concurrency(&self, max: usize) {
+        self.lock().calls.max_concurrency = max.max(1);
+    }
+
+    /// Waits until it is known whether the calls run.
+    pub(super) fn poll_calls_begin(&self, cx: &Context<'_>) -> Poll<CallsBegin> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let begun = state.calls.begun.as_ref();
+        let decision = match (&state.phase, begun, state.answer.take()) {
+            (Phase::Performed | Phase::Kept { .. }, None, Some(StepResult::Calls(saved))) => {
+                state.is_repeating = true;
+                Some(CallsBegin::Saved(saved))
+            }
+            (Phase::Performed, _, None) => {
+                let admitted = begun.into_iter().flat_map(|begun| &begun.calls);
+                Some(CallsBegin::Live(admitted.map(|begun| begun.call.clone()).collect()))
+            }
+            (Phase::Kept { record, .. }, Some(_), None) => match &record.result {
+                StepResult::Ended(ended) => Some(CallsBegin::Ended(ended.effect_events.clone())),
+                _ => None,
+            },
+            (_, _, answer) => {
+                state.answer = answer;
+                None
+            }
+        };
+        match decision {
+            Some(decision) => Poll::Ready(decision),
+            None => {
+                state.wait(cx);
+                Poll::Pending
+            }
+        }
+    }
+
+    pub(super) fn announce(&self, call: &ToolCall, tool: &Tool) {
+        let mut state = self.lock();
+        // The tools of sources are known to this process alone.
+        let is_shared = self.toolkit.get(&call.name).is_some();
+        let announced = &mut state.calls.announced;
+        if announced.iter().all(|other| other.call.call_id != call.call_id) {
+            announced.push(BegunCall::new(call, tool, is_shared));
+        }
+    }
+
+    /// Nothing can be done but to start the calls that were announced.
+    pub(super) fn on_calls_idle(&self) {
+        let mut state = self.lock();
+        let is_due = matches!(state.phase, Phase::Performed)
+            && !state.is_complete
+            && state.calls.begun.is_none()
+            && !state.calls.announced.is_empty();
+        if is_due {
+            let calls = state.calls.announced.clone();
+            let attempt = self.attempt.clone();
+            state.complete(StepResult::CallsBegin(BegunCalls { attempt, calls }));
+        }
+    }
+
+    /// Waits until an announced call may start.
+    pub(super) fn poll_call_start(&self, call_id: &str, cx: &Context<'_>) -> Poll<CallStart> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        if let (Phase::Performed, Some(begun)) = (&state.phase, &state.calls.begun) {
+            if let Some(result) = state.calls.results.remove(call_id) {
+                return Poll::Ready(CallStart::Result(result));
+            }
+            let is_it = |begun: &&BegunCall| begun.call.call_id == call_id;
+            let call = state.calls.announced.iter().find(is_it);
+            let is_first = begun.attempt == self.attempt;
+            if !is_first && !call.is_some_and(|call| call.is_idempotent) {
+                return Poll::Ready(CallStart::Interrupted);
+            }
+            if state.calls.has_place_for(call_id) {
+                state.calls.running.push(call_id.to_owned());
+                return Poll::Ready(CallStart::Run);
+            }
+        }
+        state.wait(cx);
+        Poll::Pending
+    }
+
+    pub(super) fn end_call(&self, call_id: &str) {
+        let mut state = self.lock();
+        state.calls.running.retain(|running| running != call_id);
+        state.wake();
+    }
+}
+
+impl CallBatch {
+    fn has_place_for(&self, call_id: &str) -> bool {
+        let is_exclusive = |call_id: &str| {
+            let call = self.announced.iter().find(|begun| begun.call.call_id == call_id);
+            call.is_some_and(|call| call.is_exclusive)
+        };
+        match is_exclusive(call_id) {
+            true => self.running.is_empty(),
+            false => {
+                self.running.len() < self.max_concurrency
+                    && !self.running.iter().any(|running| is_exclusive(running))
+            }
+        }
+    }
+}
+
+/// A value that the run draws.
+enum KeptDraw {
+    Value(RawJson),
+    Perform,
+}
+
+/// Whether drawing a value takes it away from where it was.
+fn is_taken_away(kind: EffectKind) -> bool {
+    use EffectKind::{Notes, Reports, Said, Tombstones, Undelivered};
+    matches!(kind, Said | Undelivered | Tombstones | Reports | Notes)
+}
+
+impl BridgeState {
+    fn wake(&mut self) {
+        for waker in self.task.iter().cloned().chain(self.waiting.drain(..)) {
+            waker.wake();
+        }
+    }
+
+    fn wait(&mut self, cx: &Context<'_>) {
+        if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            self.waiting.push(cx.waker().clone());
+        }
+    }
+
+    fn complete(&mut self, result: StepResult) {
+        (self.result, self.is_complete) = (Some(result), true);
+        self.wake();
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.failure.get_or_insert(error);
+        self.wake();
+    }
+
+    fn session_version(&self) -> u64 {
+        self.session.as_ref().map_or(0, Session::version)
+    }
+}
+
+impl fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bridge").field("attempt", &self.attempt).finish_non_exhaustive()
+    }
+}
+
+fn mismatch(what: &str) -> Error {
+    Error::new(ErrorKind::ReplayMismatch, format!("{what}: its code or its agent has changed"))
+}

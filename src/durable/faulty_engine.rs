@@ -1,0 +1,190 @@
+//! An engine that loses an attempt.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, poll_fn};
+
+use crate::durable::engine::{
+    AttemptLost, Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest,
+};
+use crate::error::Error;
+use crate::item::{RawJson, ToolResult};
+use crate::lock::lock_ignoring_poison;
+use crate::session::Entry;
+
+/// When attempts at a run are lost, for tests. Clones are the same plan.
+///
+/// Each [loss](Loss) ends one attempt at an operation of its engine, the first one the first attempt. Later attempts
+/// are not lost. The plan also counts attempts and operations.
+#[derive(Clone, Debug, Default)]
+pub struct LossPlan(Arc<PlanInner>);
+
+#[derive(Debug, Default)]
+struct PlanInner {
+    losses: Mutex<Vec<Loss>>,
+    attempts: AtomicUsize,
+    operations: AtomicUsize,
+}
+
+/// Where an attempt is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The operation of the attempt, from 0.
+    pub operation: usize,
+    /// When in that operation.
+    pub moment: LossMoment,
+}
+
+/// When in an operation an attempt is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossMoment {
+    /// The engine is not called.
+    Before,
+    /// After the operation was polled this many times, from 1. The engine may have kept it or not.
+    After(usize),
+    /// The engine has kept it, and its answer is lost.
+    Kept,
+}
+
+impl LossPlan {
+    /// Loses nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Loses as many attempts as there are losses, the first ones, in this order.
+    pub fn with_losses(losses: impl IntoIterator<Item = Loss>) -> Self {
+        let losses: Vec<Loss> = losses.into_iter().collect();
+        Self(Arc::new(PlanInner { losses: Mutex::new(losses), ..PlanInner::default() }))
+    }
+
+    /// The engine of the next attempt.
+    pub fn wrap<E: Engine>(&self, engine: E) -> FaultyEngine<E> {
+        self.0.attempts.fetch_add(1, Ordering::Relaxed);
+        self.0.operations.store(0, Ordering::Relaxed);
+        let mut losses = lock_ignoring_poison(&self.0.losses);
+        let loss = (!losses.is_empty()).then(|| losses.remove(0));
+        drop(losses);
+        FaultyEngine { engine, plan: self.clone(), loss, operation: 0, is_lost: false }
+    }
+
+    /// How many attempts there were.
+    pub fn attempts(&self) -> usize {
+        self.0.attempts.load(Ordering::Relaxed)
+    }
+
+    /// How many operations the last attempt has called.
+    pub fn operations(&self) -> usize {
+        self.0.operations.load(Ordering::Relaxed)
+    }
+}
+
+/// An engine that loses the attempt at an operation, as its [`LossPlan`] says: the operation and all that follow fail
+/// with [`AttemptLost`].
+pub struct FaultyEngine<E> {
+    engine: E,
+    plan: LossPlan,
+    loss: Option<Loss>,
+    operation: usize,
+    is_lost: bool,
+}
+
+impl<E: Engine> FaultyEngine<E> {
+    /// Performs an operation, or loses the attempt in it.
+    fn lossy<'a, T: Send + 'a>(
+        &'a mut self,
+        operation: impl FnOnce(&'a mut E) -> BoxFuture<'a, Result<T, Error>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, Error>> {
+        let number = self.operation;
+        self.operation += 1;
+        self.plan.0.operations.fetch_add(1, Ordering::Relaxed);
+        let moment = self.loss.filter(|loss| loss.operation == number).map(|loss| loss.moment);
+        let was_lost = self.is_lost;
+        self.is_lost |= moment.is_some();
+        let engine = &mut self.engine;
+        async move {
+            if was_lost {
+                return Err(AttemptLost.into());
+            }
+            let Some(moment) = moment else { return operation(engine).await };
+            let polls = match moment {
+                LossMoment::Before => 0,
+                LossMoment::After(polls) => polls,
+                LossMoment::Kept => usize::MAX,
+            };
+            if polls > 0 {
+                let mut running = operation(engine);
+                let mut polled = 0;
+                poll_fn(|cx| {
+                    polled += 1;
+                    match running.poll_unpin(cx) {
+                        Poll::Ready(_) => Poll::Ready(()),
+                        Poll::Pending if polled >= polls => Poll::Ready(()),
+                        Poll::Pending => Poll::Pending,
+                    }
+                })
+                .await;
+            }
+            Err(AttemptLost.into())
+        }
+        .boxed()
+    }
+}
+
+impl<E: Engine> StepRunner for FaultyEngine<E> {
+    fn step<'a>(
+        &'a mut self,
+        name: &'static str,
+        step: StepFuture,
+    ) -> BoxFuture<'a, Result<RawJson, Error>> {
+        self.lossy(move |engine| engine.step(name, step))
+    }
+}
+
+impl<E: Engine> Engine for FaultyEngine<E> {
+    fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
+        self.lossy(Engine::take_commands)
+    }
+
+    fn wait_for_commands<'a>(
+        &'a mut self,
+        limit: Option<Duration>,
+        is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
+    ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
+        self.lossy(move |engine| engine.wait_for_commands(limit, is_enough))
+    }
+
+    fn can_call_tools(&self) -> bool {
+        self.engine.can_call_tools()
+    }
+
+    fn call_tools(
+        &mut self,
+        calls: Vec<ToolCallRequest>,
+    ) -> BoxFuture<'_, Result<Vec<ToolResult>, Error>> {
+        self.lossy(move |engine| engine.call_tools(calls))
+    }
+
+    fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>> {
+        self.lossy(move |engine| engine.save(from, entries))
+    }
+
+    fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>> {
+        self.lossy(move |engine| engine.finish(put_back))
+    }
+}
+
+impl<E> fmt::Debug for FaultyEngine<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyEngine")
+            .field("loss", &self.loss)
+            .field("operation", &self.operation)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,308 @@
+//! An engine in memory.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, poll_fn, try_join_all};
+use serde::Serialize;
+
+use crate::agent::Agent;
+use crate::durable::command_queue::CommandQueue;
+use crate::durable::engine::{Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest};
+use crate::env::{Deadline, SystemIds};
+use crate::error::{Error, ErrorKind};
+use crate::hub::Command;
+use crate::item::{RawJson, ToolResult};
+use crate::lock::lock_ignoring_poison;
+use crate::session::Entry;
+use crate::tool::RunData;
+
+/// An engine in memory, for tests: it keeps what it performs for as long as the process lives.
+///
+/// It is as strict as an engine on a server: an attempt that calls other operations than the one before gets a
+/// [`ReplayMismatch`](ErrorKind::ReplayMismatch).
+pub struct MemoryEngine {
+    shared: Arc<Shared>,
+    /// The id of the run.
+    run: String,
+    /// The next operation of this attempt.
+    position: usize,
+    worker: Option<Agent>,
+}
+
+#[derive(Default)]
+struct Shared {
+    journal: Mutex<Vec<Operation>>,
+    /// The journals of the calls that run apart, by their keys.
+    calls: Mutex<HashMap<String, Arc<Shared>>>,
+    session: Arc<Mutex<SessionData>>,
+}
+
+/// The data that outlives a run.
+#[derive(Default)]
+struct SessionData {
+    entries: Vec<Entry>,
+    queue: CommandQueue,
+    /// How many runs there were.
+    runs: u64,
+    waiting: Option<Waker>,
+}
+
+/// One operation, and what it came to.
+#[derive(Clone, PartialEq)]
+struct Operation {
+    name: &'static str,
+    /// Its arguments, as JSON.
+    arguments: String,
+    value: RawJson,
+}
+
+impl MemoryEngine {
+    /// The first attempt at the first run of a session.
+    pub fn new() -> Self {
+        Self { shared: Arc::default(), run: "run-0".to_owned(), position: 0, worker: None }
+    }
+
+    /// Runs the calls of a turn apart, with the tools of this agent, each with a journal of its own.
+    pub fn with_worker(mut self, agent: &Agent) -> Self {
+        self.worker = Some(agent.clone());
+        self
+    }
+
+    /// Another attempt at the same run.
+    pub fn next_attempt(&self) -> Self {
+        let (shared, worker) = (Arc::clone(&self.shared), self.worker.clone());
+        Self { shared, run: self.run.clone(), position: 0, worker }
+    }
+
+    /// The first attempt at the next run of the same session.
+    pub fn next_run(&self) -> Self {
+        let session = Arc::clone(&self.shared.session);
+        let run = {
+            let mut session = lock_ignoring_poison(&session);
+            session.runs += 1;
+            format!("run-{}", session.runs)
+        };
+        let shared = Arc::new(Shared { session, ..Shared::default() });
+        Self { shared, run, position: 0, worker: self.worker.clone() }
+    }
+
+    /// Puts a command into the queue of the session.
+    ///
+    /// # Errors
+    ///
+    /// As [`CommandQueue::push`].
+    pub fn send(&self, id: impl Into<String>, command: Command) -> Result<(), Error> {
+        let mut session = self.session();
+        session.queue.push("memory", StoredCommand { id: id.into(), command })?;
+        session.waiting.take().into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    /// The commands that no run has taken.
+    pub fn queued(&self) -> Vec<StoredCommand> {
+        self.session().queue.commands().cloned().collect()
+    }
+
+    /// The entries of the session.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.session().entries.clone()
+    }
+
+    /// The names of the operations that were kept.
+    pub fn operations(&self) -> Vec<&'static str> {
+        self.journal().iter().map(|operation| operation.name).collect()
+    }
+
+    fn session(&self) -> MutexGuard<'_, SessionData> {
+        // Nothing of a user runs while it is held.
+        lock_ignoring_poison(&self.shared.session)
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Vec<Operation>> {
+        lock_ignoring_poison(&self.shared.journal)
+    }
+
+    /// The result of the next operation in an earlier attempt, if it got that far.
+    fn kept(&mut self, name: &'static str, arguments: &str) -> Result<Option<RawJson>, Error> {
+        let found = self.journal().get(self.position).cloned();
+        match found {
+            None => Ok(None),
+            Some(kept) if kept.name == name && kept.arguments == arguments => {
+                self.position += 1;
+                Ok(Some(kept.value))
+            }
+            Some(kept) => {
+                let message = format!(
+                    "operation {} is `{name}` with {arguments}, and was `{}` with {}",
+                    self.position, kept.name, kept.arguments,
+                );
+                Err(Error::new(ErrorKind::ReplayMismatch, message))
+            }
+        }
+    }
+
+    fn keep(&mut self, name: &'static str, arguments: String, value: RawJson) {
+        self.journal().push(Operation { name, arguments, value });
+        self.position += 1;
+    }
+
+    fn call(&self, request: ToolCallRequest) -> BoxFuture<'static, Result<ToolResult, Error>> {
+        let Some(worker) = self.worker.clone() else {
+            let result = request.interrupted_result();
+            return futures::future::ready(Ok(result)).boxed();
+        };
+        let mut calls = lock_ignoring_poison(&self.shared.calls);
+        let shared = Arc::clone(calls.entry(request.key()).or_default());
+        async move {
+            let mut engine = Self { shared, run: String::new(), position: 0, worker: None };
+            request.perform(&worker, RunData::new(), &SystemIds, &mut engine).await
+        }
+        .boxed()
+    }
+}
+
+impl StepRunner for MemoryEngine {
+    fn step<'a>(
+        &'a mut self,
+        name: &'static str,
+        step: StepFuture,
+    ) -> BoxFuture<'a, Result<RawJson, Error>> {
+        async move {
+            if let Some(value) = self.kept(name, "")? {
+                return Ok(value);
+            }
+            let value = step.await;
+            self.keep(name, String::new(), value.clone());
+            Ok(value)
+        }
+        .boxed()
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
+        async move {
+            if let Some(kept) = self.kept("take", "")? {
+                return kept.deserialize_as().map_err(unreadable);
+            }
+            let commands: Vec<StoredCommand> = self.session().queue.take(&self.run);
+            self.keep("take", String::new(), json(&commands)?);
+            Ok(commands)
+        }
+        .boxed()
+    }
+
+    fn wait_for_commands<'a>(
+        &'a mut self,
+        limit: Option<Duration>,
+        is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
+    ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
+        async move {
+            if let Some(kept) = self.kept("wait", "")? {
+                return kept.deserialize_as().map_err(unreadable);
+            }
+            let mut deadline = limit.and_then(Deadline::try_start);
+            let mut poll = |cx: &mut Context<'_>| {
+                let mut session = self.session();
+                let commands: Vec<StoredCommand> = session.queue.commands().cloned().collect();
+                session.waiting = Some(cx.waker().clone());
+                drop(session);
+                let mut is_over =
+                    || deadline.as_mut().is_some_and(|deadline| deadline.poll(cx).is_ready());
+                match is_enough(&commands) || is_over() {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                }
+            };
+            poll_fn(&mut poll).await;
+            // They are taken when they are kept.
+            let commands: Vec<StoredCommand> = self.session().queue.take(&self.run);
+            self.keep("wait", String::new(), json(&commands)?);
+            Ok(commands)
+        }
+        .boxed()
+    }
+
+    fn can_call_tools(&self) -> bool {
+        self.worker.is_some()
+    }
+
+    fn call_tools(
+        &mut self,
+        calls: Vec<ToolCallRequest>,
+    ) -> BoxFuture<'_, Result<Vec<ToolResult>, Error>> {
+        async move {
+            let arguments = json(&calls)?.as_str().to_owned();
+            if let Some(kept) = self.kept("call", &arguments)? {
+                return kept.deserialize_as().map_err(unreadable);
+            }
+            let results = try_join_all(calls.into_iter().map(|call| self.call(call))).await?;
+            self.keep("call", arguments, json(&results)?);
+            Ok(results)
+        }
+        .boxed()
+    }
+
+    fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>> {
+        async move {
+            let arguments = json(&(from, &entries))?.as_str().to_owned();
+            if self.kept("save", &arguments)?.is_some() {
+                return Ok(());
+            }
+            {
+                let mut session = self.session();
+                if session.entries.len() as u64 != from {
+                    let found = session.entries.len();
+                    let message = format!("the session has {found} entries, not {from}");
+                    return Err(Error::new(ErrorKind::Store, message));
+                }
+                session.entries.extend(entries);
+            }
+            self.keep("save", arguments, serde_json::Value::Null.into());
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>> {
+        async move {
+            let arguments = json(&put_back)?.as_str().to_owned();
+            if self.kept("finish", &arguments)?.is_some() {
+                return Ok(());
+            }
+            self.session().queue.finish(&self.run, put_back);
+            self.keep("finish", arguments, serde_json::Value::Null.into());
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+impl Default for MemoryEngine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryEngine").field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> Result<RawJson, Error> {
+    RawJson::new(value).map_err(|error| {
+        let message = format!("an operation cannot be written as JSON: {error}");
+        Error::new(ErrorKind::Store, message).with_source(error)
+    })
+}
+
+fn unreadable(error: serde_json::Error) -> Error {
+    let message = format!("an operation cannot be read: {error}");
+    Error::new(ErrorKind::Store, message).with_source(error)
+}

@@ -1,0 +1,182 @@
+//! The way of an attempt's events to their readers.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use futures::channel::mpsc;
+use futures::future::{BoxFuture, FutureExt};
+
+use crate::agent::RunHandle;
+use crate::durable::engine::AttemptLost;
+use crate::error::Error;
+use crate::event::{Event, ToolEvent};
+use crate::hub::{Hub, RunOwner, RunSource};
+use crate::item::History;
+
+/// Gives out the events of an attempt: those that are new, each when it cannot be lost any more or is void if it is.
+///
+/// Deltas and progress are published as they come: if the attempt is lost, a later event voids the turn.
+/// The results of calls wait until they are kept, and the end until everything else is done.
+pub(super) struct Publisher {
+    hub: Option<HubTarget>,
+    observer: Option<EventObserver>,
+    /// The events before the first effect that is performed. Earlier attempts may have published them.
+    replayed: Option<Vec<Event>>,
+    /// To be given out.
+    ready: VecDeque<Event>,
+    /// The results that are not kept yet, and what follows them.
+    held: VecDeque<Event>,
+    /// From `Finished` on.
+    last: VecDeque<Event>,
+}
+
+pub(super) type EventObserver = Box<dyn FnMut(&Event) + Send>;
+
+/// The run in a hub, which has at most one event that its log does not have.
+struct HubTarget {
+    hub: Hub,
+    key: String,
+    run_id: String,
+    starting: Option<BoxFuture<'static, Result<RunOwner, Error>>>,
+    sender: Option<mpsc::Sender<Result<Event, Error>>>,
+    /// Dropping it drops the run from the hub.
+    owner: Option<RunOwner>,
+}
+
+/// The beginning of a run.
+pub(super) struct RunBegin {
+    pub(super) history: History,
+    pub(super) version: u64,
+    pub(super) handle: RunHandle,
+}
+
+impl Publisher {
+    /// To a hub, under a key and the id of the run, and to an observer.
+    pub(super) fn new(hub: Option<(Hub, String, String)>, observer: Option<EventObserver>) -> Self {
+        let hub = hub.map(|(hub, key, run_id)| HubTarget {
+            hub,
+            key,
+            run_id,
+            starting: None,
+            sender: None,
+            owner: None,
+        });
+        Self {
+            hub,
+            observer,
+            replayed: Some(Vec::new()),
+            ready: VecDeque::new(),
+            held: VecDeque::new(),
+            last: VecDeque::new(),
+        }
+    }
+
+    /// Takes the next event of the run.
+    pub(super) fn push(&mut self, event: Event) {
+        if !self.last.is_empty() || matches!(event, Event::Finished(_)) {
+            self.last.push_back(event);
+            return;
+        }
+        if let Some(replayed) = &mut self.replayed {
+            replayed.push(event);
+            return;
+        }
+        let is_held = match &event {
+            Event::Tool(ToolEvent::Output(_) | ToolEvent::Suspended { .. }) => true,
+            // Of other calls, which go on.
+            Event::Tool(_) | Event::Nested { .. } => false,
+            _ => !self.held.is_empty(),
+        };
+        match is_held {
+            true => self.held.push_back(event),
+            false => self.ready.push_back(event),
+        }
+    }
+
+    /// From here on events are new: the run performs an effect.
+    pub(super) fn begin(&mut self, begin: &RunBegin) {
+        let Some(replayed) = self.replayed.take() else { return };
+        let Some(target) = &mut self.hub else {
+            self.ready.extend(replayed);
+            return;
+        };
+        let (sender, events) = mpsc::channel(0);
+        target.sender = Some(sender);
+        let RunBegin { history, version, handle } = begin;
+        if let Some(observer) = &mut self.observer {
+            replayed.iter().for_each(observer);
+        }
+        let source = RunSource::of_attempt(
+            &target.run_id,
+            history.clone(),
+            *version,
+            handle.clone(),
+            replayed,
+            events,
+        );
+        let (hub, key) = (target.hub.clone(), target.key.clone());
+        target.starting = Some(async move { hub.start(key, source).await }.boxed());
+    }
+
+    /// The results that were held back are kept now.
+    pub(super) fn release(&mut self) {
+        self.ready.append(&mut self.held);
+    }
+
+    /// Gives out what is ready. Pending while the hub has not taken all of it.
+    ///
+    /// # Errors
+    ///
+    /// The error of the hub, and [`AttemptLost`] if it takes nothing any more.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let Some(target) = &mut self.hub else {
+            for event in self.ready.drain(..) {
+                self.observer.iter_mut().for_each(|observer| observer(&event));
+            }
+            return Poll::Ready(Ok(()));
+        };
+        if let Some(starting) = &mut target.starting {
+            let owner = ready!(starting.poll_unpin(cx))?;
+            (target.owner, target.starting) = (Some(owner), None);
+        }
+        let Some(sender) = &mut target.sender else { return Poll::Ready(Ok(())) };
+        while !self.ready.is_empty() {
+            ready!(sender.poll_ready(cx)).map_err(|_| AttemptLost)?;
+            let Some(event) = self.ready.pop_front() else { break };
+            self.observer.iter_mut().for_each(|observer| observer(&event));
+            sender.start_send(Ok(event)).map_err(|_| AttemptLost)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives out all that is left. The run has ended.
+    pub(super) async fn finish(&mut self) -> Result<(), Error> {
+        self.release();
+        self.ready.append(&mut self.last);
+        poll_fn(|cx| self.poll_flush(cx)).await?;
+        self.detach();
+        Ok(())
+    }
+
+    /// Tells readers that the run has ended with an error that no other attempt mends.
+    pub(super) async fn fail(&mut self, error: &Error) {
+        if self.replayed.is_some() || poll_fn(|cx| self.poll_flush(cx)).await.is_err() {
+            return;
+        }
+        if let Some(HubTarget { sender: Some(sender), .. }) = &mut self.hub
+            && let Ok(()) = poll_fn(|cx| sender.poll_ready(cx)).await
+        {
+            let _ = sender.start_send(Err(error.clone()));
+        }
+        self.detach();
+    }
+
+    /// Leaves the run to the hub, which ends it after the last event.
+    fn detach(&mut self) {
+        if let Some(target) = &mut self.hub {
+            target.sender = None;
+            target.owner.take().map(RunOwner::detach);
+        }
+    }
+}

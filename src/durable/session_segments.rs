@@ -1,0 +1,320 @@
+//! Entries of a session in small values of a key-value store.
+
+use std::fmt::{Display, Write as _};
+use std::mem;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind};
+use crate::session::Entry;
+
+/// The longest value, in bytes.
+const MAX_VALUE_BYTES: usize = 64 << 10;
+
+/// The key of the value that tells how many others there are.
+const HEAD_KEY: &str = "head";
+
+/// The entries of a session as values of at most 64 KiB of a key-value store, for engines that keep state so.
+///
+/// The entries are lines of JSON. A run appends them in pieces, each time as few bytes as possible; at its end the
+/// pieces become segments, which are full but for the last. So a session is read in few values, however it was
+/// written.
+///
+/// No value is written twice, but for the head, which names the others. If the writes are applied in their order, the
+/// values that are there at any moment can be read, also in the middle of a list of writes.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use turnstream::Item;
+/// use turnstream::durable::SessionSegments;
+/// use turnstream::session::Entry;
+///
+/// # fn main() -> Result<(), turnstream::Error> {
+/// let mut state = BTreeMap::new();
+/// let mut segments = SessionSegments::open(None)?;
+/// let entry = Entry::from(Item::user("Hi"));
+/// let mut writes = segments.append(std::slice::from_ref(&entry))?;
+/// writes.extend(segments.merge()?);
+/// for write in writes {
+///     match write.value {
+///         Some(value) => drop(state.insert(write.key, value)),
+///         None => drop(state.remove(&write.key)),
+///     }
+/// }
+///
+/// let mut segments = SessionSegments::open(state.get(SessionSegments::head_key()).map(String::as_str))?;
+/// let values = segments.keys().into_iter().map(|key| state[&key].clone());
+/// assert_eq!(segments.read(values)?, [entry]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct SessionSegments {
+    head: Head,
+    /// The text of the last segment.
+    tail: String,
+    /// That of the pieces.
+    pieces: String,
+}
+
+/// A value to be written, or a key to be cleared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentWrite {
+    /// The key.
+    pub key: String,
+    /// The value; `None` clears the key.
+    pub value: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Head {
+    v: u32,
+    /// How many entries there are.
+    version: u64,
+    /// The numbers of the values, in the order of their entries.
+    segments: Vec<u32>,
+    pieces: Vec<u32>,
+    /// The number of the next value.
+    next: u32,
+}
+
+impl SessionSegments {
+    /// The key of the value that [`open`](Self::open) takes.
+    pub fn head_key() -> &'static str {
+        HEAD_KEY
+    }
+
+    /// Begins to read. Without a value the session is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if the value is not one of this version.
+    pub fn open(head: Option<&str>) -> Result<Self, Error> {
+        let head = match head {
+            Some(head) => {
+                serde_json::from_str(head).map_err(|error| unreadable(HEAD_KEY, &error))?
+            }
+            None => Head { v: 1, ..Head::default() },
+        };
+        if head.v != 1 {
+            return Err(unreadable(HEAD_KEY, &format!("it is of version {}", head.v)));
+        }
+        Ok(Self { head, tail: String::new(), pieces: String::new() })
+    }
+
+    /// How many entries there are.
+    pub fn version(&self) -> u64 {
+        self.head.version
+    }
+
+    /// The keys whose values [`read`](Self::read) takes, in this order.
+    pub fn keys(&self) -> Vec<String> {
+        self.head
+            .segments
+            .iter()
+            .chain(&self.head.pieces)
+            .map(|number| value_key(*number))
+            .collect()
+    }
+
+    /// Reads the entries from the values of the [keys](Self::keys).
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if they are not as many as there were, or not entries.
+    pub fn read(&mut self, values: impl IntoIterator<Item = String>) -> Result<Vec<Entry>, Error> {
+        let (mut all, mut count) = (String::new(), 0);
+        for value in values {
+            count += 1;
+            all.push_str(&value);
+            if count == self.head.segments.len() {
+                self.tail.clone_from(&value);
+            } else if count > self.head.segments.len() {
+                self.pieces.push_str(&value);
+            }
+        }
+        let entry =
+            |line: &str| serde_json::from_str(line).map_err(|error| unreadable("an entry", &error));
+        let entries = all.lines().map(entry).collect::<Result<Vec<Entry>, Error>>()?;
+        if entries.len() as u64 != self.head.version {
+            let what = format!("{} of {} entries are there", entries.len(), self.head.version);
+            return Err(unreadable("a session", &what));
+        }
+        Ok(entries)
+    }
+
+    /// Appends entries.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if one cannot be written as JSON.
+    pub fn append(&mut self, entries: &[Entry]) -> Result<Vec<SegmentWrite>, Error> {
+        let mut text = String::new();
+        for entry in entries {
+            let line =
+                serde_json::to_string(entry).map_err(|error| unreadable("an entry", &error))?;
+            let _ = writeln!(text, "{line}");
+        }
+        let mut writes = Vec::new();
+        for value in chunks(&text) {
+            let number = self.head.next_number();
+            writes.push(SegmentWrite::set(value_key(number), value.to_owned()));
+            self.head.pieces.push(number);
+        }
+        self.pieces.push_str(&text);
+        self.head.version += entries.len() as u64;
+        writes.push(self.write_head()?);
+        Ok(writes)
+    }
+
+    /// Makes segments of all pieces and of the last segment.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if the head cannot be written as JSON.
+    pub fn merge(&mut self) -> Result<Vec<SegmentWrite>, Error> {
+        if self.head.pieces.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut replaced = mem::take(&mut self.head.pieces);
+        replaced.extend(self.head.segments.pop());
+        let text = mem::take(&mut self.tail) + &mem::take(&mut self.pieces);
+        let mut writes = Vec::new();
+        for value in chunks(&text) {
+            let number = self.head.next_number();
+            writes.push(SegmentWrite::set(value_key(number), value.to_owned()));
+            self.head.segments.push(number);
+            value.clone_into(&mut self.tail);
+        }
+        writes.push(self.write_head()?);
+        writes.extend(replaced.into_iter().map(|number| SegmentWrite::clear(value_key(number))));
+        Ok(writes)
+    }
+
+    fn write_head(&self) -> Result<SegmentWrite, Error> {
+        let head =
+            serde_json::to_string(&self.head).map_err(|error| unreadable(HEAD_KEY, &error))?;
+        Ok(SegmentWrite::set(HEAD_KEY.to_owned(), head))
+    }
+}
+
+impl Head {
+    fn next_number(&mut self) -> u32 {
+        let number = self.next;
+        self.next += 1;
+        number
+    }
+}
+
+impl SegmentWrite {
+    fn set(key: String, value: String) -> Self {
+        Self { key, value: Some(value) }
+    }
+
+    fn clear(key: String) -> Self {
+        Self { key, value: None }
+    }
+}
+
+fn value_key(number: u32) -> String {
+    format!("entries/{number:06}")
+}
+
+/// Cuts a text into parts that can be values.
+fn chunks(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let end = text.floor_char_boundary(MAX_VALUE_BYTES);
+        let (chunk, rest) = text.split_at(end);
+        text = rest;
+        (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+fn unreadable(what: &str, why: &impl Display) -> Error {
+    Error::new(ErrorKind::Store, format!("the state of the session cannot be used: {what}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::item::Item;
+
+    #[derive(Default)]
+    struct State(BTreeMap<String, String>);
+
+    impl State {
+        fn open(&self) -> (SessionSegments, Vec<Entry>) {
+            let head = self.0.get(SessionSegments::head_key()).map(String::as_str);
+            let mut segments = SessionSegments::open(head).unwrap();
+            let values: Vec<_> = segments.keys().iter().map(|key| self.0[key].clone()).collect();
+            let entries = segments.read(values).unwrap();
+            (segments, entries)
+        }
+
+        fn apply(&mut self, writes: Vec<SegmentWrite>) {
+            let last = writes.len();
+            for (at, SegmentWrite { key, value }) in writes.into_iter().enumerate() {
+                if at < last {
+                    // A reader in the middle finds what the head says.
+                    self.open();
+                }
+                match value {
+                    Some(value) => {
+                        assert!(
+                            value.len() <= MAX_VALUE_BYTES,
+                            "`{key}` has {} bytes",
+                            value.len()
+                        );
+                        self.0.insert(key, value);
+                    }
+                    None => assert!(self.0.remove(&key).is_some(), "`{key}` was not there"),
+                }
+            }
+        }
+    }
+
+    fn entry(number: usize) -> Entry {
+        // Characters of three bytes, so that no cut is at a multiple of their length.
+        Item::user(format!("{number} {}", "€".repeat(number * number * 37 % 70_000))).into()
+    }
+
+    #[test]
+    fn a_session_that_is_written_in_any_pieces_reads_back() {
+        let mut state = State::default();
+        let mut all = Vec::new();
+        for run in 0..12 {
+            let (mut segments, entries) = state.open();
+            assert_eq!(entries, all, "before run {run}");
+            for piece in 0..run {
+                let new: Vec<Entry> = (0..piece % 3).map(|_| entry(all.len())).collect();
+                state.apply(segments.append(&new).unwrap());
+                all.extend(new);
+                // Those who look in between see it, too.
+                assert_eq!(state.open().1, all);
+            }
+            // A run that was killed leaves its pieces.
+            if run % 4 != 3 {
+                state.apply(segments.merge().unwrap());
+            }
+            assert_eq!(segments.version(), all.len() as u64);
+        }
+        let bytes: usize = state.0.values().map(String::len).sum();
+        let least = bytes.div_ceil(MAX_VALUE_BYTES);
+        assert!(state.0.len() <= 2 * least + 2, "{} values for {bytes} bytes", state.0.len());
+    }
+
+    #[test]
+    fn a_missing_or_a_foreign_value_is_an_error() {
+        let mut segments = SessionSegments::open(None).unwrap();
+        let writes = segments.append(&[entry(1), entry(2)]).unwrap();
+        let head = writes.last().unwrap().value.clone().unwrap();
+        let error = SessionSegments::open(Some(&head)).unwrap().read(Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Store);
+        let mut reader = SessionSegments::open(Some(&head)).unwrap();
+        assert!(reader.read(["no entry".to_owned()]).is_err());
+        assert!(SessionSegments::open(Some(r#"{"v":2}"#)).is_err());
+    }
+}

@@ -1,0 +1,231 @@
+//! The value of one step, as an engine keeps it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::item::{PendingCall, RawJson, ToolCall};
+use crate::tool::{SavedCalls, Tool};
+use crate::world::{EffectKey, EffectKind, LoopEnd, SavedTurn, TimeLimitReached};
+
+/// The version of the shape. An attempt refuses a later one.
+const VERSION: u32 = 1;
+
+/// The longest step that is kept, in bytes of JSON.
+pub(super) const MAX_STEP_BYTES: usize = 8 << 20;
+
+/// The value of one step: the result of an effect, and the values that the run has drawn since the step before.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StepRecord {
+    v: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) draws: Vec<DrawnValue>,
+    /// `None` if the run ended before it asked for an effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) key: Option<EffectKey>,
+    pub(super) result: StepResult,
+}
+
+/// A value that was there without waiting.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct DrawnValue {
+    pub(super) kind: EffectKind,
+    pub(super) value: RawJson,
+}
+
+/// The result of an effect.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum StepResult {
+    Value(RawJson),
+    Failed(Error),
+    Turn(SavedTurn),
+    /// Calls may start from here on. The next step has their results.
+    CallsBegin(BegunCalls),
+    Calls(SavedCalls),
+    /// The run waits for verdicts.
+    Suspended(AwaitedVerdicts),
+    /// The loop was ended from outside.
+    Ended(EndedEarly),
+    /// The result of the effect is too large to be kept. The run ends.
+    TooLarge(Error),
+    /// The run has ended.
+    Finished,
+}
+
+/// Calls that may start, in call order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct BegunCalls {
+    /// The attempt that lets them start. In another one they may have begun already.
+    pub(super) attempt: String,
+    pub(super) calls: Vec<BegunCall>,
+}
+
+/// A call that may start, with the arguments that run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct BegunCall {
+    #[serde(flatten)]
+    pub(super) call: ToolCall,
+    /// It may run again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_idempotent: bool,
+    /// It runs alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_exclusive: bool,
+    /// It can run in another process.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) runs_apart: bool,
+}
+
+/// The calls whose verdicts a run waits for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct AwaitedVerdicts {
+    pub(super) calls: Vec<PendingCall>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) limit: Option<Duration>,
+}
+
+/// Where and how the loop was ended from outside.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct EndedEarly {
+    /// How many values the run had drawn since the step before.
+    pub(super) draws: usize,
+    /// How many events it had given out since then, or since the step before that calls may start.
+    pub(super) events: usize,
+    /// The events of the effect until then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) effect_events: Vec<Event>,
+    polled_since_last_event: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<Error>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    time_limit_reached: Option<TimeLimitReached>,
+}
+
+impl StepResult {
+    /// Its name in JSON.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Value(_) => "value",
+            Self::Failed(_) => "failed",
+            Self::Turn(_) => "turn",
+            Self::CallsBegin(_) => "calls_begin",
+            Self::Calls(_) => "calls",
+            Self::Suspended(_) => "suspended",
+            Self::Ended(_) => "ended",
+            Self::TooLarge(_) => "too_large",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+impl StepRecord {
+    pub(super) fn new(draws: Vec<DrawnValue>, key: Option<EffectKey>, result: StepResult) -> Self {
+        Self { v: VERSION, draws, key, result }
+    }
+
+    /// The same without what the effect came to, if that is why it cannot be kept.
+    ///
+    /// # Errors
+    ///
+    /// The error, if it is another one.
+    pub(super) fn too_large(&self, error: Error) -> Result<Self, Error> {
+        match error.kind() {
+            ErrorKind::TooLarge => {
+                let draws = self.draws.clone();
+                Ok(Self::new(draws, self.key.clone(), StepResult::TooLarge(error)))
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Whether the loop was ended from outside in this step.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.result, StepResult::Ended(_))
+    }
+
+    /// Reads what an engine has kept.
+    ///
+    /// # Errors
+    ///
+    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if it is not a step of a version that is known.
+    pub(super) fn parse(json: &RawJson) -> Result<Self, Error> {
+        let record: Self = json.deserialize_as().map_err(|error| {
+            let message = format!("the engine has kept something else than a step: {error}");
+            Error::new(ErrorKind::ReplayMismatch, message).with_source(error)
+        })?;
+        match record.v <= VERSION {
+            true => Ok(record),
+            false => {
+                let message = format!("the step was kept by a later version ({})", record.v);
+                Err(Error::new(ErrorKind::ReplayMismatch, message))
+            }
+        }
+    }
+
+    /// # Errors
+    ///
+    /// [`TooLarge`](ErrorKind::TooLarge) above [`MAX_STEP_BYTES`], and [`Store`](ErrorKind::Store) if it cannot be
+    /// written as JSON.
+    pub(super) fn to_json(&self) -> Result<RawJson, Error> {
+        let json = RawJson::new(self).map_err(|error| {
+            let message = format!("a step cannot be written as JSON: {error}");
+            Error::new(ErrorKind::Store, message).with_source(error)
+        })?;
+        ensure_step_size(json.as_str().len())?;
+        Ok(json)
+    }
+}
+
+/// # Errors
+///
+/// [`TooLarge`](ErrorKind::TooLarge) above [`MAX_STEP_BYTES`].
+pub(super) fn ensure_step_size(bytes: usize) -> Result<(), Error> {
+    if bytes <= MAX_STEP_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "a turn or the results of its calls have {bytes} bytes, {MAX_STEP_BYTES} at most are kept"
+    );
+    Err(Error::new(ErrorKind::TooLarge, message))
+}
+
+impl BegunCall {
+    pub(super) fn new(call: &ToolCall, tool: &Tool, is_shared: bool) -> Self {
+        let runs_here = tool.is_exclusive() || tool.runs_sub_agents() || !is_shared;
+        Self {
+            call: call.clone(),
+            is_idempotent: tool.is_idempotent(),
+            is_exclusive: tool.is_exclusive(),
+            runs_apart: !runs_here,
+        }
+    }
+}
+
+impl EndedEarly {
+    pub(super) fn new(
+        draws: usize,
+        events: usize,
+        effect_events: Vec<Event>,
+        end: &LoopEnd,
+    ) -> Self {
+        Self {
+            draws,
+            events,
+            effect_events,
+            polled_since_last_event: end.polled_since_last_event,
+            error: end.error.clone(),
+            time_limit_reached: end.time_limit_reached,
+        }
+    }
+
+    pub(super) fn to_loop_end(&self) -> LoopEnd {
+        LoopEnd {
+            polled_since_last_event: self.polled_since_last_event,
+            error: self.error.clone(),
+            time_limit_reached: self.time_limit_reached,
+        }
+    }
+}

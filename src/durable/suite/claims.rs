@@ -1,0 +1,652 @@
+//! The claims of the suite.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join};
+
+use crate::agent::hook::{CallDecision, Hook, HookFuture};
+use crate::agent::{Agent, Budget, Limits, State};
+use crate::context::{Compaction, Compactor, Window};
+use crate::durable::suite::host::EngineHost;
+use crate::durable::suite::scenario::{
+    Probe, Stage, Traces, call, for_each_loss, result_kind, results, said,
+};
+use crate::durable::{Loss, LossMoment, LossPlan};
+use crate::error::{Error, ErrorKind};
+use crate::event::{EndReason, Event, ToolEvent};
+use crate::hub::{Command, NotRunning};
+use crate::item::{History, Item, ResultKind, ToolCall};
+use crate::lock::lock_ignoring_poison;
+use crate::provider::Reply;
+use crate::request::Request;
+use crate::tool::Verdict;
+
+/// An agent that calls two tools one after the other, then two at once, and then answers.
+fn busy_agent(probe: &Probe) -> Agent {
+    let model = probe.model(|history| match results(history) {
+        0 => call("c1", "first"),
+        1 => call("c2", "second"),
+        2 => call("c3", "first").call_raw("c4", "second", "{}"),
+        _ => Reply::text("All is done."),
+    });
+    let tools = ["first", "second"].map(|name| probe.tool(name).idempotent());
+    Agent::new(model).with_tools(tools)
+}
+
+pub(super) async fn a_run_that_is_lost_anywhere_has_the_same_history_and_outcome(
+    host: &dyn EngineHost,
+) {
+    for_each_loss(host, "same", async |stage, reference| {
+        let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
+        let traces = stage.traces(outcome).await;
+        assert_eq!(traces.outcome.reason, EndReason::Completed);
+        if let Some(reference) = reference {
+            assert_eq!(traces.entries, reference.entries);
+            assert_eq!(traces.outcome.text, reference.outcome.text);
+            assert_eq!(traces.outcome.new_items(), reference.outcome.new_items());
+            assert_eq!(traces.outcome.turns, reference.outcome.turns);
+        }
+        traces
+    })
+    .await;
+}
+
+pub(super) async fn a_turn_that_was_kept_is_not_asked_for_again(host: &dyn EngineHost) {
+    for_each_loss(host, "turns", async |stage, reference| {
+        let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
+        let most = if reference.is_some() { 5 } else { 4 };
+        assert!(stage.probe.requests() <= most, "{} requests", stage.probe.requests());
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+/// Checks that each call begins once, and that its result tells how it came about.
+async fn check_calls_begin_once(
+    host: &dyn EngineHost,
+    name: &str,
+    agent: impl Fn(&Probe) -> Agent,
+    calls: &[&str],
+) {
+    for_each_loss(host, name, async |stage, reference| {
+        let outcome = stage.run(&agent(&stage.probe), "Do it.").await.unwrap();
+        assert_eq!(outcome.reason, EndReason::Completed);
+        for call_id in calls {
+            let (begun, ended) = (stage.probe.begun(call_id), stage.probe.ended(call_id));
+            let kind = result_kind(&outcome.history, call_id);
+            assert!(begun <= 1, "`{call_id}` has begun {begun} times");
+            match kind {
+                Some(ResultKind::Ok) => assert_eq!((begun, ended), (1, 1), "`{call_id}`"),
+                Some(ResultKind::Interrupted) => assert!(reference.is_some(), "`{call_id}`"),
+                other => panic!("`{call_id}` has the result {other:?}"),
+            }
+        }
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn a_call_in_place_that_is_not_idempotent_begins_once(host: &dyn EngineHost) {
+    let agent = |probe: &Probe| {
+        let model = probe.model(|history| match results(history) {
+            0 => call("c1", "pay"),
+            1 => call("c2", "pay"),
+            _ => Reply::text("Paid."),
+        });
+        Agent::new(model).with_tool(probe.tool("pay"))
+    };
+    check_calls_begin_once(host, "in-place", agent, &["c1", "c2"]).await;
+}
+
+pub(super) async fn calls_apart_that_are_not_idempotent_begin_once(host: &dyn EngineHost) {
+    let agent = |probe: &Probe| {
+        let model = probe.model(|history| match results(history) {
+            0 => call("c1", "pay").call_raw("c2", "pay", "{}").call_raw("c3", "pay", "{}"),
+            _ => Reply::text("Paid."),
+        });
+        Agent::new(model).with_tool(probe.tool("pay"))
+    };
+    check_calls_begin_once(host, "apart", agent, &["c1", "c2", "c3"]).await;
+}
+
+pub(super) async fn an_exclusive_call_that_is_not_idempotent_begins_once(host: &dyn EngineHost) {
+    let agent = |probe: &Probe| {
+        let model = probe.model(|history| match results(history) {
+            0 => call("c1", "alone").call_raw("c2", "pay", "{}").call_raw("c3", "alone", "{}"),
+            _ => Reply::text("Paid."),
+        });
+        Agent::new(model).with_tools([probe.tool("pay"), probe.tool("alone").exclusive()])
+    };
+    check_calls_begin_once(host, "alone", agent, &["c1", "c2", "c3"]).await;
+}
+
+pub(super) async fn an_idempotent_call_that_was_lost_runs_again_under_its_key(
+    host: &dyn EngineHost,
+) {
+    for_each_loss(host, "again", async |stage, _| {
+        let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
+        for call_id in ["c1", "c2", "c3", "c4"] {
+            assert_eq!(result_kind(&outcome.history, call_id), Some(ResultKind::Ok));
+            assert!(stage.probe.begun(call_id) <= 2);
+        }
+        let is_own = |key: &String| key.starts_with(&format!("{}/", stage.session));
+        assert!(stage.probe.keys().iter().all(is_own), "{:?}", stage.probe.keys());
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+/// The results that each attempt has given out, by call.
+fn results_given_out(stage: &Stage<'_>) -> HashMap<String, Vec<String>> {
+    let mut given: HashMap<String, Vec<String>> = HashMap::new();
+    for event in lock_ignoring_poison(&stage.events).iter().flatten() {
+        if let Event::Tool(ToolEvent::Output(result)) = event {
+            let text = format!("{} {}", result.kind, result.content.text());
+            given.entry(result.call_id.clone()).or_default().push(text);
+        }
+    }
+    given
+}
+
+pub(super) async fn results_that_were_given_out_stay(host: &dyn EngineHost) {
+    for_each_loss(host, "results", async |stage, _| {
+        let model = stage.probe.model(|history| match results(history) {
+            0 => call("c1", "pay"),
+            1 => call("c2", "pay").call_raw("c3", "pay", "{}"),
+            _ => Reply::text("Paid."),
+        });
+        let agent = Agent::new(model).with_tool(stage.probe.tool("pay"));
+        let outcome = stage.run(&agent, "Pay.").await.unwrap();
+        for (call_id, given) in results_given_out(stage) {
+            let first = given.first().unwrap();
+            assert!(given.iter().all(|text| text == first), "`{call_id}`: {given:?}");
+        }
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn the_end_is_kept_before_it_is_given_out(host: &dyn EngineHost) {
+    for_each_loss(host, "end", async |stage, _| {
+        let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
+        let traces = stage.traces(outcome).await;
+        for event in lock_ignoring_poison(&stage.events).iter().flatten() {
+            if let Event::Finished(given) = event {
+                assert_eq!(**given, traces.outcome);
+            }
+        }
+        traces
+    })
+    .await;
+}
+
+pub(super) async fn input_that_waits_before_the_run_is_delivered_once(host: &dyn EngineHost) {
+    for_each_loss(host, "before", async |stage, _| {
+        stage.send("w1", Command::Steer(vec![Item::user("And be quick.")])).await.unwrap();
+        let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
+        assert_eq!(said(&outcome.history, "And be quick."), 1);
+        let events = lock_ignoring_poison(&stage.events).last().cloned().unwrap_or_default();
+        let is_it = |event: &&Event| matches!(event, Event::Appended { id, .. } if id == "w1");
+        assert_eq!(events.iter().filter(is_it).count(), 1, "its receipt is in one event");
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+/// An agent whose first call waits at the gate.
+fn gated_agent(probe: &Probe) -> Agent {
+    let model = probe.model(|history| match results(history) {
+        0 => call("c1", "wait"),
+        1 if said(history, "First this.") == 0 => Reply::text("Done."),
+        1 => call("c2", "work"),
+        _ => Reply::text("Done."),
+    });
+    Agent::new(model).with_tools([probe.gated_tool("wait"), probe.tool("work").idempotent()])
+}
+
+/// Runs the agent of [`gated_agent`], and sends commands while its first call runs.
+async fn run_and_send(
+    stage: &Stage<'_>,
+    commands: Vec<(&str, Command)>,
+) -> (crate::event::Outcome, Vec<Result<(), Error>>) {
+    let agent = gated_agent(&stage.probe);
+    let commanding = async {
+        stage.probe.gate_reached().await;
+        let mut answers = Vec::new();
+        for (id, command) in commands {
+            answers.push(stage.send(id, command).await);
+        }
+        stage.probe.open_gate();
+        answers
+    };
+    let (outcome, answers) = join(stage.run(&agent, "Do it."), commanding).await;
+    (outcome.unwrap(), answers)
+}
+
+pub(super) async fn input_sent_while_a_tool_runs_is_delivered_once(host: &dyn EngineHost) {
+    for_each_loss(host, "during", async |stage, _| {
+        let steer = Command::Steer(vec![Item::user("First this.")]);
+        let (outcome, sent) = run_and_send(stage, vec![("w1", steer)]).await;
+        assert!(sent.iter().all(Result::is_ok), "{sent:?}");
+        assert_eq!(said(&outcome.history, "First this."), 1);
+        assert_eq!(result_kind(&stage.history().await, "c2"), Some(ResultKind::Ok));
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn follow_ups_are_delivered_once_each(host: &dyn EngineHost) {
+    for_each_loss(host, "follow", async |stage, _| {
+        let follow = |text: &str| Command::FollowUp(vec![Item::user(text)]);
+        let commands = vec![("w1", follow("Then left.")), ("w2", follow("Then right."))];
+        let (outcome, _) = run_and_send(stage, commands).await;
+        for text in ["Then left.", "Then right."] {
+            assert_eq!(said(&outcome.history, text), 1, "{text}");
+        }
+        assert!(outcome.undelivered.is_empty());
+        assert_eq!(outcome.turns, 4);
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn input_that_comes_too_late_is_delivered_by_the_next_run(host: &dyn EngineHost) {
+    for_each_loss(host, "late", async |stage, _| {
+        let steer = Command::Steer(vec![Item::user("First this.")]);
+        let commands = vec![("w1", Command::StopAfterTurn), ("w2", steer)];
+        let (outcome, _) = run_and_send(stage, commands).await;
+        assert_eq!(outcome.reason, EndReason::Stopped);
+        let undelivered: Vec<_> = outcome.undelivered.iter().map(|input| &*input.id).collect();
+        assert_eq!(undelivered, ["w2"]);
+        let traces = stage.traces(outcome).await;
+        let next = stage.run_safely(&gated_agent(&stage.probe), "Go on.").await;
+        assert_eq!(said(&next.history, "First this."), 1);
+        assert!(next.undelivered.is_empty());
+        traces
+    })
+    .await;
+}
+
+pub(super) async fn an_interrupt_sent_while_a_tool_runs_ends_the_run(host: &dyn EngineHost) {
+    for_each_loss(host, "interrupt", async |stage, _| {
+        let (outcome, sent) = run_and_send(stage, vec![("w1", Command::Interrupt)]).await;
+        assert!(sent.iter().all(Result::is_ok), "{sent:?}");
+        assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{:?}", outcome.reason);
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn a_stop_sent_while_a_tool_runs_ends_the_run_after_the_turn(
+    host: &dyn EngineHost,
+) {
+    for_each_loss(host, "stop", async |stage, _| {
+        let (outcome, _) = run_and_send(stage, vec![("w1", Command::StopAfterTurn)]).await;
+        assert_eq!(outcome.reason, EndReason::Stopped);
+        assert_eq!(result_kind(&outcome.history, "c1"), Some(ResultKind::Ok));
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn an_interrupt_of_a_run_that_has_ended_is_refused(host: &dyn EngineHost) {
+    let stage = Stage::new(host, "ended", LossPlan::new());
+    stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
+    let error = stage.send("w1", Command::Interrupt).await.unwrap_err();
+    assert!(NotRunning::from_error(&error).is_some(), "{error}");
+    let outcome = stage.run(&busy_agent(&stage.probe), "Again.").await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Completed);
+}
+
+/// An agent whose first call needs an approval.
+fn asking_agent(probe: &Probe) -> Agent {
+    let model = probe.model(|history| match results(history) {
+        0 => call("c1", "pay").call_raw("c2", "look", "{}"),
+        _ => Reply::text("Paid."),
+    });
+    Agent::new(model)
+        .with_tools([probe.tool("pay").requires_approval(), probe.tool("look").idempotent()])
+}
+
+pub(super) async fn a_run_that_waits_for_an_approval_ends_and_is_resumed(host: &dyn EngineHost) {
+    // The run that ends is lost.
+    for_each_loss(host, "pending", async |stage, _| {
+        let outcome = stage.run(&asking_agent(&stage.probe), "Pay.").await.unwrap();
+        assert_eq!(outcome.reason, EndReason::Pending);
+        assert_eq!(stage.probe.begun("c1"), 0);
+        stage.traces(outcome).await
+    })
+    .await;
+    // The run that resumes it is lost.
+    for_each_loss(host, "resumed", async |stage, _| {
+        let agent = asking_agent(&stage.probe);
+        let pending = stage.run_safely(&agent, "Pay.").await.pending;
+        let verdicts = pending.into_iter().map(|call| (call, Verdict::Approve)).collect();
+        let outcome = stage.resume(&agent, verdicts).await.unwrap();
+        assert_eq!(outcome.reason, EndReason::Completed);
+        assert!(stage.probe.begun("c1") <= 1);
+        assert_eq!(result_kind(&stage.history().await, "c2"), Some(ResultKind::Ok));
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn a_denied_call_does_not_run(host: &dyn EngineHost) {
+    for_each_loss(host, "denied", async |stage, _| {
+        let agent = asking_agent(&stage.probe);
+        let pending = stage.run_safely(&agent, "Pay.").await.pending;
+        let verdicts = pending.into_iter().map(|call| (call, Verdict::deny("no"))).collect();
+        let outcome = stage.resume(&agent, verdicts).await.unwrap();
+        assert_eq!(result_kind(&outcome.history, "c1"), Some(ResultKind::Denied));
+        assert_eq!(stage.probe.begun("c1"), 0);
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn an_interactive_run_waits_for_verdicts(host: &dyn EngineHost) {
+    for_each_loss(host, "interactive", async |stage, _| {
+        let model = stage.probe.model(|history| match results(history) {
+            0 => call("c0", "wait"),
+            1 => call("c1", "pay").call_raw("c2", "pay", r#"{"n":2}"#),
+            _ => Reply::text("Paid."),
+        });
+        let pay = stage.probe.tool("pay").requires_approval();
+        let agent = Agent::new(model).with_tools([stage.probe.gated_tool("wait"), pay]);
+        let approve = async {
+            stage.probe.gate_reached().await;
+            for (call_id, arguments) in [("c1", "{}"), ("c2", r#"{"n":2}"#)] {
+                let (name, arguments) = ("pay".to_owned(), arguments.to_owned());
+                let call = ToolCall { call_id: call_id.to_owned(), name, arguments };
+                let verdict = Verdict::Approve;
+                let command = Command::Verdict { call: call.into(), verdict };
+                stage.send(call_id, command).await.unwrap();
+            }
+            stage.probe.open_gate();
+        };
+        let (outcome, ()) = join(stage.run(&agent.interactive(), "Pay."), approve).await;
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.pending);
+        assert!(stage.probe.begun("c1") <= 1 && stage.probe.begun("c2") <= 1);
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn an_interactive_run_ends_pending_after_its_limit(host: &dyn EngineHost) {
+    for_each_loss(host, "limit", async |stage, _| {
+        let budget = Budget::new().with_time_limit(Duration::from_millis(150));
+        let agent = asking_agent(&stage.probe).with_budget(budget).interactive();
+        let outcome = stage.run(&agent, "Pay.").await.unwrap();
+        // A lost attempt may have taken the time.
+        assert!(
+            matches!(outcome.reason, EndReason::Pending | EndReason::Budget),
+            "{:?}",
+            outcome.reason
+        );
+        assert_eq!(stage.probe.begun("c1"), 0);
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+fn agent_with_sub_agent(probe: &Probe, needs_approval: bool) -> Agent {
+    let pay = match needs_approval {
+        true => probe.tool("pay").requires_approval(),
+        false => probe.tool("pay"),
+    };
+    let child = Agent::new(probe.model(|history| match results(history) {
+        0 => call("i1", "pay"),
+        _ => Reply::text("The child has paid."),
+    }))
+    .with_tool(pay);
+    let model = probe.model(|history| match results(history) {
+        0 => Reply::new().call_raw("c1", "child", r#"{"prompt":"Pay."}"#),
+        _ => Reply::text("All is paid."),
+    });
+    Agent::new(model).with_tool(child.as_tool("child", "Pays").expect("a name for a tool"))
+}
+
+pub(super) async fn a_sub_agent_runs_once_and_its_result_stays(host: &dyn EngineHost) {
+    for_each_loss(host, "child", async |stage, reference| {
+        let agent = agent_with_sub_agent(&stage.probe, false);
+        let outcome = stage.run(&agent, "Pay.").await.unwrap();
+        assert_eq!(outcome.reason, EndReason::Completed);
+        assert!(stage.probe.begun("i1") <= 1, "the sub-agent began twice");
+        if reference.is_none() {
+            assert_eq!(result_kind(&outcome.history, "c1"), Some(ResultKind::Ok));
+        }
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn a_sub_agent_that_waits_for_an_approval_is_resumed(host: &dyn EngineHost) {
+    for_each_loss(host, "child-pending", async |stage, _| {
+        let agent = agent_with_sub_agent(&stage.probe, true);
+        let outcome = stage.run_safely(&agent, "Pay.").await;
+        assert_eq!(outcome.reason, EndReason::Pending);
+        let pending = outcome.pending.into_iter();
+        let verdicts = pending.map(|call| (call, Verdict::Approve)).collect();
+        let outcome = stage.resume(&agent, verdicts).await.unwrap();
+        assert_eq!(outcome.reason, EndReason::Completed);
+        assert!(stage.probe.begun("i1") <= 1);
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+/// Takes a poll for each request.
+struct SlowHook(Probe);
+
+impl Hook for SlowHook {
+    fn prepare_request(&self, _: &State, request: Request) -> HookFuture<'static, Request> {
+        let probe = self.0.clone();
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            probe.count();
+            Ok(request)
+        })
+    }
+}
+
+pub(super) async fn a_hook_that_takes_time_is_asked_once_for_each_request(host: &dyn EngineHost) {
+    for_each_loss(host, "hook", async |stage, reference| {
+        let agent = busy_agent(&stage.probe).with_hook(SlowHook(stage.probe.clone()));
+        let outcome = stage.run(&agent, "Do it.").await.unwrap();
+        let most = if reference.is_some() { 5 } else { 4 };
+        assert!((4..=most).contains(&stage.probe.counted()), "{}", stage.probe.counted());
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+/// Writes other arguments each time it is asked.
+struct Rewriting(Probe);
+
+impl Hook for Rewriting {
+    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, CallDecision> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            Ok(CallDecision::RewriteArguments(format!(r#"{{"n":{}}}"#, self.0.count())))
+        })
+    }
+}
+
+pub(super) async fn a_hook_that_rewrites_arguments_is_kept_with_the_call(host: &dyn EngineHost) {
+    for_each_loss(host, "rewrite", async |stage, _| {
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let model = stage.probe.model(|history| match results(history) {
+            0 => call("c1", "show").call_raw("c2", "show", "{}"),
+            _ => Reply::text("Shown."),
+        });
+        let see = std::sync::Arc::clone(&seen);
+        let spec = crate::durable::suite::scenario::spec("show");
+        let show = crate::tool::Tool::raw(spec, move |args, cx| {
+            lock_ignoring_poison(&see).push((cx.call_id().to_owned(), args.to_string()));
+            async { "shown" }
+        });
+        let show = show.unwrap().idempotent();
+        let agent = Agent::new(model).with_tool(show).with_hook(Rewriting(stage.probe.clone()));
+        let outcome = stage.run(&agent, "Show.").await.unwrap();
+        let seen = lock_ignoring_poison(&seen).clone();
+        for call_id in ["c1", "c2"] {
+            let mut own = seen.iter().filter(|(id, _)| id == call_id).map(|(_, args)| args);
+            let first = own.next().unwrap();
+            assert!(own.all(|args| args == first), "`{call_id}` ran with {seen:?}");
+        }
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+/// Takes a poll to replace all but the last item.
+struct SlowCompactor(Probe);
+
+impl Compactor for SlowCompactor {
+    fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
+        let (probe, len) = (self.0.clone(), history.len());
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            probe.count();
+            Ok((len > 2).then(|| Compaction::new(0, len - 1, vec![Item::user("Before.")])))
+        })
+    }
+}
+
+pub(super) async fn a_compaction_is_performed_once(host: &dyn EngineHost) {
+    for_each_loss(host, "compact", async |stage, reference| {
+        let long = "word ".repeat(2_000);
+        stage.run_safely(&Agent::new(stage.probe.model(|_| Reply::text("Hm."))), &*long).await;
+        let agent = busy_agent(&stage.probe)
+            .with_window(Window::new(2_000))
+            .with_compactor(SlowCompactor(stage.probe.clone()));
+        let outcome = stage.run(&agent, "Do it.").await.unwrap();
+        assert_eq!(outcome.reason, EndReason::Completed);
+        let most = if reference.is_some() { 2 } else { 1 };
+        assert!((1..=most).contains(&stage.probe.counted()), "{}", stage.probe.counted());
+        let traces = stage.traces(outcome).await;
+        if let Some(reference) = reference {
+            assert_eq!(traces.entries, reference.entries);
+        }
+        traces
+    })
+    .await;
+}
+
+pub(super) async fn a_failing_model_ends_the_run_with_its_error(host: &dyn EngineHost) {
+    for_each_loss(host, "failing", async |stage, _| {
+        let model = stage.probe.model(|history| match results(history) {
+            0 => call("c1", "work"),
+            _ => Reply::new().say("Well").fail(Error::new(ErrorKind::Auth, "the key is wrong")),
+        });
+        let agent = Agent::new(model).with_tool(stage.probe.tool("work").idempotent());
+        let outcome = stage.run(&agent, "Do it.").await.unwrap();
+        assert_eq!(outcome.reason, EndReason::ProviderError);
+        let error = outcome.error.as_ref().unwrap();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Auth, "the key is wrong"));
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn a_model_that_breaks_off_is_asked_again(host: &dyn EngineHost) {
+    for_each_loss(host, "breaks", async |stage, reference| {
+        let probe = stage.probe.clone();
+        let model = stage.probe.model(move |_| match probe.count() {
+            1 => Reply::new().say("The answer").cut(),
+            _ => Reply::text("The answer is five."),
+        });
+        let limits = Limits::default();
+        let outcome = stage.run(&Agent::new(model).with_limits(limits), "How many?").await.unwrap();
+        assert_eq!(outcome.text, "The answer is five.");
+        if let Some(reference) = reference {
+            assert_eq!(outcome.text, reference.outcome.text);
+        }
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn a_limit_of_tool_calls_holds(host: &dyn EngineHost) {
+    for_each_loss(host, "calls", async |stage, _| {
+        let agent = busy_agent(&stage.probe).with_budget(Budget::new().with_tool_calls(3));
+        let outcome = stage.run(&agent, "Do it.").await.unwrap();
+        assert_eq!(outcome.reason, EndReason::Budget);
+        assert_eq!(result_kind(&outcome.history, "c3"), Some(ResultKind::Ok));
+        assert_eq!(result_kind(&outcome.history, "c4"), Some(ResultKind::Budget));
+        assert_eq!(stage.probe.begun("c4"), 0);
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn the_next_run_of_a_session_continues_its_history(host: &dyn EngineHost) {
+    for_each_loss(host, "next", async |stage, reference| {
+        stage.run_safely(&busy_agent(&stage.probe), "Do it.").await;
+        let echo = stage.probe.model(|history| Reply::text(&format!("{} items", history.len())));
+        let outcome = stage.run(&Agent::new(echo), "How long is it?").await.unwrap();
+        if let Some(reference) = reference {
+            assert_eq!(outcome.text, reference.outcome.text);
+        }
+        stage.traces(outcome).await
+    })
+    .await;
+}
+
+pub(super) async fn a_run_that_was_broken_off_is_settled_by_the_next(host: &dyn EngineHost) {
+    // A few losses: the turn that breaks off the first run is large.
+    for operation in [1, 2, 4] {
+        let losses = LossPlan::with_losses([Loss { operation, moment: LossMoment::After(2) }]);
+        let stage = Stage::new(host, "settle", losses);
+        let model = stage.probe.model(|history| match results(history) {
+            0 => call("c1", "work"),
+            _ => Reply::text(&"word ".repeat(2 << 20)),
+        });
+        let agent = Agent::new(model).with_tool(stage.probe.tool("work").idempotent());
+        let error = stage.without_losses().run(&agent, "Do it.").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+        let outcome = stage.run(&busy_agent(&stage.probe), "Go on.").await.unwrap();
+        assert_eq!(outcome.reason, EndReason::Completed);
+        assert_eq!(stage.losses.attempts(), 2);
+        let history = stage.history().await;
+        assert!(history.is_settled());
+        assert_eq!((said(&history, "Do it."), said(&history, "Go on.")), (1, 1));
+        assert_eq!(result_kind(&history, "c1"), Some(ResultKind::Ok));
+    }
+}
+
+pub(super) async fn a_turn_above_eight_mebibytes_ends_the_run(host: &dyn EngineHost) {
+    let stage = Stage::new(host, "large", LossPlan::new());
+    let model = stage.probe.model(|_| Reply::text(&"word ".repeat(2 << 20)));
+    let error = stage.run(&Agent::new(model), "Write a novel.").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert_eq!((stage.probe.requests(), stage.losses.attempts()), (1, 1), "it was asked for once");
+    // The session is not stuck.
+    let next = stage.run_safely(&busy_agent(&stage.probe), "Then do it.").await;
+    assert_eq!(next.reason, EndReason::Completed);
+    assert!(stage.history().await.is_settled());
+}
+
+pub(super) async fn two_losses_of_one_run_are_survived(host: &dyn EngineHost) {
+    let stage = Stage::new(host, "reference", LossPlan::new());
+    let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
+    let (reference, operations) = (stage.traces(outcome).await, stage.losses.operations());
+    for first in 0..operations {
+        let others = [first, (first + 1) % operations, operations - 1];
+        let count = if host.is_thorough() { others.len() } else { 1 };
+        for second in others.into_iter().cycle().skip(first).take(count) {
+            let loss = |operation| Loss { operation, moment: LossMoment::After(2) };
+            let losses = LossPlan::with_losses([loss(first), loss(second)]);
+            let stage = Stage::new(host, "two", losses);
+            let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
+            let traces: Traces = stage.traces(outcome).await;
+            assert_eq!(stage.losses.attempts(), 3, "{first}, {second}");
+            assert_eq!(traces.entries, reference.entries, "{first}, {second}");
+            for call_id in ["c1", "c2", "c3", "c4"] {
+                assert!(stage.probe.begun(call_id) <= 3);
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Where the suite performs runs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+
+use crate::agent::{Agent, Input};
+use crate::durable::{Attempt, LossPlan, MemoryEngine, StoredCommand, is_attempt_lost};
+use crate::error::Error;
+use crate::event::{Event, Outcome};
+use crate::item::PendingCall;
+use crate::lock::lock_ignoring_poison;
+use crate::session::Entry;
+use crate::tool::Verdict;
+
+/// Where the suite performs runs: an engine with all that makes it run.
+pub trait EngineHost: Send + Sync {
+    /// Performs a run to its end, attempt after attempt. Each attempt is made by [`SuiteRun::attempt`] and driven with
+    /// an engine that [`SuiteRun::losses`] has wrapped.
+    fn run(&self, run: SuiteRun) -> BoxFuture<'_, Result<Outcome, Error>>;
+
+    /// Sends a command to a session.
+    fn send(&self, session: &str, command: StoredCommand) -> BoxFuture<'static, Result<(), Error>>;
+
+    /// Whether each operation is lost in all moments. An engine on a server takes long for that: then each is lost in
+    /// one moment, another one in turn.
+    fn is_thorough(&self) -> bool {
+        true
+    }
+
+    /// The entries of a session.
+    fn entries<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Error>>;
+}
+
+/// A run of the suite. Clones are the same run.
+#[derive(Clone)]
+pub struct SuiteRun {
+    /// The id of the session.
+    pub session: String,
+    /// The agent, which also performs the calls that run apart.
+    pub agent: Agent,
+    /// Where attempts are lost.
+    pub losses: LossPlan,
+    pub(super) start: SuiteStart,
+    /// The events of each attempt.
+    pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
+}
+
+/// How a run begins.
+#[derive(Clone)]
+pub(super) enum SuiteStart {
+    Input(Input),
+    Verdicts(Vec<(PendingCall, Verdict)>),
+}
+
+impl SuiteRun {
+    /// The next attempt at the run. `entries` are those of the session when the run was asked for.
+    pub fn attempt(&self, entries: Vec<Entry>) -> Attempt {
+        let attempt = match self.start.clone() {
+            SuiteStart::Input(input) => Attempt::run(&self.agent, &*self.session, entries, input),
+            SuiteStart::Verdicts(verdicts) => {
+                Attempt::resume(&self.agent, &*self.session, entries, verdicts)
+            }
+        };
+        let number = {
+            let mut events = lock_ignoring_poison(&self.events);
+            events.push(Vec::new());
+            events.len() - 1
+        };
+        let events = Arc::clone(&self.events);
+        attempt.inspect(move |event| lock_ignoring_poison(&events)[number].push(event.clone()))
+    }
+}
+
+/// A host of [`MemoryEngine`]s.
+#[derive(Clone, Default)]
+pub struct MemoryHost {
+    sessions: Arc<Mutex<HashMap<String, MemoryEngine>>>,
+}
+
+impl MemoryHost {
+    /// One without sessions.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The engine of the last run of a session.
+    fn engine(&self, session: &str) -> MemoryEngine {
+        let mut sessions = lock_ignoring_poison(&self.sessions);
+        sessions.entry(session.to_owned()).or_default().next_attempt()
+    }
+}
+
+impl EngineHost for MemoryHost {
+    fn run(&self, run: SuiteRun) -> BoxFuture<'_, Result<Outcome, Error>> {
+        let engine = self.engine(&run.session).next_run().with_worker(&run.agent);
+        let entries = engine.entries();
+        lock_ignoring_poison(&self.sessions).insert(run.session.clone(), engine.next_attempt());
+        async move {
+            loop {
+                let mut engine = run.losses.wrap(engine.next_attempt());
+                match run.attempt(entries.clone()).drive(&mut engine).await {
+                    Err(error) if is_attempt_lost(&error) => {
+                        assert!(run.losses.attempts() < 100, "it is lost again and again: {error}");
+                    }
+                    done => return done,
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn send(&self, session: &str, command: StoredCommand) -> BoxFuture<'static, Result<(), Error>> {
+        let StoredCommand { id, command } = command;
+        ready(self.engine(session).send(id, command)).boxed()
+    }
+
+    fn entries<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Error>> {
+        ready(Ok(self.engine(session).entries())).boxed()
+    }
+}

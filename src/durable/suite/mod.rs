@@ -1,0 +1,137 @@
+//! The contract of every durable [`Engine`](crate::durable::Engine), as tests for those who write one.
+//!
+//! [`check_engine`] runs all claims on an [`EngineHost`], and panics if one does not hold;
+//! [`durable_suite!`](crate::durable_suite) makes a test of each, named after what it claims.
+//!
+//! ```
+//! use turnstream::durable::suite;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! // In a test: `#[tokio::test] async fn my_engine_keeps_the_contract()`.
+//! suite::check_engine(&suite::MemoryHost::new()).await;
+//! # }
+//! ```
+//!
+//! Most claims perform a run once without a loss, and then again for each operation of its engine, losing the first
+//! attempt before, in and after that operation. Sessions have ids of their own and are not removed.
+mod claims;
+mod host;
+mod scenario;
+
+pub use host::{EngineHost, MemoryHost, SuiteRun};
+
+/// Makes a module of tests, one for each claim of the [suite](crate::durable::suite) of engines.
+///
+/// It is given a name for the module and an async function that makes an [`EngineHost`](crate::durable::suite::EngineHost). The tests are
+/// `#[tokio::test]`s: the crate that uses it needs tokio with `macros` and `rt`.
+///
+/// ```
+/// use turnstream::durable::suite::MemoryHost;
+///
+/// turnstream::durable_suite!(in_memory, || async { super::MemoryHost::new() });
+/// ```
+///
+/// With `ignore = "why"` between them, each test is ignored unless it is asked for.
+#[macro_export(local_inner_macros)]
+macro_rules! durable_suite {
+    ($name:ident, $make:expr) => {
+        durable_suite! { @claims tests $name, $make }
+    };
+    // For an engine that needs a server: its tests only run with `--ignored`.
+    ($name:ident, ignore = $reason:literal, $make:expr) => {
+        durable_suite! { @claims ignored_tests $name, $reason, $make }
+    };
+    (@claims $rule:ident $($with:tt)*) => {
+        durable_suite! { @$rule [
+            a_run_that_is_lost_anywhere_has_the_same_history_and_outcome
+            a_turn_that_was_kept_is_not_asked_for_again
+            a_call_in_place_that_is_not_idempotent_begins_once
+            calls_apart_that_are_not_idempotent_begin_once
+            an_exclusive_call_that_is_not_idempotent_begins_once
+            an_idempotent_call_that_was_lost_runs_again_under_its_key
+            results_that_were_given_out_stay
+            the_end_is_kept_before_it_is_given_out
+            input_that_waits_before_the_run_is_delivered_once
+            input_sent_while_a_tool_runs_is_delivered_once
+            follow_ups_are_delivered_once_each
+            input_that_comes_too_late_is_delivered_by_the_next_run
+            an_interrupt_sent_while_a_tool_runs_ends_the_run
+            a_stop_sent_while_a_tool_runs_ends_the_run_after_the_turn
+            an_interrupt_of_a_run_that_has_ended_is_refused
+            a_run_that_waits_for_an_approval_ends_and_is_resumed
+            a_denied_call_does_not_run
+            an_interactive_run_waits_for_verdicts
+            an_interactive_run_ends_pending_after_its_limit
+            a_sub_agent_runs_once_and_its_result_stays
+            a_sub_agent_that_waits_for_an_approval_is_resumed
+            a_hook_that_takes_time_is_asked_once_for_each_request
+            a_hook_that_rewrites_arguments_is_kept_with_the_call
+            a_compaction_is_performed_once
+            a_failing_model_ends_the_run_with_its_error
+            a_model_that_breaks_off_is_asked_again
+            a_limit_of_tool_calls_holds
+            the_next_run_of_a_session_continues_its_history
+            a_run_that_was_broken_off_is_settled_by_the_next
+            a_turn_above_eight_mebibytes_ends_the_run
+            two_losses_of_one_run_are_survived
+        ] $($with)* }
+    };
+    (@tests [$($claim:ident)*] $name:ident, $make:expr) => {
+        #[cfg(test)]
+        mod $name {
+            $(
+                #[tokio::test]
+                async fn $claim() {
+                    let host = ($make)().await;
+                    $crate::durable::suite::check_claim(&host, ::core::stringify!($claim)).await;
+                }
+            )*
+        }
+    };
+    (@ignored_tests [$($claim:ident)*] $name:ident, $reason:literal, $make:expr) => {
+        #[cfg(test)]
+        mod $name {
+            $(
+                #[tokio::test]
+                #[ignore = $reason]
+                async fn $claim() {
+                    let host = ($make)().await;
+                    $crate::durable::suite::check_claim(&host, ::core::stringify!($claim)).await;
+                }
+            )*
+        }
+    };
+    (@run [$($claim:ident)*] $host:ident, $chosen:ident, $found:ident) => {
+        $(
+            if $chosen.is_none_or(|chosen| chosen == ::core::stringify!($claim)) {
+                $found = true;
+                claims::$claim($host).await;
+            }
+        )*
+    };
+}
+
+/// Runs every claim, one after the other.
+///
+/// # Panics
+///
+/// If one does not hold; the message tells where.
+pub async fn check_engine(host: &dyn EngineHost) {
+    run_claims(host, None).await;
+}
+
+/// Runs one claim by its name.
+///
+/// # Panics
+///
+/// If it does not hold, or no claim has this name.
+pub async fn check_claim(host: &dyn EngineHost, name: &str) {
+    run_claims(host, Some(name)).await;
+}
+
+async fn run_claims(host: &dyn EngineHost, chosen: Option<&str>) {
+    let mut found = false;
+    durable_suite! { @claims run host, chosen, found }
+    assert!(found, "there is no claim `{}`", chosen.unwrap_or_default());
+}

@@ -1,0 +1,282 @@
+//! The parts that claims share: a session, its agents, and a record of their work.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::agent::{Agent, Input};
+use crate::durable::suite::host::{EngineHost, SuiteRun, SuiteStart};
+use crate::durable::{Loss, LossMoment, LossPlan, StoredCommand};
+use crate::env::{Ids, SystemIds};
+use crate::error::Error;
+use crate::event::{Event, Outcome};
+use crate::hub::Command;
+use crate::item::{History, Item, ItemKind, PendingCall, ResultKind};
+use crate::lock::lock_ignoring_poison;
+use crate::provider::{Reply, Scripted};
+use crate::request::{Request, ToolSpec};
+use crate::session::{Entry, restore_history};
+use crate::tool::{Tool, Verdict};
+
+/// A session on a host, whose runs may be lost.
+pub(super) struct Stage<'a> {
+    host: &'a dyn EngineHost,
+    pub(super) session: String,
+    /// For the run that loses attempts.
+    pub(super) losses: LossPlan,
+    pub(super) probe: Probe,
+    /// The events of each attempt at each run.
+    pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
+}
+
+/// A record of the work of all agents of a scenario, in all attempts. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Probe(Arc<ProbeInner>);
+
+#[derive(Default)]
+struct ProbeInner {
+    /// The key of each call that has begun, and of each that has ended.
+    begun: Mutex<Vec<String>>,
+    ended: Mutex<Vec<String>>,
+    requests: AtomicUsize,
+    other: AtomicUsize,
+    gate: Gate,
+}
+
+/// Lets a tool wait for the test.
+#[derive(Default)]
+struct Gate {
+    reached: Notify,
+    opened: Notify,
+    is_open: std::sync::atomic::AtomicBool,
+}
+
+/// The outcome of a run, and the entries of its session.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Traces {
+    pub(super) outcome: Outcome,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// Performs a scenario without a loss, and then with the first attempt at one of its runs lost at each operation, in
+/// several moments of it.
+pub(super) async fn for_each_loss(
+    host: &dyn EngineHost,
+    name: &str,
+    play: impl AsyncFn(&Stage<'_>, Option<&Traces>) -> Traces,
+) {
+    let stage = Stage::new(host, name, LossPlan::new());
+    let reference = play(&stage, None).await;
+    let operations = stage.losses.operations();
+    assert!(operations > 1, "the run has called {operations} operations");
+    for operation in 0..operations {
+        let moments = [
+            LossMoment::After(2),
+            LossMoment::Kept,
+            LossMoment::After(1),
+            LossMoment::Before,
+            LossMoment::After(4),
+        ];
+        let count = if host.is_thorough() { moments.len() } else { 1 };
+        for moment in moments.into_iter().cycle().skip(operation).take(count) {
+            let loss = Loss { operation, moment };
+            let stage = Stage::new(host, name, LossPlan::with_losses([loss]));
+            let traces = play(&stage, Some(&reference)).await;
+            assert!(stage.losses.attempts() > 1, "no attempt was lost at {loss:?}");
+            assert_lawful(&traces, &format!("{name}, {loss:?}"));
+        }
+    }
+}
+
+/// The history of the session can be sent, and is the one that the run ended with.
+fn assert_lawful(traces: &Traces, place: &str) {
+    let history = restore_history("s", traces.entries.iter().cloned());
+    let items: Vec<Item> = history.iter().cloned().collect();
+    let run: Vec<Item> = traces.outcome.new_items().to_vec();
+    let is_pending = !traces.outcome.pending.is_empty();
+    assert!(is_pending || history.is_settled(), "{place}: the history is not settled: {items:?}");
+    let is_compacted = traces.entries.iter().any(|entry| matches!(entry, Entry::Rewritten { .. }));
+    assert!(
+        is_compacted || items.ends_with(&run),
+        "{place}: the run has said {run:?}, and the session has {items:?}"
+    );
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(host: &'a dyn EngineHost, name: &str, losses: LossPlan) -> Self {
+        let session = format!("{name}-{}", SystemIds.next_id());
+        Self { host, session, losses, probe: Probe::default(), events: Arc::default() }
+    }
+
+    /// The same session, whose runs lose no attempt.
+    pub(super) fn without_losses(&self) -> Self {
+        let (session, probe) = (self.session.clone(), self.probe.clone());
+        let (losses, events) = (LossPlan::new(), Arc::clone(&self.events));
+        Self { host: self.host, session, losses, probe, events }
+    }
+
+    /// Runs an agent; this run loses attempts.
+    pub(super) async fn run(
+        &self,
+        agent: &Agent,
+        input: impl Into<Input>,
+    ) -> Result<Outcome, Error> {
+        self.start(agent, SuiteStart::Input(input.into())).await
+    }
+
+    /// Runs an agent; this run loses none.
+    pub(super) async fn run_safely(&self, agent: &Agent, input: impl Into<Input>) -> Outcome {
+        let start = SuiteStart::Input(input.into());
+        let run = self.without_losses();
+        run.start(agent, start).await.expect("a run ends with an outcome")
+    }
+
+    /// Resumes an agent; this run loses attempts.
+    pub(super) async fn resume(
+        &self,
+        agent: &Agent,
+        verdicts: Vec<(PendingCall, Verdict)>,
+    ) -> Result<Outcome, Error> {
+        self.start(agent, SuiteStart::Verdicts(verdicts)).await
+    }
+
+    async fn start(&self, agent: &Agent, start: SuiteStart) -> Result<Outcome, Error> {
+        let (session, agent) = (self.session.clone(), agent.clone());
+        let (losses, events) = (self.losses.clone(), Arc::clone(&self.events));
+        self.host.run(SuiteRun { session, agent, losses, start, events }).await
+    }
+
+    pub(super) async fn send(&self, id: &str, command: Command) -> Result<(), Error> {
+        self.host.send(&self.session, StoredCommand { id: id.to_owned(), command }).await
+    }
+
+    pub(super) async fn traces(&self, outcome: Outcome) -> Traces {
+        let entries = self.host.entries(&self.session).await.expect("the entries can be read");
+        Traces { outcome, entries }
+    }
+
+    pub(super) async fn history(&self) -> History {
+        let entries = self.host.entries(&self.session).await.expect("the entries can be read");
+        restore_history(self.session.clone(), entries)
+    }
+}
+
+impl Probe {
+    /// A model that answers a request by its history.
+    pub(super) fn model(
+        &self,
+        answer: impl Fn(&History) -> Reply + Send + Sync + 'static,
+    ) -> Scripted {
+        let probe = self.clone();
+        Scripted::from_fn(move |request: &Request, _| {
+            probe.0.requests.fetch_add(1, Ordering::Relaxed);
+            answer(&request.history)
+        })
+    }
+
+    /// A tool that takes a few polls and returns the name of its call.
+    pub(super) fn tool(&self, name: &str) -> Tool {
+        let (probe, spec) = (self.clone(), spec(name));
+        let tool = Tool::raw(spec, move |_args, cx| {
+            let (probe, key) = (probe.clone(), cx.idempotency_key().to_owned());
+            async move {
+                lock_ignoring_poison(&probe.0.begun).push(key.clone());
+                for _ in 0..3 {
+                    tokio::task::yield_now().await;
+                }
+                lock_ignoring_poison(&probe.0.ended).push(key.clone());
+                format!("done {}", cx.call_id())
+            }
+        });
+        tool.expect("the tool is one")
+    }
+
+    /// An idempotent tool that waits until the gate is open.
+    pub(super) fn gated_tool(&self, name: &str) -> Tool {
+        let (probe, spec) = (self.clone(), spec(name));
+        let tool = Tool::raw(spec, move |_args, _cx| {
+            let probe = probe.clone();
+            async move {
+                probe.0.gate.reached.notify_one();
+                while !probe.0.gate.is_open.load(Ordering::Acquire) {
+                    probe.0.gate.opened.notified().await;
+                }
+                "opened"
+            }
+        });
+        tool.expect("the tool is one").idempotent()
+    }
+
+    /// Waits until a tool has reached the gate.
+    pub(super) async fn gate_reached(&self) {
+        self.0.gate.reached.notified().await;
+    }
+
+    pub(super) fn open_gate(&self) {
+        self.0.gate.is_open.store(true, Ordering::Release);
+        self.0.gate.opened.notify_waiters();
+        self.0.gate.opened.notify_one();
+    }
+
+    /// How many times the call has begun.
+    pub(super) fn begun(&self, call_id: &str) -> usize {
+        let begun = lock_ignoring_poison(&self.0.begun);
+        begun.iter().filter(|key| key.ends_with(&format!("/{call_id}"))).count()
+    }
+
+    /// How many times the call has ended.
+    pub(super) fn ended(&self, call_id: &str) -> usize {
+        let ended = lock_ignoring_poison(&self.0.ended);
+        ended.iter().filter(|key| key.ends_with(&format!("/{call_id}"))).count()
+    }
+
+    /// The keys under which calls have begun.
+    pub(super) fn keys(&self) -> Vec<String> {
+        lock_ignoring_poison(&self.0.begun).clone()
+    }
+
+    /// How many requests models were sent.
+    pub(super) fn requests(&self) -> usize {
+        self.0.requests.load(Ordering::Relaxed)
+    }
+
+    /// Counts whatever else a claim counts.
+    pub(super) fn count(&self) -> usize {
+        self.0.other.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn counted(&self) -> usize {
+        self.0.other.load(Ordering::Relaxed)
+    }
+}
+
+pub(super) fn spec(name: &str) -> ToolSpec {
+    ToolSpec::new(name, "Does something", json!({ "type": "object" }))
+}
+
+/// How many tool results the history has.
+pub(super) fn results(history: &History) -> usize {
+    history.iter().filter(|item| item.as_tool_result().is_some()).count()
+}
+
+/// How many times the user has said this.
+pub(super) fn said(history: &History, text: &str) -> usize {
+    let is_it = |item: &&Item| match &item.kind {
+        ItemKind::User { content } => content.text() == text,
+        _ => false,
+    };
+    history.iter().filter(is_it).count()
+}
+
+/// The kind of the result of a call.
+pub(super) fn result_kind(history: &History, call_id: &str) -> Option<ResultKind> {
+    let results = history.iter().filter_map(|item| item.as_tool_result());
+    results.filter(|result| result.call_id == call_id).map(|result| result.kind).next_back()
+}
+
+/// A reply that calls a tool.
+pub(super) fn call(call_id: &str, name: &str) -> Reply {
+    Reply::new().call_raw(call_id, name, "{}")
+}

@@ -1,0 +1,135 @@
+//! A tool call that runs apart from its run.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use serde::{Deserialize, Serialize};
+
+use crate::agent::Agent;
+use crate::durable::engine::{StepRunner, ToolCallRequest};
+use crate::durable::step_record::MAX_STEP_BYTES;
+use crate::env::Ids;
+use crate::error::{Error, ErrorKind};
+use crate::event::ToolEvent;
+use crate::item::{History, INTERRUPTED_MID_EXECUTION, RawJson, ResultKind, ToolCall, ToolResult};
+#[cfg(doc)]
+use crate::tool::Tool;
+use crate::tool::{RunData, ToolPolicy, Toolkit, Verdict};
+use crate::turn::{StopReason, Turn, TurnBuilder, TurnEvent};
+
+/// The value that is kept before a call begins.
+#[derive(Serialize, Deserialize)]
+struct Begin {
+    /// The attempt that lets it begin.
+    attempt: String,
+}
+
+impl ToolCallRequest {
+    /// Performs the call with the tool of an agent: in two steps, of which the first says that the call
+    /// begins. So a call whose tool is not [idempotent](Tool::idempotent) begins once, also if an attempt at it is
+    /// lost; then it is answered as interrupted.
+    ///
+    /// The tool has its time limit here. It sees a turn that has this call alone, and the `data` that is given here.
+    /// The run that asked for the call has checked its arguments and asked hooks and approvals, and clips the result.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported) if the agent has no such tool, and whatever the engine fails with.
+    /// A tool that fails has a result.
+    pub async fn perform(
+        self,
+        agent: &Agent,
+        data: RunData,
+        ids: &dyn Ids,
+        steps: &mut dyn StepRunner,
+    ) -> Result<ToolResult, Error> {
+        let Some(tool) = agent.toolkit().get(&self.call.name) else {
+            let name = &self.call.name;
+            let message = format!("the tool `{name}` is not registered with this worker");
+            return Err(Error::new(ErrorKind::Unsupported, message).with_parameter(name.clone()));
+        };
+        let attempt = ids.next_id();
+        let begin = json(&Begin { attempt: attempt.clone() })?;
+        let begin = steps.step("begin", Box::pin(async move { begin })).await?;
+        let begin: Begin = begin.deserialize_as().map_err(|error| {
+            let message =
+                format!("the engine has kept something else than the begin of a call: {error}");
+            Error::new(ErrorKind::ReplayMismatch, message).with_source(error)
+        })?;
+        let may_begin = begin.attempt == attempt || tool.is_idempotent();
+        let toolkit = Toolkit::new([tool.clone()]).with_dry_run(agent.toolkit().is_dry_run());
+        let interrupted = json(&self.interrupted_result())?;
+        let step = async move {
+            match may_begin {
+                true => self.run_tool(&toolkit, data).await,
+                false => interrupted,
+            }
+        };
+        let result = steps.step("tool", Box::pin(step)).await?;
+        result.deserialize_as().map_err(|error| {
+            let message = format!("the engine has kept something else than a result: {error}");
+            Error::new(ErrorKind::ReplayMismatch, message).with_source(error)
+        })
+    }
+
+    /// The result of a call that may have begun, and whose end is not known.
+    pub fn interrupted_result(&self) -> ToolResult {
+        ToolResult::for_call(&self.call, ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION)
+    }
+
+    async fn run_tool(self, toolkit: &Toolkit, data: RunData) -> RawJson {
+        let history = History::from_id(self.session.clone());
+        let mut result = self.interrupted_result();
+        let Some(turn) = turn_of_call(&self.call) else {
+            return json(&result).unwrap_or_else(|_| serde_json::Value::Null.into());
+        };
+        let mut run = toolkit.run(&history, &turn).with_policy(AllowedByRun).with_data(data);
+        while let Some(event) = run.next().await {
+            if let ToolEvent::Output(output) = event {
+                result = output;
+            }
+        }
+        let written = json(&result);
+        let problem = match written {
+            Ok(json) if json.as_str().len() <= MAX_STEP_BYTES => return json,
+            Ok(json) => {
+                let bytes = json.as_str().len();
+                format!("Error: the result has {bytes} bytes, {MAX_STEP_BYTES} at most are kept.")
+            }
+            Err(error) => format!("Error: {}", error.message()),
+        };
+        let result = ToolResult::for_call(&self.call, ResultKind::Error, problem);
+        json(&result).unwrap_or_else(|_| serde_json::Value::Null.into())
+    }
+}
+
+/// The run has asked all who may object.
+struct AllowedByRun;
+
+impl ToolPolicy for AllowedByRun {
+    fn verdict(&mut self, _call: &ToolCall) -> Option<Verdict> {
+        Some(Verdict::Approve)
+    }
+}
+
+/// A turn that has this call alone.
+fn turn_of_call(call: &ToolCall) -> Option<Arc<Turn>> {
+    let ToolCall { call_id, name, arguments } = call.clone();
+    let mut turn = TurnBuilder::new();
+    turn.absorb(TurnEvent::ToolCallStart { call_id: call_id.clone(), name });
+    turn.absorb(TurnEvent::ToolCallArgsDelta { call_id: call_id.clone(), delta: arguments.into() });
+    turn.absorb(TurnEvent::ToolCallEnd { call_id });
+    turn.stop(StopReason::ToolCalls, "");
+    turn.complete().ok()?;
+    std::iter::from_fn(|| turn.next_event()).find_map(|event| match event {
+        TurnEvent::TurnComplete { turn } => Some(turn),
+        _ => None,
+    })
+}
+
+fn json<T: Serialize>(value: &T) -> Result<RawJson, Error> {
+    RawJson::new(value).map_err(|error| {
+        let message = format!("a step cannot be written as JSON: {error}");
+        Error::new(ErrorKind::Store, message).with_source(error)
+    })
+}

@@ -1,0 +1,21 @@
+//! Durable runs: whatever attempt is lost, the run is the same.
+//!
+//! | module | claims |
+//! |---|---|
+//! | `in_memory` | the suite of engines holds for the one in memory |
+//! | `drawn_runs` | what holds for drawn agents, commands and losses |
+//! | `interrupts` | a run that is ended from outside at any place ends the same in each attempt |
+//! | `hub` | what readers of a durable run see, and what its hub does to it |
+//! | `misuse` | panics, drops, large values and unusual tools |
+
+mod drawn_runs;
+mod hub;
+mod interrupts;
+mod lossy_run;
+mod misuse;
+#[path = "../support/mod.rs"]
+mod support;
+
+use turnstream::durable::suite::MemoryHost;
+
+turnstream::durable_suite!(in_memory, || async { super::MemoryHost::new() });
