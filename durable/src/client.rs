@@ -1,0 +1,374 @@
+//! The way from a program to its sessions.
+
+use std::fmt;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use http::{StatusCode, Uri};
+use restate_sdk::ingress::{CallResponse, ClientError, ReqwestClient};
+use restate_sdk::prelude::Json;
+use turnstream::agent::{Input, InputReceipt};
+use turnstream::durable::{CommandQueue, StoredCommand};
+use turnstream::env::{Ids, SystemIds};
+use turnstream::hub::{Command, Hub};
+use turnstream::item::PendingCall;
+use turnstream::session::{Entry, SessionInfo, Store};
+use turnstream::tool::Verdict;
+use turnstream::{Error, ErrorKind, Outcome};
+
+use crate::errors::from_terminal;
+use crate::inbox::InboxIngressClient;
+use crate::session::{
+    JudgeRequest, ResumeRequest, RunRequest, SessionIngressClient, SessionStatus,
+};
+
+/// Starts runs and acts on sessions, through the ingress of Restate. Clones share its connections.
+///
+/// Its calls have no time limit of their own: while no worker can be reached, Restate waits for one. Only
+/// [`history`](Self::history), [`status`](Self::status) and [`queued`](Self::queued) fail after eight attempts.
+#[derive(Clone)]
+pub struct Client {
+    ingress: ReqwestClient,
+    url: String,
+    hub: Option<Hub>,
+}
+
+impl Client {
+    /// A client of the ingress at this URL, for example `http://127.0.0.1:8080`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if it is not a URL.
+    pub fn new(url: &str) -> Result<Self, Error> {
+        let invalid = |error: String| {
+            Error::new(
+                ErrorKind::InvalidRequest,
+                format!("`{url}` is not a URL of Restate: {error}"),
+            )
+        };
+        let uri: Uri =
+            url.parse().map_err(|error: http::uri::InvalidUri| invalid(error.to_string()))?;
+        let ingress = ReqwestClient::connect(uri).map_err(|error| invalid(error.to_string()))?;
+        Ok(Self { ingress, url: url.to_owned(), hub: None })
+    }
+
+    /// Sends interrupts through this hub as well, so that a step that runs ends at once.
+    pub fn with_hub(mut self, hub: &Hub) -> Self {
+        self.hub = Some(hub.clone());
+        self
+    }
+
+    /// Runs an agent of the workers on new input, and waits for the end of the run. If another run of the session is
+    /// active, this one begins after it.
+    ///
+    /// Dropping the future leaves the run to the workers; [`interrupt`](Self::interrupt) ends it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Attempt::drive`](turnstream::durable::Attempt::drive);
+    /// [`Unsupported`](ErrorKind::Unsupported) if no worker has the agent; [`Connect`](ErrorKind::Connect) if Restate
+    /// cannot be reached.
+    pub async fn run(
+        &self,
+        session: &str,
+        agent: &str,
+        input: impl Into<Input>,
+    ) -> Result<Outcome, Error> {
+        let run = self.start(session, agent, input, &SystemIds.next_id()).await?;
+        self.outcome(&run).await
+    }
+
+    /// Starts a run, and returns its id. The same `request_id` starts one run, however often it is sent within a day.
+    ///
+    /// # Errors
+    ///
+    /// [`Connect`](ErrorKind::Connect) if Restate cannot be reached: whether the run is started is open then.
+    pub async fn start(
+        &self,
+        session: &str,
+        agent: &str,
+        input: impl Into<Input>,
+        request_id: &str,
+    ) -> Result<String, Error> {
+        let request = RunRequest { agent: agent.to_owned(), input: input.into().0 };
+        let session = self.session(session)?;
+        let sent = session.run(Json(request)).idempotency_key(header(request_id)).send();
+        Ok(sent.await.map_err(from_client)?.invocation_handle().invocation_id().clone())
+    }
+
+    /// Starts a run that continues calls that were pending, with a verdict for each, or a run that was broken off.
+    /// Returns its id.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub async fn resume(
+        &self,
+        session: &str,
+        agent: &str,
+        verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
+        request_id: &str,
+    ) -> Result<String, Error> {
+        let verdicts = verdicts.into_iter().map(verdict_command).collect();
+        let request = ResumeRequest { agent: agent.to_owned(), verdicts };
+        let session = self.session(session)?;
+        let sent = session.resume(Json(request)).idempotency_key(header(request_id)).send();
+        Ok(sent.await.map_err(from_client)?.invocation_handle().invocation_id().clone())
+    }
+
+    /// Waits for the end of a run.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`InvalidRequest`](ErrorKind::InvalidRequest) if no such run is known: outcomes are
+    /// kept for a day.
+    pub async fn outcome(&self, run: &str) -> Result<Outcome, Error> {
+        ensure_not_empty("a run", run)?;
+        let handle = self.ingress.invocation_handle::<Json<Outcome>>(run);
+        let unknown = |error: &ClientError| {
+            error.response().is_some_and(|response| response.status() == StatusCode::NOT_FOUND)
+        };
+        let outcome = handle.attach().await.map_err(|error| match unknown(&error) {
+            true => Error::new(ErrorKind::InvalidRequest, format!("no run `{run}` is known")),
+            false => from_client(error),
+        });
+        Ok(outcome?.into_body().into_inner())
+    }
+
+    /// Gives a verdict on a call that a run has left pending, with exactly the arguments that would run. When all
+    /// pending calls have one, a run resumes them: `true`. The same verdict may be given again.
+    ///
+    /// It waits for the end of an active run. An [interactive](turnstream::Agent::interactive) run that waits for a
+    /// verdict gets it by [`send`](Self::send) instead, as a [`Command::Verdict`].
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no such call is pending,
+    /// [`Conflict`](ErrorKind::Conflict) if it has another verdict already, and
+    /// [`Unsupported`](ErrorKind::Unsupported) if no worker has the agent.
+    pub async fn judge(
+        &self,
+        session: &str,
+        agent: &str,
+        call: PendingCall,
+        verdict: Verdict,
+    ) -> Result<bool, Error> {
+        let verdict = verdict_command((call, verdict));
+        let request = JudgeRequest { agent: agent.to_owned(), verdict };
+        let answer = self.session(session)?.judge(Json(request)).call().await;
+        body(answer).map(Json::into_inner)
+    }
+
+    /// Sends a command to the active run, or input to the next one. The receipt says that it is stored. The event
+    /// [`Appended`](turnstream::Event::Appended) with the receipt's id says that input was delivered. The same `id` is
+    /// stored once for a session, however often it is sent within a day.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with
+    /// [`NotRunning`](turnstream::hub::NotRunning) as its source, if the command ends a run or judges a call of one,
+    /// and none is active.
+    pub async fn send(
+        &self,
+        session: &str,
+        id: &str,
+        command: Command,
+    ) -> Result<InputReceipt, Error> {
+        let is_interrupt = command == Command::Interrupt;
+        let stored = StoredCommand { id: id.to_owned(), command };
+        let inbox = self.inbox(session)?;
+        // Keys are those of one session: Restate has them for each object.
+        let pushed = inbox.push(Json(stored)).idempotency_key(header(id)).call().await;
+        body(pushed)?;
+        if let (true, Some(hub)) = (is_interrupt, &self.hub)
+            && let Ok(Some(run)) = hub.find_run(session).await
+        {
+            // It only spares the wait for the end of the step.
+            let _ = hub.send(&run, Command::Interrupt).await;
+        }
+        Ok(InputReceipt { id: id.to_owned() })
+    }
+
+    /// Adds input before the next request of the active run, or of the next run; see [`send`](Self::send).
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub async fn steer(
+        &self,
+        session: &str,
+        input: impl Into<Input>,
+    ) -> Result<InputReceipt, Error> {
+        self.send(session, &SystemIds.next_id(), Command::Steer(input.into().0)).await
+    }
+
+    /// Interrupts the active run: what there is of its turn is kept.
+    ///
+    /// With a [hub](Self::with_hub), the step that runs ends at once; otherwise the run ends after it. Calls that run
+    /// apart go on to their end, and their results are not used.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub async fn interrupt(&self, session: &str) -> Result<(), Error> {
+        self.send(session, &SystemIds.next_id(), Command::Interrupt).await.map(drop)
+    }
+
+    /// The entries of a session from a number on.
+    ///
+    /// # Errors
+    ///
+    /// [`Connect`](ErrorKind::Connect) if Restate cannot be reached, and another error if no worker could read the
+    /// session in eight attempts.
+    pub async fn history(&self, session: &str, from: u64) -> Result<Vec<Entry>, Error> {
+        body(self.session(session)?.history(Json(from)).call().await).map(Json::into_inner)
+    }
+
+    /// What a session is doing.
+    ///
+    /// # Errors
+    ///
+    /// As [`history`](Self::history).
+    pub async fn status(&self, session: &str) -> Result<SessionStatus, Error> {
+        body(self.session(session)?.status().call().await).map(Json::into_inner)
+    }
+
+    /// The commands that wait for a run of a session.
+    ///
+    /// # Errors
+    ///
+    /// As [`history`](Self::history).
+    pub async fn queued(&self, session: &str) -> Result<CommandQueue, Error> {
+        body(self.inbox(session)?.queued().call().await).map(Json::into_inner)
+    }
+
+    /// Fills an empty session with the entries of another one.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](ErrorKind::Conflict) if the session has entries.
+    pub async fn import(&self, session: &str, entries: Vec<Entry>) -> Result<(), Error> {
+        body(self.session(session)?.import(Json(entries)).call().await)
+    }
+
+    /// Removes a session, after the end of its active run. Input that waits for its next run stays in the queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Connect`](ErrorKind::Connect) if Restate cannot be reached.
+    pub async fn remove(&self, session: &str) -> Result<(), Error> {
+        body(self.session(session)?.delete().call().await)
+    }
+
+    fn session(&self, id: &str) -> Result<SessionIngressClient<reqwest::Client>, Error> {
+        ensure_not_empty("a session", id)?;
+        Ok(SessionIngressClient::from_client(self.ingress.clone(), id))
+    }
+
+    fn inbox(&self, id: &str) -> Result<InboxIngressClient<reqwest::Client>, Error> {
+        ensure_not_empty("a session", id)?;
+        Ok(InboxIngressClient::from_client(self.ingress.clone(), id))
+    }
+}
+
+/// Reads the sessions, for what takes a [`Store`]: a reader of a hub, or a copy elsewhere. It writes nothing and lists
+/// nothing: runs are started by the [client](Client).
+impl Store for Client {
+    fn append<'a>(
+        &'a self,
+        _id: &'a str,
+        _expected: u64,
+        _entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        read_only()
+    }
+
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+        async move {
+            let entries = self.history(id, from).await?;
+            // An object without state is like one that is not there.
+            let is_there = !entries.is_empty() || self.status(id).await?.version > 0;
+            Ok(is_there.then_some(entries))
+        }
+        .boxed()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
+        read_only()
+    }
+
+    fn fork<'a>(
+        &'a self,
+        _id: &'a str,
+        _at: u64,
+        _new: &'a str,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        read_only()
+    }
+}
+
+fn read_only<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, Error>> {
+    let message = "the sessions of Restate are only read so";
+    ready(Err(Error::new(ErrorKind::Unsupported, message))).boxed()
+}
+
+fn ensure_not_empty(what: &str, id: &str) -> Result<(), Error> {
+    match id.is_empty() {
+        false => Ok(()),
+        true => Err(Error::new(ErrorKind::InvalidRequest, format!("the id of {what} is empty"))),
+    }
+}
+
+/// An id as the value of a header, which is ASCII.
+fn header(id: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
+    let encoded = id.bytes().map(|byte| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    encoded.collect()
+}
+
+/// A verdict, as a command that is the same each time.
+fn verdict_command((call, verdict): (PendingCall, Verdict)) -> StoredCommand {
+    let id = call.call_id.clone();
+    StoredCommand { id, command: Command::Verdict { call, verdict } }
+}
+
+fn body<T>(answer: Result<CallResponse<reqwest::Client, T>, ClientError>) -> Result<T, Error>
+where
+    T: restate_sdk::serde::Deserialize,
+{
+    answer.and_then(CallResponse::into_body).map_err(from_client)
+}
+
+/// The body of an answer of the ingress that is an error.
+#[derive(serde::Deserialize)]
+struct ErrorAnswer {
+    message: String,
+}
+
+fn from_client(error: ClientError) -> Error {
+    let Some(response) = error.response() else {
+        let (kind, what) = match &error {
+            ClientError::Transport { .. } => (ErrorKind::Connect, "Restate cannot be reached"),
+            _ => (ErrorKind::InvalidRequest, "the request cannot be sent"),
+        };
+        return Error::new(kind, format!("{what}: {error}")).with_source(error);
+    };
+    let message = match serde_json::from_slice::<ErrorAnswer>(response.body()) {
+        Ok(answer) => answer.message,
+        Err(_) => String::from_utf8_lossy(response.body()).into_owned(),
+    };
+    from_terminal(response.status().as_u16(), &message)
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("url", &self.url).finish_non_exhaustive()
+    }
+}

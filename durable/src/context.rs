@@ -1,0 +1,68 @@
+//! What handlers of several kinds ask of their contexts.
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use restate_sdk::prelude::*;
+use turnstream::Error;
+use turnstream::durable::StepFuture;
+use turnstream::item::RawJson;
+
+use crate::errors::{from_context, unreadable};
+
+/// A context that performs steps.
+pub(crate) trait PerformStep {
+    /// Performs a step, or returns the value that was kept.
+    fn perform<'a>(
+        &'a self,
+        name: &'static str,
+        step: StepFuture,
+    ) -> BoxFuture<'a, Result<RawJson, Error>>;
+}
+
+/// A context that reads the state of its object.
+pub(crate) trait ReadState {
+    /// Reads a value, which is text.
+    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<String>, Error>>;
+}
+
+macro_rules! perform_step {
+    ($($context:ident),*) => {$(
+        impl PerformStep for $context<'_> {
+            fn perform<'a>(
+                &'a self,
+                name: &'static str,
+                step: StepFuture,
+            ) -> BoxFuture<'a, Result<RawJson, Error>> {
+                // The context lives longer than the step.
+                let context: &'a $context<'a> = self;
+                let step = async move || Ok(Json(step.await));
+                let kept = context.run(step).name(name);
+                kept.map(|kept| kept.map(Json::into_inner).map_err(|error| from_context(&error)))
+                    .boxed()
+            }
+        }
+    )*};
+}
+
+macro_rules! read_state {
+    ($($context:ident),*) => {$(
+        impl ReadState for $context<'_> {
+            fn read<'a>(
+                &'a self,
+                key: &'a str,
+            ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+                let context: &'a $context<'a> = self;
+                // As it is: a `String` of the SDK is a string of JSON.
+                let value = context.get::<Vec<u8>>(key);
+                value.map(|value| into_text(value.map_err(|error| from_context(&error))?)).boxed()
+            }
+        }
+    )*};
+}
+
+perform_step!(ObjectContext, Context);
+read_state!(ObjectContext, SharedObjectContext);
+
+fn into_text(value: Option<Vec<u8>>) -> Result<Option<String>, Error> {
+    value.map(String::from_utf8).transpose().map_err(|error| unreadable("a value", error))
+}

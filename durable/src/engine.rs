@@ -1,0 +1,213 @@
+//! The engine of a durable run, on Restate.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use restate_sdk::prelude::*;
+use turnstream::Error;
+use turnstream::durable::{
+    Engine, SegmentWrite, SessionSegments, StepFuture, StepRunner, StoredCommand, ToolCallRequest,
+};
+use turnstream::item::{RawJson, ToolResult};
+use turnstream::session::Entry;
+
+use crate::context::{PerformStep, ReadState};
+use crate::errors::{from_context, unreadable};
+use crate::inbox::{Finish, InboxClient, Wait, WaitAnswer, start_timer};
+use crate::tools::{ToolsClient, ToolsRequest};
+
+/// The engine of one attempt at a run: the context of the handler, and the state of the session's object.
+pub(crate) struct RestateEngine<'a, 'ctx> {
+    ctx: &'a ObjectContext<'ctx>,
+    /// The name of the agent.
+    agent: String,
+    segments: SessionSegments,
+    /// All entries of the session.
+    entries: Vec<Entry>,
+    /// Counts the waits for commands.
+    waits: u32,
+    is_finished: bool,
+}
+
+impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
+    /// Reads the session.
+    pub(crate) async fn open(ctx: &'a ObjectContext<'ctx>, agent: String) -> Result<Self, Error> {
+        let (segments, entries) = read_session(ctx).await?;
+        Ok(Self { ctx, agent, segments, entries, waits: 0, is_finished: false })
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    fn write(&self, writes: Vec<SegmentWrite>) {
+        for SegmentWrite { key, value } in writes {
+            match value {
+                Some(value) => self.ctx.set(&key, value.into_bytes()),
+                None => self.ctx.clear(&key),
+            }
+        }
+    }
+
+    fn inbox(&self) -> InboxClient<'ctx> {
+        self.ctx.object_client(self.ctx.key())
+    }
+
+    async fn take(&self) -> Result<Vec<StoredCommand>, Error> {
+        let run = self.ctx.invocation_id().to_owned();
+        let taken = self.inbox().take(run).call().await;
+        taken.map(Json::into_inner).map_err(|error| from_context(&error))
+    }
+
+    async fn wait(
+        &self,
+        limit: Option<Duration>,
+        number: u32,
+        is_enough: &mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
+    ) -> Result<Vec<StoredCommand>, Error> {
+        let run = self.ctx.invocation_id().to_owned();
+        let timer = limit.map(|_| format!("{run}/{number}"));
+        if let (Some(timer), Some(limit)) = (&timer, limit) {
+            start_timer(self.ctx, timer, limit);
+        }
+        let mut commands = Vec::new();
+        loop {
+            commands.extend(self.take().await?);
+            if is_enough(&commands) {
+                return Ok(commands);
+            }
+            let (awakeable, woken) = self.ctx.awakeable::<()>();
+            let wait = Wait { awakeable, timer: timer.clone() };
+            let answer = self.inbox().wait(Json(wait)).call().await;
+            match answer.map_err(|error| from_context(&error))?.into_inner() {
+                WaitAnswer::Ready => {}
+                WaitAnswer::Expired => return Ok(commands),
+                WaitAnswer::Waiting => woken.await.map_err(|error| from_context(&error))?,
+            }
+        }
+    }
+
+    async fn call(&self, calls: Vec<ToolCallRequest>) -> Result<Vec<ToolResult>, Error> {
+        let tools = || self.ctx.service_client::<ToolsClient>();
+        let mut results: Vec<Option<ToolResult>> = vec![None; calls.len()];
+        let (mut running, mut handles) = (DurableFuturesUnordered::new(), Vec::new());
+        for call in &calls {
+            // Another run may ask for a call of the same id, after the session was removed.
+            let key = format!("{}/{}", self.ctx.invocation_id(), call.call.call_id);
+            let (agent, call) = (self.agent.clone(), call.clone());
+            let request = tools().call(Json(ToolsRequest::Call { agent, call }));
+            running.push(request.idempotency_key(key).call());
+        }
+        let session = self.ctx.key().to_owned();
+        let stop = tools().call(Json(ToolsRequest::Stop { session })).call();
+        handles.push(stop.invocation_handle().await.map_err(|error| from_context(&error))?);
+        running.push(stop);
+        while let Some((index, answer)) =
+            running.next().await.map_err(|error| from_context(&error))?
+        {
+            let Some(call) = calls.get(index) else { break };
+            results[index] = Some(match answer {
+                Ok(Json(Some(result))) => result,
+                Ok(Json(None)) => call.interrupted_result(),
+                Err(error) => call.failed_result(&from_context(&error)),
+            });
+            if results.iter().all(Option::is_some) {
+                break;
+            }
+        }
+        for handle in handles {
+            handle.cancel();
+        }
+        let ended = results.into_iter().zip(&calls);
+        Ok(ended
+            .map(|(result, call)| result.unwrap_or_else(|| call.interrupted_result()))
+            .collect())
+    }
+
+    /// Fills an empty session.
+    pub(crate) fn import(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
+        let mut writes = self.segments.append(&entries)?;
+        writes.extend(self.segments.merge()?);
+        self.write(writes);
+        self.entries = entries;
+        Ok(())
+    }
+
+    /// Ends the run: its pieces become segments, and its inbox takes nothing for it any more.
+    pub(crate) fn end(&mut self, put_back: Vec<StoredCommand>) -> Result<(), Error> {
+        if !std::mem::replace(&mut self.is_finished, true) {
+            let writes = self.segments.merge()?;
+            self.write(writes);
+            let run = self.ctx.invocation_id().to_owned();
+            drop(self.inbox().finish(Json(Finish { run, put_back })).send());
+        }
+        Ok(())
+    }
+}
+
+/// Reads the entries of a session from the state of its object.
+pub(crate) async fn read_session(
+    ctx: &impl ReadState,
+) -> Result<(SessionSegments, Vec<Entry>), Error> {
+    let head = ctx.read(SessionSegments::head_key()).await?;
+    let lost = |error: Error| unreadable("the session", error);
+    let mut segments = SessionSegments::open(head.as_deref()).map_err(lost)?;
+    let mut values = Vec::new();
+    for key in segments.keys() {
+        values.extend(ctx.read(&key).await?);
+    }
+    let entries = segments.read(values).map_err(lost)?;
+    Ok((segments, entries))
+}
+
+impl StepRunner for RestateEngine<'_, '_> {
+    fn step<'a>(
+        &'a mut self,
+        name: &'static str,
+        step: StepFuture,
+    ) -> BoxFuture<'a, Result<RawJson, Error>> {
+        self.ctx.perform(name, step)
+    }
+}
+
+impl Engine for RestateEngine<'_, '_> {
+    fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
+        self.take().boxed()
+    }
+
+    fn wait_for_commands<'a>(
+        &'a mut self,
+        limit: Option<Duration>,
+        is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
+    ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
+        self.waits += 1;
+        self.wait(limit, self.waits, is_enough).boxed()
+    }
+
+    fn can_call_tools(&self) -> bool {
+        true
+    }
+
+    fn call_tools(
+        &mut self,
+        calls: Vec<ToolCallRequest>,
+    ) -> BoxFuture<'_, Result<Vec<ToolResult>, Error>> {
+        self.call(calls).boxed()
+    }
+
+    fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>> {
+        async move {
+            debug_assert_eq!(from, self.segments.version());
+            let writes = self.segments.append(&entries)?;
+            self.write(writes);
+            self.entries.extend(entries);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>> {
+        async move { self.end(put_back) }.boxed()
+    }
+}

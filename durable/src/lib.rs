@@ -1,0 +1,16 @@
+#![doc = include_str!("../README.md")]
+
+mod client;
+mod context;
+mod engine;
+mod errors;
+mod inbox;
+mod session;
+#[cfg(feature = "testing")]
+pub mod suite;
+mod tools;
+mod worker;
+
+pub use client::Client;
+pub use session::{SessionStatus, StatusKind};
+pub use worker::Worker;

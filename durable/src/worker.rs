@@ -1,0 +1,200 @@
+//! What a process needs to perform runs.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use restate_sdk::endpoint::Endpoint;
+use restate_sdk::http_server::HttpServer;
+use tokio::net::{TcpListener, TcpSocket};
+use turnstream::durable::Attempt;
+use turnstream::hub::Hub;
+use turnstream::tool::RunData;
+use turnstream::{Agent, Error, ErrorKind, Outcome};
+
+use crate::engine::RestateEngine;
+use crate::inbox::Inbox;
+use crate::session::Session;
+use crate::tools::Tools;
+
+/// Performs the runs of sessions, as Restate asks for them.
+#[derive(Clone, Default)]
+pub struct Worker(WorkerParts);
+
+/// What the handlers share.
+#[derive(Clone, Default)]
+pub(crate) struct WorkerParts {
+    agents: Arc<HashMap<String, Agent>>,
+    hub: Option<Hub>,
+    data: Option<DataSource>,
+    on_attempt: Option<AttemptObserver>,
+    identity_keys: Vec<String>,
+    #[cfg(feature = "testing")]
+    suite: crate::suite::SuiteRuns,
+}
+
+type DataSource = Arc<dyn Fn(&str) -> RunData + Send + Sync>;
+type AttemptObserver = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
+impl Worker {
+    /// A worker without agents.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers an agent under a name, by which runs ask for it. Its tools also perform the calls that run apart.
+    ///
+    /// Every worker of a deployment registers the same agents.
+    pub fn with_agent(mut self, name: impl Into<String>, agent: Agent) -> Self {
+        Arc::make_mut(&mut self.0.agents).insert(name.into(), agent);
+        self
+    }
+
+    /// Shows the runs in a hub. One in Redis (`Hub::with_redis`) shows them in every process, and brings their
+    /// interrupts.
+    pub fn with_hub(mut self, hub: &Hub) -> Self {
+        self.0.hub = Some(hub.clone());
+        self
+    }
+
+    /// Hands data to the tools of each run, given the id of its session, as
+    /// [`Run::with_data`](turnstream::Run::with_data) does.
+    pub fn with_data(mut self, data: impl Fn(&str) -> RunData + Send + Sync + 'static) -> Self {
+        self.0.data = Some(Arc::new(data));
+        self
+    }
+
+    /// Serves only requests that are signed with this key of a Restate server, for example `publickeyv1_…`. It can be
+    /// set several times. Without one, any program that reaches the worker can have its runs performed.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if it is not a key.
+    pub fn with_identity_key(mut self, key: &str) -> Result<Self, Error> {
+        Endpoint::builder().identity_key(key).map_err(|error| {
+            let message = format!("`{key}` is not an identity key: {error}");
+            Error::new(ErrorKind::InvalidRequest, message)
+        })?;
+        self.0.identity_keys.push(key.to_owned());
+        Ok(self)
+    }
+
+    /// Calls `observe` when an attempt at a run begins in this worker, with the ids of the session and of the run: for
+    /// logs.
+    pub fn on_attempt(mut self, observe: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
+        self.0.on_attempt = Some(Arc::new(observe));
+        self
+    }
+
+    /// Performs the runs of the [suite](turnstream::durable::suite) of engines.
+    #[cfg(feature = "testing")]
+    pub fn with_suite(mut self, suite: &crate::suite::SuiteRuns) -> Self {
+        self.0.suite = suite.clone();
+        self
+    }
+
+    /// The services of the worker, to be served by an HTTP server of your own.
+    #[expect(clippy::missing_panics_doc, reason = "the keys were checked when they were set")]
+    pub fn endpoint(&self) -> Endpoint {
+        let parts = || self.0.clone();
+        let mut services = Endpoint::builder();
+        for key in &self.0.identity_keys {
+            // Invariant: it was one when it was set.
+            services = services.identity_key(key).expect("an identity key");
+        }
+        services.bind(Session(parts())).bind(Inbox).bind(Tools(parts())).build()
+    }
+
+    /// Listens on an address, with `TCP_NODELAY`. It does not set `SO_REUSEPORT`.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says.
+    pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        // Accepted connections inherit it on Linux. Without it each step above 16 KiB takes 40 ms.
+        socket.set_nodelay(true)?;
+        socket.bind(address)?;
+        socket.listen(1_024)
+    }
+
+    /// Serves Restate until `shutdown` is ready, and then waits for the runs of this worker, at most ten seconds. Those
+    /// that are active after that, or after the future was dropped, go on in tasks and end with the tokio runtime:
+    /// Restate has them continued by another worker.
+    ///
+    /// `listener` is one of [`listen`](Self::listen), or sets `TCP_NODELAY` itself.
+    pub async fn serve(&self, listener: TcpListener, shutdown: impl Future) {
+        HttpServer::new(self.endpoint()).serve_with_cancel(listener, shutdown).await;
+    }
+}
+
+impl WorkerParts {
+    pub(crate) fn agent(&self, name: &str) -> Result<Agent, Error> {
+        #[cfg(feature = "testing")]
+        if let Some(agent) = self.suite.agent(name) {
+            return Ok(agent);
+        }
+        self.agents.get(name).cloned().ok_or_else(|| {
+            let message = format!("no agent `{name}` is registered with this worker");
+            Error::new(ErrorKind::Unsupported, message).with_parameter(name)
+        })
+    }
+
+    pub(crate) fn data(&self, session: &str) -> Result<RunData, Error> {
+        match &self.data {
+            Some(data) => catch_panic("the source of run data", || data(session)),
+            None => Ok(RunData::new()),
+        }
+    }
+
+    /// An attempt with what this worker has.
+    pub(crate) fn prepare(
+        &self,
+        attempt: Attempt,
+        session: &str,
+        run: &str,
+    ) -> Result<Attempt, Error> {
+        if let Some(observe) = &self.on_attempt {
+            catch_panic("the observer of attempts", || observe(session, run))?;
+        }
+        let attempt = attempt.with_data(self.data(session)?);
+        Ok(match &self.hub {
+            Some(hub) => attempt.with_hub(hub, run),
+            None => attempt,
+        })
+    }
+
+    /// Drives an attempt at the run of a session.
+    pub(crate) async fn drive(
+        &self,
+        attempt: Attempt,
+        session: &str,
+        engine: &mut RestateEngine<'_, '_>,
+    ) -> Result<Outcome, Error> {
+        #[cfg(feature = "testing")]
+        if let Some(run) = self.suite.run(session) {
+            let attempt = run.attempt(engine.entries().to_vec());
+            return attempt.drive(&mut run.losses.wrap(engine)).await;
+        }
+        let _ = session;
+        attempt.drive(engine).await
+    }
+}
+
+/// Runs a closure of the user's. Restate would try again after a panic, for ever.
+fn catch_panic<T>(what: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
+    std::panic::catch_unwind(AssertUnwindSafe(f))
+        .map_err(|_| Error::new(ErrorKind::Panic, format!("{what} panicked")))
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("agents", &self.0.agents.keys()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! Runs whose workers and servers are killed with SIGKILL: a few campaigns of `examples/crash`.
+
+#[path = "../examples/crash/agents.rs"]
+mod agents;
+#[path = "../examples/crash/campaign.rs"]
+mod campaign;
+#[path = "../examples/crash/connection.rs"]
+mod connection;
+#[path = "../../examples/crash/dice.rs"]
+mod dice;
+#[path = "../examples/crash/killer.rs"]
+mod killer;
+#[path = "../examples/crash/log.rs"]
+mod log;
+#[path = "../examples/crash/report.rs"]
+mod report;
+#[path = "../examples/crash/servers.rs"]
+mod servers;
+#[path = "../examples/crash/session.rs"]
+mod session;
+#[path = "../examples/crash/steps.rs"]
+mod steps;
+#[path = "support/mod.rs"]
+mod support;
+#[path = "../examples/crash/task.rs"]
+mod task;
+#[path = "../examples/crash/worker.rs"]
+mod worker;
+
+use std::process::Command;
+
+use tokio::sync::Mutex;
+
+use campaign::Campaign;
+use killer::KillPlan;
+use servers::Servers;
+use worker::WorkerSettings;
+
+/// Makes this program a worker process: the arguments of one, a line each.
+const WORKER_VARIABLE: &str = "TURNSTREAM_CRASH_WORKER";
+
+/// Held by the test that runs: each keeps a machine of two cores busy.
+static BUSY: Mutex<()> = Mutex::const_new(());
+
+async fn check(seed: u64, runs: usize, kills: KillPlan, servers: &mut Servers) {
+    let campaign = Campaign { seed, runs, kills, keeps_files: false, worker_command };
+    let report = campaign.run(servers).await;
+    assert!(report.violations.is_empty(), "seed {seed}:\n{report}");
+}
+
+/// The command of a worker process: this program, of which [`a_worker_process`] is run.
+fn worker_command(settings: &WorkerSettings) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.args(["--exact", "a_worker_process", "--ignored", "--nocapture"]);
+    command.env(WORKER_VARIABLE, settings.to_words().join("\n"));
+    command
+}
+
+#[test]
+#[ignore = "is a process that the other tests start"]
+fn a_worker_process() {
+    // Without arguments it is one of the tests, and does nothing.
+    let Ok(words) = std::env::var(WORKER_VARIABLE) else { return };
+    let settings = WorkerSettings::from_words(words.lines().map(str::to_owned));
+    settings.expect("the arguments of a worker").serve();
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn runs_whose_workers_are_killed_lose_nothing_and_do_nothing_twice() {
+    let _busy = BUSY.lock().await;
+    let mut servers = Servers::start(1).await;
+    for seed in 1..=20 {
+        check(seed, 16, KillPlan::Repeatedly { server_kills: 0 }, &mut servers).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn runs_whose_server_is_killed_as_well_lose_nothing_and_do_nothing_twice() {
+    let _busy = BUSY.lock().await;
+    let mut servers = Servers::start(1).await;
+    check(1, 40, KillPlan::Repeatedly { server_kills: 3 }, &mut servers).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn runs_finish_without_one_of_three_nodes_and_one_of_two_workers() {
+    let _busy = BUSY.lock().await;
+    let mut servers = Servers::start(3).await;
+    check(1, 60, KillPlan::OneNodeAndWorker, &mut servers).await;
+}

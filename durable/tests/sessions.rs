@@ -1,0 +1,911 @@
+//! What clients see of sessions and their runs, on a real server.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::join;
+use serde_json::{Value, json};
+use support::{RestateServer, Worker as Process};
+use tokio::sync::watch;
+use turnstream::agent::hook::{self, StopDecision};
+use turnstream::event::{EndReason, InterruptedPhase};
+use turnstream::hub::{Command, Hub, NotRunning};
+use turnstream::item::{Content, History, PendingCall, ResultKind, ToolCall};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::request::Request;
+use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store as _, restore_history};
+use turnstream::tool::{RunData, Tool, ToolSpec, Verdict};
+use turnstream::{Agent, Error, ErrorKind, Item, Outcome};
+use turnstream_restate::{Client, StatusKind, Worker};
+
+/// How long a test waits for something that takes milliseconds.
+const LIMIT: Duration = Duration::from_secs(30);
+
+// ---- Helpers
+
+/// A server, and a worker that is registered with it.
+struct Fixture {
+    server: RestateServer,
+    worker: Process,
+    client: Client,
+}
+
+impl Fixture {
+    async fn start(worker: Worker) -> Self {
+        let server = RestateServer::start().await;
+        let worker = Process::start(worker.endpoint());
+        support::register(&server.admin_url(), &worker.url()).await;
+        let client = Client::new(&server.ingress_url()).expect("the server has a URL");
+        Self { server, worker, client }
+    }
+
+    /// With an agent that is called `agent`.
+    async fn with_agent(agent: Agent) -> Self {
+        Self::start(Worker::new().with_agent("agent", agent)).await
+    }
+
+    /// Kills the worker, and starts this one at the same address.
+    fn replace_worker(self, worker: &Worker) -> Self {
+        let Self { server, worker: old, client } = self;
+        let worker = Process::start_at(old.kill(), worker.endpoint());
+        Self { server, worker, client }
+    }
+
+    async fn run(&self, session: &str, input: &str) -> Result<Outcome, Error> {
+        within_limit(self.client.run(session, "agent", input)).await
+    }
+
+    async fn start_run(&self, session: &str, input: &str) -> String {
+        let started = self.client.start(session, "agent", input, &format!("run of {input}")).await;
+        started.expect("the server can be reached")
+    }
+
+    async fn outcome(&self, run: &str) -> Result<Outcome, Error> {
+        within_limit(self.client.outcome(run)).await
+    }
+
+    async fn history(&self, session: &str) -> History {
+        let entries = self.client.history(session, 0).await.expect("the entries can be read");
+        restore_history(session, entries)
+    }
+
+    async fn wait_for_status(&self, invocation: &str, status: &str) {
+        support::wait_for(&format!("the invocation is {status}"), LIMIT, async || {
+            let row = support::invocation(&self.server.admin_url(), invocation).await;
+            let now = row.map_or(Value::Null, |row| row["status"].clone());
+            if now == status { Ok(()) } else { Err(now.to_string()) }
+        })
+        .await;
+    }
+
+    /// Checks that the next run of a session works.
+    async fn ensure_next_run_works(&self, session: &str) {
+        let outcome = self.run(session, NEXT).await.expect("the next run works");
+        assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.error);
+        let history = self.history(session).await;
+        assert!(history.is_settled(), "{:?}", texts(&history));
+        let status = self.client.status(session).await.unwrap();
+        assert_eq!((status.run, status.kind), (None, StatusKind::Idle));
+        assert!(status.version > 0);
+    }
+
+    /// The number of invocations of a handler of a session.
+    async fn invocations(&self, session: &str, handler: &str) -> u64 {
+        let sql = format!(
+            "SELECT COUNT(*) AS count FROM sys_invocation WHERE target_service_name = 'Session' \
+             AND target_service_key = '{session}' AND target_handler_name = '{handler}'"
+        );
+        let rows = support::query(&self.server.admin_url(), &sql).await;
+        rows[0]["count"].as_u64().expect("a number")
+    }
+}
+
+async fn within_limit<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, future).await.expect("it takes no longer than the limit")
+}
+
+/// The input to which each agent answers at once.
+const NEXT: &str = "And now?";
+
+/// A model that answers by the history, and says `Done.` to [`NEXT`].
+fn model(answer: impl Fn(&History) -> Reply + Send + Sync + 'static) -> Scripted {
+    Scripted::from_fn(move |request: &Request, _| match last_input(&request.history) == NEXT {
+        true => Reply::text("Done."),
+        false => answer(&request.history),
+    })
+}
+
+/// A model that calls these tools at once, and says `Done.` after their results.
+fn calling(calls: &'static [(&'static str, &'static str)]) -> Scripted {
+    model(move |history| match results_since_input(history) {
+        0 => calls.iter().fold(Reply::new(), |reply, (id, name)| reply.call_raw(id, name, "{}")),
+        _ => Reply::text("Done."),
+    })
+}
+
+fn last_input(history: &History) -> String {
+    let inputs = history.iter().filter_map(Item::as_user);
+    inputs.map(Content::text).next_back().unwrap_or_default()
+}
+
+fn results_since_input(history: &History) -> usize {
+    let items: Vec<&Item> = history.iter().collect();
+    let since = items.iter().rposition(|item| item.as_user().is_some()).unwrap_or(0);
+    items[since..].iter().filter(|item| item.as_tool_result().is_some()).count()
+}
+
+fn tool<F, Fut>(name: &str, run: F) -> Tool
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = String> + Send + 'static,
+{
+    let spec = ToolSpec::new(name, "Does something", json!({ "type": "object" }));
+    Tool::raw(spec, move |_args, _cx| run()).expect("the tool is valid")
+}
+
+/// A tool that returns at once.
+fn quick(name: &str) -> Tool {
+    tool(name, || async { "quick".to_owned() })
+}
+
+/// Lets tools wait for the test. Clones are the same gate.
+#[derive(Clone)]
+struct Gate {
+    is_open: watch::Sender<bool>,
+    reached: watch::Sender<usize>,
+}
+
+impl Gate {
+    fn closed() -> Self {
+        Self { is_open: watch::Sender::new(false), reached: watch::Sender::new(0) }
+    }
+
+    fn open(&self) {
+        self.is_open.send_replace(true);
+    }
+
+    /// A tool that waits until the gate is open.
+    fn tool(&self, name: &str) -> Tool {
+        let gate = self.clone();
+        tool(name, move || {
+            let gate = gate.clone();
+            async move {
+                gate.reached.send_modify(|count| *count += 1);
+                let _ = gate.is_open.subscribe().wait_for(|is_open| *is_open).await;
+                "passed".to_owned()
+            }
+        })
+    }
+
+    /// Waits until so many calls have reached it, over all attempts.
+    async fn wait_for(&self, count: usize) {
+        let mut reached = self.reached.subscribe();
+        let _ = within_limit(reached.wait_for(|reached| *reached >= count)).await;
+    }
+}
+
+/// The kinds of the results in a history, with their texts.
+fn results(history: &History) -> Vec<(ResultKind, String)> {
+    let results = history.iter().filter_map(|item| item.as_tool_result());
+    results.map(|result| (result.kind, result.content.text())).collect()
+}
+
+/// What was said, without calls and results.
+fn texts(history: &History) -> Vec<String> {
+    let text = |item: &Item| {
+        let text = item.as_text().map(str::to_owned);
+        text.or_else(|| item.as_user().map(Content::text))
+    };
+    history.iter().filter_map(text).collect()
+}
+
+fn pending(call_id: &str, name: &str) -> PendingCall {
+    let (call_id, name) = (call_id.to_owned(), name.to_owned());
+    ToolCall { call_id, name, arguments: "{}".to_owned() }.into()
+}
+
+// ---- Runs
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_run_is_started_once_under_its_request_id() {
+    let model = Scripted::from_fn(|_, _| "Done.");
+    let fixture = Fixture::with_agent(Agent::new(model.clone())).await;
+    let start = || fixture.client.start("s", "agent", "Do it.", "request-1");
+    let (first, second) = join(start(), start()).await;
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert_eq!(first, second);
+    let outcome = fixture.outcome(&first).await.unwrap();
+    assert_eq!(start().await.unwrap(), first, "also after its end");
+    assert_eq!(fixture.outcome(&first).await.unwrap(), outcome);
+    assert_eq!(texts(&fixture.history("s").await), ["Do it.", "Done."]);
+    assert_eq!(model.requests().len(), 1);
+    // The id is one of the session's: another session may use it too.
+    let other = fixture.client.start("t", "agent", "Do it.", "request-1").await.unwrap();
+    assert_ne!(other, first);
+    assert_eq!(fixture.outcome(&other).await.unwrap().reason, EndReason::Completed);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn two_runs_of_one_session_run_one_after_the_other() {
+    let gate = Gate::closed();
+    let agent = Agent::new(calling(&[("c1", "wait")])).with_tool(gate.tool("wait"));
+    let fixture = Fixture::with_agent(agent).await;
+    let first = fixture.start_run("s", "First.").await;
+    gate.wait_for(1).await;
+    let second = fixture.start_run("s", NEXT).await;
+    // Another session waits for nobody.
+    fixture.run("t", NEXT).await.unwrap();
+    assert_eq!(texts(&fixture.history("s").await), ["First."]);
+    assert_eq!(fixture.client.status("s").await.unwrap().run.as_ref(), Some(&first));
+    gate.open();
+    fixture.outcome(&first).await.unwrap();
+    fixture.outcome(&second).await.unwrap();
+    let history = fixture.history("s").await;
+    assert_eq!(texts(&history), ["First.", "Done.", NEXT, "Done."]);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn history_and_status_can_be_read_during_a_run() {
+    let gate = Gate::closed();
+    let agent = Agent::new(calling(&[("c1", "wait")])).with_tool(gate.tool("wait"));
+    let fixture = Fixture::with_agent(agent).await;
+    let before = fixture.client.status("s").await.unwrap();
+    assert_eq!((before.version, before.kind, before.run), (0, StatusKind::Idle, None));
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(1).await;
+    let during = fixture.client.status("s").await.unwrap();
+    assert_eq!(during.run.as_ref(), Some(&run));
+    let entries = fixture.client.history("s", 0).await.unwrap();
+    assert_eq!(during.version, entries.len() as u64);
+    assert_eq!(entries.len(), 2, "the input and the call: {entries:?}");
+    assert_eq!(fixture.client.history("s", 1).await.unwrap(), entries[1..]);
+    assert_eq!(fixture.client.history("s", 99).await.unwrap(), []);
+    gate.open();
+    fixture.outcome(&run).await.unwrap();
+    let after = fixture.client.status("s").await.unwrap();
+    assert_eq!((after.version, after.kind, after.run), (4, StatusKind::Idle, None));
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn queued_input_waits_for_the_next_run() {
+    let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
+    let command = || Command::Steer(vec![Item::user("And this.")]);
+    for _ in 0..2 {
+        fixture.client.send("s", "input-1", command()).await.unwrap();
+    }
+    let queued = fixture.client.queued("s").await.unwrap();
+    assert_eq!(queued.commands().map(|stored| &*stored.id).collect::<Vec<_>>(), ["input-1"]);
+    fixture.run("s", "Do it.").await.unwrap();
+    let history = fixture.history("s").await;
+    let said = texts(&history).iter().filter(|text| *text == "And this.").count();
+    assert_eq!(said, 1, "{:?}", texts(&history));
+    assert_eq!(fixture.client.queued("s").await.unwrap().commands().count(), 0);
+    fixture.run("s", NEXT).await.unwrap();
+    let history = fixture.history("s").await;
+    assert_eq!(texts(&history).iter().filter(|text| *text == "And this.").count(), 1);
+    // What ends a run is for an active one alone.
+    let error = fixture.client.interrupt("s").await.unwrap_err();
+    assert!(NotRunning::from_error(&error).is_some(), "{error:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn an_agent_that_no_worker_has_is_unsupported_and_the_session_is_not_stuck() {
+    let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
+    let error = within_limit(fixture.client.run("s", "nobody", "Do it.")).await.unwrap_err();
+    assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some("nobody")));
+    assert_eq!(fixture.client.history("s", 0).await.unwrap(), []);
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_turn_above_eight_mebibytes_is_too_large_for_the_caller() {
+    let model = model(|_| Reply::text(&format!("{} ", "x".repeat(1 << 20)).repeat(9)));
+    let fixture = Fixture::with_agent(Agent::new(model)).await;
+    let error = fixture.run("s", "Write a novel.").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error:?}");
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_large_turn_and_a_large_result_come_back_whole() {
+    let text = format!("{} ", "x".repeat(1 << 20)).repeat(7);
+    let model = {
+        let text = text.clone();
+        model(move |history| match results_since_input(history) {
+            0 => Reply::new().call_raw("c1", "read", "{}").call_raw("c2", "read", "{}"),
+            _ => Reply::text(&text),
+        })
+    };
+    let read = tool("read", || async { "y".repeat(3 << 20) });
+    let fixture = Fixture::with_agent(Agent::new(model).with_tool(read)).await;
+    let outcome = fixture.run("s", "Write a book.").await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.error);
+    assert_eq!(outcome.text, text);
+    let history = fixture.history("s").await;
+    assert_eq!(texts(&history).last(), Some(&text));
+    fixture.ensure_next_run_works("s").await;
+}
+
+// ---- Sessions
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn only_an_empty_session_can_be_filled() {
+    let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
+    let entries: Vec<Entry> =
+        (0..300).map(|n| Item::user(format!("{n} {}", "ä".repeat(n * 7))).into()).collect();
+    fixture.client.import("s", entries.clone()).await.unwrap();
+    assert_eq!(fixture.client.history("s", 0).await.unwrap(), entries);
+    assert_eq!(fixture.client.status("s").await.unwrap().version, 300);
+    let error = fixture.client.import("s", entries.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert_eq!(fixture.client.history("s", 0).await.unwrap(), entries, "nothing was written");
+    fixture.ensure_next_run_works("s").await;
+    fixture.run("t", NEXT).await.unwrap();
+    let error = fixture.client.import("t", entries).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_session_that_was_moved_to_a_store_and_back_has_the_same_history() {
+    let model = calling(&[("c1", "pay"), ("c2", "look")]);
+    let pay = quick("pay").requires_approval();
+    let fixture = Fixture::with_agent(Agent::new(model).with_tools([pay, quick("look")])).await;
+    fixture.run("s", NEXT).await.unwrap();
+    fixture.run("s", "Pay.").await.unwrap();
+    // From Restate to a store.
+    let entries = fixture.client.history("s", 0).await.unwrap();
+    let store = MemoryStore::new();
+    store.append("s", 0, entries.clone()).await.unwrap();
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    assert_eq!(session.history(), fixture.history("s").await);
+    assert_eq!(session.state(), SessionState::Pending { calls: vec![pending("c1", "pay")] });
+    // And back.
+    let entries = store.load("s", 0).await.unwrap().unwrap();
+    fixture.client.import("back", entries.clone()).await.unwrap();
+    assert_eq!(fixture.client.history("back", 0).await.unwrap(), entries);
+    let kind = StatusKind::Pending { calls: vec![pending("c1", "pay")] };
+    assert_eq!(fixture.client.status("back").await.unwrap().kind, kind);
+    let verdict = Verdict::Approve;
+    let judged = fixture.client.judge("back", "agent", pending("c1", "pay"), verdict).await;
+    assert!(judged.unwrap(), "it was the last one");
+    support::wait_until("the run has resumed", LIMIT, async || {
+        fixture.client.status("back").await.unwrap().kind == StatusKind::Idle
+    })
+    .await;
+    assert_eq!(texts(&fixture.history("back").await).last().unwrap(), "Done.");
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_removed_session_is_empty_and_can_be_used_again() {
+    let pay = quick("pay").requires_approval();
+    let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
+    // The second session of this id has as many entries as the first one when it is judged.
+    for _ in 0..2 {
+        let outcome = fixture.run("s", "Pay.").await.unwrap();
+        assert_eq!(outcome.reason, EndReason::Pending);
+        let call = pending("c1", "pay");
+        assert!(fixture.client.judge("s", "agent", call, Verdict::Approve).await.unwrap());
+        support::wait_until("the run has resumed", LIMIT, async || {
+            let status = fixture.client.status("s").await.unwrap();
+            (status.kind, status.run) == (StatusKind::Idle, None)
+        })
+        .await;
+        assert_eq!(texts(&fixture.history("s").await), ["Pay.", "Done."]);
+        fixture.client.remove("s").await.unwrap();
+        assert_eq!(fixture.client.history("s", 0).await.unwrap(), []);
+        let status = fixture.client.status("s").await.unwrap();
+        assert_eq!((status.version, status.kind), (0, StatusKind::Idle));
+    }
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn calls_apart_of_a_session_that_was_removed_run_in_the_next_one() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let look = tool("look", move || {
+        let number = counted.fetch_add(1, Ordering::Relaxed);
+        async move { number.to_string() }
+    });
+    let model = calling(&[("c1", "look"), ("c2", "look")]);
+    let fixture = Fixture::with_agent(Agent::new(model).with_tool(look)).await;
+    for _ in 0..2 {
+        fixture.run("s", "Look.").await.unwrap();
+        fixture.client.remove("s").await.unwrap();
+    }
+    assert_eq!(count.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_session_id_may_have_any_characters() {
+    let agent = Agent::new(calling(&[("c1", "look"), ("c2", "look"), ("c3", "pay")]))
+        .with_tools([quick("look"), quick("pay").requires_approval()]);
+    let fixture = Fixture::with_agent(agent).await;
+    let client = &fixture.client;
+    let ids = ["a/b", "/", "two words", "Grüße", "'quoted' \"twice\"", "?#%2F&", "日本", "a\nb\t"];
+    let mut failures = Vec::new();
+    for id in ids {
+        let used = async {
+            client.steer(id, "And this.").await.map_err(|error| ("steer", error))?;
+            let run = client.start(id, "agent", "Do it.", id).await;
+            let run = run.map_err(|error| ("start", error))?;
+            let outcome = within_limit(client.outcome(&run)).await;
+            let outcome = outcome.map_err(|error| ("outcome", error))?;
+            assert_eq!(outcome.reason, EndReason::Pending, "{id:?}");
+            let judged = client.judge(id, "agent", pending("c3", "pay"), Verdict::Approve).await;
+            judged.map_err(|error| ("judge", error))?;
+            support::wait_until("the run has resumed", LIMIT, async || {
+                client.status(id).await.unwrap().kind == StatusKind::Idle
+            })
+            .await;
+            let entries = client.history(id, 0).await.map_err(|error| ("history", error))?;
+            let copy = format!("{id} copy");
+            client.import(&copy, entries).await.map_err(|error| ("import", error))?;
+            assert_eq!(texts(&fixture.history(&copy).await), texts(&fixture.history(id).await));
+            client.remove(id).await.map_err(|error| ("remove", error))?;
+            assert_eq!(client.history(id, 0).await.unwrap(), [], "{id:?}");
+            Ok(())
+        };
+        let used: Result<(), (&str, Error)> = used.await;
+        failures
+            .extend(used.err().map(|(operation, error)| format!("{id:?}, {operation}: {error}")));
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn an_empty_session_id_is_an_invalid_request() {
+    let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
+    let error = fixture.run("", "Do it.").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error:?}");
+    let error = fixture.client.history("", 0).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error:?}");
+    let error = fixture.client.status("").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_client_is_a_store_that_can_be_read() {
+    let pay = quick("pay").requires_approval();
+    let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
+    fixture.run("s", "Pay.").await.unwrap();
+    let session = Session::open(fixture.client.clone(), "s").await.unwrap();
+    assert_eq!(session.history(), fixture.history("s").await);
+    assert_eq!(session.state(), SessionState::Pending { calls: vec![pending("c1", "pay")] });
+    let version = session.version();
+    fixture.run("s", NEXT).await.unwrap();
+    session.reload().await.unwrap();
+    assert!(session.version() > version);
+    assert_eq!(session.state(), SessionState::Idle);
+    assert_eq!(texts(&session.history()), ["Pay.", NEXT, "Done."]);
+    assert_eq!(fixture.client.load("nobody", 0).await.unwrap(), None);
+    let end = session.version();
+    assert_eq!(fixture.client.load("s", end).await.unwrap(), Some(Vec::new()));
+    // It writes nothing.
+    let entries = vec![Item::user("Hello.").into()];
+    let error = fixture.client.append("s", end, entries).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(fixture.client.list().await.unwrap_err().kind(), ErrorKind::Unsupported);
+    let error = session.run(&Agent::new(Scripted::new(["No."])), "Hi.").await;
+    let error = match error {
+        Ok(run) => run.outcome().await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
+// ---- Workers
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_pending_call_whose_tool_is_gone_stays_pending() {
+    let agent = || Agent::new(calling(&[("c1", "pay")]));
+    let with_tool = || agent().with_tool(quick("pay").requires_approval());
+    let fixture = Fixture::with_agent(with_tool()).await;
+    assert_eq!(fixture.run("s", "Pay.").await.unwrap().reason, EndReason::Pending);
+    let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", agent()));
+    let client = fixture.client.clone();
+    let resume = |id| client.resume("s", "agent", [(pending("c1", "pay"), Verdict::Approve)], id);
+    let error = fixture.outcome(&resume("early").await.unwrap()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error:?}");
+    let status = client.status("s").await.unwrap();
+    assert_eq!(status.kind, StatusKind::Pending { calls: vec![pending("c1", "pay")] });
+    assert_eq!(status.run, None);
+    let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", with_tool()));
+    let outcome = fixture.outcome(&resume("later").await.unwrap()).await.unwrap();
+    assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Done."));
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_call_that_was_judged_while_its_tool_was_gone_can_be_judged_again() {
+    let agent = || Agent::new(calling(&[("c1", "pay")]));
+    let with_tool = || agent().with_tool(quick("pay").requires_approval());
+    let fixture = Fixture::with_agent(with_tool()).await;
+    assert_eq!(fixture.run("s", "Pay.").await.unwrap().reason, EndReason::Pending);
+    let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", agent()));
+    let client = fixture.client.clone();
+    let judge = || client.judge("s", "agent", pending("c1", "pay"), Verdict::Approve);
+    // Whether it is refused here or in the run that resumes.
+    let _ = judge().await;
+    support::wait_until("the run has ended", LIMIT, async || {
+        let counts = support::count_by_status(&fixture.server.admin_url()).await;
+        counts.keys().all(|status| status == "completed")
+    })
+    .await;
+    let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", with_tool()));
+    assert!(judge().await.unwrap(), "it is the only call");
+    support::wait_until("the run has resumed", LIMIT, async || {
+        fixture.client.status("s").await.unwrap().kind == StatusKind::Idle
+    })
+    .await;
+    assert_eq!(texts(&fixture.history("s").await), ["Pay.", "Done."]);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_call_that_was_lost_and_whose_tool_is_gone_is_answered_as_interrupted() {
+    let gate = Gate::closed();
+    let agent = || Agent::new(calling(&[("c1", "wait")]));
+    let fixture = Fixture::with_agent(agent().with_tool(gate.tool("wait").idempotent())).await;
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(1).await;
+    let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", agent()));
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Done."));
+    assert_eq!(results(&outcome.history)[0].0, ResultKind::Interrupted);
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn calls_apart_that_were_lost_wait_for_a_worker_that_has_their_tool() {
+    let gate = Gate::closed();
+    let agent = || Agent::new(calling(&[("c1", "wait"), ("c2", "wait")]));
+    let with_tool = || agent().with_tool(gate.tool("wait").idempotent());
+    let fixture = Fixture::with_agent(with_tool()).await;
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(2).await;
+    let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", agent()));
+    let sql = "SELECT event_json FROM sys_journal_events";
+    support::wait_for("an attempt without the tool fails", LIMIT, async || {
+        let events = support::query(&fixture.server.admin_url(), sql).await;
+        let is_mismatch = |event: &Value| event["event_json"].to_string().contains("RT0016");
+        if events.iter().any(is_mismatch) { Ok(()) } else { Err(format!("{events:#?}")) }
+    })
+    .await;
+    gate.open();
+    let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", with_tool()));
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Done."));
+    let passed = (ResultKind::Ok, "passed".to_owned());
+    assert_eq!(results(&outcome.history), [passed.clone(), passed]);
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn an_approval_that_a_run_waits_for_survives_the_death_of_its_worker() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let worker = || {
+        let count = Arc::clone(&count);
+        let pay = tool("pay", move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            async { "paid".to_owned() }
+        });
+        let agent = Agent::new(calling(&[("c1", "pay")])).with_tool(pay.requires_approval());
+        Worker::new().with_agent("agent", agent.interactive())
+    };
+    let fixture = Fixture::start(worker()).await;
+    let run = fixture.start_run("s", "Pay.").await;
+    support::wait_until("the call is in the history", LIMIT, async || {
+        fixture.client.history("s", 0).await.unwrap().len() == 2
+    })
+    .await;
+    let fixture = fixture.replace_worker(&worker());
+    let command = Command::Verdict { call: pending("c1", "pay"), verdict: Verdict::Approve };
+    fixture.client.send("s", "verdict-1", command).await.unwrap();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Completed);
+    assert_eq!(results(&outcome.history), [(ResultKind::Ok, "paid".to_owned())]);
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+}
+
+// ---- Interrupts
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn an_interrupt_through_a_hub_ends_a_hanging_turn_at_once() {
+    let hub = Hub::new();
+    let script = model(|_| Reply::text("This is what ").hang());
+    let agent = Agent::new(script.clone());
+    let mut fixture = Fixture::start(Worker::new().with_agent("agent", agent).with_hub(&hub)).await;
+    fixture.client = fixture.client.clone().with_hub(&hub);
+    let run = fixture.start_run("s", "Talk.").await;
+    support::wait_until("the model talks", LIMIT, async || {
+        let Ok(reader) = hub.read("s", None) else { return false };
+        let mut reader = std::pin::pin!(reader);
+        let first = futures::StreamExt::next(&mut reader).await;
+        format!("{first:?}").contains("This is what") || script.in_flight() == 1
+    })
+    .await;
+    let since = Instant::now();
+    fixture.client.interrupt("s").await.unwrap();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    println!("the run has ended {:?} after the interrupt", since.elapsed());
+    assert_eq!(outcome.reason, EndReason::Interrupted(InterruptedPhase::Streaming));
+    assert_eq!(texts(&fixture.history("s").await), ["Talk.", "This is what "]);
+    assert_eq!(script.in_flight(), 0);
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn without_a_hub_an_interrupt_ends_the_run_after_its_step() {
+    let gate = Gate::closed();
+    let script = calling(&[("c1", "wait")]);
+    let agent = Agent::new(script.clone()).with_tool(gate.tool("wait"));
+    let fixture = Fixture::with_agent(agent).await;
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(1).await;
+    fixture.client.interrupt("s").await.unwrap();
+    let early = tokio::time::timeout(Duration::from_millis(500), fixture.client.outcome(&run));
+    assert!(early.await.is_err(), "the step has not ended");
+    gate.open();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Interrupted(InterruptedPhase::Tools));
+    assert_eq!(results(&outcome.history), [(ResultKind::Ok, "passed".to_owned())]);
+    assert_eq!(script.requests().len(), 1);
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn an_interrupt_does_not_wait_for_calls_that_run_apart() {
+    let gate = Gate::closed();
+    let agent = Agent::new(calling(&[("c1", "wait"), ("c2", "wait"), ("c3", "quick")]))
+        .with_tools([gate.tool("wait"), quick("quick")]);
+    let fixture = Fixture::with_agent(agent).await;
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(2).await;
+    fixture.client.interrupt("s").await.unwrap();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Interrupted(InterruptedPhase::Tools));
+    let kinds: Vec<_> = results(&outcome.history).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds.len(), 3);
+    assert_eq!(kinds[..2], [ResultKind::Interrupted; 2]);
+    fixture.ensure_next_run_works("s").await;
+    gate.open();
+    support::wait_until("no call is left", LIMIT, async || {
+        let counts = support::count_by_status(&fixture.server.admin_url()).await;
+        counts.keys().all(|status| status == "completed")
+    })
+    .await;
+    fixture.ensure_next_run_works("s").await;
+}
+
+// ---- Panics
+
+/// Runs an agent that panics, and checks that this happens a few times at most and that the next run works.
+async fn check_panic(agent: Agent, panics: &AtomicUsize) -> Result<Outcome, Error> {
+    let fixture = Fixture::with_agent(agent).await;
+    let ended = fixture.run("s", "Do it.").await;
+    assert_eq!(panics.load(Ordering::Relaxed), 1);
+    fixture.ensure_next_run_works("s").await;
+    ended
+}
+
+fn panic_counted(panics: &AtomicUsize) -> ! {
+    panics.fetch_add(1, Ordering::Relaxed);
+    panic!("of the test")
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_panicking_model_ends_its_run() {
+    let panics = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&panics);
+    let agent = Agent::new(model(move |_| panic_counted(&counted)));
+    let ended = check_panic(agent, &panics).await;
+    let error = ended.map_or_else(Some, |outcome| outcome.error).expect("the run has failed");
+    assert_eq!(error.kind(), ErrorKind::Panic, "{error:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_panicking_hook_ends_its_run() {
+    let panics = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&panics);
+    let hook = hook::before_stop(move |state, _| {
+        if last_input(&state.history) != NEXT {
+            panic_counted(&counted);
+        }
+        std::future::ready(StopDecision::Allow)
+    });
+    let agent = Agent::new(model(|_| Reply::text("Done."))).with_hook(hook);
+    let ended = check_panic(agent, &panics).await;
+    let error = ended.map_or_else(Some, |outcome| outcome.error).expect("the run has failed");
+    assert!(matches!(error.kind(), ErrorKind::Hook | ErrorKind::Panic), "{error:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_panicking_tool_has_an_error_as_its_result() {
+    let panics = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&panics);
+    let broken = tool("broken", move || -> std::future::Ready<String> { panic_counted(&counted) });
+    let agent = Agent::new(calling(&[("c1", "broken")])).with_tool(broken);
+    let outcome = check_panic(agent, &panics).await.unwrap();
+    assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Done."));
+    assert_eq!(results(&outcome.history)[0].0, ResultKind::Panic);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_panicking_tool_that_runs_apart_has_an_error_as_its_result() {
+    let panics = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&panics);
+    let broken = tool("broken", move || -> std::future::Ready<String> { panic_counted(&counted) });
+    let agent = Agent::new(calling(&[("c1", "broken"), ("c2", "quick")]))
+        .with_tools([broken, quick("quick")]);
+    let outcome = check_panic(agent, &panics).await.unwrap();
+    assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Done."));
+    let kinds: Vec<_> = results(&outcome.history).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [ResultKind::Panic, ResultKind::Ok]);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_panicking_data_source_ends_its_run() {
+    let agent = Agent::new(model(|_| Reply::text("Done.")));
+    let is_broken = Arc::new(AtomicUsize::new(1));
+    let broken = Arc::clone(&is_broken);
+    let worker = Worker::new().with_agent("agent", agent).with_data(move |_| {
+        match broken.load(Ordering::Relaxed) {
+            0 => RunData::new(),
+            _ => panic!("of the test"),
+        }
+    });
+    let fixture = Fixture::start(worker).await;
+    let error = fixture.run("s", "Do it.").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panic, "{error:?}");
+    is_broken.store(0, Ordering::Relaxed);
+    fixture.ensure_next_run_works("s").await;
+}
+
+// ---- Errors of the engine
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_a_connect_error() {
+    // Nothing listens there any more.
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let client = Client::new(&format!("http://{address}")).unwrap();
+    let kind = |error: Error| error.kind();
+    assert_eq!(client.run("s", "agent", "Hi.").await.map_err(kind), Err(ErrorKind::Connect));
+    assert_eq!(client.history("s", 0).await.map_err(kind), Err(ErrorKind::Connect));
+    assert_eq!(client.status("s").await.map_err(kind), Err(ErrorKind::Connect));
+    assert_eq!(client.interrupt("s").await.map_err(kind), Err(ErrorKind::Connect));
+    assert_eq!(client.remove("s").await.map_err(kind), Err(ErrorKind::Connect));
+    assert_eq!(client.outcome("inv_1").await.map_err(kind), Err(ErrorKind::Connect));
+    assert_eq!(client.load("s", 0).await.map_err(kind), Err(ErrorKind::Connect));
+    assert_eq!(Client::new("no url").map(drop).map_err(kind), Err(ErrorKind::InvalidRequest));
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_run_that_the_server_does_not_know_is_an_invalid_request() {
+    let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
+    let run = fixture.start_run("s", NEXT).await;
+    fixture.outcome(&run).await.unwrap();
+    // The id of a run that the other server has never had.
+    let other = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
+    for run in ["inv_1", &*run] {
+        let error = other.outcome(run).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{run}: {error:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_cancelled_run_ends_with_an_error_and_the_next_one_works() {
+    let gate = Gate::closed();
+    let agent = Agent::new(calling(&[("c1", "wait")])).with_tool(gate.tool("wait"));
+    let fixture = Fixture::with_agent(agent).await;
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(1).await;
+    support::cancel(&fixture.server.admin_url(), &run).await;
+    gate.open();
+    let error = fixture.outcome(&run).await.unwrap_err();
+    println!("a cancelled run: {error:?}");
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_run_that_is_cancelled_while_its_calls_run_apart_ends_with_an_error() {
+    let gate = Gate::closed();
+    let agent = Agent::new(calling(&[("c1", "wait"), ("c2", "wait")])).with_tool(gate.tool("wait"));
+    let fixture = Fixture::with_agent(agent).await;
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(2).await;
+    support::cancel(&fixture.server.admin_url(), &run).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    gate.open();
+    let error = fixture.outcome(&run).await.unwrap_err();
+    println!("a cancelled run: {error:?}");
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_run_that_is_cancelled_while_it_waits_for_a_verdict_ends_with_an_error() {
+    let pay = quick("pay").requires_approval();
+    let agent = Agent::new(calling(&[("c1", "pay")])).with_tool(pay).interactive();
+    let fixture = Fixture::with_agent(agent).await;
+    let run = fixture.start_run("s", "Pay.").await;
+    support::wait_until("the call is in the history", LIMIT, async || {
+        fixture.client.history("s", 0).await.unwrap().len() == 2
+    })
+    .await;
+    support::cancel(&fixture.server.admin_url(), &run).await;
+    let error = fixture.outcome(&run).await.unwrap_err();
+    println!("a cancelled run: {error:?}");
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_killed_run_ends_with_an_error_and_the_next_one_works() {
+    let gate = Gate::closed();
+    let agent = Agent::new(calling(&[("c1", "wait")])).with_tool(gate.tool("wait"));
+    let fixture = Fixture::with_agent(agent).await;
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(1).await;
+    support::kill(&fixture.server.admin_url(), &run).await;
+    let error = fixture.outcome(&run).await.unwrap_err();
+    println!("a killed run: {error:?}");
+    fixture.wait_for_status(&run, "completed").await;
+    // The entries that it has saved stay, and what it left open is settled.
+    fixture.ensure_next_run_works("s").await;
+    let history = fixture.history("s").await;
+    assert_eq!(texts(&history), ["Do it.", NEXT, "Done."]);
+    assert_eq!(results(&history)[0].0, ResultKind::Interrupted);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_run_that_was_killed_between_its_steps_can_be_resumed() {
+    let gate = Gate::closed();
+    let tool = gate.tool("wait").idempotent();
+    let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "wait")])).with_tool(tool)).await;
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(1).await;
+    support::kill(&fixture.server.admin_url(), &run).await;
+    fixture.outcome(&run).await.unwrap_err();
+    gate.open();
+    let run = fixture.client.resume("s", "agent", [], "resume").await.unwrap();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Done."));
+    let history = fixture.history("s").await;
+    assert_eq!(results(&history), [(ResultKind::Ok, "passed".to_owned())]);
+    assert_eq!(fixture.invocations("s", "resume").await, 1);
+}

@@ -1,0 +1,62 @@
+//! The claims of the suite of engines, on a real server. `TURNSTREAM_RESTATE_SUITE=all` loses each operation in all
+//! moments, which takes some minutes.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use support::{RestateServer, Worker as Process, register};
+use turnstream::durable::StoredCommand;
+use turnstream::durable::suite::{EngineHost, SuiteRun};
+use turnstream::session::Entry;
+use turnstream::{Error, Outcome};
+use turnstream_restate::suite::SuiteRuns;
+use turnstream_restate::{Client, Worker};
+
+/// A server and a worker.
+struct RestateHost {
+    client: Client,
+    runs: SuiteRuns,
+    _worker: Process,
+    _server: RestateServer,
+}
+
+impl RestateHost {
+    async fn start() -> Self {
+        let server = RestateServer::start().await;
+        let runs = SuiteRuns::default();
+        let worker = Process::start(Worker::new().with_suite(&runs).endpoint());
+        register(&server.admin_url(), &worker.url()).await;
+        let client = Client::new(&server.ingress_url()).expect("the server has a URL");
+        Self { client, runs, _worker: worker, _server: server }
+    }
+}
+
+impl EngineHost for RestateHost {
+    fn run(&self, run: SuiteRun) -> BoxFuture<'_, Result<Outcome, Error>> {
+        let session = run.session.clone();
+        self.runs.insert(run);
+        // The attempt is made of the run that was inserted, whatever the request says.
+        async move { self.client.run(&session, &session, ()).await }.boxed()
+    }
+
+    fn send(&self, session: &str, command: StoredCommand) -> BoxFuture<'static, Result<(), Error>> {
+        let (client, session) = (self.client.clone(), session.to_owned());
+        async move { client.send(&session, &command.id, command.command).await.map(drop) }.boxed()
+    }
+
+    fn is_thorough(&self) -> bool {
+        std::env::var_os("TURNSTREAM_RESTATE_SUITE").is_some_and(|value| value == "all")
+    }
+
+    fn entries<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Error>> {
+        self.client.history(session, 0).boxed()
+    }
+}
+
+turnstream::durable_suite!(
+    on_restate,
+    ignore = "needs a Restate server: durable/tests/run.sh",
+    super::RestateHost::start
+);

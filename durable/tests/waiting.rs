@@ -1,0 +1,356 @@
+//! Runs that wait for verdicts, on a real server: they hold nothing, and survive its death and that of their worker.
+//!
+//! `TURNSTREAM_RESTATE_WAITING=1000` is the number of runs, 100 by default.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::future::pending;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures::future::join;
+use futures::{StreamExt, stream};
+use serde_json::json;
+use support::{RestateServer, TempDir, Worker as Process};
+use turnstream::event::EndReason;
+use turnstream::item::{PendingCall, ToolCall};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::request::Request;
+use turnstream::session::restore_history;
+use turnstream::tool::{Tool, ToolSpec, Verdict};
+use turnstream::{Agent, ErrorKind};
+use turnstream_restate::{Client, StatusKind, Worker};
+
+const LIMIT: Duration = Duration::from_mins(2);
+/// Requests that are sent at the same time.
+const CONCURRENCY: usize = 16;
+/// Set in a process that is a worker: the file to which its tool writes.
+const LOG: &str = "TURNSTREAM_RESTATE_WAITING_LOG";
+/// Set in a process that is a worker: its address.
+const ADDRESS: &str = "TURNSTREAM_RESTATE_WAITING_ADDRESS";
+
+// ---- Helpers
+
+/// An agent that pays once for each of `calls` after an approval. Each payment is a line in the log.
+fn payer(calls: usize, log: &Path) -> Agent {
+    let model = Scripted::from_fn(move |request: &Request, _| {
+        let results = request.history.iter().filter(|item| item.as_tool_result().is_some());
+        match results.count() {
+            0 => (1..=calls).fold(Reply::new(), |reply, n| {
+                reply.call_raw(&format!("c{n}"), "pay", &format!("{{\"amount\":{n}}}"))
+            }),
+            _ => Reply::text("It is paid."),
+        }
+    });
+    let spec = ToolSpec::new("pay", "Pays", json!({ "type": "object" }));
+    let log = log.to_owned();
+    let pay = Tool::raw(spec, move |_args, cx| {
+        let log = log.clone();
+        async move {
+            let mut file = OpenOptions::new().create(true).append(true).open(log).unwrap();
+            writeln!(file, "{}", cx.idempotency_key()).unwrap();
+            "paid"
+        }
+    });
+    Agent::new(model).with_tool(pay.expect("the tool is valid").requires_approval())
+}
+
+fn worker(log: &Path) -> Worker {
+    Worker::new().with_agent("payer", payer(1, log)).with_agent("payer of two", payer(2, log))
+}
+
+fn pending_call(number: usize) -> PendingCall {
+    let (call_id, name) = (format!("c{number}"), "pay".to_owned());
+    ToolCall { call_id, name, arguments: format!("{{\"amount\":{number}}}") }.into()
+}
+
+/// A worker in a process of its own, which can be killed with SIGKILL.
+struct WorkerProcess {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl WorkerProcess {
+    /// Runs the test of this name in a process that sees that it is a worker.
+    fn start(test: &str, log: &Path, address: SocketAddr) -> Self {
+        let mut process = Command::new(env::current_exe().expect("the test is a program"))
+            .args(["--exact", test, "--ignored", "--nocapture"])
+            .env(LOG, log)
+            .env(ADDRESS, address.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the test can be started again");
+        let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        let address = lines
+            .map_while(Result::ok)
+            .find_map(|line| line.split_once("listens on ").map(|(_, address)| address.to_owned()));
+        let address = address.expect("the worker listens").parse().expect("an address");
+        Self { process, address }
+    }
+
+    /// Serves until the process is killed, or its parent has ended.
+    async fn serve(log: PathBuf) {
+        std::thread::spawn(|| {
+            // The parent holds the other end and never writes.
+            let _ = std::io::stdin().read(&mut [0]);
+            std::process::exit(0);
+        });
+        let address = env::var(ADDRESS).expect("the parent has set it");
+        let listener = Worker::listen(address.parse().expect("an address"));
+        let listener = listener.expect("the worker can listen");
+        println!("\nlistens on {}", listener.local_addr().expect("an address"));
+        worker(&log).serve(listener, pending::<()>()).await;
+    }
+
+    fn memory_kib(&self) -> u64 {
+        support::memory_kib(self.process.id())
+    }
+
+    fn kill(&mut self) {
+        let _ = self.process.kill();
+        self.process.wait().expect("a child of ours can be waited for");
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Does something for each session, some of them at the same time.
+async fn for_each(runs: usize, act: impl AsyncFn(String)) {
+    let acts = (0..runs).map(|number| act(session(number)));
+    stream::iter(acts).buffer_unordered(CONCURRENCY).collect::<()>().await;
+}
+
+fn session(number: usize) -> String {
+    format!("order-{number}")
+}
+
+/// Waits until no invocation is active, and returns how many have ended.
+async fn wait_until_idle(server: &RestateServer) -> u64 {
+    support::wait_for("no invocation is active", LIMIT, async || {
+        let counts = support::count_by_status(&server.admin_url()).await;
+        let is_idle = counts.keys().all(|status| status == "completed");
+        if is_idle { Ok(counts.values().sum()) } else { Err(format!("{counts:?}")) }
+    })
+    .await
+}
+
+/// The lines of the log, which differ if each payment was made once.
+fn payments(log: &Path) -> Vec<String> {
+    fs::read_to_string(log).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "they are small numbers")]
+fn per_run(before: u64, after: u64, runs: usize) -> f64 {
+    (after as f64 - before as f64) / runs as f64
+}
+
+// ---- Many runs
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn runs_that_wait_hold_nothing_and_complete_after_the_death_of_worker_and_server() {
+    if let Some(log) = env::var_os(LOG) {
+        return WorkerProcess::serve(log.into()).await;
+    }
+    let runs = env::var("TURNSTREAM_RESTATE_WAITING").map_or(100, |runs| runs.parse().unwrap());
+    let test = "runs_that_wait_hold_nothing_and_complete_after_the_death_of_worker_and_server";
+    let folder = TempDir::new();
+    let log = folder.path().join("payments");
+    let mut server = RestateServer::start().await;
+    let mut worker = WorkerProcess::start(test, &log, (Ipv4Addr::LOCALHOST, 0).into());
+    let url = format!("http://{}", worker.address);
+    support::register(&server.admin_url(), &url).await;
+    let client = Client::new(&server.ingress_url()).unwrap();
+    // Allocators keep what they got for the first runs.
+    for number in 0..CONCURRENCY {
+        client.run(&format!("warm-up-{number}"), "payer", "Pay.").await.unwrap();
+    }
+    wait_until_idle(&server).await;
+    let before = [worker.memory_kib(), support::memory_kib(server.pid())];
+    let disk_before = support::disk_bytes(&server.base_dir());
+
+    let since = Instant::now();
+    for_each(runs, async |session| {
+        let outcome = client.run(&session, "payer", "Pay.").await.unwrap();
+        assert_eq!(
+            (outcome.reason, &*outcome.pending),
+            (EndReason::Pending, &[pending_call(1)][..])
+        );
+    })
+    .await;
+    println!("{runs} runs have ended pending in {:.1?}", since.elapsed());
+    let invocations = wait_until_idle(&server).await;
+    println!("no invocation is active, {invocations} have ended");
+    let after = [worker.memory_kib(), support::memory_kib(server.pid())];
+    let disk_after = support::disk_bytes(&server.base_dir());
+    for (name, before, after) in [("worker", before[0], after[0]), ("server", before[1], after[1])]
+    {
+        let growth = per_run(before, after, runs);
+        println!(
+            "memory of the {name}: {before} KiB before, {after} KiB after, {growth:.1} KiB per run"
+        );
+    }
+    let growth = per_run(disk_before, disk_after, runs) / 1024.0;
+    println!("disk of the server: {growth:.1} KiB per run");
+
+    worker.kill();
+    server.kill();
+    let address = worker.address;
+    worker = WorkerProcess::start(test, &log, address);
+    server.restart().await;
+    let client = Client::new(&server.ingress_url()).unwrap();
+    let since = Instant::now();
+    for_each(runs, async |session| {
+        let status = client.status(&session).await.unwrap();
+        assert_eq!(status.kind, StatusKind::Pending { calls: vec![pending_call(1)] });
+        let judged = client.judge(&session, "payer", pending_call(1), Verdict::Approve).await;
+        assert!(judged.unwrap(), "it was the last call");
+    })
+    .await;
+    for_each(runs, async |session| {
+        support::wait_until("the run has resumed", LIMIT, async || {
+            let status = client.status(&session).await.unwrap();
+            (status.kind, status.run) == (StatusKind::Idle, None)
+        })
+        .await;
+        let history = restore_history("s", client.history(&session, 0).await.unwrap());
+        assert_eq!(history.last().and_then(|item| item.as_text()), Some("It is paid."));
+    })
+    .await;
+    println!("all have been judged and have completed in {:.1?}", since.elapsed());
+    wait_until_idle(&server).await;
+    let payments = payments(&log);
+    assert_eq!(payments.len(), runs);
+    assert_eq!(payments.iter().collect::<BTreeSet<_>>().len(), runs, "each was paid once");
+    drop(worker);
+}
+
+// ---- Verdicts
+
+/// A server, and a worker in this process.
+struct Fixture {
+    client: Client,
+    log: PathBuf,
+    server: RestateServer,
+    _worker: Process,
+    _folder: TempDir,
+}
+
+impl Fixture {
+    async fn start() -> Self {
+        let server = RestateServer::start().await;
+        let folder = TempDir::new();
+        let log = folder.path().join("payments");
+        let worker = Process::start(worker(&log).endpoint());
+        support::register(&server.admin_url(), &worker.url()).await;
+        let client = Client::new(&server.ingress_url()).unwrap();
+        Self { client, log, server, _worker: worker, _folder: folder }
+    }
+
+    /// A session with two pending calls.
+    async fn with_pending_calls() -> Self {
+        let fixture = Self::start().await;
+        let outcome = fixture.client.run("s", "payer of two", "Pay.").await.unwrap();
+        assert_eq!(outcome.pending, [pending_call(1), pending_call(2)]);
+        fixture
+    }
+
+    async fn judge(&self, call: PendingCall, verdict: Verdict) -> Result<bool, ErrorKind> {
+        let judged = self.client.judge("s", "payer of two", call, verdict).await;
+        judged.map_err(|error| error.kind())
+    }
+
+    async fn wait_until_resumed(&self) {
+        support::wait_until("the run has resumed", LIMIT, async || {
+            let status = self.client.status("s").await.unwrap();
+            (status.kind, status.run) == (StatusKind::Idle, None)
+        })
+        .await;
+        wait_until_idle(&self.server).await;
+    }
+
+    async fn count_resumed_runs(&self) -> Option<u64> {
+        let sql = "SELECT COUNT(*) AS count FROM sys_invocation \
+                   WHERE target_service_name = 'Session' AND target_handler_name = 'resume'";
+        support::query(&self.server.admin_url(), sql).await[0]["count"].as_u64()
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_second_verdict_that_differs_is_a_conflict() {
+    let fixture = Fixture::with_pending_calls().await;
+    let deny = || Verdict::Deny("no".to_owned());
+    assert_eq!(fixture.judge(pending_call(1), Verdict::Approve).await, Ok(false));
+    assert_eq!(fixture.judge(pending_call(1), deny()).await, Err(ErrorKind::Conflict));
+    // The first one counts.
+    assert_eq!(fixture.judge(pending_call(2), deny()).await, Ok(true));
+    fixture.wait_until_resumed().await;
+    assert_eq!(payments(&fixture.log), ["s/c1"]);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_verdict_for_other_arguments_is_refused() {
+    let fixture = Fixture::with_pending_calls().await;
+    let other = PendingCall { arguments: r#"{"amount":100}"#.to_owned(), ..pending_call(1) };
+    let judged = fixture.judge(other, Verdict::Approve).await;
+    assert_eq!(judged, Err(ErrorKind::InvalidRequest));
+    assert_eq!(fixture.judge(pending_call(3), Verdict::Approve).await, judged, "no such call");
+    assert_eq!(fixture.judge(pending_call(1), Verdict::Approve).await, Ok(false));
+    assert_eq!(payments(&fixture.log), [""; 0]);
+    assert_eq!(fixture.count_resumed_runs().await, Some(0));
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn the_same_verdict_twice_starts_one_run() {
+    let fixture = Fixture::with_pending_calls().await;
+    let judge = |number| fixture.judge(pending_call(number), Verdict::Approve);
+    assert_eq!(judge(1).await, Ok(false));
+    assert_eq!(judge(1).await, Ok(false));
+    let (first, second) = join(judge(2), judge(2)).await;
+    assert!([first, second].contains(&Ok(true)), "{first:?}, {second:?}");
+    fixture.wait_until_resumed().await;
+    assert_eq!(payments(&fixture.log).len(), 2);
+    assert_eq!(fixture.count_resumed_runs().await, Some(1));
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_verdict_that_is_sent_again_after_the_run_has_resumed_starts_nothing() {
+    let fixture = Fixture::with_pending_calls().await;
+    let judge = |number| fixture.judge(pending_call(number), Verdict::Approve);
+    assert_eq!((judge(1).await, judge(2).await), (Ok(false), Ok(true)));
+    fixture.wait_until_resumed().await;
+    // A client that has lost the answer sends its verdict again.
+    assert_eq!(judge(2).await, Ok(true));
+    assert_eq!(fixture.count_resumed_runs().await, Some(1));
+    assert_eq!(payments(&fixture.log).len(), 2);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_verdict_for_an_agent_that_no_worker_has_is_refused_and_blocks_nothing() {
+    let fixture = Fixture::with_pending_calls().await;
+    for number in [1, 2] {
+        let call = pending_call(number);
+        let judged = fixture.client.judge("s", "nobody", call, Verdict::Approve).await;
+        assert_eq!(judged.map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
+    }
+    assert_eq!(fixture.judge(pending_call(1), Verdict::Approve).await, Ok(false));
+    assert_eq!(fixture.judge(pending_call(2), Verdict::Approve).await, Ok(true));
+    fixture.wait_until_resumed().await;
+    assert_eq!(payments(&fixture.log).len(), 2);
+}
