@@ -10,7 +10,7 @@ use turnstream::ui::ag_ui::{Action, AgUi, RunRequest, refuse};
 use turnstream::ui::{ClientLimits, ErrorTexts, RequestError};
 
 use crate::app::App;
-use crate::page::to_axum;
+use crate::response::to_axum;
 use crate::starts::Start;
 
 pub(crate) async fn run(State(app): State<Arc<App>>, headers: HeaderMap, body: Bytes) -> Response {

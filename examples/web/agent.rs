@@ -3,7 +3,6 @@
 use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
 use turnstream::agent::Budget;
@@ -12,6 +11,7 @@ use turnstream::tool::{Tool, ToolSpec, Toolkit};
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind};
 
+use crate::PAUSE_BETWEEN_WORDS;
 use crate::flags::Flags;
 use crate::provider::{ProviderChoice, ProviderName, describe_error};
 use crate::tools::{self, Root};
@@ -37,11 +37,8 @@ impl AboutModel {
     }
 }
 
-/// How fast the offline model speaks, so that one can watch it.
-const PAUSE_BETWEEN_WORDS: Duration = Duration::from_millis(25);
-
-/// Builds the agent. Nothing is asked yet.
-pub(crate) async fn build(flags: &Flags) -> Result<(Agent, AboutModel), Error> {
+/// Makes the provider. Nothing is asked yet.
+pub(crate) async fn choose_model(flags: &Flags) -> Result<(Arc<dyn Provider>, AboutModel), Error> {
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let mut choice = ProviderChoice::from_args(&flags.agent, variable)
         .map_err(|message| Error::new(ErrorKind::InvalidRequest, message))?;
@@ -52,6 +49,15 @@ pub(crate) async fn build(flags: &Flags) -> Result<(Agent, AboutModel), Error> {
         AboutModel { provider, model: choice.model.clone(), is_scripted, price: flags.price };
     let model = choice.build_provider().await;
     let model = model.map_err(|error| Error::new(error.kind(), describe_error(&error, key)))?;
+    Ok((model, about))
+}
+
+/// Builds the agent.
+pub(crate) fn build(
+    flags: &Flags,
+    model: Arc<dyn Provider>,
+    about: &AboutModel,
+) -> Result<Agent, Error> {
     let system = flags.agent.system.as_deref();
     let with_tools = "Answer briefly, in Markdown. Your tools look at the user's working directory; use them \
          rather than guess, and say in which file and line something stands. Write a file only if the user \
@@ -75,7 +81,7 @@ pub(crate) async fn build(flags: &Flags) -> Result<(Agent, AboutModel), Error> {
         let prices = Prices::new().with_price(about.model.as_str(), price);
         agent = agent.with_budget(Budget::new().with_cost_limit(limit, prices));
     }
-    Ok((agent, about))
+    Ok(agent)
 }
 
 /// A sub-agent that only looks.

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
@@ -19,11 +18,9 @@ use crate::agent::{self, AboutModel};
 use crate::cluster;
 use crate::failure::Failure;
 use crate::flags::{Busy, Flags};
+use crate::requests::check_session_id;
 use crate::session::is_sqlite;
 use crate::starts::{OpenSession, StartRate};
-
-/// A longer id names no session.
-const MAX_ID_BYTES: usize = 100;
 
 /// So many pages read at once.
 const MAX_READERS: usize = 512;
@@ -72,7 +69,8 @@ impl App {
         address: SocketAddr,
         lost: UnboundedSender<String>,
     ) -> Result<Arc<Self>, Error> {
-        let (agent, about) = agent::build(flags).await?;
+        let (model, about) = agent::choose_model(flags).await?;
+        let agent = agent::build(flags, model, &about)?;
         Ok(Arc::new(Self {
             hub: cluster::open_hub(flags.events.as_deref()).await?,
             agent,
@@ -96,11 +94,7 @@ impl App {
 
     /// The session of this id, which may be a new one.
     pub(crate) async fn session(&self, id: &str) -> Result<Arc<OpenSession>, Failure> {
-        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(is_allowed) {
-            let message = "the id of a session has 1 to 100 letters, digits and `-_.`";
-            return Err(Failure::new(StatusCode::BAD_REQUEST, message));
-        }
+        check_session_id(id)?;
         let known = self.open_sessions().get(id).cloned();
         if let Some(open) = known {
             if self.is_shared {

@@ -16,7 +16,7 @@ use turnstream::ui::{ClientLimits, ErrorTexts, RequestError};
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::page::to_axum;
+use crate::response::to_axum;
 use crate::starts::Start;
 
 /// `?version=7` for clients of `ai` 7; 6 unless it is given.

@@ -81,7 +81,7 @@ impl From<Error> for Failure {
         match error.kind() {
             ErrorKind::Conflict => Self::conflict("another program has written to the session"),
             ErrorKind::InvalidRequest => Self::conflict(error.message()),
-            ErrorKind::Store => {
+            ErrorKind::Store | ErrorKind::Connect => {
                 eprintln!("error: {error}");
                 let message = "the conversations cannot be read or written at the moment";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, message)

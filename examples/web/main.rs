@@ -16,9 +16,13 @@ mod cluster;
 mod failure;
 mod flags;
 mod page;
+mod page_files;
+mod requests;
+mod response;
 mod sessions;
 mod starts;
 mod traces;
+mod views;
 
 #[expect(dead_code, reason = "the page has no prompt and no screen")]
 #[path = "../agent/args.rs"]
@@ -51,6 +55,9 @@ use turnstream::Error;
 
 use app::App;
 use flags::{Command, Flags};
+
+/// How fast the offline model speaks, so that one can watch it.
+const PAUSE_BETWEEN_WORDS: Duration = Duration::from_millis(25);
 
 /// How long the runs have when the server is stopped. Then they are interrupted.
 const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(2);

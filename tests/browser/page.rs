@@ -21,13 +21,22 @@ pub(crate) struct Page {
 impl Page {
     /// Opens a session in a browser of its own.
     pub(crate) async fn open(server: &Server, session: &str, screen: Screen) -> Self {
+        Self::open_at(&server.url(), session, screen).await
+    }
+
+    /// The same, of the server at a URL.
+    pub(crate) async fn open_at(url: &str, session: &str, screen: Screen) -> Self {
         let page = Self { client: driver::open_browser(screen).await };
-        page.go(server, session).await;
+        page.go_to(url, session).await;
         page
     }
 
     pub(crate) async fn go(&self, server: &Server, session: &str) {
-        self.client.goto(&format!("{}#{session}", server.url())).await.unwrap();
+        self.go_to(&server.url(), session).await;
+    }
+
+    pub(crate) async fn go_to(&self, url: &str, session: &str) {
+        self.client.goto(&format!("{url}#{session}")).await.unwrap();
         self.wait("document.body.dataset.running").await;
     }
 

@@ -30,12 +30,17 @@ async fn take(name: &str, screen: Screen, questions: &[&str]) {
     .await;
     page.run("document.activeElement.blur(); document.getElementById('scroll').scrollTop = 0")
         .await;
+    save(&page, name).await;
+    page.close().await;
+}
+
+/// Takes a picture of what a page shows.
+pub(crate) async fn save(page: &Page, name: &str) {
     page.run("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
         .await;
     std::fs::create_dir_all(folder()).unwrap();
     let file = folder().join(format!("{name}.png"));
     std::fs::write(file, page.client.screenshot().await.unwrap()).unwrap();
-    page.close().await;
 }
 
 #[tokio::test]

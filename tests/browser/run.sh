@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Opens the page of the example `web` in Debian's Chromium, and uses it as a person does. Installs the browser, its
-# driver and axe-core (package-lock.json). Where they cannot be had, it says so and is content; once they are there,
-# every such test has to run. `run.sh NAME` runs the tests of that name; with TURNSTREAM_PICTURES=FOLDER the pictures
-# of the README are written there.
+# Opens the page of the examples `web` and `fleet` in Debian's Chromium, and uses it as a person does. Installs the
+# browser, its driver and axe-core (package-lock.json), and a Restate server for `fleet` (durable/tests/install.sh).
+# Where they cannot be had, it says so and is content; once they are there, every such test has to run. `run.sh NAME`
+# runs the tests of that name; with TURNSTREAM_PICTURES=FOLDER the pictures of the READMEs are written there. The
+# package in `durable` is built in TURNSTREAM_DURABLE_TARGET (default: durable/target).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -30,6 +31,19 @@ redis_skip() { skip "$*"; }
 source tests/postgres/install.sh
 source tests/redis/install.sh
 
+# What the example `fleet` runs on.
+skipped=()
+if TURNSTREAM_RESTATE_SERVER=$(durable/tests/install.sh | tail -1); then
+    export TURNSTREAM_RESTATE_SERVER
+    durable_target=$(realpath -m "${TURNSTREAM_DURABLE_TARGET:-durable/target}")
+    CARGO_TARGET_DIR=$durable_target cargo build --quiet --manifest-path durable/Cargo.toml --example fleet
+    export TURNSTREAM_FLEET=$durable_target/debug/examples/fleet
+else
+    unset TURNSTREAM_RESTATE_SERVER
+    echo "skipped: the tests of the example fleet, which needs a Restate server"
+    skipped=(--skip fleet::)
+fi
+
 driver_log=$folder/driver
 : >"$driver_log"
 chromedriver --port=0 >"$driver_log" 2>&1 &
@@ -47,9 +61,12 @@ cargo build --quiet -p turnstream --all-features --example web
 export TURNSTREAM_WEBDRIVER=http://127.0.0.1:$port TURNSTREAM_WEB=$target/debug/examples/web
 export TURNSTREAM_AXE=$folder/node_modules/axe-core/axe.min.js
 log=$folder/log
-cargo test -p turnstream-browser --test browser -- --ignored --nocapture --test-threads 2 "$@" 2>"$folder/errors" |
+cargo test -p turnstream-browser --test browser -- --ignored --nocapture --test-threads 2 "${skipped[@]}" "$@" \
+    2>"$folder/errors" |
     tee "$log" || { grep -v "^ *[0-9]*: \|^  *at " "$folder/errors" | tail -80; exit 1; }
-wanted=$(grep -rh '#\[ignore = "needs a browser' $here --include='*.rs' | wc -l)
+count() { grep -rh "#\[ignore = \"needs $1" $here --include='*.rs' | wc -l; }
+web=$(count "a browser") fleet=$(count "Chromium and a Restate server")
 ran=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$log")
-echo "page: ${ran:-0} tests in a browser ran, $((wanted - ${ran:-0})) were skipped"
-[ $# -gt 0 ] || [ "${ran:-0}" -eq "$wanted" ]
+echo "page: ${ran:-0} tests in a browser ran, $((web + fleet - ${ran:-0})) were skipped"
+[ ${#skipped[@]} -eq 0 ] || fleet=0
+[ $# -gt 0 ] || [ "${ran:-0}" -eq $((web + fleet)) ]

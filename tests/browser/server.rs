@@ -43,12 +43,7 @@ impl Server {
     }
 
     fn prepare(flags: &[&str]) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("web-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = create_folder("web");
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         Self { child: Command::new("true").spawn().unwrap(), folder, port: 0, flags }
     }
@@ -92,27 +87,12 @@ impl Server {
 
     /// What the server answers to a `GET`.
     pub(crate) async fn get(&self, path: &str) -> Value {
-        self.request("GET", path, "").await
+        request(self.port, "GET", path, "").await
     }
 
     /// What the server answers to a `POST`.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Value {
-        self.request("POST", path, &body.to_string()).await
-    }
-
-    async fn request(&self, method: &str, path: &str, body: &str) -> Value {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.unwrap();
-        let answer = String::from_utf8(answer).unwrap();
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-        serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
+        request(self.port, "POST", path, &body.to_string()).await
     }
 
     /// The items of a session.
@@ -143,6 +123,33 @@ impl Drop for Server {
             let _ = std::fs::remove_dir_all(&self.folder);
         }
     }
+}
+
+/// What the server at a port answers.
+pub(crate) async fn request(port: u16, method: &str, path: &str, body: &str) -> Value {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
+}
+
+/// A new, empty folder for a process.
+pub(crate) fn create_folder(name: &str) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("{name}-{}-{number}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
 }
 
 /// The folder of the project.

@@ -1,0 +1,67 @@
+//! The front end: it serves the page, and performs nothing.
+
+use std::collections::HashMap;
+use std::future::IntoFuture;
+use std::sync::{Arc, Mutex};
+
+use tokio::net::TcpListener;
+use turnstream::Error;
+use turnstream::hub::Hub;
+use turnstream::hub::redis::RedisEvents;
+use turnstream::session::{MemoryStore, PostgresStore, Store};
+use turnstream_restate::Client;
+
+use crate::access::Access;
+use crate::agent::{self, AboutModel};
+use crate::flags::Flags;
+use crate::guard::end_with_input;
+use crate::routes;
+use crate::session_copy::SessionCopy;
+use crate::settings::{POSTGRES, REDIS, RESTATE, io_error, listen_address, required, variable};
+
+/// The state that all requests share.
+pub(crate) struct App {
+    pub(crate) access: Access,
+    pub(crate) about: AboutModel,
+    pub(crate) client: Client,
+    /// `None` without Redis.
+    pub(crate) hub: Option<Hub>,
+    pub(crate) copy: SessionCopy,
+    /// The first words of sessions that were listed.
+    pub(crate) titles: Mutex<HashMap<String, String>>,
+}
+
+pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
+    end_with_input();
+    let address = listen_address()?;
+    let listener = TcpListener::bind(address).await;
+    let listener =
+        listener.map_err(|error| io_error(&format!("{address} cannot be listened on"), error))?;
+    let mut client = Client::new(&required(RESTATE)?)?;
+    let hub = match variable(REDIS) {
+        Some(url) => Some(Hub::with_redis(RedisEvents::connect(&url).await?)),
+        None => None,
+    };
+    if let Some(hub) = &hub {
+        client = client.with_hub(hub);
+    }
+    let store: Arc<dyn Store> = match variable(POSTGRES) {
+        Some(url) => Arc::new(PostgresStore::connect(url).await?),
+        None => Arc::new(MemoryStore::new()),
+    };
+    // Only the name of the model is needed here: the workers ask it.
+    let (_, about) = agent::choose_model(flags).await?;
+    let app = Arc::new(App {
+        access: Access::new(flags, address)?,
+        about,
+        copy: SessionCopy::new(client.clone(), store),
+        client,
+        hub,
+        titles: Mutex::default(),
+    });
+    println!("The page is at {}", app.access.greeting());
+    let copied = Arc::clone(&app);
+    tokio::spawn(async move { copied.copy.copy_forever().await });
+    let served = axum::serve(listener, routes::router(app)).into_future().await;
+    served.map_err(|error| io_error("the front end failed", error))
+}

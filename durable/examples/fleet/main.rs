@@ -1,0 +1,102 @@
+//! Agents on a fleet of processes: a chat in the browser whose runs survive `kill -9` of any of them.
+//!
+//! ```text
+//! cargo run --manifest-path durable/Cargo.toml --example fleet
+//! ```
+//!
+//! It starts a Restate server, two workers and a front end, and Redis and PostgreSQL where they are installed. The page
+//! and the agent are those of the example `web`. Without a key it asks the offline model, whose words are scripted.
+//!
+//! | module | process |
+//! |---|---|
+//! | `supervisor` | starts the others, and starts those again that have ended |
+//! | `servers` | Restate, Redis and PostgreSQL |
+//! | `worker` | performs runs |
+//! | `app`, `routes`, `session_copy`, `store_events` | the front end |
+//! | `guard` | keeps a server for as long as the supervisor lives |
+
+mod app;
+mod args;
+mod flags;
+mod guard;
+mod routes;
+mod servers;
+mod session_copy;
+mod settings;
+mod store_events;
+mod supervisor;
+mod worker;
+
+// Those of the example `web`.
+#[path = "../../../examples/web/access.rs"]
+mod access;
+#[expect(dead_code, reason = "nothing has a price here")]
+#[path = "../../../examples/web/agent.rs"]
+mod agent;
+#[expect(dead_code, reason = "the example `web` refuses more")]
+#[path = "../../../examples/web/failure.rs"]
+mod failure;
+#[path = "../../../examples/web/page_files.rs"]
+mod page_files;
+#[path = "../../../examples/web/requests.rs"]
+mod requests;
+#[path = "../../../examples/web/response.rs"]
+mod response;
+#[path = "../../../examples/web/views.rs"]
+mod views;
+
+// Those of the example `agent`.
+#[path = "../../../examples/agent/offline/mod.rs"]
+mod offline;
+#[expect(dead_code, reason = "no dialect is chosen by name")]
+#[path = "../../../examples/agent/provider.rs"]
+mod provider;
+#[expect(dead_code, reason = "the terminal is not written to")]
+#[path = "../../../examples/agent/text.rs"]
+mod text;
+#[expect(dead_code, reason = "the page shows calls in its own way")]
+#[path = "../../../examples/agent/tools/mod.rs"]
+mod tools;
+
+// Servers, as the tests start them.
+#[path = "../../../tests/postgres/server.rs"]
+mod postgres_server;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::env;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use flags::Command;
+
+/// How fast the offline model speaks: slowly, so that there is time to kill its process.
+const PAUSE_BETWEEN_WORDS: Duration = Duration::from_millis(200);
+
+/// The name under which every worker registers the agent.
+const AGENT: &str = "chat";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let ended = match flags::parse(env::args_os().skip(1)) {
+        Ok(Command::Help) => {
+            print!("{}", flags::HELP);
+            Ok(())
+        }
+        Ok(Command::Supervise(flags)) => supervisor::run(&flags).await,
+        Ok(Command::Work(flags)) => worker::run(&flags).await,
+        Ok(Command::ServePage(flags)) => app::run(&flags).await,
+        Ok(Command::Guard(words)) => guard::run(words).await,
+        Err(message) => {
+            eprintln!("error: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", error.message());
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The routes of the page, over a [`Client`](turnstream_restate::Client).
+
+use std::sync::{Arc, PoisonError};
+
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use futures::StreamExt;
+use serde_json::{Value, json};
+use turnstream::Event;
+use turnstream::env::{Ids, SystemIds};
+use turnstream::hub::{Command, HubEvent};
+use turnstream::item::PendingCall;
+use turnstream::session::Session;
+use turnstream::tool::Verdict;
+use turnstream::ui::sse::Sse;
+use turnstream::ui::{ClientLimits, ErrorTexts};
+use turnstream_restate::StatusKind;
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::requests::{
+    Body, EventsQuery, ForkBody, ListQuery, MessagesQuery, StartBody, SteerBody, StopBody,
+    VerdictBody, check_session_id, idempotency_key,
+};
+use crate::response::to_axum;
+use crate::views::{self, LIST_PAGE, ListedSession, next_position, now_ms, parse_position};
+use crate::{AGENT, access, page_files, store_events};
+
+type Answer<T> = Result<T, Failure>;
+
+/// The page of the example `web`, without the buttons of routes that are not here.
+const CSS: &str = concat!(
+    include_str!("../../../examples/web/page/page.css"),
+    "\n#regenerate, #show-trace { display: none; }\n"
+);
+
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let session = Router::new()
+        .route("/runs", post(start))
+        .route("/events", get(events))
+        .route("/stop", post(stop))
+        .route("/steer", post(steer))
+        .route("/approve", post(approve))
+        .route("/deny", post(deny))
+        .route("/fork", post(fork))
+        .route("/messages", get(messages));
+    Router::new()
+        .route("/", get(page_files::page))
+        .route("/page/page.css", get(css))
+        .route("/page/{*file}", get(page_files::file))
+        .route("/login", get(access::login))
+        .route("/health", get(async || Json(json!({ "status": "ok" }))))
+        .route("/about", get(about))
+        .route("/sessions", get(list))
+        .nest("/sessions/{id}", session)
+        .fallback(async || Failure::not_found("there is no such page"))
+        .layer(DefaultBodyLimit::max(ClientLimits::default().max_bytes))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), access::guard))
+        .with_state(app)
+}
+
+async fn css() -> Response {
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8"), (header::CACHE_CONTROL, "no-cache")], CSS)
+        .into_response()
+}
+
+/// Starts a run, or continues what the last one has left. Restate keeps it while another run is active.
+async fn start(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body<StartBody>,
+) -> Answer<(StatusCode, Json<Value>)> {
+    check_session_id(&id)?;
+    let Json(body) = body?;
+    let (text, key) = (body.into_text()?, idempotency_key(&headers)?);
+    let key = key.unwrap_or_else(|| SystemIds.next_id());
+    let is_queued = app.client.status(&id).await?.run.is_some();
+    let run = match text {
+        Some(text) => app.client.start(&id, AGENT, text, &key).await?,
+        None => app.client.resume(&id, AGENT, [], &key).await?,
+    };
+    app.copy.follow(&id);
+    Ok((StatusCode::ACCEPTED, Json(json!({ "run": run, "is_queued": is_queued }))))
+}
+
+/// The events of a session, over all its runs, whichever worker performs them.
+async fn events(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    check_session_id(&id)?;
+    let Some(hub) = &app.hub else { return Ok(store_events::respond(app.client.clone(), id)) };
+    let session = Session::open(app.client.clone(), &*id).await?;
+    let reader = hub.read_session(&session, query.after(&headers).as_ref());
+    let reader = reader.map(|event| event.map(without_undelivered));
+    Ok(to_axum(Sse::new().with_error_texts(ErrorTexts::shown()).respond_to_reader(reader)))
+}
+
+/// Input that came too late waits in Restate for the next run: the page does not get it back.
+fn without_undelivered(event: HubEvent) -> HubEvent {
+    match event {
+        HubEvent::Event { number, event } => match &*event {
+            Event::Finished(outcome) if !outcome.undelivered.is_empty() => {
+                let mut outcome = outcome.clone();
+                outcome.undelivered.clear();
+                HubEvent::Event { number, event: Arc::new(Event::Finished(outcome)) }
+            }
+            _ => HubEvent::Event { number, event },
+        },
+        event => event,
+    }
+}
+
+async fn stop(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<StopBody>,
+) -> Answer<Json<Value>> {
+    check_session_id(&id)?;
+    let Json(body) = body?;
+    send(&app, &id, body.to_command()).await
+}
+
+/// Sends the model something while it works. The id comes back with the event `appended`.
+async fn steer(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<SteerBody>,
+) -> Answer<Json<Value>> {
+    check_session_id(&id)?;
+    let Json(body) = body?;
+    // Without a run it would wait for the next one; the page starts that instead.
+    if app.client.queued(&id).await?.run().is_none() {
+        return Err(Failure::conflict("not running: the run has ended"));
+    }
+    send(&app, &id, Command::Steer(body.into_items()?)).await
+}
+
+async fn send(app: &App, id: &str, command: Command) -> Answer<Json<Value>> {
+    let receipt = app.client.send(id, &SystemIds.next_id(), command).await?;
+    app.copy.follow(id);
+    Ok(Json(json!({ "id": receipt.id })))
+}
+
+async fn approve(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<VerdictBody>,
+) -> Answer<Response> {
+    let Json(body) = body?;
+    judge(&app, &id, body.into_approval()).await
+}
+
+async fn deny(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<VerdictBody>,
+) -> Answer<Response> {
+    let Json(body) = body?;
+    judge(&app, &id, body.into_denial()).await
+}
+
+/// Stores verdicts in Restate. With the last one a run continues.
+async fn judge(app: &App, id: &str, verdicts: Vec<(PendingCall, Verdict)>) -> Answer<Response> {
+    check_session_id(id)?;
+    let pending = match app.client.status(id).await?.kind {
+        StatusKind::Pending { calls } => calls.len(),
+        _ => 0,
+    };
+    let missing = pending.saturating_sub(verdicts.len());
+    app.copy.follow(id);
+    for (call, verdict) in verdicts {
+        if app.client.judge(id, AGENT, call, verdict).await? {
+            return Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response());
+        }
+    }
+    Ok(Json(json!({ "missing": missing })).into_response())
+}
+
+/// Makes another session of the first entries of this one.
+async fn fork(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<ForkBody>,
+) -> Answer<(StatusCode, Json<Value>)> {
+    check_session_id(&id)?;
+    let Json(ForkBody { at }) = body?;
+    let mut entries = app.client.history(&id, 0).await?;
+    entries.truncate(at.map_or(usize::MAX, |at| usize::try_from(at).unwrap_or(usize::MAX)));
+    let fork = SystemIds.next_id();
+    if !entries.is_empty() {
+        app.client.import(&fork, entries).await?;
+        app.copy.follow(&fork);
+    }
+    Ok((StatusCode::CREATED, Json(json!({ "session": fork }))))
+}
+
+/// The sessions of the copy, the one that was written last first.
+async fn list(State(app): State<Arc<App>>, Query(query): Query<ListQuery>) -> Answer<Json<Value>> {
+    let after = query.after.as_deref().map(parse_position).transpose()?;
+    app.copy.copy_all().await;
+    let page = app.copy.store().list_page(after.as_ref(), LIST_PAGE).await?;
+    let mut sessions = Vec::new();
+    for info in &page {
+        let is_running = match &app.hub {
+            Some(hub) => matches!(hub.find_run(&info.id).await, Ok(Some(_))),
+            None => app.client.status(&info.id).await.is_ok_and(|status| status.run.is_some()),
+        };
+        sessions.push(ListedSession::new(info, title(&app, &info.id).await, is_running));
+    }
+    Ok(Json(json!({ "sessions": sessions, "next": next_position(&page) })))
+}
+
+/// The first words of the user. They do not change.
+async fn title(app: &App, id: &str) -> String {
+    let titles = || app.titles.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(title) = titles().get(id) {
+        return title.clone();
+    }
+    let entries = app.copy.store().load(id, 0).await.ok().flatten().unwrap_or_default();
+    let Some(title) = views::title(&entries) else { return String::new() };
+    titles().insert(id.to_owned(), title.clone());
+    title
+}
+
+async fn messages(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    Query(query): Query<MessagesQuery>,
+) -> Answer<Json<Value>> {
+    check_session_id(&id)?;
+    let session = Session::open(app.client.clone(), &*id).await?;
+    Ok(Json(views::messages(&session.entries().await?, &query, &session)))
+}
+
+/// The model, as the page shows it.
+async fn about(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(json!({ "model": app.about, "price": null, "now": now_ms() }))
+}

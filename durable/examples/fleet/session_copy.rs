@@ -1,0 +1,109 @@
+//! A copy of the sessions, for the list and for programs that search.
+//!
+//! Restate has the sessions, and lists none. So their entries are copied, one way, to a store that lists: PostgreSQL,
+//! or the memory of this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use turnstream::Error;
+use turnstream::session::{Conflict, Store};
+use turnstream_restate::Client;
+
+use crate::views::LIST_PAGE;
+
+const COPY_EVERY: Duration = Duration::from_secs(2);
+
+/// A session is copied for this long after its last use or growth.
+const FOLLOW_FOR: Duration = Duration::from_mins(10);
+
+pub(crate) struct SessionCopy {
+    client: Client,
+    store: Arc<dyn Store>,
+    followed: Mutex<HashMap<String, FollowedSession>>,
+    /// Held while entries are copied.
+    copying: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Copy)]
+struct FollowedSession {
+    /// How many entries the copy has, if that is known.
+    version: Option<u64>,
+    used: Instant,
+}
+
+impl SessionCopy {
+    pub(crate) fn new(client: Client, store: Arc<dyn Store>) -> Self {
+        Self { client, store, followed: Mutex::default(), copying: tokio::sync::Mutex::default() }
+    }
+
+    /// The copy.
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Copies a session from here on.
+    pub(crate) fn follow(&self, id: &str) {
+        let mut followed = self.followed();
+        let new = FollowedSession { version: None, used: Instant::now() };
+        followed.entry(id.to_owned()).or_insert(new).used = Instant::now();
+    }
+
+    /// Copies for as long as the process runs. The sessions that were written last are followed from the start: their
+    /// runs may have gone on while no front end was there.
+    pub(crate) async fn copy_forever(&self) {
+        match self.store.list_page(None, LIST_PAGE).await {
+            Ok(listed) => listed.iter().for_each(|info| self.follow(&info.id)),
+            Err(error) => eprintln!("the copy of the sessions cannot be read: {error}"),
+        }
+        loop {
+            self.copy_all().await;
+            tokio::time::sleep(COPY_EVERY).await;
+        }
+    }
+
+    /// Copies what is new in the sessions that are followed.
+    pub(crate) async fn copy_all(&self) {
+        let _copying = self.copying.lock().await;
+        self.followed().retain(|_, session| session.used.elapsed() < FOLLOW_FOR);
+        let followed: Vec<_> =
+            self.followed().iter().map(|(id, session)| (id.clone(), session.version)).collect();
+        for (id, version) in followed {
+            match self.copy(&id, version).await {
+                Ok(copied) => self.note_version(&id, version, copied),
+                // It is copied later: Restate or the database may be on its way back.
+                Err(_) => self.note_version(&id, version, None),
+            }
+        }
+    }
+
+    fn note_version(&self, id: &str, before: Option<u64>, now: Option<u64>) {
+        if let Some(session) = self.followed().get_mut(id) {
+            session.version = now;
+            if before != now && now.is_some() {
+                session.used = Instant::now();
+            }
+        }
+    }
+
+    /// Appends the entries that the copy does not have. Returns its version; `None` if another front end has written.
+    async fn copy(&self, id: &str, version: Option<u64>) -> Result<Option<u64>, Error> {
+        let version = match version {
+            Some(version) => version,
+            None => self.store.load(id, 0).await?.map_or(0, |entries| entries.len() as u64),
+        };
+        if self.client.status(id).await?.version <= version {
+            return Ok(Some(version));
+        }
+        let entries = self.client.history(id, version).await?;
+        match self.store.append(id, version, entries).await {
+            Err(error) if Conflict::from_error(&error).is_some() => Ok(None),
+            appended => appended.map(Some),
+        }
+    }
+
+    fn followed(&self) -> MutexGuard<'_, HashMap<String, FollowedSession>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

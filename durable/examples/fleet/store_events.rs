@@ -1,0 +1,59 @@
+//! Events without Redis: snapshots of the session.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use async_stream::stream;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::Stream;
+use serde_json::{Value, json};
+use turnstream::Error;
+use turnstream_restate::{Client, StatusKind};
+
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// A response with a snapshot whenever the session has changed, and the ends of runs. It has no event of a run: a turn
+/// is shown when it is complete.
+pub(crate) fn respond(client: Client, session: String) -> Response {
+    Sse::new(snapshots(client, session)).keep_alive(KeepAlive::default()).into_response()
+}
+
+fn snapshots(client: Client, session: String) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream! {
+        let mut last = Value::Null;
+        loop {
+            // While Restate cannot be reached, the page shows what it has.
+            if let Ok(snapshot) = snapshot(&client, &session).await
+                && snapshot != last
+            {
+                if !last["run"].is_null() && last["run"] != snapshot["run"] {
+                    yield Ok(to_event(&json!({ "type": "ended", "error": null })));
+                }
+                yield Ok(to_event(&snapshot));
+                last = snapshot;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+fn to_event(data: &Value) -> Event {
+    Event::default().data(data.to_string())
+}
+
+/// A snapshot as the page reads it; see `turnstream::ui::sse::Sse::respond_to_reader`.
+async fn snapshot(client: &Client, session: &str) -> Result<Value, Error> {
+    let status = client.status(session).await?;
+    let pending = match status.kind {
+        StatusKind::Pending { calls } if status.run.is_none() => calls,
+        _ => Vec::new(),
+    };
+    Ok(json!({
+        "type": "snapshot",
+        "run": status.run,
+        "starts_at": status.version,
+        "events": [],
+        "pending": pending,
+    }))
+}

@@ -1,0 +1,44 @@
+//! The files of the page.
+
+use axum::extract::Path;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use crate::failure::Failure;
+
+/// The files of the page: nothing of it comes from elsewhere.
+const FILES: &[(&str, &str, &str)] = &[
+    ("page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
+    ("icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
+    ("main.js", JS, include_str!("page/main.js")),
+    ("server.js", JS, include_str!("page/server.js")),
+    ("event_reader.js", JS, include_str!("page/event_reader.js")),
+    ("conversation.js", JS, include_str!("page/conversation.js")),
+    ("tool_card.js", JS, include_str!("page/tool_card.js")),
+    ("approval_card.js", JS, include_str!("page/approval_card.js")),
+    ("markdown.js", JS, include_str!("page/markdown.js")),
+    ("words.js", JS, include_str!("page/words.js")),
+    ("elements.js", JS, include_str!("page/elements.js")),
+    ("session_list.js", JS, include_str!("page/session_list.js")),
+    ("trace_dialog.js", JS, include_str!("page/trace_dialog.js")),
+    ("streaming-markdown/smd.js", JS, include_str!("page/streaming-markdown/smd.js")),
+];
+
+const JS: &str = "text/javascript; charset=utf-8";
+
+pub(crate) async fn page() -> Response {
+    with_type("text/html; charset=utf-8", include_str!("page/index.html"))
+}
+
+pub(crate) async fn file(Path(name): Path<String>) -> Response {
+    match FILES.iter().find(|(file, ..)| *file == name) {
+        Some((_, media_type, text)) => with_type(media_type, text),
+        None => Failure::not_found("there is no such file").into_response(),
+    }
+}
+
+fn with_type(media_type: &'static str, text: &'static str) -> Response {
+    // A server of another version may be next at this address.
+    ([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")], text)
+        .into_response()
+}

@@ -1,0 +1,159 @@
+//! The requests of the page.
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use turnstream::Item;
+use turnstream::hub::{Command, EventNumber};
+use turnstream::item::PendingCall;
+use turnstream::tool::Verdict;
+
+use crate::failure::Failure;
+
+/// A longer id names no session.
+const MAX_ID_BYTES: usize = 100;
+
+/// The body of a request, or why it cannot be read.
+pub(crate) type Body<T> = Result<Json<T>, JsonRejection>;
+
+/// Checks the id of a session.
+pub(crate) fn check_session_id(id: &str) -> Result<(), Failure> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(is_allowed) {
+        let message = "the id of a session has 1 to 100 letters, digits and `-_.`";
+        return Err(Failure::new(StatusCode::BAD_REQUEST, message));
+    }
+    Ok(())
+}
+
+/// The key of a request that may be sent again.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
+    if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 200) {
+        let message = "an `idempotency-key` has 1 to 200 characters";
+        return Err(Failure::new(StatusCode::BAD_REQUEST, message));
+    }
+    Ok(key)
+}
+
+fn check_text(text: &str) -> Result<(), Failure> {
+    match text.trim().is_empty() {
+        true => Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "the message is empty")),
+        false => Ok(()),
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct StartBody {
+    text: Option<String>,
+}
+
+impl StartBody {
+    /// The message. Without one, the run continues the last run.
+    pub(crate) fn into_text(self) -> Result<Option<String>, Failure> {
+        self.text.as_deref().map(check_text).transpose()?;
+        Ok(self.text)
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct EventsQuery {
+    after: Option<String>,
+}
+
+impl EventsQuery {
+    /// The number of the last event that the page has. A number that cannot be read is one that is gone.
+    pub(crate) fn after(&self, headers: &HeaderMap) -> Option<EventNumber> {
+        let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
+        last.or(self.after.as_deref()).and_then(|last| last.parse().ok())
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct StopBody {
+    /// Lets the turn that streams end, with its tools.
+    #[serde(default)]
+    after_turn: bool,
+}
+
+impl StopBody {
+    pub(crate) fn to_command(&self) -> Command {
+        if self.after_turn { Command::StopAfterTurn } else { Command::Interrupt }
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct SteerBody {
+    text: String,
+}
+
+impl SteerBody {
+    pub(crate) fn into_items(self) -> Result<Vec<Item>, Failure> {
+        check_text(&self.text)?;
+        Ok(vec![Item::user(self.text)])
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct VerdictBody {
+    /// The call as it was shown.
+    call: PendingCall,
+    reason: Option<String>,
+    /// The verdicts on other calls that the page has given before: another process may have got them.
+    #[serde(default)]
+    earlier: Vec<EarlierVerdict>,
+}
+
+#[derive(Deserialize)]
+struct EarlierVerdict {
+    call: PendingCall,
+    is_approved: bool,
+    reason: Option<String>,
+}
+
+impl VerdictBody {
+    /// All verdicts of an approval, the new one last.
+    pub(crate) fn into_approval(self) -> Vec<(PendingCall, Verdict)> {
+        self.into_verdicts(|_| Verdict::Approve)
+    }
+
+    /// All verdicts of a denial, the new one last.
+    pub(crate) fn into_denial(self) -> Vec<(PendingCall, Verdict)> {
+        self.into_verdicts(denial)
+    }
+
+    fn into_verdicts(
+        self,
+        new: impl FnOnce(Option<String>) -> Verdict,
+    ) -> Vec<(PendingCall, Verdict)> {
+        let Self { call, reason, earlier } = self;
+        let earlier = earlier.into_iter().map(|EarlierVerdict { call, is_approved, reason }| {
+            (call, if is_approved { Verdict::Approve } else { denial(reason) })
+        });
+        earlier.chain([(call, new(reason))]).collect()
+    }
+}
+
+fn denial(reason: Option<String>) -> Verdict {
+    let reason = reason.filter(|reason| !reason.trim().is_empty());
+    Verdict::deny(reason.unwrap_or_else(|| "the user has denied it".to_owned()))
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ForkBody {
+    /// So many entries are taken over; all of them unless it is given.
+    pub(crate) at: Option<u64>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ListQuery {
+    /// The text `next` of the page before.
+    pub(crate) after: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct MessagesQuery {
+    pub(crate) before: Option<usize>,
+    pub(crate) limit: Option<usize>,
+}

@@ -1,0 +1,124 @@
+//! The answers to the page, besides events.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::http::StatusCode;
+use serde::Serialize;
+use serde_json::{Value, json};
+use turnstream::item::{Content, ItemKind};
+use turnstream::session::{Entry, Session, SessionInfo, SessionState};
+
+use crate::failure::Failure;
+use crate::requests::MessagesQuery;
+
+/// So many entries are sent at once.
+const MAX_PAGE: usize = 200;
+
+/// So many sessions are listed at once.
+pub(crate) const LIST_PAGE: usize = 50;
+
+/// The characters of a title.
+const MAX_TITLE: usize = 80;
+
+/// A session in the list.
+#[derive(Serialize)]
+pub(crate) struct ListedSession {
+    id: String,
+    title: String,
+    /// In milliseconds since 1970.
+    updated_at: u64,
+    entries: u64,
+    forked_from: Option<String>,
+    is_running: bool,
+}
+
+impl ListedSession {
+    pub(crate) fn new(info: &SessionInfo, title: String, is_running: bool) -> Self {
+        Self {
+            title,
+            updated_at: to_ms(info.updated_at),
+            entries: info.version,
+            forked_from: info.origin.as_ref().map(|origin| origin.id.clone()),
+            is_running,
+            id: info.id.clone(),
+        }
+    }
+}
+
+/// The first words of the user.
+pub(crate) fn title(entries: &[Entry]) -> Option<String> {
+    let said = |entry: &Entry| match entry {
+        Entry::Item(item) => item.as_user().map(Content::text),
+        _ => None,
+    };
+    let words = entries.iter().find_map(said)?;
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut title: String = words.chars().take(MAX_TITLE).collect();
+    if title.len() < words.len() {
+        title.push('…');
+    }
+    Some(title)
+}
+
+/// The position from which the list continues after a full page, as text: the nanoseconds since 1970, and the id of
+/// the last session.
+pub(crate) fn next_position(page: &[SessionInfo]) -> Option<String> {
+    let last = page.last().filter(|_| page.len() == LIST_PAGE)?;
+    let since = last.updated_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Some(format!("{}.{}", since.as_nanos(), last.id))
+}
+
+pub(crate) fn parse_position(position: &str) -> Result<SessionInfo, Failure> {
+    let parsed = position.split_once('.').and_then(|(nanos, id)| {
+        let updated_at = UNIX_EPOCH.checked_add(Duration::from_nanos(nanos.parse().ok()?))?;
+        Some(SessionInfo { id: id.to_owned(), version: 0, origin: None, updated_at })
+    });
+    let message = "`after` is the text `next` of the page before";
+    parsed.ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, message))
+}
+
+/// The entries before a number, at most 200, without what only providers read.
+pub(crate) fn messages(entries: &[Entry], query: &MessagesQuery, session: &Session) -> Value {
+    let end = query.before.unwrap_or(usize::MAX).min(entries.len());
+    let start = end.saturating_sub(query.limit.unwrap_or(100).clamp(1, MAX_PAGE));
+    let shown: Vec<Value> = entries[start..end]
+        .iter()
+        .zip(start..)
+        .map(|(entry, number)| json!({ "number": number, "entry": shown_entry(entry) }))
+        .collect();
+    json!({ "messages": shown, "total": entries.len(), "state": state_name(session) })
+}
+
+/// An entry as the page gets it.
+fn shown_entry(entry: &Entry) -> Value {
+    match entry {
+        Entry::Item(item) => {
+            let mut item = item.clone();
+            item.provider_data = None;
+            match item.kind {
+                ItemKind::Other => json!({ "type": "other" }),
+                _ => json!(item),
+            }
+        }
+        // The history of a sub-agent that waits.
+        Entry::Nested { call_id, .. } => json!({ "type": "nested", "call_id": call_id }),
+        entry => json!(entry),
+    }
+}
+
+fn state_name(session: &Session) -> &'static str {
+    match session.state() {
+        SessionState::Idle => "idle",
+        SessionState::Pending { .. } => "pending",
+        SessionState::Unfinished { .. } => "unfinished",
+    }
+}
+
+pub(crate) fn now_ms() -> u64 {
+    to_ms(SystemTime::now())
+}
+
+fn to_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
