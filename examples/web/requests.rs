@@ -142,7 +142,7 @@ fn denial(reason: Option<String>) -> Verdict {
 
 #[derive(Deserialize)]
 pub(crate) struct ForkBody {
-    /// So many entries are taken over; all of them unless it is given.
+    /// The number of entries that are taken over; all of them unless it is given.
     pub(crate) at: Option<u64>,
 }
 

@@ -11,10 +11,10 @@ use turnstream::session::{Entry, Session, SessionInfo, SessionState};
 use crate::failure::Failure;
 use crate::requests::MessagesQuery;
 
-/// So many entries are sent at once.
+/// The number of entries that are sent at once.
 const MAX_PAGE: usize = 200;
 
-/// So many sessions are listed at once.
+/// The number of sessions that are listed at once.
 pub(crate) const LIST_PAGE: usize = 50;
 
 /// The characters of a title.

@@ -120,7 +120,7 @@ impl Future for JournaledEffect {
                     if let Some(value) = this.bridge.drawn_effect(this.key.kind) {
                         return Poll::Ready(Ok(EffectValue::from_json(value)));
                     }
-                    // An effect that takes no time is no step of its own. A step of the user's always is.
+                    // An effect that takes no time does not take a step. A step of the user's always is.
                     let is_step = this.key.kind == EffectKind::Step;
                     let early = match this.bridge.is_performing() && !is_step {
                         true => effect.poll_unpin(cx),

@@ -139,7 +139,7 @@ impl LossyRun {
     /// Checks what holds for every run that has ended.
     pub(crate) async fn check(&self, outcome: &Outcome) {
         let history = self.history();
-        // Calls of a turn that broke off are settled by whoever sends them.
+        // Calls of a turn that broke off are settled by the encoder.
         let may_be_open =
             !outcome.pending.is_empty() || history.iter().any(|item| item.interrupted);
         assert!(may_be_open || history.is_settled(), "the history is not settled: {history:?}");
@@ -282,7 +282,7 @@ impl<E: Engine> Engine for SendingEngine<E> {
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
         self.before("wait");
-        // Calls that nobody judges stay pending.
+        // Calls without a verdict stay pending.
         let limit = limit.unwrap_or(PATIENCE).min(PATIENCE);
         self.engine.wait_for_commands(Some(limit), is_enough)
     }
