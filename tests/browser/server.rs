@@ -104,15 +104,24 @@ impl Server {
 
     /// Waits until the counts of the server are so.
     pub(crate) async fn wait_for_health(&self, is_so: impl Fn(&Value) -> bool) -> Value {
-        let mut last = Value::Null;
-        for _ in 0..400 {
-            last = self.get("/health").await;
-            if is_so(&last) {
-                return last;
+        for _ in 0..10 {
+            if let Some(health) = self.health_soon(&is_so).await {
+                return health;
+            }
+        }
+        panic!("the server stays at {}", self.get("/health").await);
+    }
+
+    /// The counts of the server, if they are so within a second.
+    pub(crate) async fn health_soon(&self, is_so: impl Fn(&Value) -> bool) -> Option<Value> {
+        for _ in 0..40 {
+            let health = self.get("/health").await;
+            if is_so(&health) {
+                return Some(health);
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
-        panic!("the server stays at {last}");
+        None
     }
 }
 
