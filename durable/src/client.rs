@@ -204,8 +204,8 @@ impl Client {
 
     /// Interrupts the active run: what there is of its turn is kept.
     ///
-    /// With a [hub](Self::with_hub), the step that runs ends at once; otherwise the run ends after it. Calls that run
-    /// apart go on to their end, and their results are not used.
+    /// With a [hub](Self::with_hub), the running step ends at once; otherwise the run ends after it. Calls that run apart
+    /// are answered as interrupted. Workers with a hub then drop their tools; others run them to their end.
     ///
     /// # Errors
     ///

@@ -46,7 +46,9 @@ impl Tools {
             ToolsRequest::Call { agent, call } => {
                 let agent = self.0.agent(&agent).map_err(|error| to_terminal(&error))?;
                 let data = self.0.data(&call.session).map_err(|error| to_terminal(&error))?;
-                let performed = call.perform(&agent, data, &SystemIds, &mut CallSteps(&ctx)).await;
+                let performed = call
+                    .perform(&agent, data, self.0.hub(), &SystemIds, &mut CallSteps(&ctx))
+                    .await;
                 performed.map(|result| Json(Some(result))).map_err(to_handler_error)
             }
             ToolsRequest::Stop { session } => {

@@ -146,6 +146,10 @@ impl WorkerParts {
         })
     }
 
+    pub(crate) fn hub(&self) -> Option<&Hub> {
+        self.hub.as_ref()
+    }
+
     pub(crate) fn data(&self, session: &str) -> Result<RunData, Error> {
         match &self.data {
             Some(data) => catch_panic("the source of run data", || data(session)),

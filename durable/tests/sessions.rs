@@ -2,23 +2,26 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
 use futures::future::join;
+use futures::stream;
 use serde_json::{Value, json};
 use support::{RestateServer, Worker as Process};
 use tokio::sync::watch;
 use turnstream::agent::hook::{self, StopDecision};
-use turnstream::event::{EndReason, InterruptedPhase};
-use turnstream::hub::{Command, Hub, NotRunning};
+use turnstream::event::{EndReason, InterruptedPhase, ToolEvent};
+use turnstream::hub::{Command, Hub, HubEvent, NotRunning};
 use turnstream::item::{Content, History, PendingCall, ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Request;
 use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store as _, restore_history};
-use turnstream::tool::{RunData, Tool, ToolSpec, Verdict};
-use turnstream::{Agent, Error, ErrorKind, Item, Outcome};
+use turnstream::tool::{RunData, Tool, ToolSpec, ToolUpdate, Verdict};
+use turnstream::{Agent, Error, ErrorKind, Event, Item, Outcome};
 use turnstream_restate::{Client, StatusKind, Worker};
 
 /// How long a test waits for something that takes milliseconds.
@@ -696,6 +699,64 @@ async fn an_interrupt_does_not_wait_for_calls_that_run_apart() {
     support::wait_until("no call is left", LIMIT, async || {
         let counts = support::count_by_status(&fixture.server.admin_url()).await;
         counts.keys().all(|status| status == "completed")
+    })
+    .await;
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn calls_that_run_apart_show_their_progress_and_are_dropped_by_an_interrupt() {
+    let alive = Arc::new(());
+    let guard = Arc::clone(&alive);
+    let run = move |_: Value, _| {
+        let guard = Arc::clone(&guard);
+        let hang = stream::once(async move {
+            let _guard = guard;
+            std::future::pending::<ToolUpdate>().await
+        });
+        stream::iter([ToolUpdate::progress(&"half of it")]).chain(hang)
+    };
+    let spec = ToolSpec::new("hang", "Hangs", json!({ "type": "object" }));
+    let tool = Tool::typed_streaming(spec, run).unwrap();
+    let agent = Agent::new(calling(&[("c1", "hang"), ("c2", "hang")])).with_tool(tool);
+    let hub = Hub::new();
+    let mut fixture = Fixture::start(Worker::new().with_agent("agent", agent).with_hub(&hub)).await;
+    fixture.client = fixture.client.clone().with_hub(&hub);
+    let idle = Arc::strong_count(&alive);
+    let run = fixture.start_run("s", "Do it.").await;
+    let reported = within_limit(async {
+        let mut reported = BTreeSet::new();
+        while reported.len() < 2 {
+            let Ok(mut reader) = hub.read("s", None) else {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                continue;
+            };
+            while reported.len() < 2
+                && let Some(Ok(read)) = reader.next().await
+            {
+                let events = match read {
+                    HubEvent::Snapshot { snapshot, .. } => snapshot.events().to_vec(),
+                    HubEvent::Event { event, .. } => vec![event],
+                    other => panic!("{other:?}"),
+                };
+                for event in events {
+                    if let Event::Tool(ToolEvent::Progress { call_id, data, .. }) = &*event {
+                        assert_eq!(data.as_str(), r#""half of it""#);
+                        reported.insert(call_id.clone());
+                    }
+                }
+            }
+        }
+        reported
+    });
+    assert_eq!(reported.await.into_iter().collect::<Vec<_>>(), ["c1", "c2"]);
+    assert_eq!(Arc::strong_count(&alive), idle + 2);
+    fixture.client.interrupt("s").await.unwrap();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Interrupted(InterruptedPhase::Tools));
+    support::wait_until("both calls are dropped", LIMIT, async || {
+        Arc::strong_count(&alive) == idle
     })
     .await;
     fixture.ensure_next_run_works("s").await;

@@ -8,6 +8,8 @@ use crate::agent::run_shared::RunShared;
 use crate::agent::{Decision, State, prompts};
 use crate::error::{Error, ErrorKind};
 use crate::item::ResultKind;
+#[cfg(feature = "durable")]
+use crate::tool::redact_each;
 use crate::tool::{RemainingSubAgentDepth, ToolRun};
 use crate::turn::Turn;
 
@@ -51,6 +53,15 @@ pub(super) fn run_tools(
     };
     let handle = Arc::clone(&run.handle);
     let tools = tools.with_history_source(move || handle.history());
+    #[cfg(feature = "durable")]
+    let tools = {
+        // Not the run: it has the world, which keeps this.
+        let (hooks, state) = (run.hooks().clone(), state.clone());
+        tools.with_progress_redactor(Arc::new(move |call, data| {
+            let data = std::slice::from_mut(data);
+            redact_each(data, |data| hooks.redact_progress(&state, call, data))
+        }))
+    };
     let has_calls = tools.calls().next().is_some();
     Ok(if has_calls { run.effects.fan_out(tools) } else { tools })
 }

@@ -16,9 +16,9 @@ use crate::durable::publisher::{EventObserver, Publisher, RunBegin};
 use crate::durable::step_record::{AwaitedVerdicts, BegunCalls, StepResult};
 use crate::env::{Ids, SystemIds};
 use crate::error::{Error, ErrorKind, panic_to_error};
-use crate::event::{Event, Outcome};
-use crate::hub::{Command, Hub};
-use crate::item::{PendingCall, RawJson, ToolResult};
+use crate::event::{Event, Outcome, ToolEvent};
+use crate::hub::{CallProgress, Command, Hub};
+use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
 use crate::session::{Entry, MemoryStore, Session, SessionRun, Store};
 use crate::tool::{RunData, Verdict};
 
@@ -113,6 +113,9 @@ impl Attempt {
     /// Shows the run in a hub, under the id of its session. An interrupt through the hub ends the step that runs, as
     /// does the end of a time limit; while the engine waits for verdicts or runs calls apart, only a command in its
     /// queue ends the run.
+    ///
+    /// The progress of calls that run apart is shown if the workers that [perform](ToolCallRequest::perform) them have
+    /// the hub, too.
     ///
     /// `run_id` has to be the same in each attempt: a later one takes the place of an earlier one in the hub's log.
     /// Readers of a later attempt get a snapshot of what was kept, then the event
@@ -426,14 +429,47 @@ impl Driver {
         begun: BegunCalls,
     ) -> Result<Vec<ToolResult>, Error> {
         let apart = begun.calls.into_iter().filter(|begun| begun.runs_apart);
-        let session = &self.session;
-        let requests: Vec<_> = apart
-            .map(|begun| ToolCallRequest { session: session.clone(), call: begun.call })
-            .collect();
-        match requests.len() > 1 && engine.can_call_tools() {
-            true => engine.call_tools(requests).await,
-            false => Ok(Vec::new()),
+        let (session, run) = (&self.session, self.publisher.run_id());
+        let request = |call| {
+            let (session, run) = (session.clone(), run.map(str::to_owned));
+            ToolCallRequest { session, run, call }
+        };
+        let requests: Vec<_> = apart.map(|begun| request(begun.call)).collect();
+        if requests.len() < 2 || !engine.can_call_tools() {
+            return Ok(Vec::new());
         }
+        let mut running = engine.call_tools(requests.clone());
+        poll_fn(|cx| {
+            let results = running.poll_unpin(cx);
+            if let (Poll::Pending, Some(begin)) = (&results, &self.begin) {
+                // They run: what follows is new.
+                self.publisher.begin(begin);
+                self.publisher.push_started(&requests);
+            }
+            // When they have ended, what they reported before is published before their results.
+            while results.is_ready() || self.publisher.poll_flush(cx)?.is_ready() {
+                let Poll::Ready(progress) = self.publisher.poll_progress(cx) else { break };
+                self.show_progress(&requests, progress)?;
+            }
+            results
+        })
+        .await
+    }
+
+    /// Publishes progress of a call that runs apart.
+    fn show_progress(
+        &mut self,
+        requests: &[ToolCallRequest],
+        CallProgress { call_id, mut data }: CallProgress,
+    ) -> Result<(), Error> {
+        // Calls of an earlier turn may be late.
+        let Some(request) = requests.iter().find(|request| request.call.call_id == call_id) else {
+            return Ok(());
+        };
+        let redacted = self.bridge.redact_progress(&request.call, &mut data);
+        let ToolCall { call_id, name, .. } = request.call.clone();
+        self.publisher.push_progress(ToolEvent::Progress { call_id, name, data });
+        redacted
     }
 
     /// Has the engine append the entries that are proven by what it has kept.

@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Session;
-use crate::tool::{CallStart, CallsBegin, Tool, Toolkit, Verdict};
+use crate::tool::{CallStart, CallsBegin, ProgressRedactor, Tool, Toolkit, Verdict};
 use crate::world::{EffectKey, EffectKind, LoopEnd};
 
 /// The state that an attempt and the world of its run share. One task polls both.
@@ -88,6 +88,8 @@ struct CallBatch {
     results: HashMap<String, ToolResult>,
     /// Those that run here.
     running: Vec<String>,
+    /// For the progress of those that run elsewhere.
+    progress_redactor: Option<ProgressRedactor>,
 }
 
 /// The answer to a run that asks for an effect.
@@ -223,6 +225,16 @@ impl Bridge {
     pub(super) fn set_call_results(&self, results: Vec<ToolResult>) {
         let results = results.into_iter().map(|result| (result.call_id.clone(), result));
         self.lock().calls.results = results.collect();
+    }
+
+    /// Changes progress of a call that runs elsewhere as the hooks of the run do.
+    ///
+    /// # Errors
+    ///
+    /// The error of a hook, which ends the run; the progress is `null` then.
+    pub(super) fn redact_progress(&self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
+        let redactor = self.lock().calls.progress_redactor.clone();
+        redactor.map_or(Ok(()), |redact| redact(call, data))
     }
 
     /// The verdicts that the run has waited for.
@@ -469,8 +481,11 @@ impl Bridge {
 
 /// Methods of the calls of a turn.
 impl Bridge {
-    pub(super) fn set_max_concurrency(&self, max: usize) {
-        self.lock().calls.max_concurrency = max.max(1);
+    /// The run has calls to run, at most `max_concurrency` at once.
+    pub(super) fn begin_calls(&self, max_concurrency: usize, redactor: Option<ProgressRedactor>) {
+        let mut state = self.lock();
+        state.calls.max_concurrency = max_concurrency.max(1);
+        state.calls.progress_redactor = redactor;
     }
 
     /// Waits until it is known whether the calls run.

@@ -116,6 +116,10 @@ impl<'de> Deserialize<'de> for StoredCommand {
 pub struct ToolCallRequest {
     /// The session of the run.
     pub session: String,
+    /// The id of the run in its [hub](crate::durable::Attempt::with_hub), which takes the progress of the call and
+    /// says when the run has ended. `None` if the run is in no hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// The call, with the arguments that run.
     #[serde(flatten)]
     pub call: ToolCall,

@@ -45,7 +45,7 @@ impl World for JournaledWorld {
     }
 
     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun {
-        self.0.set_max_concurrency(calls.max_concurrency());
+        self.0.begin_calls(calls.max_concurrency(), calls.progress_redactor());
         let (bridge, key) = (Arc::clone(&self.0), key.clone());
         let journal = JournaledCalls { bridge, key, was_asked: AtomicBool::new(false) };
         let bridge = Arc::clone(&self.0);

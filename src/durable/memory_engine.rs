@@ -15,7 +15,7 @@ use crate::durable::command_queue::CommandQueue;
 use crate::durable::engine::{Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest};
 use crate::env::{Deadline, SystemIds};
 use crate::error::{Error, ErrorKind};
-use crate::hub::Command;
+use crate::hub::{Command, Hub};
 use crate::item::{RawJson, ToolResult};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
@@ -31,7 +31,14 @@ pub struct MemoryEngine {
     run: String,
     /// The next operation of this attempt.
     position: usize,
-    worker: Option<Agent>,
+    worker: Worker,
+}
+
+/// Performs the calls that run apart.
+#[derive(Clone, Default)]
+struct Worker {
+    agent: Option<Agent>,
+    hub: Option<Hub>,
 }
 
 #[derive(Default)]
@@ -64,12 +71,23 @@ struct Operation {
 impl MemoryEngine {
     /// The first attempt at the first run of a session.
     pub fn new() -> Self {
-        Self { shared: Arc::default(), run: "run-0".to_owned(), position: 0, worker: None }
+        Self {
+            shared: Arc::default(),
+            run: "run-0".to_owned(),
+            position: 0,
+            worker: Worker::default(),
+        }
     }
 
     /// Runs the calls of a turn apart, with the tools of this agent, each with a journal of its own.
     pub fn with_worker(mut self, agent: &Agent) -> Self {
-        self.worker = Some(agent.clone());
+        self.worker.agent = Some(agent.clone());
+        self
+    }
+
+    /// Lets these calls send their progress through a hub that shows the run.
+    pub fn with_worker_hub(mut self, hub: &Hub) -> Self {
+        self.worker.hub = Some(hub.clone());
         self
     }
 
@@ -152,15 +170,16 @@ impl MemoryEngine {
     }
 
     fn call(&self, request: ToolCallRequest) -> BoxFuture<'static, Result<ToolResult, Error>> {
-        let Some(worker) = self.worker.clone() else {
+        let Worker { agent: Some(agent), hub } = self.worker.clone() else {
             let result = request.interrupted_result();
             return futures::future::ready(Ok(result)).boxed();
         };
         let mut calls = lock_ignoring_poison(&self.shared.calls);
         let shared = Arc::clone(calls.entry(request.key()).or_default());
         async move {
-            let mut engine = Self { shared, run: String::new(), position: 0, worker: None };
-            request.perform(&worker, RunData::new(), &SystemIds, &mut engine).await
+            let mut engine =
+                Self { shared, run: String::new(), position: 0, worker: Worker::default() };
+            request.perform(&agent, RunData::new(), hub.as_ref(), &SystemIds, &mut engine).await
         }
         .boxed()
     }
@@ -229,7 +248,7 @@ impl Engine for MemoryEngine {
     }
 
     fn can_call_tools(&self) -> bool {
-        self.worker.is_some()
+        self.worker.agent.is_some()
     }
 
     fn call_tools(

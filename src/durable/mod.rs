@@ -93,6 +93,7 @@
 
 mod attempt;
 mod bridge;
+mod call_link;
 mod command_queue;
 mod engine;
 #[cfg(feature = "testing")]

@@ -4,15 +4,16 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
+use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::future::{BoxFuture, FutureExt};
 
 use crate::agent::RunHandle;
-use crate::durable::engine::AttemptLost;
+use crate::durable::engine::{AttemptLost, ToolCallRequest};
 use crate::error::Error;
 use crate::event::{Event, ToolEvent};
-use crate::hub::{Hub, RunOwner, RunSource};
-use crate::item::History;
+use crate::hub::{CallProgress, Hub, RunOwner, RunSource};
+use crate::item::{History, ToolCall};
 
 /// Gives out the events of an attempt: those that are new, each when it cannot be lost any more or is void if it is.
 ///
@@ -29,7 +30,12 @@ pub(super) struct Publisher {
     held: VecDeque<Event>,
     /// From `Finished` on.
     last: VecDeque<Event>,
+    /// The calls of this step that have started.
+    started: Vec<String>,
 }
+
+/// As much progress of calls that run apart waits for the hub; more is lost.
+const MAX_WAITING_PROGRESS: usize = 256;
 
 pub(super) type EventObserver = Box<dyn FnMut(&Event) + Send>;
 
@@ -40,6 +46,8 @@ struct HubTarget {
     run_id: String,
     starting: Option<BoxFuture<'static, Result<RunOwner, Error>>>,
     sender: Option<mpsc::Sender<Result<Event, Error>>>,
+    /// Progress of calls that run apart.
+    progress: Option<mpsc::Receiver<CallProgress>>,
     /// Dropping it drops the run from the hub.
     owner: Option<RunOwner>,
 }
@@ -60,6 +68,7 @@ impl Publisher {
             run_id,
             starting: None,
             sender: None,
+            progress: None,
             owner: None,
         });
         Self {
@@ -69,11 +78,47 @@ impl Publisher {
             ready: VecDeque::new(),
             held: VecDeque::new(),
             last: VecDeque::new(),
+            started: Vec::new(),
         }
+    }
+
+    /// The id of the run in the hub.
+    pub(super) fn run_id(&self) -> Option<&str> {
+        self.hub.as_ref().map(|target| &*target.run_id)
+    }
+
+    /// Calls run apart from here on. In an attempt that did not ask for them first, the run itself says so only when
+    /// it is polled again, after their end.
+    pub(super) fn push_started(&mut self, calls: &[ToolCallRequest]) {
+        for ToolCallRequest { call: ToolCall { call_id, name, .. }, .. } in calls {
+            let (call_id, name) = (call_id.clone(), name.clone());
+            self.push(Event::Tool(ToolEvent::Started { call_id, name }));
+        }
+    }
+
+    /// The next progress of a call that runs apart, once the hub has taken all that is ready.
+    pub(super) fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<CallProgress> {
+        let progress = self.hub.as_mut().and_then(|target| target.progress.as_mut());
+        match progress.map(|progress| progress.poll_next_unpin(cx)) {
+            Some(Poll::Ready(Some(progress))) => Poll::Ready(progress),
+            Some(Poll::Ready(None) | Poll::Pending) | None => Poll::Pending,
+        }
+    }
+
+    /// Takes progress of a call that runs apart.
+    pub(super) fn push_progress(&mut self, event: ToolEvent) {
+        self.ready.push_back(Event::Tool(event));
     }
 
     /// Takes the next event of the run.
     pub(super) fn push(&mut self, event: Event) {
+        match &event {
+            Event::Tool(ToolEvent::Started { call_id, .. }) if self.started.contains(call_id) => {
+                return;
+            }
+            Event::Tool(ToolEvent::Started { call_id, .. }) => self.started.push(call_id.clone()),
+            _ => {}
+        }
         if !self.last.is_empty() || matches!(event, Event::Finished(_)) {
             self.last.push_back(event);
             return;
@@ -102,7 +147,8 @@ impl Publisher {
             return;
         };
         let (sender, events) = mpsc::channel(0);
-        target.sender = Some(sender);
+        let (progress_sender, progress) = mpsc::channel(MAX_WAITING_PROGRESS);
+        (target.sender, target.progress) = (Some(sender), Some(progress));
         let RunBegin { history, version, handle } = begin;
         if let Some(observer) = &mut self.observer {
             replayed.iter().for_each(observer);
@@ -113,6 +159,7 @@ impl Publisher {
             *version,
             handle.clone(),
             replayed,
+            progress_sender,
             events,
         );
         let (hub, key) = (target.hub.clone(), target.key.clone());
@@ -122,6 +169,7 @@ impl Publisher {
     /// The results that were held back are kept now.
     pub(super) fn release(&mut self) {
         self.ready.append(&mut self.held);
+        self.started.clear();
     }
 
     /// Gives out what is ready. Pending while the hub has not taken all of it.

@@ -1,16 +1,20 @@
 //! A tool call that runs apart from its run.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Agent;
+use crate::durable::call_link::CallLink;
 use crate::durable::engine::{StepRunner, ToolCallRequest};
 use crate::durable::step_record::MAX_STEP_BYTES;
 use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::ToolEvent;
+use crate::hub::Hub;
 use crate::item::{History, INTERRUPTED_MID_EXECUTION, RawJson, ResultKind, ToolCall, ToolResult};
 #[cfg(doc)]
 use crate::tool::Tool;
@@ -32,6 +36,10 @@ impl ToolCallRequest {
     /// The tool has its time limit here. It sees a turn that has this call alone, and the `data` that is given here.
     /// The run that asked for the call has checked its arguments and asked hooks and approvals, and clips the result.
     ///
+    /// `hub` is one that shows the run, in this process or another. The progress of the tool is sent to the run through
+    /// it, and the tool is dropped when the run ends, for example after an interrupt; the call's result is
+    /// interrupted then. Without a hub, progress is lost and the tool runs to its end.
+    ///
     /// # Errors
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) if the agent has no such tool, and whatever the engine fails with.
@@ -40,6 +48,7 @@ impl ToolCallRequest {
         self,
         agent: &Agent,
         data: RunData,
+        hub: Option<&Hub>,
         ids: &dyn Ids,
         steps: &mut dyn StepRunner,
     ) -> Result<ToolResult, Error> {
@@ -59,9 +68,10 @@ impl ToolCallRequest {
         let may_begin = begin.attempt == attempt || tool.is_idempotent();
         let toolkit = Toolkit::new([tool.clone()]).with_dry_run(agent.toolkit().is_dry_run());
         let interrupted = json(&self.interrupted_result())?;
+        let hub = hub.cloned();
         let step = async move {
             match may_begin {
-                true => self.run_tool(&toolkit, data).await,
+                true => self.run_tool(&toolkit, data, hub.as_ref()).await,
                 false => interrupted,
             }
         };
@@ -77,18 +87,28 @@ impl ToolCallRequest {
         ToolResult::for_call(&self.call, ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION)
     }
 
-    async fn run_tool(self, toolkit: &Toolkit, data: RunData) -> RawJson {
+    async fn run_tool(self, toolkit: &Toolkit, data: RunData, hub: Option<&Hub>) -> RawJson {
         let history = History::from_id(self.session.clone());
         let mut result = self.interrupted_result();
         let Some(turn) = turn_of_call(&self.call) else {
             return json(&result).unwrap_or_else(|_| serde_json::Value::Null.into());
         };
         let mut run = toolkit.run(&history, &turn).with_policy(AllowedByRun).with_data(data);
-        while let Some(event) = run.next().await {
-            if let ToolEvent::Output(output) = event {
-                result = output;
+        let mut link = CallLink::new(&self, hub);
+        poll_fn(|cx| {
+            while let Poll::Ready(event) = run.poll_next_unpin(cx) {
+                match event {
+                    Some(ToolEvent::Progress { data, .. }) => link.push(data),
+                    Some(ToolEvent::Output(output)) => result = output,
+                    Some(_) => {}
+                    None => return Poll::Ready(()),
+                }
             }
-        }
+            link.poll_over(cx)
+        })
+        .await;
+        drop(run);
+        link.flush().await;
         let written = json(&result);
         let problem = match written {
             Ok(json) if json.as_str().len() <= MAX_STEP_BYTES => return json,

@@ -6,12 +6,10 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use crate::agent::{InputReceipt, RunHandle};
-use crate::error::Error;
-#[cfg(doc)]
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::event::UndeliveredInput;
 use crate::hub::event_log::NotRunning;
-use crate::item::{Item, PendingCall};
+use crate::item::{Item, PendingCall, RawJson};
 use crate::tool::Verdict;
 
 /// A command to a run from elsewhere: an action of a [`RunHandle`], as data.
@@ -32,6 +30,14 @@ pub enum Command {
         call: PendingCall,
         /// The verdict.
         verdict: Verdict,
+    },
+    /// Progress of a tool call that runs apart from its run, on another worker of a durable engine. Readers of the run
+    /// get it as the event [`Progress`](crate::event::ToolEvent::Progress). Other runs refuse it.
+    ToolProgress {
+        /// The call.
+        call_id: String,
+        /// What the tool reports.
+        data: RawJson,
     },
 }
 
@@ -102,6 +108,10 @@ impl Command {
             Self::Steer(items) => handle.enqueue_as(id, false, items).map_err(refused)?,
             Self::FollowUp(items) => handle.enqueue_as(id, true, items).map_err(refused)?,
             Self::Verdict { call, verdict } => handle.submit_verdict(call, verdict)?,
+            Self::ToolProgress { .. } => {
+                let message = "only the calls of durable runs that run apart report progress so";
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::hub::Command;
 #[cfg(feature = "redis")]
 use crate::hub::NotRunning;
-use crate::item::{Content, Item, PendingCall};
+use crate::item::{Content, Item, PendingCall, RawJson};
 use crate::tool::{ToolOutput, Verdict};
 
 /// The version of the shape. A reader refuses a later one.
@@ -27,6 +27,7 @@ enum ActionJson {
     Steer { items: Vec<Item> },
     FollowUp { items: Vec<Item> },
     Verdict { call: PendingCall, verdict: VerdictJson },
+    ToolProgress { call_id: String, data: RawJson },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -71,6 +72,7 @@ pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
             };
             ActionJson::Verdict { call, verdict }
         }
+        Command::ToolProgress { call_id, data } => ActionJson::ToolProgress { call_id, data },
     };
     let command = CommandJson { v: VERSION, id: id.to_owned(), command };
     serde_json::to_string(&command).map_err(|error| {
@@ -100,6 +102,7 @@ pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
             };
             Command::Verdict { call, verdict }
         }
+        ActionJson::ToolProgress { call_id, data } => Command::ToolProgress { call_id, data },
     };
     Some((id, command))
 }
@@ -150,6 +153,10 @@ mod tests {
             verdict(Verdict::deny("no")),
             verdict(Verdict::output("done")),
             verdict(Verdict::Output(ToolOutput::error("failed"))),
+            Command::ToolProgress {
+                call_id: "c1".to_owned(),
+                data: serde_json::json!({ "done": 3 }).into(),
+            },
         ];
         for command in commands {
             let json = encode("id", command.clone()).unwrap();

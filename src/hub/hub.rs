@@ -410,8 +410,8 @@ impl Reservation {
         let runtime = Handle::current();
         let HubInner { settings, registry } = &*self.hub.0;
         let run: Arc<str> = run_id.unwrap_or_else(|| settings.ids.next_id()).into();
-        let place =
-            RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone(), attempt.is_some());
+        let progress = attempt.as_ref().map(|attempt| attempt.progress.clone());
+        let place = RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone(), progress);
         let place = Arc::new(place);
         let mut runner = Runner {
             run,

@@ -165,4 +165,6 @@ pub use run_directory::{AnnouncedRun, LostRun, RunDirectory};
 pub use session_reader::SessionReader;
 pub use settings::{LogOutage, SlowReaders, Unattended};
 pub use snapshot::Snapshot;
+#[cfg(feature = "durable")]
+pub(crate) use source::CallProgress;
 pub use source::RunSource;

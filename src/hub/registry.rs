@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures::channel::mpsc;
 use futures::task::AtomicWaker;
 use tokio::time::Instant;
 
@@ -14,6 +15,7 @@ use crate::agent::{InputReceipt, RunHandle};
 use crate::error::{Error, ErrorKind};
 use crate::hub::command_inbox::Command;
 use crate::hub::event_log::NotRunning;
+use crate::hub::source::CallProgress;
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
@@ -22,8 +24,9 @@ pub(super) struct RunPlace {
     pub(super) run: Arc<str>,
     pub(super) key: String,
     pub(super) handle: Option<RunHandle>,
-    /// An attempt at a durable run, which takes most commands elsewhere.
-    pub(super) is_durable: bool,
+    /// Where progress of calls goes that run apart. Set for an attempt at a durable run, which takes most commands
+    /// elsewhere.
+    progress: Option<Mutex<mpsc::Sender<CallProgress>>>,
     /// Woken by readers that come and go.
     pub(super) runner_waker: AtomicWaker,
     pub(super) task: OnceLock<OwnedTask>,
@@ -39,13 +42,13 @@ impl RunPlace {
         run: Arc<str>,
         key: String,
         handle: Option<RunHandle>,
-        is_durable: bool,
+        progress: Option<mpsc::Sender<CallProgress>>,
     ) -> Self {
         Self {
             run,
             key,
             handle,
-            is_durable,
+            progress: progress.map(Mutex::new),
             runner_waker: AtomicWaker::new(),
             task: OnceLock::new(),
             has_ended: AtomicBool::new(false),
@@ -74,19 +77,30 @@ impl RunPlace {
     /// Does a command to the run.
     pub(super) fn apply(&self, id: String, command: Command) -> Result<(), Error> {
         let refused = |message: &str| Err(Error::new(ErrorKind::Unsupported, message));
-        match &self.handle {
-            None => refused("a stream that is not a run takes no commands"),
-            Some(_) if self.is_durable && command != Command::Interrupt => {
+        let Some(handle) = &self.handle else {
+            return refused("a stream that is not a run takes no commands");
+        };
+        match (command, &self.progress) {
+            (Command::ToolProgress { call_id, data }, Some(progress)) => {
+                let sent = lock_ignoring_poison(progress).try_send(CallProgress { call_id, data });
+                sent.map_err(|error| match error.is_full() {
+                    true => {
+                        Error::new(ErrorKind::Overloaded, "the run does not keep up with progress")
+                    }
+                    false => NotRunning { run: self.run.to_string() }.into(),
+                })
+            }
+            (command, Some(_)) if command != Command::Interrupt => {
                 refused("a durable run takes this command through its engine, which keeps it")
             }
-            Some(handle) => command.apply(id, &self.run, handle),
+            (command, _) => command.apply(id, &self.run, handle),
         }
     }
 
     /// Ends the run so that what there is of it is kept, or drops it if it takes no commands or continues elsewhere.
     pub(super) fn interrupt_or_close(&self) {
         match &self.handle {
-            Some(handle) if !self.is_durable => handle.interrupt(),
+            Some(handle) if self.progress.is_none() => handle.interrupt(),
             Some(_) | None => self.close(),
         }
     }

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::channel::mpsc;
 use futures::stream::{BoxStream, Stream};
 use futures::{StreamExt, TryStreamExt};
 
 use crate::agent::{Run, RunHandle};
 use crate::error::Error;
 use crate::event::Event;
-use crate::item::History;
+use crate::item::{History, RawJson};
 use crate::session::SessionRun;
 
 /// A stream of events for a hub, with the history that it begins with.
@@ -27,10 +28,19 @@ pub struct RunSource {
 }
 
 /// The beginning of an attempt at a durable run.
-#[derive(Clone, Debug, Default)]
 pub(super) struct DurableAttempt {
     /// The events of the steps that earlier attempts have kept, which the first snapshot contains.
     pub(super) replayed: Vec<Arc<Event>>,
+    /// To the attempt.
+    pub(super) progress: mpsc::Sender<CallProgress>,
+}
+
+/// Progress of a call that runs apart from its run.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "durable runs read it"))]
+pub(crate) struct CallProgress {
+    pub(crate) call_id: String,
+    pub(crate) data: RawJson,
 }
 
 impl RunSource {
@@ -45,8 +55,8 @@ impl RunSource {
 
     /// An attempt at a durable run: the events of the attempt that are new, after those that it has replayed.
     ///
-    /// Of all commands it takes only interrupts: the others reach it through the engine, which keeps them. It is not
-    /// interrupted but dropped when the hub shuts down, since another attempt continues it.
+    /// Of all commands it takes only interrupts, and the progress of its calls: the others reach it through the engine,
+    /// which keeps them. It is not interrupted but dropped when the hub shuts down, since another attempt continues it.
     #[cfg(feature = "durable")]
     pub(crate) fn of_attempt(
         run_id: &str,
@@ -54,6 +64,7 @@ impl RunSource {
         starts_at: u64,
         handle: RunHandle,
         replayed: Vec<Event>,
+        progress: mpsc::Sender<CallProgress>,
         events: impl Stream<Item = Result<Event, Error>> + Send + 'static,
     ) -> Self {
         let replayed = replayed.into_iter().map(Arc::new).collect();
@@ -61,7 +72,7 @@ impl RunSource {
             starts_at: Some(starts_at),
             handle: Some(handle),
             run_id: Some(run_id.to_owned()),
-            attempt: Some(DurableAttempt { replayed }),
+            attempt: Some(DurableAttempt { replayed, progress }),
             ..Self::new(start, events)
         }
     }

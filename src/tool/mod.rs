@@ -36,7 +36,7 @@ pub use output::{IntoToolError, IntoToolOutput, Json, ToolOutput, ToolUpdate};
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
 #[cfg(feature = "durable")]
-pub(crate) use run::{CallJournal, CallStart, CallsBegin};
+pub(crate) use run::{CallJournal, CallStart, CallsBegin, ProgressRedactor};
 pub use run::{SavedCalls, ToolRun, ToolRunOutcome};
 pub(crate) use run_data::RemainingSubAgentDepth;
 pub use run_data::RunData;

@@ -11,6 +11,8 @@ use futures::stream::{FusedStream, StreamExt};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, ToolEvent};
+#[cfg(feature = "durable")]
+use crate::item::RawJson;
 use crate::item::{History, PendingCall, ResultKind, ToolCall, ToolResult};
 use crate::request::ensure_distinct_names;
 use crate::stream::{Step, Steps};
@@ -55,8 +57,16 @@ pub struct ToolRun {
     history_source: Option<HistorySource>,
     /// Takes what the calls come to.
     save_callback: Option<Box<SaveCallback>>,
+    /// Redacts the progress of calls that run elsewhere.
+    #[cfg(feature = "durable")]
+    progress_redactor: Option<ProgressRedactor>,
     stage: RunStage,
 }
+
+/// Redacts what a call reports as progress.
+#[cfg(feature = "durable")]
+pub(crate) type ProgressRedactor =
+    Arc<dyn Fn(&ToolCall, &mut RawJson) -> Result<(), Error> + Send + Sync>;
 
 /// How far it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -138,6 +148,8 @@ impl ToolRun {
             replayed: None,
             history_source: None,
             save_callback: None,
+            #[cfg(feature = "durable")]
+            progress_redactor: None,
             stage: RunStage::Running,
         }
     }
@@ -192,6 +204,19 @@ impl ToolRun {
     #[cfg(feature = "durable")]
     pub(crate) fn max_concurrency(&self) -> usize {
         self.turn_calls.toolkit.max_concurrency()
+    }
+
+    /// Redacts the progress of calls that run elsewhere as that of calls that run here.
+    #[cfg(feature = "durable")]
+    pub(crate) fn with_progress_redactor(mut self, redactor: ProgressRedactor) -> Self {
+        self.progress_redactor = Some(redactor);
+        self
+    }
+
+    /// What redacts the progress of calls that run elsewhere.
+    #[cfg(feature = "durable")]
+    pub(crate) fn progress_redactor(&self) -> Option<ProgressRedactor> {
+        self.progress_redactor.clone()
     }
 
     /// Starts calls when a journal says so, which keeps what they come to.

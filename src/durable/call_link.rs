@@ -1,0 +1,119 @@
+//! The link of a call that runs apart with the run that waits for it.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::{BoxFuture, FutureExt, poll_fn};
+
+use crate::durable::engine::ToolCallRequest;
+use crate::env::Deadline;
+use crate::event::{Event, ToolEvent};
+use crate::hub::{Command, Hub, HubEvent, Reader};
+use crate::item::RawJson;
+
+/// The number of progress reports that wait while one is sent. If there are more, the oldest is dropped.
+const MAX_WAITING: usize = 64;
+
+/// How long a call that has ended waits until its last progress is sent.
+const FLUSH_LIMIT: Duration = Duration::from_secs(1);
+
+/// Sends the progress of a call to its run, and notices the end of the run, both through the hub.
+///
+/// Nothing depends on it: if the hub cannot be reached, progress is lost, and the call runs to its end.
+pub(super) struct CallLink {
+    target: Option<LinkTarget>,
+    call_id: String,
+    waiting: VecDeque<RawJson>,
+    sending: Option<BoxFuture<'static, ()>>,
+    /// Reads the run, until reading fails.
+    reader: Option<Reader>,
+}
+
+struct LinkTarget {
+    hub: Hub,
+    run: String,
+}
+
+impl CallLink {
+    pub(super) fn new(request: &ToolCallRequest, hub: Option<&Hub>) -> Self {
+        let target = hub.cloned().zip(request.run.clone());
+        let target = target.map(|(hub, run)| LinkTarget { hub, run });
+        let read = |target: &LinkTarget| target.hub.read_any_run(&target.run, None);
+        Self {
+            reader: target.as_ref().map(read),
+            target,
+            call_id: request.call.call_id.clone(),
+            waiting: VecDeque::new(),
+            sending: None,
+        }
+    }
+
+    /// Sends progress when what came before is sent.
+    pub(super) fn push(&mut self, progress: RawJson) {
+        if self.target.is_some() {
+            if self.waiting.len() == MAX_WAITING {
+                self.waiting.pop_front();
+            }
+            self.waiting.push_back(progress);
+        }
+    }
+
+    /// Ready when the run does not wait for the call any more: the run has ended, or has answered the call.
+    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = self.poll_sent(cx);
+        while let Some(reader) = &mut self.reader {
+            match reader.poll_next_unpin(cx) {
+                Poll::Ready(Some(Ok(event))) if self.is_end(&event) => return Poll::Ready(()),
+                Poll::Ready(Some(Ok(_))) => {}
+                // The log is gone, or cannot be read: that says nothing about the run.
+                Poll::Ready(Some(Err(_)) | None) => self.reader = None,
+                Poll::Pending => break,
+            }
+        }
+        Poll::Pending
+    }
+
+    fn is_end(&self, event: &HubEvent) -> bool {
+        match event {
+            HubEvent::Ended { .. } => true,
+            HubEvent::Event { event, .. } => match &**event {
+                Event::Tool(ToolEvent::Output(result)) => result.call_id == self.call_id,
+                event => matches!(event, Event::Finished(_)),
+            },
+            HubEvent::Snapshot { .. } => false,
+        }
+    }
+
+    /// Sends what waits. Pending while there is more.
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if let Some(sending) = &mut self.sending {
+                match sending.poll_unpin(cx) {
+                    Poll::Ready(()) => self.sending = None,
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            let Some(target) = &self.target else { return Poll::Ready(()) };
+            let Some(data) = self.waiting.pop_front() else { return Poll::Ready(()) };
+            let (hub, run, call_id) =
+                (target.hub.clone(), target.run.clone(), self.call_id.clone());
+            let sending = async move {
+                // Progress that the run does not take is lost.
+                let _ = hub.send(&run, Command::ToolProgress { call_id, data }).await;
+            };
+            self.sending = Some(sending.boxed());
+        }
+    }
+
+    /// The call has ended: sends what is left, within [`FLUSH_LIMIT`].
+    pub(super) async fn flush(mut self) {
+        let mut limit = Deadline::try_start(FLUSH_LIMIT);
+        poll_fn(|cx| {
+            let is_over = limit.as_mut().is_none_or(|limit| limit.poll(cx).is_ready());
+            if is_over { Poll::Ready(()) } else { self.poll_sent(cx) }
+        })
+        .await;
+    }
+}
