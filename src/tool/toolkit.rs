@@ -154,7 +154,7 @@ impl Toolkit {
         self.rebuild_with_tools(tools)
     }
 
-    /// Replaces the tool of the same name, or adds the tool if there is none.
+    /// Replaces the tool of the same name, or adds the tool if its name is new.
     ///
     /// ```
     /// use turnstream::{Tool, Toolkit};
@@ -383,7 +383,7 @@ impl Toolkit {
         self.max_concurrency
     }
 
-    /// Returns the time limit for a call of the tool; `None` if there is no limit.
+    /// Returns the time limit for a call of the tool; `None` means unlimited.
     pub(super) fn time_limit(&self, tool: &Tool) -> Option<TimeLimit> {
         let limit = match (tool.timeout(), self.timeout) {
             (Some(limit), _) => TimeLimit::Explicit(limit),
