@@ -170,8 +170,8 @@ impl RunHandle {
     }
 
     /// Turns items of the [history](Self::history) into [tombstones](crate::Item::tombstone), by
-    /// their positions, counted from 0: they stay in the history, but are no longer sent to the
-    /// model.
+    /// their positions, counted from 0: they stay in the history, but later requests leave them
+    /// out.
     ///
     /// This happens before the next request, after all results; if no request follows, before the
     /// run ends. Each range of items is reported as a `rewritten` event with the reason

@@ -1,4 +1,4 @@
-//! What a run may spend: limits that end it, a pool that it shares, a target that it is to reach.
+//! What a run may spend: limits that end it, a token pool that it shares, and a target to reach.
 
 mod limits;
 mod pool;

@@ -56,7 +56,7 @@ impl Hooks {
         self.timeout = TimeLimit::Explicit(timeout);
     }
 
-    /// Whether there are no hooks, except the policy on evidence.
+    /// Whether it has no hooks other than the policy on evidence.
     pub(in crate::agent) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
