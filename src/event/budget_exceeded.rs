@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// that crosses the limit is kept: it was paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BudgetExceeded {
-    /// What was counted, which also determines the unit of the two numbers.
+    /// The counted quantity, which also determines the unit of the two numbers.
     pub kind: BudgetKind,
     /// The amount that was used.
     pub used: u64,
@@ -19,7 +19,7 @@ pub struct BudgetExceeded {
     pub diminishing_returns: bool,
 }
 
-/// What a budget counts, and its unit.
+/// The quantity that a budget counts, and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -58,8 +58,8 @@ pub enum EndReason {
 /// | the run was | phase |
 /// |---|---|
 /// | before its first request, whether or not its input was appended | `Streaming` |
-/// | waiting for a turn or receiving it, including retries, retracted attempts and delays between attempts | `Streaming` |
-/// | after a complete turn none of whose calls has begun: no tool started, no approval requested, no result received | `Streaming` |
+/// | waiting for a turn or receiving it, including retries, retracted attempts and delays | `Streaming` |
+/// | after a complete turn, before a tool starts, an approval is requested or a result arrives | `Streaming` |
 /// | after a complete turn without calls, including what is appended then | `Streaming` |
 /// | running the calls of a turn, or waiting for an approval of one of them | `Tools` |
 /// | after the results, before the next request begins: a hook, a compaction, steering input | `Tools` |

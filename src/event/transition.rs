@@ -18,8 +18,7 @@ pub enum Transition {
     StopHookBlocking,
     /// The context was too long and was compacted.
     ReactiveCompactRetry,
-    /// The reply could not be used; the model was told why in a message or in the results of its
-    /// calls.
+    /// The reply could not be used; a message or the results of its calls tell the model why.
     Corrective,
     /// The last turn begins, without tools.
     WrapUp,
