@@ -21,8 +21,8 @@ pub(crate) struct OwnedTask(Arc<TaskCell>);
 struct TaskCell {
     /// No user code runs while the lock is held: the future is taken out to be polled or dropped.
     state: Mutex<TaskState>,
-    /// Woken when the future was dropped, so that the task ends.
     /// Woken after the future was dropped, so that the task ends.
+    task_waker: AtomicWaker,
 }
 
 enum TaskState {

@@ -10,12 +10,12 @@
 //!
 //! | | method | purpose |
 //! |---|---|---|
-//! | effect | [`step`](World::step) | a future whose value can be stored: a hook, a compaction, a list of tools, a step of your own loop body |
+//! | effect | [`step`](World::step) | a future with a value to store: a hook, a compaction, a step of your own loop body |
 //! | | [`turn`](World::turn) | a request to the model, and its stream of events |
 //! | | [`fan_out`](World::fan_out) | the tool calls of one turn |
 //! | | [`suspend`](World::suspend) | a wait for verdicts from outside |
-//! | drawn value | [`draw`](World::draw) | a value that is available without waiting: ids, requests of the run's owner, limits that are reached, notes of observing hooks |
-//! | notification | [`observe`](World::observe), [`on_end`](World::on_end) | an event that was yielded; an end of the loop that it did not decide itself |
+//! | drawn value | [`draw`](World::draw) | a value available without waiting, for example an id or a limit that is reached |
+//! | notification | [`observe`](World::observe), [`on_end`](World::on_end) | a yielded event; a forced end of the loop |
 //!
 //! # The contract
 //!

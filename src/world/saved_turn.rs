@@ -62,7 +62,7 @@ impl SavedTurn {
     }
 
     /// The turn again, as the answer to its request.
-    /// The turn again, as the answer to its request.
+    pub fn into_stream(self, request: &Request) -> TurnStream {
         seal(request, self.into_replay())
     }
 }

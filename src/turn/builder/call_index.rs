@@ -1,4 +1,4 @@
-//! Finds the calls of a turn in constant time.
+//! Looks up the calls of a turn by key and id.
 
 use std::collections::{HashMap, HashSet};
 

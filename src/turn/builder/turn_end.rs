@@ -95,7 +95,7 @@ impl TurnBuilder {
     ///
     /// [`ErrorKind::TooLarge`] if it has more than 16,384 items, or more bytes than
     /// [`with_max_bytes`](Self::with_max_bytes) allows,
-    /// [`ErrorKind::IncompleteTurn`] if there was no terminal marker, and [`ErrorKind::Protocol`]
+    /// [`ErrorKind::IncompleteTurn`] if no terminal marker was set, and [`ErrorKind::Protocol`]
     /// if the model stopped normally or for its tools and one of its calls is incomplete.
     pub fn complete(&mut self) -> Result<(), Error> {
         if self.is_completed {
