@@ -181,7 +181,7 @@ impl History {
     ///
     /// Several consecutive user messages count as one prompt, and so do those that a run sent on
     /// the user's behalf, such as the request to continue a truncated text. An item that replaces
-    /// compacted items, such as a summary, is not a prompt. If there is no prompt, all items are
+    /// compacted items, such as a summary, is not a prompt. Without a prompt, all items are
     /// returned.
     ///
     /// [Fork](Self::fork) the result, so that new items are distinct from the earlier ones. For a
