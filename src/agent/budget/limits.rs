@@ -147,8 +147,8 @@ impl Budget {
 
     /// Adds a wrap-up turn: if a limit, or the maximum number of requests, is reached while the
     /// model wants to continue, it gets one more turn with tools disabled, so that the run ends
-    /// with a text. There is no wrap-up turn if a [pool](Self::pool) is exhausted or the
-    /// [time](Self::with_time_limit) is over, unless [tokens](Self::with_wrap_up_tokens) or
+    /// with a text. If a [pool](Self::pool) is exhausted or the [time](Self::with_time_limit) is
+    /// over, the run ends without a wrap-up turn, unless [tokens](Self::with_wrap_up_tokens) or
     /// [time](Self::with_wrap_up_time) are reserved for it.
     pub fn with_wrap_up(mut self) -> Self {
         self.has_wrap_up = true;

@@ -31,7 +31,7 @@ pub struct Target {
 /// The progress of a run towards its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TargetProgress {
-    /// How many times the model was told to continue.
+    /// How many times the model was prompted to continue.
     pub continuations: u32,
     /// The number of output tokens between the last nudge and the one before.
     pub last_delta_tokens: u64,
@@ -42,7 +42,7 @@ pub struct TargetProgress {
 /// The decision when a model with a target has stopped on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetDecision {
-    /// The model is told to continue.
+    /// The model is prompted to continue.
     Continue {
         /// The message for the model.
         text: String,
@@ -87,11 +87,11 @@ impl Target {
         self.tokens
     }
 
-    /// Decides whether a model that has stopped on its own is told to continue. `output_tokens` is
-    /// the number for the whole run.
+    /// Decides whether a model that has stopped on its own is prompted to continue. `output_tokens`
+    /// is the number for the whole run.
     ///
-    /// It is told to continue below the threshold, unless returns diminish: the minimum number of
-    /// nudges was sent, and the model made no progress since the last nudge nor between the last
+    /// It is prompted to continue below the threshold, unless returns diminish: the minimum number
+    /// of nudges was sent, and the model made no progress since the last nudge nor between the last
     /// two.
     pub fn decide(&self, tracker: TargetProgress, output_tokens: u64) -> TargetDecision {
         let delta = output_tokens.saturating_sub(tracker.last_total_tokens);
