@@ -244,7 +244,7 @@ impl Session {
     }
 
     /// Appends entries to those of `restored`, under the lease if there is one. Returns the new
-    /// version and fold. Does nothing if there are no entries.
+    /// version and fold. Does nothing if `entries` is empty.
     pub(super) async fn append_and_fold(
         &self,
         lease: Option<&Lease>,
