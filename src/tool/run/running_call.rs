@@ -195,7 +195,7 @@ impl RunningCall {
         self.end(ResultKind::Timeout, text.into())
     }
 
-    /// Ends the call with an error because its explicit limit needs a timer, and there is none.
+    /// Ends the call with an error because its explicit limit needs a timer that is missing.
     fn end_without_timer(&mut self) -> CallUpdate {
         let text = "Error: the tool has a time limit, which needs a tokio runtime with its time \
              enabled. What it began may have been done in part.";

@@ -146,7 +146,7 @@ impl ToolRun {
 
     /// Sets a policy that decides which calls run.
     ///
-    /// Without a policy, a call that needs an approval is denied, since there is no approver, and a
+    /// Without a policy, a call that needs an approval is denied, since no one can approve it, and a
     /// call of an [external](crate::Tool::external) tool is skipped: every call gets its result.
     ///
     /// If the policy returns an error or panics, all running calls are dropped and the stream ends;
@@ -291,8 +291,8 @@ impl ToolRun {
 
     /// Returns the history, the results and the pending calls, after the stream has ended.
     ///
-    /// If the stream has not ended, all running calls are dropped, and calls without a result are
-    /// missing from the outcome.
+    /// If the stream has not ended, all running calls are dropped, and the outcome has no result
+    /// for them.
     ///
     /// ```
     /// # use futures::StreamExt;
