@@ -274,7 +274,7 @@ enum Prompt {
     Given(String),
     /// The user types each prompt.
     Chat,
-    /// There is no prompt. The message says why; it is not an error if a session has a run to
+    /// The prompt is missing. The message says why; this is not an error if a session has a run to
     /// resume.
     Missing(String),
 }

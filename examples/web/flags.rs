@@ -66,7 +66,7 @@ pub(crate) struct Flags {
     pub(crate) agent: Args,
 }
 
-/// What happens to a message to a session whose run is active.
+/// The handling of a message to a session whose run is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Busy {
     Queue,

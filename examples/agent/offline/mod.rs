@@ -172,7 +172,7 @@ impl ScriptedTurn {
     }
 }
 
-/// Splits a text into its words, or returns it whole if there is no pause.
+/// Splits a text into its words, or returns it whole if the pause is zero.
 fn words(text: &str, pause: Duration) -> impl Iterator<Item = &str> {
     let end = if pause.is_zero() { '\0' } else { ' ' };
     text.split_inclusive(end)

@@ -37,7 +37,7 @@ const MAX_LINKS: usize = 40;
 pub(crate) struct Root(Arc<OpenRoot>);
 
 struct OpenRoot {
-    /// The path as given, and with links resolved: an absolute path has to begin with one of them.
+    /// The path as given, and with links resolved: an absolute path has to start with one of them.
     path_prefixes: Vec<PathBuf>,
     dir: Result<Arc<Dir>, String>,
     /// The file in which the conversation is stored, which tools must not write.
