@@ -281,7 +281,7 @@ impl RunContext {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if there is no turn and the history has
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if `turn` is `None` and the history has
     /// no calls that can be resumed.
     pub fn run_tools(
         &self,
