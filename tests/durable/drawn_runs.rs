@@ -149,7 +149,7 @@ struct Deeds {
     begun: Mutex<Vec<(String, &'static str)>>,
     /// The engine of the active run.
     engine: Mutex<Option<MemoryEngine>>,
-    /// The model's texts by message id, for as long as they may be repeated.
+    /// The id and the text of each command that was sent; the text is empty if it is not input.
     said: Mutex<Vec<(String, String)>>,
     running: AtomicUsize,
 }
