@@ -28,7 +28,7 @@ use crate::session::{Entry, ForkOrigin};
 /// The version of the format.
 const FORMAT_VERSION: u32 = 1;
 
-/// The beginning of every header, in any version. Below, the beginning of an append's first line.
+/// The beginning of every header, in any version, and of the first line of every append.
 const HEADER_PREFIX: &[u8] = br#"{"type":"session","version":"#;
 const APPEND_PREFIX: &[u8] = br#"{"type":"append","#;
 

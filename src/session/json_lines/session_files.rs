@@ -49,7 +49,7 @@ pub(super) enum Location {
 #[derive(Clone)]
 struct CachedFile {
     stamp: FileStamp,
-    /// `None` if there is no session.
+    /// `None` if the file does not have a session.
     version: Option<u64>,
     fork_origin: Option<ForkOrigin>,
     /// Whether the file has a header.
