@@ -10,12 +10,12 @@
 //!
 //! | | method | purpose |
 //! |---|---|---|
-//! | effect | [`step`](World::step) | a future with a value to store: a hook, a compaction, a step of your own loop body |
+//! | effect | [`step`](World::step) | a future with a value to store, such as a hook or a compaction |
 //! | | [`turn`](World::turn) | a request to the model, and its stream of events |
 //! | | [`fan_out`](World::fan_out) | the tool calls of one turn |
 //! | | [`suspend`](World::suspend) | a wait for verdicts from outside |
-//! | drawn value | [`draw`](World::draw) | a value available without waiting, for example an id or a limit that is reached |
-//! | notification | [`observe`](World::observe), [`on_end`](World::on_end) | a yielded event; a forced end of the loop |
+//! | drawn value | [`draw`](World::draw) | a value that needs no waiting, such as an id or a reached limit |
+//! | notice | [`observe`](World::observe), [`on_end`](World::on_end) | a yielded event; a forced end of the loop |
 //!
 //! # The contract
 //!
