@@ -3,7 +3,7 @@
 //! | provider | wire |
 //! |---|---|
 //! | [`Anthropic`](anthropic) | Anthropic Messages |
-//! | [`OpenAiChat`](openai_chat) | OpenAI Chat Completions, in any [`Dialect`](openai_chat::Dialect) of a compatible server |
+//! | [`OpenAiChat`](openai_chat) | OpenAI Chat Completions, in any [`Dialect`](openai_chat::Dialect) |
 //! | [`OpenAiResponses`](openai_responses) | OpenAI Responses |
 //! | [`Gemini`](gemini) | Google's generateContent |
 //! | [`Ollama`](ollama) | Ollama's own `/api/chat` |

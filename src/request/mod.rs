@@ -62,7 +62,7 @@ pub struct System {
 pub struct ToolSpec {
     /// At most 64 letters, digits, `_` and `-`, which is what every provider accepts.
     pub name: String,
-    /// What the tool does, written for the model.
+    /// A description of the tool, for the model.
     pub description: String,
     /// The JSON Schema of the arguments, of type `object`. It is serialized once, and all clones of
     /// the spec share the text.

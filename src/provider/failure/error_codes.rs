@@ -44,7 +44,7 @@ pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (Unsupported, &["unimplemented"]),
 ];
 
-/// Codes that say little, used if there is no status.
+/// Codes that say little, used only without a status.
 pub(super) const GENERAL_CODES: &[(ErrorKind, &[&str])] = &[
     (InvalidRequest, &["invalid_request_error", "invalid_argument", "failed_precondition"]),
     (InvalidRequest, &["not_found", "not_found_error", "model_not_found", "request_too_large"]),

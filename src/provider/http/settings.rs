@@ -49,7 +49,7 @@ pub(super) struct RequestTarget {
     vendor_host: Option<String>,
     /// The base URL.
     base_url: Result<Endpoint, Error>,
-    /// The URL for requests to the provider's own model, or the error if there is none.
+    /// The URL for requests to the provider's own model, or the error if it cannot be built.
     pub(super) endpoint: Result<Endpoint, Error>,
 }
 

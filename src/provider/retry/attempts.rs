@@ -72,7 +72,7 @@ impl<A: Attempts> RetryingTurn<A> {
             && (self.policy.retry_if)(error)
     }
 
-    /// The delay before the next attempt; `None` if there is none.
+    /// The delay before the next attempt; `None` if the error is not retried.
     fn next_delay(&self, error: &Error, has_begun: bool) -> Option<Duration> {
         if has_begun && !self.policy.retracts {
             return None;
