@@ -13,7 +13,7 @@ const MAX_LISTED_SIDE_EFFECTS: usize = 5;
 pub enum EvidenceVerdict {
     /// This check passed after the last change, and no failed check is left.
     Proven(Evidence),
-    /// There were no changes and no checks.
+    /// The run has recorded neither changes nor checks.
     NothingChanged,
     /// A change has not been checked, or a check has failed.
     Unproven(UnprovenReason),
