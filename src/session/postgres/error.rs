@@ -84,8 +84,8 @@ impl PostgresError {
         Self { kind, sqlstate: None, message: message.into(), source: None }
     }
 
-    /// The error if there is no response within a limit that the server enforces for every
-    /// statement it receives.
+    /// The error if a response is missing after the time limit, which the server enforces for every
+    /// statement that it receives.
     pub(super) fn no_answer(limit: Duration) -> Self {
         Self::new(PostgresErrorKind::Unreachable, format!("no answer within {limit:?}"))
     }

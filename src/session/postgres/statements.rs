@@ -207,7 +207,7 @@ impl AppendStatements {
         );
         let count = "cardinality($4::text[])";
         let first = match lease_check {
-            // Taking a lease inserts a row, so if there is no row, the session is not leased.
+            // Taking a lease inserts a row, so a session without a row is not leased.
             "" => format!(
                 "INSERT INTO {s}.session (id, inherited, version, updated)
                  VALUES ($1, 0, $2::bigint + {count}, clock_timestamp())
