@@ -135,7 +135,7 @@ impl Tool {
     ///
     /// let spec = ToolSpec::new("pay", "Pays a bill", serde_json::json!({ "type": "object" }));
     /// let pay = Tool::raw(spec, |_args, cx| async move {
-    ///     // The bank does nothing for a key that it has seen.
+    ///     // The bank ignores a request with a known key.
     ///     format!("paid, under the key {}", cx.idempotency_key())
     /// })?
     /// .idempotent();

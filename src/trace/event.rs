@@ -66,7 +66,7 @@ pub struct TraceEvent {
 pub enum TraceAction {
     /// A call of a tool.
     Tool {
-        /// The name of the tool that ran.
+        /// The name of the tool that was called.
         tool: String,
         /// The id of the call.
         #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -41,7 +41,7 @@ pub struct NormalizedError {
 /// | result | exit | kind |
 /// |---|---|---|
 /// | [`Ok`] | `success` | |
-/// | [`Ok`] or [`Error`], with a recorded check that has not [passed](Evidence::is_passing) | `failure` | `validation` |
+/// | [`Ok`], [`Error`] with a check that has not [passed](Evidence::is_passing) | `failure` | `validation` |
 /// | [`Error`], [`Panic`] | `failure` | `runtime` |
 /// | [`Timeout`] | `timeout` | `timeout` |
 /// | [`InvalidArguments`], [`UnknownTool`] | `validation_error` | `validation` |
@@ -50,7 +50,7 @@ pub struct NormalizedError {
 /// | [`Truncated`], [`Budget`], [`Skipped`] | `failure` | `not_run` |
 ///
 /// The error that ends a run is one of: `timeout`; `validation` (the request or the answer is
-/// malformed or too large); `runtime` (a hook or a store failed, or something panicked);
+/// invalid, unsupported or too large); `runtime` (a hook or a store failed, or something panicked);
 /// `provider`.
 ///
 /// [`Ok`]: ResultKind::Ok
