@@ -11,7 +11,7 @@ struct Vendor {
     /// The name before the colon of `vendor:model`.
     name: &'static str,
     key_variables: &'static [&'static str],
-    /// The variable that overrides the vendor's base URL; empty if there is none.
+    /// The variable that overrides the vendor's base URL; empty if the vendor has no such variable.
     base_url_variable: &'static str,
     /// The default model.
     model: &'static str,

@@ -7,7 +7,6 @@ use crate::turn::{Text, TurnEvent};
 ///
 /// A secret may arrive in several pieces. A piece whose end may be the start of a secret is
 /// therefore held back, together with all later events.
-/// back, with all that comes behind it.
 #[derive(Default)]
 pub(super) struct PendingEvents {
     events: Vec<TurnEvent>,

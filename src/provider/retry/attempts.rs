@@ -123,7 +123,7 @@ impl<A: Attempts + Unpin> TurnSource for RetryingTurn<A> {
             this.failed_attempts = this.failed_attempts.saturating_add(1);
             let has_begun = turn.has_started();
             // The delay starts now, not when the consumer polls again after the `Retrying` event.
-            // There is no retry if no timer can be created.
+            // The error is returned if no timer can be created.
             let timed = this.next_delay(&error, has_begun).and_then(|wait| match wait {
                 Duration::ZERO => Some((wait, None)),
                 _ => Some((wait, Some(Deadline::try_start(wait)?))),
