@@ -531,8 +531,8 @@ impl Agent {
         self.update_settings(|it| it.hooks.set_timeout(timeout))
     }
 
-    /// Adds a fallback: a provider that is asked after the previous ones failed with an error that
-    /// another provider may not have. The open turn is retracted, the run continues with the
+    /// Adds a fallback: a provider that is used after the previous ones failed with an error that
+    /// another provider might avoid. The open turn is retracted, the run continues with the
     /// transition `fallback`, and it uses the new provider until it ends. The next run starts with
     /// the first provider again.
     ///
@@ -564,11 +564,11 @@ impl Agent {
     /// defines the threshold. Without a window, a history is shortened only after a request did not
     /// fit.
     ///
-    /// The length is that of the history. The effect of a hook's
-    /// [`transform_context`](crate::agent::hook::Hook::transform_context) is included where a
-    /// provider has counted the tokens of a request, but is not estimated. Once a request exceeds
-    /// the threshold, the compactor is called until the request is a quarter below it, or until it
-    /// returns nothing. If the compaction does not help, it is reported to hooks as a
+    /// The threshold applies to the estimated tokens of a request with the whole history. If a
+    /// hook's [`transform_context`](crate::agent::hook::Hook::transform_context) changes the
+    /// request, this is included only where a provider has reported the token count. Once a request
+    /// exceeds the threshold, the compactor is called until the request is a quarter below it, or
+    /// until it returns nothing. If the compaction does not help, it is reported to hooks as a
     /// [failure](crate::agent::hook::Hook::on_failure), the request is sent as it is, and the next
     /// attempt is made when the request has grown by a twentieth of the window.
     ///
@@ -722,8 +722,8 @@ impl Agent {
     /// The check receives each turn in which the model stops on its own. It is not called for turns
     /// with tool calls, nor for turns that are refused or cut off: these end the run for that
     /// reason, since a validated answer is not continued. If the check returns `Err`, the answer is
-    /// rejected: its text is sent to the model, which is asked again, at most as many times as
-    /// [`with_max_corrections`](Self::with_max_corrections) allows. After that, the run ends as
+    /// rejected: the error text is sent to the model, which is asked again, at most as many times
+    /// as [`with_max_corrections`](Self::with_max_corrections) allows. After that, the run ends as
     /// [`Malformed`](crate::event::EndReason::Malformed). The history keeps every rejected answer.
     ///
     /// Several checks run in the order in which they were added, up to the first `Err`. A panic in
@@ -906,8 +906,9 @@ impl Agent {
         subagent::sub_agent_tool(Arc::clone(&self.0), name, description)
     }
 
-    /// Sets the function that creates the [world](crate::world) of each run, through which all
-    /// external effects of the run go. The runs of sub-agents use the worlds of their own agents.
+    /// Sets the function that creates the [world](crate::world) of each run, which performs,
+    /// records or replays all external effects of the run. The runs of sub-agents use the worlds of
+    /// their own agents.
     ///
     /// `open` is called when a run is created, before its first poll.
     pub fn with_world<W: World + 'static>(

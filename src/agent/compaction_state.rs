@@ -1,8 +1,8 @@
-//! What the loop remembers between requests that are close to the window.
+//! The state that decides when a history is compacted.
 
 use crate::item::History;
 
-/// What the loop remembers between requests that are close to the window.
+/// The state that a run keeps between requests to decide when its history is compacted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionState {
     /// The number of tokens above which the history is shortened next, if that is not the limit.

@@ -23,8 +23,8 @@ use crate::lock::lock_ignoring_poison;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
-/// The requests of the owner and the handles of a run, and its usage. Its locks are never held
-/// across an await, and it carries no events.
+/// The commands of the owner and the handles of a run, and the run's usage. The locks are never
+/// held across an await, and no events pass through it.
 #[derive(Default)]
 pub(super) struct Control {
     interrupted: AtomicBool,

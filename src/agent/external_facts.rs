@@ -10,8 +10,8 @@ use crate::event::BudgetExceeded;
 use crate::request::Output;
 use crate::world::EffectKind;
 
-/// Facts from outside the loop: the requests of the run's owner and handles, and which limits are
-/// reached.
+/// Facts from outside the loop: the commands of the run's owner and handles, and the limits that
+/// are reached.
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of its own in a recording")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

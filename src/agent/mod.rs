@@ -1,7 +1,7 @@
 //! The ready-made agent: a loop over a provider, a toolkit and a history.
 //!
 //! It is built only from the public parts of this crate. [`decide()`] and the functions beside it
-//! are pure: they map a turn to the next action. [`loop_body()`] carries the action out on a
+//! are pure: they map a turn to the next action. [`loop_body()`] carries out the action on a
 //! [`State`] with the methods of its [`RunContext`]. Each policy is a value in a file of its own.
 //! To write your own loop, copy the body and pass the copy to [`Agent::run_with_body`].
 //!

@@ -134,7 +134,6 @@ impl RunContext {
     /// Call it before `deliver_next_input`, and before the calls of a run are resumed.
     /// [`next_request`](Self::next_request) calls it if the body has not; the model then learns of
     /// a change one request later.
-    /// change one request later.
     ///
     /// # Errors
     ///
@@ -153,10 +152,10 @@ impl RunContext {
         }
     }
 
-    /// Makes the next change of the history before a request. In order: items that hooks added,
-    /// [tombstones](RunHandle::tombstone), steered input, and a follow-up if one is due. Yield each
-    /// event, and call the method until it returns `None`: then the state's history has all of
-    /// them.
+    /// Makes the next change of the history before a request. In order: a report of changed tools,
+    /// items that hooks returned, [tombstones](RunHandle::tombstone), steered input, and a
+    /// follow-up if one is due. Yield each event, and call the method until it returns `None`: then
+    /// the state's history has all of them.
     pub fn deliver_next_input(&self, state: State) -> (State, Option<Event>) {
         if self.0.control().has_unobserved_changes() {
             return (state, None);

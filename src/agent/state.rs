@@ -51,7 +51,7 @@ pub struct StateFields {
     pub approvals: Approvals,
     /// The progress towards the token target.
     pub target_progress: TargetProgress,
-    /// What the loop remembers between requests that are close to the window.
+    /// The state that decides when the history is compacted.
     pub compaction: CompactionState,
     /// Whether a follow-up is delivered before the next request.
     pub follow_up_due: bool,

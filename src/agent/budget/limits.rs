@@ -8,7 +8,7 @@ use crate::event::{BudgetExceeded, BudgetKind};
 use crate::trace::RemainingBudget;
 use crate::usage::{Price, Prices, Usage};
 
-/// What a run may spend. Cheap to clone; without limits by default.
+/// Limits on what a run may spend. Cheap to clone; without limits by default.
 ///
 /// All limits apply to one run: the usage of its sub-agents does not count, since they have budgets
 /// of their own. Only a [`Pool`] bounds a tree of agents together.
@@ -61,7 +61,7 @@ struct CostLimit {
     prices: Prices,
 }
 
-/// What a run has spent so far.
+/// The amounts that a run has spent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BudgetUsage {
     /// All tokens, including those of retracted attempts.

@@ -131,8 +131,8 @@ impl RequireEvidence {
         &self.instructions
     }
 
-    /// What is missing if the turn says that the model is blocked: empty if it does not name it,
-    /// `None` if the turn makes another claim.
+    /// Returns the text that names what is missing if the turn says that the model is blocked:
+    /// empty if it does not name it, `None` if the turn makes another claim.
     pub(crate) fn blocked_reason(&self, turn: &Turn) -> Option<String> {
         (self.blocked_detector)(turn).map(|missing| missing.trim().to_owned())
     }

@@ -1,4 +1,4 @@
-//! What the results of a run prove, as a pure function.
+//! The verdict on the evidence of a run, as a pure function.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::item::{Evidence, RawJson, ResultKind, SideEffect};
 /// Maximum number of side effects in a message.
 const MAX_LISTED_SIDE_EFFECTS: usize = 5;
 
-/// What the results of a run prove.
+/// The verdict on the evidence of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvidenceVerdict {
     /// This check passed after the last change, and no failed check is left.
@@ -19,7 +19,8 @@ pub enum EvidenceVerdict {
     Unproven(UnprovenReason),
 }
 
-/// What is missing for a proof. Its `Display` text is sent to the model and kept in the outcome.
+/// The reason why a claim is not proven. Its `Display` text is sent to the model and kept in the
+/// outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnprovenReason {
