@@ -66,9 +66,8 @@ impl Default for Hub {
 impl Hub {
     /// Makes a hub in the memory of this process.
     ///
-    /// A log keeps at most 1,024 entries, and at least half as many; readers that fall further
-    /// behind are cut off. A run without readers continues. Its log is kept for a minute after its
-    /// end.
+    /// A log keeps at most 1,024 entries, and at least half as many; readers that lag further are
+    /// cut off. A run without readers continues. Its log is kept for a minute after its end.
     pub fn new() -> Self {
         Self::with_backend(MemoryLog::new(), MemoryInbox::new())
     }

@@ -8,7 +8,7 @@
 //!
 //! | to read | use |
 //! |---|---|
-//! | a session, with its active run if there is one and all later runs, for example for a page | [`Hub::read_session`] |
+//! | a session with its active run, if any, and all later runs, for a page | [`Hub::read_session`] |
 //! | the active run of a session, up to its end | [`Hub::read`] |
 //! | one run by its id | [`Hub::read_run`], or [`Hub::read_any_run`] if it may be on another machine |
 //! | the run that this code started, from its first event | [`RunOwner::read`] |

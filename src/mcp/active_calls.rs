@@ -17,8 +17,8 @@ const MAX_EARLY_PROGRESS: usize = 64;
 /// Questions of a server that wait for one call.
 const MAX_WAITING_QUESTIONS: usize = 16;
 
-/// The calls in progress on a connection. The connection's tasks put here what arrives; a call takes it when
-/// it is polled. Nothing is kept for a call that was dropped.
+/// The calls in progress on a connection. The connection's tasks put here what arrives; a call
+/// takes it when it is polled. Nothing is kept for a call that was dropped.
 #[derive(Debug, Default)]
 pub(super) struct ActiveCalls {
     registered: Mutex<Registered>,
@@ -69,8 +69,8 @@ pub(super) enum Arrived {
     Question(Question),
 }
 
-/// A call that is being sent. The server may ask before the call is registered: such questions wait until it is, or
-/// until this is dropped.
+/// A call that is being sent. The server may ask before the call is registered: such questions wait
+/// until it is, or until this is dropped.
 #[derive(Debug)]
 pub(super) struct SendingCall(Arc<ActiveCalls>);
 
@@ -138,8 +138,8 @@ impl ActiveCalls {
         }
     }
 
-    /// Hands a question to the call that it was asked for, if that is known, or else to the newest one.
-    /// Returns it if no call can take it.
+    /// Hands a question to the call that it was asked for, if that is known, or else to the newest
+    /// one. Returns it if no call can take it.
     pub(super) fn on_question(
         &self,
         request_id: Option<&str>,

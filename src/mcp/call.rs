@@ -21,7 +21,8 @@ use crate::mcp::sdk::{CallUpdate, PendingRequest};
 use crate::mcp::shared_client::{CallOrigin, SharedClient};
 use crate::tool::{ToolContext, ToolOutput, ToolUpdate, UpdateStream};
 
-/// Calls a tool, for a call of a run if there is a context. Dropping the stream cancels the call on the server.
+/// Calls a tool, for a call of a run if there is a context. Dropping the stream cancels the call on
+/// the server.
 #[expect(clippy::too_many_lines, reason = "a call is read from its request to its result")]
 pub(super) fn call_tool(
     shared: Arc<SharedClient>,
@@ -168,8 +169,8 @@ fn unanswered(server: &str, limit: Duration) -> ToolOutput {
     ))
 }
 
-/// The next step of answering a question. `None` if the server does not wait for it any more, or has answered
-/// the call without it.
+/// The next step of answering a question. `None` if the server does not wait for it any more, or
+/// has answered the call without it.
 async fn next_answering(
     answering: &mut BoxStream<'static, Answering>,
     question: &mut oneshot::Sender<Value>,
@@ -184,7 +185,8 @@ async fn next_answering(
     .await
 }
 
-/// Answers the questions of a result without a model. `None` if one of them needs one, or is not allowed.
+/// Answers the questions of a result without a model. `None` if one of them needs one, or is not
+/// allowed.
 pub(super) async fn answer_questions(
     shared: &SharedClient,
     result: &Value,

@@ -8,8 +8,8 @@ use std::process::Stdio;
 
 use crate::http::{Secret, is_secret_name};
 
-/// The variables of this process that each server gets, and `LC_*`: enough to find programs, the user's folders
-/// and the time zone, and none that holds a key.
+/// The variables of this process that each server gets, and `LC_*`: enough to find programs, the
+/// user's folders and the time zone, and none that holds a key.
 #[cfg(not(windows))]
 const INHERITED_VARIABLES: &[&str] =
     &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -35,9 +35,9 @@ const INHERITED_VARIABLES: &[&str] = &[
 
 /// The command that starts an MCP server, which then speaks on its standard input and output.
 ///
-/// The server's environment is a list of what is allowed: `PATH`, `HOME` and the like, and the variables
-/// that [`env`](Self::env) and [`inherit_env`](Self::inherit_env) name. The keys of model providers that this
-/// process has never reach a server by themselves.
+/// The server's environment is a list of what is allowed: `PATH`, `HOME` and the like, and the
+/// variables that [`env`](Self::env) and [`inherit_env`](Self::inherit_env) name. The keys of model
+/// providers that this process has never reach a server by themselves.
 ///
 /// ```
 /// use turnstream::mcp::ServerCommand;
@@ -107,8 +107,8 @@ impl ServerCommand {
         self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
     }
 
-    /// The values that are masked in messages: those of the variables that were named, and of arguments that are
-    /// named like a key, such as `--api-key` or `--token=…`.
+    /// The values that are masked in messages: those of the variables that were named, and of
+    /// arguments that are named like a key, such as `--api-key` or `--token=…`.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &String| value.len() >= 8;
         let granted = self.granted_env().map(|(_, value)| value.to_string_lossy().into_owned());

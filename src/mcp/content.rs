@@ -13,13 +13,13 @@ use crate::tool::ToolOutput;
 /// Images that every provider takes which takes images.
 const IMAGE_TYPES: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/webp"];
 
-/// Whether media of a server's results are sent to the model. Images in GIF, JPEG, PNG and WebP, which all
-/// providers take that take images, always are.
+/// Whether media of a server's results are sent to the model. Images in GIF, JPEG, PNG and WebP,
+/// which all providers take that take images, always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MediaParts {
-    /// Audio and other files are replaced by a line with their type and size, because a provider that does not
-    /// take them refuses the whole request.
+    /// Audio and other files are replaced by a line with their type and size, because a provider
+    /// that does not take them refuses the whole request.
     #[default]
     Named,
     /// Audio and other files are sent as [`Part::File`], for a provider that takes them.

@@ -45,14 +45,15 @@ pub struct Limits {
     /// Bytes of the server's standard error that are kept, the newest.
     pub stderr_bytes: usize,
     /// Time from starting a process, or sending a first request, to a connection that is ready. It
-    /// includes the attempt to use the newer protocol and, if that fails, the older one. An agent limits the
-    /// listing of its sources as well, with
-    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout): raise both for a slow server.
+    /// includes the attempt to use the newer protocol and, if that fails, the older one. An agent
+    /// limits the listing of its sources as well, with
+    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout): raise both for a slow
+    /// server.
     pub start: Duration,
     /// Time for the answer to a request that is not a call.
     pub request: Duration,
-    /// Time without an answer or progress of a call. It stands still while the server waits for an answer to its
-    /// question.
+    /// Time without an answer or progress of a call. It stands still while the server waits for an
+    /// answer to its question.
     pub call: Duration,
     /// Time that a call may take in all, including its questions.
     pub call_total: Duration,

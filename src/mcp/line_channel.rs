@@ -1,5 +1,5 @@
-//! Messages as lines over a pair of streams: those that arrive have a limit, and those that are sent keep their
-//! order.
+//! Messages as lines over a pair of streams: those that arrive have a limit, and those that are
+//! sent keep their order.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,8 +22,8 @@ const MAX_KEPT_NOISE: usize = 200;
 /// Bytes that one read takes at most.
 const READ_CHUNK: usize = 16 << 10;
 
-/// A process that has ended has this long for its last lines to be read. Something that it has started may hold
-/// its output open.
+/// A process that has ended has this long for its last lines to be read. Something that it has
+/// started may hold its output open.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The faults of a server's output.
@@ -132,8 +132,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         self.queue.clone()
     }
 
-    /// Sends what is queued, and returns the next line that begins as a message does. `None` is the end: the
-    /// server has closed its output, broke a limit or does not read.
+    /// Sends what is queued, and returns the next line that begins as a message does. `None` is the
+    /// end: the server has closed its output, broke a limit or does not read.
     pub(super) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         self.queue.0.waker.register(cx.waker());
         self.is_broken |= self.poll_send(cx).is_err();

@@ -46,8 +46,8 @@ impl Listing {
     ///
     /// # Errors
     ///
-    /// [`TooLarge`](ErrorKind::TooLarge) beyond a limit, [`Protocol`](ErrorKind::Protocol) if an answer is not
-    /// a list, and what the connection fails with.
+    /// [`TooLarge`](ErrorKind::TooLarge) beyond a limit, [`Protocol`](ErrorKind::Protocol) if an
+    /// answer is not a list, and what the connection fails with.
     pub(super) async fn fetch(
         connection: &Connection,
         server: &str,
@@ -243,8 +243,8 @@ fn remote_reference(schema: &Value) -> Option<&str> {
     }
 }
 
-/// A hash of all that a model and an approver see of a tool. It resists a server that looks for another
-/// definition with the same hash.
+/// A hash of all that a model and an approver see of a tool. It resists a server that looks for
+/// another definition with the same hash.
 fn fingerprint(original_name: &str, spec: &ToolSpec, annotations: &Value) -> u128 {
     let mut hash = Sha256::new();
     let hints = annotations.to_string();

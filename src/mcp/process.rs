@@ -29,8 +29,9 @@ const MAX_EMPTY_CHECKS: u32 = 100;
 /// How much of the standard error a message shows.
 const MAX_SHOWN_STDERR: usize = 400;
 
-/// A server's process. A task of the runtime it was started in watches over it: dropping this lets the
-/// process end, and kills its group if it does not. If the runtime ends first, the group is killed then.
+/// A server's process. A task of the runtime it was started in watches over it: dropping this lets
+/// the process end, and kills its group if it does not. If the runtime ends first, the group is
+/// killed then.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     pub(super) report: Arc<ProcessReport>,
@@ -102,8 +103,8 @@ impl ServerProcess {
         self.exited.has_changed().is_err()
     }
 
-    /// Waits until the process and its group are gone, and kills them itself if the task that does so is not
-    /// run: that of a runtime that is not polled.
+    /// Waits until the process and its group are gone, and kills them itself if the task that does
+    /// so is not run: that of a runtime that is not polled.
     pub(super) async fn wait_ended(&self) {
         let ended = wait_until_closed(self.ended.clone());
         if tokio::time::timeout(self.closing_limit, ended).await.is_err() {
@@ -219,8 +220,8 @@ impl ProcessGroup {
         self.send(rustix::process::Signal::KILL);
     }
 
-    /// Waits until none is left. One that has ended and that its new parent does not collect counts, so the
-    /// wait has a limit.
+    /// Waits until none is left. One that has ended and that its new parent does not collect
+    /// counts, so the wait has a limit.
     async fn wait_empty(self) {
         let Some(leader) = self.leader else { return };
         let mut checks = 0;

@@ -29,15 +29,16 @@ pub struct Elicitation {
 pub enum ElicitationForm {
     /// An object of this flat JSON Schema.
     Fields(Value),
-    /// No form: the server asks the user to open this address. Do not open it without the user's consent.
+    /// No form: the server asks the user to open this address. Do not open it without the user's
+    /// consent.
     Url(String),
 }
 
 /// The user's answer to an [`Elicitation`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitationAnswer {
-    /// An object that fits the form; `null` for an address. Fields that are missing get the defaults of the
-    /// form.
+    /// An object that fits the form; `null` for an address. Fields that are missing get the
+    /// defaults of the form.
     Accept(Value),
     /// The user refuses.
     Decline,
@@ -48,7 +49,8 @@ pub enum ElicitationAnswer {
 pub(super) type ElicitationFn =
     dyn Fn(Elicitation) -> BoxFuture<'static, ElicitationAnswer> + Send + Sync;
 
-/// The functions that answer a server's questions. Without one, elicitation is declined and the others are refused.
+/// The functions that answer a server's questions. Without one, elicitation is declined and the
+/// others are refused.
 #[derive(Clone, Default)]
 pub(super) struct Answerers {
     pub(super) elicitation: Option<Arc<ElicitationFn>>,
@@ -116,7 +118,8 @@ impl fmt::Debug for Answerers {
     }
 }
 
-/// The answer to a question of the user that was not put; `None` for a question that cannot be declined.
+/// The answer to a question of the user that was not put; `None` for a question that cannot be
+/// declined.
 pub(super) fn declined_answer(method: &str) -> Option<Value> {
     (method == "elicitation/create").then(|| answer_of(ElicitationAnswer::Decline))
 }

@@ -87,7 +87,8 @@ impl Client {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such resource,
-    /// [`Unsupported`](ErrorKind::Unsupported) if it asks for a model first, and as [`toolkit`](Self::toolkit).
+    /// [`Unsupported`](ErrorKind::Unsupported) if it asks for a model first, and as
+    /// [`toolkit`](Self::toolkit).
     pub async fn read_resource(&self, uri: &str) -> Result<Content, Error> {
         let params = Map::from_iter([("uri".to_owned(), uri.into())]);
         let read = self.request_with_input("resources/read", params).await?;
@@ -105,13 +106,14 @@ impl Client {
         self.list_all("prompts/list", "prompts", |info| info.has_prompts, Prompt::from_json).await
     }
 
-    /// A prompt with values for its arguments, as items to [begin a run](crate::Agent::run) with. Dropping the future
-    /// cancels it.
+    /// A prompt with values for its arguments, as items to [begin a run](crate::Agent::run) with.
+    /// Dropping the future cancels it.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such prompt or a value is missing,
-    /// [`Unsupported`](ErrorKind::Unsupported) if it asks for a model first, and as [`toolkit`](Self::toolkit).
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such prompt or a value is
+    /// missing, [`Unsupported`](ErrorKind::Unsupported) if it asks for a model first, and as
+    /// [`toolkit`](Self::toolkit).
     pub async fn prompt(
         &self,
         name: &str,

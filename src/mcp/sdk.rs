@@ -1,8 +1,9 @@
-//! A connection to a server, by rmcp: the protocol's official SDK. Its types are in this file alone.
+//! A connection to a server, by rmcp: the protocol's official SDK. Its types are in this file
+//! alone.
 //!
-//! rmcp runs tasks of its own on the runtime that a connection was made in. They belong to the connection,
-//! never to a run: what they receive for a call goes through [`ActiveCalls`], which keeps nothing for a call
-//! that was dropped.
+//! rmcp runs tasks of its own on the runtime that a connection was made in. They belong to the
+//! connection, never to a run: what they receive for a call goes through [`ActiveCalls`], which
+//! keeps nothing for a call that was dropped.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error as StdError;
@@ -52,8 +53,8 @@ use crate::mcp::{Era, Limits, ServerInfo};
 /// The newest version of the protocol that this crate was tested with.
 const NEWEST_VERSION: ProtocolVersion = ProtocolVersion::V_2026_07_28;
 
-/// The longest wait for the answer to `server/discover`: rmcp would send `initialize` on the same connection
-/// after 10 seconds, and a server that is silent needs a fresh one.
+/// The longest wait for the answer to `server/discover`: rmcp would send `initialize` on the same
+/// connection after 10 seconds, and a server that is silent needs a fresh one.
 const MAX_PROBE: Duration = Duration::from_secs(9);
 
 /// A process that has closed its output has this long to end, so that an error can say how it did.
@@ -75,7 +76,8 @@ pub(super) struct ConnectionSettings {
     pub(super) roots: Option<Value>,
 }
 
-/// A connection to a server that is ready. Dropping it closes it; its process is killed if it does not end.
+/// A connection to a server that is ready. Dropping it closes it; its process is killed if it does
+/// not end.
 pub(super) struct Connection {
     pub(super) info: ServerInfo,
     peer: Peer<RoleClient>,
@@ -113,9 +115,9 @@ enum Lifecycle {
 impl Connection {
     /// Connects. Dropping the future ends what it has begun.
     ///
-    /// It first sends `server/discover`, of the protocol from 2026-07-28 on. A server that answers with an
-    /// error is asked to `initialize`; one that is silent or that breaks off gets a fresh process or
-    /// connection for it.
+    /// It first sends `server/discover`, of the protocol from 2026-07-28 on. A server that answers
+    /// with an error is asked to `initialize`; one that is silent or that breaks off gets a fresh
+    /// process or connection for it.
     pub(super) async fn open(settings: &ConnectionSettings) -> Result<Self, Error> {
         if Handle::try_current().is_err() {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
@@ -257,7 +259,8 @@ impl Connection {
         Some(self.context.mask(&text))
     }
 
-    /// Sends a request that is not a call, and waits for its answer for as long as a request may take.
+    /// Sends a request that is not a call, and waits for its answer for as long as a request may
+    /// take.
     pub(super) async fn request(&self, method: &str, params: Value) -> Result<Value, Error> {
         let limit = self.limits.request;
         let answered = async {
@@ -287,7 +290,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request. Dropping what is returned before its answer has come cancels it on the server.
+    /// Sends a request. Dropping what is returned before its answer has come cancels it on the
+    /// server.
     pub(super) async fn send(
         &self,
         method: &str,
@@ -395,8 +399,8 @@ impl PendingRequest {
     }
 }
 
-/// A result as JSON. Over HTTP rmcp guesses its kind by its fields, and drops those of other kinds: a guess that
-/// cannot be right is an error.
+/// A result as JSON. Over HTTP rmcp guesses its kind by its fields, and drops those of other kinds:
+/// a guess that cannot be right is an error.
 fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError> {
     let is_of_call = matches!(
         result,
@@ -417,8 +421,8 @@ fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError
 impl Drop for PendingRequest {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
-            // One poll hands the message to the connection's task, also in a task that has used up its budget, unless
-            // that task has a thousand others to send first.
+            // One poll hands the message to the connection's task, also in a task that has used up
+            // its budget, unless that task has a thousand others to send first.
             let mut cancel =
                 handle.cancel(Some("the caller does not wait any more".to_owned())).boxed();
             if tokio::task::unconstrained(&mut cancel).now_or_never().is_none() {
@@ -445,9 +449,9 @@ impl StdError for Refusal {}
 
 /// Messages as lines.
 ///
-/// It is this crate's own for three reasons: a message is queued when rmcp hands it over, so that a cancel never
-/// overtakes its request; a server that does not read cannot make the queue grow; and results stay the JSON that
-/// they were, where rmcp guesses their kind by their fields.
+/// It is this crate's own for three reasons: a message is queued when rmcp hands it over, so that a
+/// cancel never overtakes its request; a server that does not read cannot make the queue grow; and
+/// results stay the JSON that they were, where rmcp guesses their kind by their fields.
 struct LineTransport<R, W> {
     /// `None` once it was closed.
     channel: Option<LineChannel<R, W>>,
@@ -904,7 +908,8 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 type HttpResult<T> = Result<T, StreamableHttpError<reqwest::Error>>;
 
 impl HttpBackend {
-    /// Sends with what authorizes the request. A token that the server refuses is fetched anew, once.
+    /// Sends with what authorizes the request. A token that the server refuses is fetched anew,
+    /// once.
     async fn authorized<T, F: Future<Output = HttpResult<T>>>(
         &self,
         headers: Headers,

@@ -6,7 +6,8 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Era {
-    /// From 2026-07-28 on: each request stands alone, and a server that has a question answers a call with it.
+    /// From 2026-07-28 on: each request stands alone, and a server that has a question answers a
+    /// call with it.
     Modern,
     /// Up to 2025-11-25: a handshake, sessions, and requests from the server to the client.
     Legacy,
@@ -25,8 +26,8 @@ pub struct ServerInfo {
     pub protocol_version: String,
     /// The form of the protocol.
     pub era: Era,
-    /// How the server wants to be used, in words for a model. It is not sent to one unless you put it into a
-    /// [system prompt](crate::Agent::with_system).
+    /// How the server wants to be used, in words for a model. It is not sent to one unless you put
+    /// it into a [system prompt](crate::Agent::with_system).
     pub instructions: Option<String>,
     /// Whether it has tools.
     pub has_tools: bool,

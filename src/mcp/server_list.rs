@@ -23,15 +23,16 @@ impl Client {
     /// # Ok::<(), turnstream::Error>(())
     /// ```
     ///
-    /// A server has a `command`, with `args`, `env` and `cwd`, or a `url`, with `headers`. `servers` is read as
-    /// `mcpServers` is. `${NAME}` and `${NAME:-default}` in a text stand for a variable of this process. One
-    /// that is `disabled` is left out, and fields of other clients are passed over.
+    /// A server has a `command`, with `args`, `env` and `cwd`, or a `url`, with `headers`.
+    /// `servers` is read as `mcpServers` is. `${NAME}` and `${NAME:-default}` in a text stand for a
+    /// variable of this process. One that is `disabled` is left out, and fields of other clients
+    /// are passed over.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if it is not such JSON, naming the place, or a variable is
-    /// not set; [`Unsupported`](ErrorKind::Unsupported) for a server of the type `sse`, a transport that the
-    /// protocol gave up in 2025.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if it is not such JSON, naming the place, or a
+    /// variable is not set; [`Unsupported`](ErrorKind::Unsupported) for a server of the type `sse`,
+    /// a transport that the protocol gave up in 2025.
     pub fn from_json(json: &str) -> Result<Vec<Self>, Error> {
         read_servers(json, &|name| std::env::var(name).ok())
     }

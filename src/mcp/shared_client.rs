@@ -1,5 +1,5 @@
-//! The state that the clones of a client and its tools share: the connection, the last listing, and the definitions
-//! that were accepted.
+//! The state that the clones of a client and its tools share: the connection, the last listing, and
+//! the definitions that were accepted.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -55,8 +55,8 @@ struct State {
     prepared: PreparedCalls,
 }
 
-/// The definitions that calls were made with, until the calls run. One that runs later, with another definition
-/// and its approval, would be a call that was never approved.
+/// The definitions that calls were made with, until the calls run. One that runs later, with
+/// another definition and its approval, would be a call that was never approved.
 #[derive(Default)]
 struct PreparedCalls(VecDeque<PreparedRecord>);
 
@@ -131,8 +131,8 @@ impl SharedClient {
         lock_ignoring_poison(&self.state).connection.clone()
     }
 
-    /// Returns the connection, and makes it if need be. Callers that need one at the same time share one
-    /// attempt; if all of them are dropped, so is the attempt.
+    /// Returns the connection, and makes it if need be. Callers that need one at the same time
+    /// share one attempt; if all of them are dropped, so is the attempt.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
         if Handle::try_current().is_err() {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
@@ -150,7 +150,8 @@ impl SharedClient {
             (dead, connecting, state.closed_count)
         };
         drop(dead);
-        // The attempt has its own limit, which is that of the caller that began it: its runtime may not be polled.
+        // The attempt has its own limit, which is that of the caller that began it: its runtime may
+        // not be polled.
         let limit = self.settings.limits.start + CONNECTING_GRACE;
         let Ok(connected) = tokio::time::timeout(limit, connecting).await else {
             lock_ignoring_poison(&self.state).connecting = None;
@@ -191,8 +192,8 @@ impl SharedClient {
         connecting
     }
 
-    /// The tools as they are now: the last listing, unless the server has reported a change or the connection
-    /// is another one.
+    /// The tools as they are now: the last listing, unless the server has reported a change or the
+    /// connection is another one.
     pub(super) async fn listing(&self) -> Result<Arc<Listing>, Error> {
         Ok(self.listing_over_connection().await?.1)
     }
@@ -228,7 +229,8 @@ impl SharedClient {
         Ok((connection, listing))
     }
 
-    /// The connection for a call of a tool whose definition has not changed since the model was sent it.
+    /// The connection for a call of a tool whose definition has not changed since the model was
+    /// sent it.
     ///
     /// It is the one that the definitions were compared over, even if it has died since.
     pub(super) async fn connection_for_call(

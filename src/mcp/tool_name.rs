@@ -10,8 +10,8 @@ const MAX_SERVER_NAME_LEN: usize = 24;
 
 const SEPARATOR: &str = "__";
 
-/// `{server}__{tool}`, in the letters and the length that every provider takes. A name that had to be changed
-/// or cut ends with a hash of the original, so that it is the same after every list.
+/// `{server}__{tool}`, in the letters and the length that every provider takes. A name that had to
+/// be changed or cut ends with a hash of the original, so that it is the same after every list.
 pub(super) fn tool_name(server: &str, tool: &str) -> String {
     let server = fit(server, MAX_SERVER_NAME_LEN);
     let max_tool_len = MAX_NAME_LEN - server.len() - SEPARATOR.len();

@@ -69,7 +69,7 @@ impl Connection {
     }
 
     /// Establishes the connection unless it exists. All waiting calls drive the same attempt, so
-    /// that a call that is no longer polled does not block the others.
+    /// that a call whose future is not polled does not block the others.
     async fn get(&self) -> Result<(u64, MultiplexedConnection), Error> {
         let attempt = {
             let mut state = lock_ignoring_poison(&self.state);

@@ -130,7 +130,7 @@ impl Mirror {
         }
     }
 
-    /// Removes a reader. Returns whether the log is no longer needed.
+    /// Removes a reader. Returns whether the log is not needed any more.
     pub(super) fn remove_reader(&self) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         state.readers -= 1;

@@ -120,7 +120,7 @@ impl Wakeups {
         }
     }
 
-    /// The channels that must be subscribed to, and those that are no longer needed.
+    /// The channels that must be subscribed to, and those that are not needed any more.
     fn changes(&self, subscribed: &HashSet<String>) -> (Vec<String>, Vec<String>) {
         let channels = lock_ignoring_poison(&self.channels);
         let new = channels.keys().filter(|channel| !subscribed.contains(*channel));
