@@ -16,7 +16,7 @@ const TOKENS_PER_ITEM_OVERHEAD: u64 = 4;
 /// turn, plus a guess for the items after it.
 ///
 /// A turn's usage covers everything that was sent before the turn, including the system prompt and
-/// the tools, and its answer. It no longer matches the history after the history was made shorter:
+/// the tools, and its answer. It is no longer valid once the history was made shorter:
 ///
 /// - A compaction by an agent leaves a [record](crate::context::record_stale_usage) of the number
 ///   of completed turns that followed the compacted items; their usage is stale.
@@ -111,7 +111,7 @@ pub(super) fn estimate_from_usage(history: &History, counter: &dyn CountTokens) 
     for item in history.newest_first() {
         if let Some(turn) = &item.turn {
             fresh = fresh.checked_sub(1)?;
-            // Some servers count nothing.
+            // Some servers do not report usage.
             if turn.usage.total() > 0 && !item.tombstone {
                 return Some(turn.usage.total().saturating_add(since));
             }

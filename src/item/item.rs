@@ -36,7 +36,7 @@ pub struct Item {
     /// It was shortened, or it replaces items that were compacted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub compacted: bool,
-    /// It is void: it stays in the history but is never sent.
+    /// A tombstone: the item stays in the history but is never sent to a provider.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tombstone: bool,
     /// The provider marks it as commentary: text that the model wrote before its answer, and which
@@ -116,7 +116,7 @@ pub enum Mark {
     Interrupted,
     /// It was shortened, or it replaces items that were compacted.
     Compacted,
-    /// It is void: it stays in the history but is never sent.
+    /// A tombstone: the item stays in the history but is never sent to a provider.
     Tombstone,
 }
 

@@ -8,9 +8,9 @@ use crate::usage::Usage;
 
 /// Why the model stopped.
 ///
-/// A stop reason can end a run, but it never makes one continue: tools run if a complete turn has
-/// calls, whatever its stop reason is. A reason that this crate does not know is kept as it was
-/// received.
+/// A stop reason can prevent tool calls from running, but it never starts them: whether the model
+/// requests tools is determined by the calls of the complete turn. The provider's original value is
+/// [`Turn::raw_stop_reason`](crate::turn::Turn::raw_stop_reason).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {

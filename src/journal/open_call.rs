@@ -20,7 +20,7 @@ pub(crate) enum Interruption {
 pub(super) struct OpenCall {
     /// The call as the model wrote it.
     call: ToolCall,
-    /// The call as it was shown for approval: a hook or policy may have rewritten it.
+    /// The call as it was shown for approval: a hook may have rewritten it.
     pub(super) effective_call: Option<ToolCall>,
     /// The name of the tool that runs; `Some` once it has started.
     started_tool: Option<String>,

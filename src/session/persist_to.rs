@@ -36,7 +36,7 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     ///
     /// If the store fails or another process has written, the wrapped stream is dropped
     /// synchronously, and the error is the last item, without a `Finished` before it. Errors of the
-    /// wrapped stream are passed on, and nothing is written for them.
+    /// wrapped stream are passed on, after the received part of an open turn was written.
     ///
     /// ```
     /// use futures::TryStreamExt;

@@ -135,7 +135,7 @@ impl EncodeCache {
                 None => CacheBranch { key: Arc::new(key), newest_chunk: Arc::clone(&newest) },
             };
             let before = std::mem::replace(&mut line.newest_chunk, newest);
-            // Chunks for items that no history holds any more are useless.
+            // Chunks of items that were dropped are useless.
             let mut forgotten: Vec<CacheBranch> =
                 lines.extract_if(.., |line| !line.drop_stale_chunks()).collect();
             lines.push(line);

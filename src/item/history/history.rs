@@ -307,7 +307,7 @@ impl History {
         if law.is_settled() {
             return self.clone();
         }
-        // The settled prefix is kept without a second look.
+        // The settled prefix needs no changes, so it is not searched.
         let mut settled = self.settled_prefix();
         let tail: Vec<&Item> = self.entries_after(settled.len()).map(|(_, item)| item).collect();
         let mut items = settle::settle(&tail, &settled.prior_call_ids(law));

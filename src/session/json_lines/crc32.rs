@@ -1,4 +1,4 @@
-//! Checksums.
+//! CRC-32 checksums.
 
 use std::fmt;
 

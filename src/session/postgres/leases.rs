@@ -277,7 +277,7 @@ struct LeaseTask {
 }
 
 impl LeaseTask {
-    /// Runs until the connection ends, until there was no response for the lease time, or until the
+    /// Runs until the connection ends, until a response is missing for the lease time, or until the
     /// last lease and the store were dropped.
     async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let health = Arc::clone(&self.end.health);

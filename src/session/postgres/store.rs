@@ -84,7 +84,6 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// the latest version; any number of processes can do so concurrently. If the tables exist and are
 /// current, the role does not need the privilege to create them: another role can do that with
 /// [`migrations_sql`](Self::migrations_sql). The program's role then only needs these privileges:
-/// another role can, with [`migrations_sql`](Self::migrations_sql). Then that of the program needs these rights only:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA turnstream TO app;
