@@ -17,14 +17,19 @@
 //! | from the server | in this crate |
 //! |---|---|
 //! | `tools/list` | one [`Tool`](crate::Tool) for each entry, named `{server}__{tool}`, in the server's order |
-//! | `inputSchema` | [`ToolSpec::parameters`](crate::tool::ToolSpec::parameters), unchanged; arguments that do not match are not sent |
+//! | `inputSchema` | [`ToolSpec::parameters`], unchanged; arguments that do not match are not sent |
 //! | `readOnlyHint` | calls may run concurrently; without it a call runs [alone](crate::Tool::exclusive) |
-//! | `notifications/progress` | [`ToolEvent::Progress`](crate::event::ToolEvent::Progress); a slow consumer gets only the newest |
+//! | `notifications/progress` | [`ToolEvent::Progress`]; a slow consumer gets only the newest |
 //! | text, images, resources | the parts of the result |
 //! | `structuredContent` | JSON text, if the result has no other text |
 //! | `isError`, an error, a broken connection | a result that reports the failure to the model |
 //! | a question to the user | answered by [`with_elicitation`](Client::with_elicitation), otherwise declined |
-//! | a request to a model, or for folders | answered by [`with_sampling`](Client::with_sampling) and [`with_roots`](Client::with_roots), otherwise by an error |
+//! | a request to a model, or for folders | answered by [`with_sampling`] and [`with_roots`], otherwise by an error |
+//!
+//! [`ToolSpec::parameters`]: crate::tool::ToolSpec::parameters
+//! [`ToolEvent::Progress`]: crate::event::ToolEvent::Progress
+//! [`with_sampling`]: Client::with_sampling
+//! [`with_roots`]: Client::with_roots
 //!
 //! A call is cancelled on the server if it is dropped, reaches its time limit, or belongs to a run
 //! that is interrupted. It is cancelled with `notifications/cancelled`, or, for a server of the
