@@ -161,7 +161,7 @@ impl Credential {
     /// use turnstream::http::Credential;
     ///
     /// let credential = Credential::signer(|request| async move {
-    ///     // `aws-sigv4` or the like has what belongs here.
+    ///     // A crate such as `aws-sigv4` computes the signature.
     ///     let signature = format!("… of {} and {} bytes", request.url, request.body.len());
     ///     Ok(vec![("authorization".to_owned(), signature)])
     /// });

@@ -14,7 +14,7 @@ pub(super) use crate::request::unsupported_error;
 pub(super) struct ObjectWriter {
     /// The serialized fields, each followed by a comma.
     fields: Vec<u8>,
-    /// The first value that cannot be written as JSON.
+    /// The first error in serializing a value.
     error: Option<serde_json::Error>,
 }
 

@@ -137,9 +137,9 @@ pub trait Provider: Send + Sync {
     /// that a request declares all tools and the model sees those that a search on the server
     /// finds; `false` by default. A provider that wraps several others does if all of them do.
     ///
-    /// An agent with a searchable toolkit then sends the [whole
-    /// list](crate::Toolkit::deferred_specs) to such a provider, and its own two search tools to
-    /// all others.
+    /// An agent with a searchable toolkit then sends the
+    /// [whole list](crate::Toolkit::deferred_specs) to such a provider, and its own two search
+    /// tools to all others.
     fn has_tool_search(&self) -> bool {
         false
     }

@@ -67,8 +67,9 @@ pub struct ToolSpec {
     /// The JSON Schema of the arguments, of type `object`. It is serialized once, and all clones of
     /// the spec share the text.
     pub parameters: RawJson,
-    /// Whether the model sees the tool only after a search for it, if the provider [searches
-    /// tools](crate::Provider::has_tool_search) itself. For all other providers this has no effect.
+    /// Whether the model sees the tool only after a search for it, if the provider
+    /// [searches tools](crate::Provider::has_tool_search) itself. For all other providers this has
+    /// no effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deferred: bool,
 }
