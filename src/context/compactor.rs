@@ -64,7 +64,7 @@ impl<C: Compactor + ?Sized> Compactor for Arc<C> {
 /// use turnstream::context::{Compaction, Compactor, compactor_fn};
 /// use turnstream::{History, Item};
 ///
-/// Drops all but the newest item.
+/// // Drops all but the newest item.
 /// let forget = compactor_fn(|history: &History| {
 ///     let to = history.len().saturating_sub(1);
 ///     Ok((to > 0).then(|| Compaction::new(0, to, Vec::new())))

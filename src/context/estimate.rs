@@ -16,7 +16,7 @@ const TOKENS_PER_ITEM_OVERHEAD: u64 = 4;
 /// turn, plus a guess for the items after it.
 ///
 /// A turn's usage covers everything that was sent before the turn, including the system prompt and
-/// the tools, and its answer. It is no longer valid once the history was made shorter:
+/// the tools, and its answer. It becomes stale when the history is made shorter:
 ///
 /// - A compaction by an agent leaves a [record](crate::context::record_stale_usage) of the number
 ///   of completed turns that followed the compacted items; their usage is stale.

@@ -82,7 +82,7 @@ impl<'de> Deserialize<'de> for StopReason {
 /// use turnstream::History;
 /// use turnstream::item::{Item, StopReason, TurnInfo};
 ///
-/// A history that was not written by a run, with a call that can be resumed.
+/// // A history that was not written by a run, with a call that can be resumed.
 /// let call = Item::tool_call("c1", "delete", r#"{"path":"notes.md"}"#);
 /// let call = call.with_turn_info(TurnInfo::new(StopReason::ToolCalls));
 /// let history = History::from_items("h", [Item::user("Delete my notes"), call]);

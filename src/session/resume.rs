@@ -79,7 +79,7 @@ impl Session {
     /// let session = Session::open(store.clone(), "s").await?;
     /// session.run(&agent, "Delete my notes").await?.outcome().await?;
     ///
-    /// Days later, in another process.
+    /// // Days later, in another process.
     /// let session = Session::open(store, "s").await?;
     /// let SessionState::Pending { calls } = session.state() else { panic!("nothing is pending") };
     /// let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));

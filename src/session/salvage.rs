@@ -17,7 +17,7 @@ use crate::session::Entry;
 /// store.append("talk", 0, vec![Item::user("Hi").into()]).await?;
 /// store.append("talk", 1, vec![Item::text("Hello!").into()]).await?;
 ///
-/// Simulate a changed byte on the disk.
+/// // Simulate a changed byte on the disk.
 /// let path = folder.join("talk.jsonl");
 /// let text = std::fs::read_to_string(&path).unwrap();
 /// std::fs::write(&path, text.replace("Hello!", "Hullo!")).unwrap();

@@ -42,7 +42,7 @@ use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 /// let session = Session::open(store.clone(), "greetings").await?;
 /// session.run(&agent, "Hi").await?.outcome().await?;
 ///
-/// Later, or in another process.
+/// // Later, or in another process.
 /// let session = Session::open(store, "greetings").await?;
 /// let outcome = session.run(&agent, "What did I say?").await?.outcome().await?;
 /// assert_eq!(outcome.history.len(), 4);

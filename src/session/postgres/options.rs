@@ -15,7 +15,7 @@ const MAX_POOL_SIZE: usize = 10_000;
 /// `PostgresOptions::new(url)`, add settings, and call [`connect`](Self::connect).
 ///
 /// ```no_run
-/// It needs a server.
+/// # // It needs a server.
 /// use std::time::Duration;
 /// use turnstream::session::PostgresOptions;
 ///

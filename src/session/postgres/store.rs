@@ -29,7 +29,7 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// and copies nothing. The times in a [list](Store::list) are from the server's clock.
 ///
 /// ```no_run
-/// It needs a server.
+/// # // It needs a server.
 /// use turnstream::Agent;
 /// use turnstream::provider::Scripted;
 /// use turnstream::session::{PostgresStore, Session};
@@ -155,7 +155,7 @@ impl PostgresStore {
     /// starts this task, and it ends when the last stream is dropped.
     ///
     /// ```no_run
-    /// It needs a server.
+    /// # // It needs a server.
     /// use futures::StreamExt;
     /// use turnstream::session::{PostgresOptions, Store};
     ///

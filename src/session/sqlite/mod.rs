@@ -67,7 +67,7 @@ use session_tables::SessionTables;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {
-/// To store the sessions in a file, use `SqliteStore::open("sessions.db")?`.
+/// // To store the sessions in a file, use `SqliteStore::open("sessions.db")?`.
 /// let store = SqliteStore::in_memory()?;
 /// store.append("chat", 0, vec![Item::user("Hi!").into()]).await?;
 /// store.fork("chat", 1, "another try").await?;
