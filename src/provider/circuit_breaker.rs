@@ -36,7 +36,7 @@ use crate::turn::{PartialTurn, TurnBuilder};
 ///   fails, the circuit opens again. If the probe is dropped, or ends with an error that does not
 ///   count as a failure, the next request becomes the probe.
 ///
-/// Clones share one circuit, behind a mutex that is never held across an await point.
+/// Clones share one circuit, protected by a mutex that is never held across an await point.
 ///
 /// ```
 /// use turnstream::provider::{CircuitBreaker, Fallback, Provider, Reply, Scripted};

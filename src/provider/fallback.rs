@@ -21,9 +21,8 @@ use crate::turn::TurnBuilder;
 /// immediately.
 ///
 /// It falls back without a delay: only the last provider waits and retries, unless
-/// [`retrying_first`](Self::retrying_first) is set. Each provider still retries the errors after
-/// which there is no fallback, and still replaces, once, a connection that the server closed while
-/// idle.
+/// [`retrying_first`](Self::retrying_first) is set. Each provider still retries the errors that do
+/// not cause a fallback, and still replaces, once, a connection that the server closed while idle.
 ///
 /// The output of the failed provider is first retracted by a
 /// [`Retracted`](crate::TurnEvent::Retracted) event, which also reports its token usage. Each turn

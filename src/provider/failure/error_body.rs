@@ -61,7 +61,7 @@ impl ErrorBody {
                 Some(said) => said,
                 None => Self::from_text(&data),
             },
-            // A proxy's HTML page has no information about the server behind the proxy, and
+            // The HTML page of a proxy has no information about the server that failed, and
             // truncated JSON is not a readable message.
             (None, None | Some('<' | '{' | '[')) => Self::default(),
             (None, Some(_)) => Self::from_text(body),
