@@ -139,7 +139,7 @@ impl RequestComparison {
     ) -> Option<ReplayMismatch> {
         let replayed = self.replayed_tracker.fingerprint(request);
         self.recorded_context.truncate(recorded.since);
-        // Entries that both share with their previous requests were compared then.
+        // Entries that both requests share with their predecessors were compared before.
         let alike = replayed.since.min(self.recorded_context.len());
         self.recorded_context.extend(&recorded.context);
         for (at, (recorded, replayed)) in recorded.parts().zip(replayed.parts()).enumerate() {

@@ -109,7 +109,7 @@ impl ReplayPoint {
     }
 
     /// Selects the turn that contains the call, and changes the call's result. Everything after the
-    /// results of that turn is dropped; its other calls keep their results.
+    /// results of that turn is discarded; its other calls keep their results.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl ReplayPoint {
         Ok(Self { journal, continuation_history: onward, input: Input::default(), ..self })
     }
 
-    /// Selects the start of the run and replaces the prompt. The rest of the run is dropped.
+    /// Selects the start of the run and replaces the prompt. The rest of the run is discarded.
     pub fn with_prompt(self, prompt: impl Into<Input>) -> Self {
         let input = prompt.into();
         let onward = self.recording.history().clone();

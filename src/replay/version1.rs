@@ -49,7 +49,7 @@ impl ValueV1 {
 
 /// Moves the notes of hooks before the event that contains them: version 1 recorded them after the
 /// turn that the hooks observed. A request that is prepared again because the previous one gave way
-/// gets its number of the current version.
+/// gets the number that the current version would record.
 pub(super) fn reorder_v1(entries: &mut Vec<RecordingEntry>) {
     let mut notes = Vec::new();
     let mut gave_way = 0;

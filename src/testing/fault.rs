@@ -79,7 +79,7 @@ pub enum Noise {
     /// other wires, and an empty line on Ollama, which has no comments.
     Pings,
     /// Events of an unknown type. On the chat wire, Gemini and Ollama, whose events have no types,
-    /// chunks without choices, candidates or a message.
+    /// these are chunks without choices, candidates or a message.
     UnknownEvents,
     /// Blank lines.
     BlankLines,

@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 /// ```compile_fail,E0283
 /// use turnstream::Tool;
 ///
-/// // A text is not an object: `struct Args { text: String }` is.
+/// // The JSON of a `String` is not an object. Use `struct Args { text: String }`.
 /// Tool::new("shout", "RepeatCounter a text in capitals", |text: String, _cx| async move {
 ///     text.to_uppercase()
 /// });

@@ -52,7 +52,7 @@ pub enum Risk {
 }
 
 impl Rationale {
-    /// Parses the rationale, and returns it with the arguments without it. The other arguments are
+    /// Separates the rationale from the arguments, and returns both. The other arguments are
     /// returned as written, with the same field order and the same digits in numbers. Parts of the
     /// rationale that cannot be parsed are left out. Arguments that are not a JSON object are
     /// returned unchanged.

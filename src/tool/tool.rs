@@ -152,10 +152,11 @@ impl Tool {
     /// An agent ignores such calls when it counts [repeated turns](crate::agent::RepeatCounter),
     /// whatever their results are: the model is not asked to try something else, and the run does
     /// not end as [`Repeating`](crate::event::EndReason::Repeating). A turn that only polls is not
-    /// counted, and does not reset the count: A, a poll, A counts as A, A. Polling is therefore
-    /// bounded only by the limit on requests and by [budgets](crate::Agent::with_budget); a tool
-    /// that waits for a while before it answers uses less of both. The detector of a [missing
-    /// termination](crate::agent::detect::MissingTermination) counts such turns like any others.
+    /// counted, and does not reset the count: the turns A, poll, A count as A, A. Polling is
+    /// therefore bounded only by the limit on requests and by [budgets](crate::Agent::with_budget);
+    /// a tool that waits for a while before it answers uses less of both. The detector of a
+    /// [missing termination](crate::agent::detect::MissingTermination) counts such turns like any
+    /// others.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};

@@ -223,8 +223,8 @@ impl Tool {
         let run = Arc::new(run);
         Self::from_prepare_fn(spec, move |spec, arguments| {
             let (args, run) = (read(spec, arguments)?, Arc::clone(&run));
-            // The closure runs in the first poll: work it does before it returns its stream belongs
-            // to the tool.
+            // The closure runs in the first poll of the stream, so that everything it does before
+            // it returns counts as work of the tool.
             let begin = move |cx| stream::once(async move { run(args, cx) }).flatten().boxed();
             Ok(PreparedCall::new(begin))
         })

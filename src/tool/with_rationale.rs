@@ -11,8 +11,8 @@ impl Tool {
     ///
     /// The schema gets an optional property `_why`. Its value is removed before the arguments are
     /// checked: the tool never sees it, and an invalid value does not fail the call. A
-    /// [`ToolPolicy`](crate::tool::ToolPolicy), a hook or an approver sees the arguments as the
-    /// model wrote them and the history keeps them, and can read the rationale with
+    /// [`ToolPolicy`](crate::tool::ToolPolicy), a hook or an approver sees the arguments including
+    /// the rationale, as the model wrote them and as the history keeps them, and can read it with
     /// [`Rationale::split_arguments`].
     ///
     /// A tool that has a property `_why` of its own, or whose schema cannot take another property,

@@ -34,7 +34,7 @@ impl TraceWriters {
         }
     }
 
-    /// Writes one line for each step. Returns whether nothing has failed.
+    /// Writes one line for each step. Returns whether all writes succeeded.
     fn write_steps_to(&mut self, out: &mut LineWriter<Error>, steps: &[TraceEvent]) -> bool {
         let written = catch_panic(|| {
             for step in steps {

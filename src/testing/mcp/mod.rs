@@ -19,7 +19,7 @@
 //! let server = McpServer::new().with_tool(double);
 //! let handle = server.handle();
 //!
-//! // A client of one line. A real one would discover the server first.
+//! // A minimal client. A real one would discover the server first.
 //! let (mut client, stream) = tokio::io::duplex(1024);
 //! let (reader, writer) = tokio::io::split(stream);
 //! let meta = json!({

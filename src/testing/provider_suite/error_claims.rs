@@ -19,7 +19,7 @@ use crate::testing::provider_suite::server::{
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
 
-/// An answer with an error status is an error with that status. 401 is of kind
+/// An answer with an error status becomes an error with that status. 401 is of kind
 /// [`Auth`](ErrorKind::Auth) and 429 of kind [`RateLimited`](ErrorKind::RateLimited); requests may
 /// be retried after 429, 500 and 503, but not after 400, 401 and 404.
 pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(

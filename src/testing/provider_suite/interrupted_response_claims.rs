@@ -42,7 +42,8 @@ pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: 
     Ok(())
 }
 
-/// `is_open` means that all content was sent but not the end; otherwise the end may have been sent.
+/// `is_open` means that the server sent all content but not the end. Otherwise it may have sent the
+/// end, too.
 fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     let said = read.text();
     let error = match read.end {

@@ -46,7 +46,7 @@ impl Report {
         })
     }
 
-    /// Prints the claims that were skipped, and panics if one failed.
+    /// Prints the skipped claims, and panics if a claim failed.
     ///
     /// # Panics
     ///

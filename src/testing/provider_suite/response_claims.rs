@@ -23,7 +23,7 @@ use crate::usage::Usage;
 const TRICKY_TEXTS: [&str; 3] =
     ["Grüße, 世界 🦀 ", "\"quoted\" \\ and\n\ttabbed, ", "data: [DONE]"];
 
-/// Reads `{`-delimited arguments as JSON.
+/// Parses arguments as JSON.
 fn parsed_arguments(arguments: &str) -> Option<Value> {
     serde_json::from_str(arguments).ok()
 }

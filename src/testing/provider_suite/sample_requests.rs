@@ -26,9 +26,9 @@ use crate::turn::{Turn, TurnEvent};
 pub(super) const USER_TEXT: &str = "suite-user-4711";
 /// A value in the arguments of calls.
 pub(super) const ARGUMENT_VALUE: &str = "suite-argument-0815";
-/// The result of calls.
+/// The result of each call.
 pub(super) const RESULT_TEXT: &str = "suite-result-1234";
-/// The id of calls.
+/// The id of each call.
 pub(super) const CALL_ID: &str = "call_suite1";
 
 /// Returns the tool that is called.

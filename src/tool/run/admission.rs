@@ -265,7 +265,7 @@ impl Admission {
         self.call_limit.over_limit_count
     }
 
-    /// Whether a call must wait because calls that wait for a verdict may use up the remaining
+    /// Whether a call is held back because calls that wait for a verdict may use up the remaining
     /// calls of the limit.
     fn must_defer(&self, tool: &Tool) -> bool {
         let Some(left) =

@@ -123,8 +123,8 @@ impl CallExecutor {
         Poll::Ready(said)
     }
 
-    /// Stops the time limits after an event, so that the consumer's time until the next poll is not
-    /// counted.
+    /// Pauses the time limits after an event, so that the consumer's time until the next poll is
+    /// not counted.
     pub(super) fn pause_timeouts(&mut self) {
         if self.has_timeouts {
             self.last_event_at = Some(Instant::now());

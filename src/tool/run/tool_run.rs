@@ -46,7 +46,7 @@ pub struct ToolRun {
     turn_calls: TurnCalls,
     /// Decides which calls may run.
     admission: Admission,
-    /// Runs the calls that may run.
+    /// Runs the admitted calls.
     executor: CallExecutor,
     /// Collects the results.
     result_collector: ResultCollector,
