@@ -62,8 +62,7 @@ impl Messages {
                     calls.push(json!([id, call.name, call.arguments]));
                 }
                 ItemKind::ToolResult(ToolResult { call_id, content, kind, .. })
-                    // Results of incomplete calls were added by the client encoder, so they are
-                    // skipped.
+                    // Results of incomplete calls were added by this crate, so they are skipped.
                     if !item.interrupted =>
                 {
                     let id = format!("{path}{call_id}");
