@@ -82,7 +82,7 @@ impl Answerers {
         Some(json!({ "roots": roots }))
     }
 
-    /// Asks the user. Declines if there is no hook or the hook panics.
+    /// Asks the user. Declines without a hook, and if the hook panics.
     pub(super) fn ask_user(&self, server: &str, params: &Value) -> BoxFuture<'static, Value> {
         let Some(hook) = self.elicitation.clone() else {
             return futures::future::ready(answer_of(ElicitationAnswer::Decline)).boxed();
