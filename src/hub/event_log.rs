@@ -116,9 +116,9 @@ pub trait EventLog: Send + Sync {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStats {
-    /// The entries of all logs.
+    /// The number of entries in all logs.
     pub entries: usize,
-    /// The entries of the fullest log.
+    /// The number of entries in the fullest log.
     pub fullest: usize,
     /// The number of readers that were cut off so far, with [`TooSlow`].
     pub cut_readers: u64,
@@ -142,7 +142,7 @@ impl From<StaleEpoch> for Error {
     }
 }
 
-/// The source of an error: no such run exists, or it has ended.
+/// The source of an error: the run does not exist, or it has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no run `{run}` is running")]
 pub struct NotRunning {

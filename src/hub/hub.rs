@@ -161,7 +161,7 @@ impl Hub {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub async fn start(
         &self,
         key: impl Into<String>,
@@ -431,7 +431,7 @@ impl Reservation {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub async fn start(mut self, run: impl Into<RunSource>) -> Result<RunOwner, Error> {
         let RunSource { events, start, starts_at, handle, run_id, attempt } = run.into();
         let runtime = Handle::current();
@@ -542,13 +542,13 @@ impl Drop for RunOwner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubStats {
-    /// The runs that have not ended.
+    /// The number of active runs.
     pub runs: usize,
-    /// The readers of runs.
+    /// The number of readers of runs.
     pub readers: usize,
-    /// The entries of all logs.
+    /// The number of entries in all logs.
     pub entries: usize,
-    /// The entries of the fullest log.
+    /// The number of entries in the fullest log.
     pub fullest_log: usize,
     /// The maximum number of entries in a log.
     pub capacity: usize,

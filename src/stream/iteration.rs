@@ -20,7 +20,7 @@ pub enum LoopEndReason {
     Stop,
     /// The body yielded [`Step::StopWith`].
     StopWith,
-    /// The body ended without a decision.
+    /// The body ended without a `Next`, `Stop` or `StopWith`.
     NoDecision,
     /// The body yielded an error.
     Failed,

@@ -1,4 +1,4 @@
-//! The loop primitive.
+//! The basic loop over a state.
 
 use std::fmt;
 use std::pin::Pin;
@@ -24,8 +24,8 @@ use crate::stream::{IntoStep, LoopEndReason};
 /// - Dropping the stream drops the active body, once.
 /// - The loop runs in constant stack space and never allocates or boxes, for any number of
 ///   iterations. After many bodies in a row without an item it yields to the executor.
-/// - A body that ends without a decision ends the loop. [`end_reason`](LoopStream::end_reason)
-///   reports how the loop ended.
+/// - A body that ends without a `Next`, `Stop` or `StopWith` ends the loop, too.
+///   [`end_reason`](LoopStream::end_reason) reports how the loop ended.
 /// - A panic in the body propagates to the caller; the body is dropped, and later polls return
 ///   `None`.
 ///

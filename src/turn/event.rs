@@ -18,14 +18,14 @@ use crate::usage::Usage;
 pub enum TurnEvent {
     /// A piece of the model's text.
     TextDelta {
-        /// Which text item it belongs to.
+        /// The index of its text item.
         index: u32,
         /// The piece.
         text: Text,
     },
     /// A piece of the model's reasoning.
     ReasoningDelta {
-        /// Which reasoning item it belongs to.
+        /// The index of its reasoning item.
         index: u32,
         /// The piece.
         text: Text,
@@ -34,21 +34,21 @@ pub enum TurnEvent {
     },
     /// A piece of a refusal. In the finished turn it is text.
     RefusalDelta {
-        /// Which text item it belongs to.
+        /// The index of its text item.
         index: u32,
         /// The piece.
         text: Text,
     },
     /// The model begins a tool call.
     ToolCallStart {
-        /// Unique in the history.
+        /// The id of the call, unique within the history.
         call_id: String,
         /// The tool's name.
         name: String,
     },
     /// A piece of a call's arguments, as raw JSON text.
     ToolCallArgsDelta {
-        /// Which call it belongs to.
+        /// The id of its call.
         call_id: String,
         /// The piece.
         delta: Text,

@@ -37,7 +37,7 @@ pub(super) struct Block {
     pub(super) has_ended: bool,
 }
 
-/// Which block an event belongs to.
+/// Identifies the block that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum BlockKey {
     Text(u32),

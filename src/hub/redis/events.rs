@@ -73,7 +73,7 @@ impl RedisEvents {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let client = Client::open(url).map_err(|error| {
             Error::new(ErrorKind::InvalidRequest, "the address of redis cannot be used")

@@ -102,7 +102,7 @@ impl OpenInbox {
             self.last = format!("({}", id.id);
             let json: Vec<u8> = id.get("c").unwrap_or_default();
             let Some((command_id, command)) = decode(&json) else {
-                // Another program wrote it.
+                // Another program wrote this entry.
                 let (inner, inbox) = (Arc::clone(&self.inner), self.inner.keys.inbox(&self.run));
                 self.outbox.put(async move {
                     let remove = redis::cmd("XDEL").arg(inbox).arg(id.id).to_owned();

@@ -49,7 +49,7 @@ impl TurnBuilder {
         self.is_finished
     }
 
-    /// Voids the open turn; later pushes start it anew.
+    /// Voids the open turn; later pushes start a new attempt.
     pub fn retract(&mut self, why: impl Into<String>) {
         if self.is_finished {
             return;
