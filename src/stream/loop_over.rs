@@ -15,7 +15,7 @@ use crate::stream::{IntoStep, LoopEndReason};
 ///
 /// Like `scan`, but each item yields a stream of items. `Next(state)` ends the body and passes its
 /// state to the iteration for the next input item; `Stop`, `StopWith`, an error and a body that
-/// ends without a decision end the loop. An input item is pulled only when the consumer polls and
+/// ends without any of these end the loop. An input item is pulled only when the consumer polls and
 /// no body is active.
 ///
 /// Dropping the stream drops the active body and the input.
