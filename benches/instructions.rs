@@ -1,15 +1,15 @@
-//! How many instructions a token, a turn, an entry of a session and a recorded turn cost.
+//! Counts the instructions for a token, a turn, a session entry and a recorded turn.
 //!
 //! ```text
 //! cargo bench -p turnstream-properties --features sqlite --bench instructions
 //! ```
 //!
-//! The counts are those of the tables in the guide on performance. One that is more than 3 % off is an
-//! error (10 % for a store that works in a thread: how often a thread waits for another one differs between
-//! runs); `-- --write` writes the tables anew. Valgrind counts, which has to be installed: without it nothing
-//! is measured, and the bench says so (with `-- --required` that is an error).
+//! The counts are those of the tables in the performance guide. A count that is more than 3 % off
+//! is an error (10 % for a store that uses a thread, since the number of times that threads wait
+//! for each other varies between runs); `-- --write` rewrites the tables. The bench needs Valgrind:
+//! without it nothing is measured, and the bench says so (with `-- --required` that is an error).
 //!
-//! Counts are without noise, but not the same everywhere: they depend on the compiler and on the C library.
+//! Counts have no noise, but they depend on the compiler and on the C library.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -42,17 +42,18 @@ use turnstream::{
     Agent, Event, History, Item, Request, Steps, Tool, Toolkit, TurnStreamExt, loop_stream,
 };
 
-/// The page that has the tables.
+/// The guide page with the tables.
 const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/guide/performance.md");
-/// By how much a count may differ, in percent.
+/// The tolerance of a count, in percent.
 const TOLERANCE: f64 = 3.0;
-/// The same where two threads wait for each other: how often they look before they sleep is up to the machine.
+/// The tolerance if two threads wait for each other: how many times they spin before they sleep
+/// depends on the machine.
 const TOLERANCE_OF_THREADS: f64 = 10.0;
 const MODEL: &str = "bench";
 const SYSTEM: &str = "You are a helpful assistant.";
 const PROMPT: &str = "Add the numbers one after another and tell me the result.";
 
-/// The wires, as the guide calls them.
+/// The wires, with their names in the guide.
 const WIRES: [(&str, Wire); 5] = [
     ("Chat Completions", Wire::OpenAiChat),
     ("Responses", Wire::OpenAiResponses),
@@ -60,10 +61,10 @@ const WIRES: [(&str, Wire); 5] = [
     ("Gemini", Wire::Gemini),
     ("Ollama", Wire::Ollama),
 ];
-/// What reads a turn: the columns of the first table.
+/// The ways to read a turn: the columns of the first table.
 const READERS: [&str; 3] = ["bare turn", "`loop_stream`", "`Agent`"];
 
-/// What writes a token for a front end.
+/// The encoders that write a token for a front end.
 const ENCODERS: [(&str, &str); 4] = [
     ("a token as JSON, by `serde_json`", "json"),
     ("a token for a page, by `ui::sse`", "sse"),
@@ -76,7 +77,8 @@ const ENCODERS: [(&str, &str); 4] = [
 struct Cell {
     row: String,
     column: &'static str,
-    /// The arguments with which this program does it, and how often at least.
+    /// The arguments with which this program performs the task, and its minimum number of
+    /// repetitions.
     task: [String; 3],
     base_count: u64,
     tolerance: f64,
@@ -171,7 +173,8 @@ fn all_cells() -> Vec<Cell> {
 /// The column of the second table.
 const COUNT: &str = "instructions";
 
-/// The instructions of one more: two runs, of which the second does three times as much.
+/// The instructions per repetition, computed from two runs of which the second repeats three times
+/// as often.
 fn count_one(cell: &Cell) -> f64 {
     let [few, many] = [cell.base_count, 3 * cell.base_count];
     let more = collected(cell, many) - collected(cell, few);
@@ -183,7 +186,7 @@ fn count_one(cell: &Cell) -> f64 {
 fn collected(cell: &Cell, count: u64) -> u64 {
     let ran = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        // A store works in a thread of its own, which counts as well.
+        // A store uses a thread of its own, whose instructions count as well.
         .args((cell.task[0] != "append").then_some("--toggle-collect=*measured_part*"))
         .arg(env::current_exe().expect("it runs"))
         .arg("--task")
@@ -199,7 +202,7 @@ fn collected(cell: &Cell, count: u64) -> u64 {
 
 // The tables.
 
-/// The count of a cell in the page.
+/// The count of a cell in the guide page.
 fn known_count(page: &str, row: &str, column: &str) -> Option<f64> {
     let cells = |line: &str| -> Vec<String> {
         line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
@@ -266,9 +269,9 @@ fn with_commas(count: f64) -> String {
     text
 }
 
-// What is measured.
+// The measured tasks.
 
-/// Instructions are counted in here alone, but for stores.
+/// Only instructions inside this function are counted, except for stores.
 #[inline(never)]
 fn measured_part(runtime: &Runtime, task: impl Future<Output = ()>) {
     runtime.block_on(task);
@@ -305,7 +308,7 @@ fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
     let _ = fs::remove_dir_all(&folder);
 }
 
-/// Reads the whole of what the model says, and answers its calls.
+/// Reads all output of the model, and runs its calls.
 async fn read(reader: &str, model: &CannedModel) {
     match reader {
         "bare turn" => {
@@ -335,7 +338,7 @@ async fn read(reader: &str, model: &CannedModel) {
     }
 }
 
-/// Writes the events for a front end, as the bytes that a server sends.
+/// Encodes the events for a front end, as the bytes that a server sends.
 async fn encode(encoder: &str, events: impl Stream<Item = Event>) {
     let results = events.map(Ok);
     match encoder {
@@ -424,8 +427,8 @@ fn open_sqlite(_: PathBuf) -> Box<dyn Store> {
     panic!("the bench needs `--features sqlite`")
 }
 
-/// A model behind a wire without a network: its request is encoded, its answer is decoded, one frame at a
-/// time. What a connection costs is not ours.
+/// A model that uses a wire without a network: its request is encoded, and its response is decoded
+/// frame by frame. The cost of a connection is not measured.
 #[derive(Clone)]
 struct CannedModel {
     wire: Wire,
@@ -434,7 +437,7 @@ struct CannedModel {
 }
 
 impl CannedModel {
-    /// It calls the tool in so many turns, and then says so many tokens.
+    /// It calls the tool in `tool_turns` turns, and then answers with `tokens` tokens.
     fn new(wire: Wire, tool_turns: usize, tokens: usize) -> Self {
         let call = |turn: usize| {
             let arguments = json!({ "a": 1000 + turn, "b": 2 }).to_string();
@@ -457,7 +460,7 @@ impl CannedModel {
     }
 }
 
-/// An answer, cut where its frames end.
+/// A response, split at its frame boundaries.
 fn frames(wire: Wire, reply: Reply) -> Arc<[Bytes]> {
     let body = Answer::reply(reply).to_bytes(wire);
     let end: &[u8] = if wire == Wire::Ollama { b"\n" } else { b"\n\n" };

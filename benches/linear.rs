@@ -1,14 +1,14 @@
-//! Reading a stream costs the same per byte however it is cut: in one chunk, in chunks of 16 KiB,
-//! byte by byte. And an endless line ends at the cap.
+//! Checks that the cost of reading a stream is linear in its bytes, however it is split: in one
+//! chunk, in chunks of 16 KiB, or byte by byte; and that an endless line ends at the size limit.
 //!
 //! ```text
 //! cargo bench -p turnstream-properties --bench linear
 //! ```
 //!
-//! Each row is a stream of 64 MiB on one wire. `pieces` is what it costs to cut the bytes and to pull
-//! the pieces, with nobody who reads them; it is part of `ns/byte`. `x` is the time per byte against
-//! that and the reading of the same stream in chunks of 16 KiB together. `growth` is the time per
-//! byte against that of a stream of 32 MiB cut in the same way: 1 is linear, 2 is quadratic.
+//! Each row is a stream of 64 MiB on one wire. `pieces` is the cost of splitting the bytes and
+//! polling the pieces without decoding them; it is part of `ns/byte`. `x` is the time per byte
+//! relative to that cost plus reading the same stream in chunks of 16 KiB. `growth` is the time per
+//! byte relative to a stream of 32 MiB that is split in the same way: 1 is linear, 2 is quadratic.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ fn main() {
 
 type StreamBuilder = Box<dyn Fn(usize) -> Vec<u8>>;
 
-/// Words in small events, the arguments of one call in small events, and words in events of 1 MiB.
+/// Text in small events, one call's arguments in small events, and text in events of 1 MiB.
 fn stream_builders(wire: Wire) -> [(&'static str, StreamBuilder); 3] {
     let small = move |size| text_stream(wire, size, "streams of words ");
     let large = move |size| text_stream(wire, size, &"a long piece of words ".repeat(48_000));
@@ -125,7 +125,7 @@ fn tool_call_stream(wire: Wire, size: usize) -> Vec<u8> {
             ),
             responses_tail(),
         ),
-        // Calls come whole; those in pieces are Vertex's.
+        // Calls are sent whole; calls in pieces exist on Vertex only.
         Wire::Gemini => {
             let piece = json!({ "functionCall": { "willContinue": true, "partialArgs": [
                 { "jsonPath": "$.a", "stringValue": piece, "willContinue": true }] } });
@@ -183,7 +183,7 @@ fn output_item_added(item: &Value) -> String {
     named_frame(&json!({ "type": "response.output_item.added", "output_index": 0, "item": item }))
 }
 
-/// The item never ends on the wire, which costs nothing here.
+/// The item has no end event, which makes no difference here.
 fn responses_tail() -> String {
     named_frame(&json!({ "type": "response.incomplete", "response": { "id": "r", "output": [],
         "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" } } }))
@@ -227,7 +227,7 @@ fn chunk_stream(
     }))
 }
 
-/// Pulls the pieces as a provider does, from behind a pointer, and reads nothing.
+/// Polls the pieces through dynamic dispatch, as a provider does, and decodes nothing.
 fn drain_chunks(bytes: &Bytes, cut: usize) {
     let pieces = chunk_stream(bytes, cut).boxed();
     let len = block_on(pieces.fold(0, async |len, piece| len + piece.map_or(0, |p| p.len())));
@@ -241,7 +241,7 @@ fn decode_to_end(wire: Wire, bytes: &Bytes, cut: usize) {
     assert!(matches!(last, Some(Ok(TurnEvent::TurnComplete { .. }))), "{wire:?}: {last:?}");
 }
 
-/// A line without an end, as fast as it is read.
+/// Measures reading a line without an end.
 fn measure_endless_line(wire: Wire) {
     let head = Bytes::from_static(b"data: {\"x\":\"");
     let more = Bytes::from(vec![b'x'; 16 << 10]);

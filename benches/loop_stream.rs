@@ -1,4 +1,4 @@
-//! What an item costs on its way through the loop: 1,000 turns of 1,000 ready items.
+//! The cost of an item that passes through the loop: 1,000 turns of 1,000 ready items.
 //!
 //! `cargo bench -p turnstream-properties --bench loop_stream`
 
@@ -21,10 +21,10 @@ fn main() {
     divan::main();
 }
 
-/// About as large as an event of a turn.
+/// About as large as a turn event.
 struct Item(u64, #[expect(dead_code, reason = "only its size counts")] [u64; 3]);
 
-/// One turn: so many ready items, and then the next.
+/// One turn: a number of ready items, and then the next step.
 struct Turn {
     index: u64,
     emitted_count: u64,
@@ -52,11 +52,11 @@ impl Stream for Turn {
     }
 }
 
-/// Pulls everything there is.
+/// Polls a stream to its end.
 fn bench_drain<S: Stream<Item = Item>>(bencher: Bencher, make: impl Fn() -> S + Sync) {
     bencher.counter(ItemsCount::new(TURN_COUNT * ITEMS_PER_TURN)).bench(|| {
         let sum = block_on(async {
-            // Else whatever is inlined whole never makes its items.
+            // Dynamic dispatch: if the stream were inlined, its items might be optimized away.
             let mut items: Pin<&mut dyn Stream<Item = Item>> = pin!(make());
             let mut sum = 0;
             while let Some(Item(n, _)) = items.next().await {
@@ -68,7 +68,7 @@ fn bench_drain<S: Stream<Item = Item>>(bencher: Bencher, make: impl Fn() -> S + 
     });
 }
 
-/// The least that a loop can do: no panic is caught, no ending told, nobody yields.
+/// The minimal loop: it catches no panics, reports no end, and never yields to the executor.
 #[pin_project]
 struct HandwrittenLoop<F, B, S> {
     make_body: F,

@@ -1,12 +1,13 @@
-//! What an append to a PostgreSQL database costs, beside a plain `INSERT` of the same text through the same kind of
-//! pool; what notifications cost, and a page of a list of many sessions.
+//! The cost of an append to a PostgreSQL database, compared with a plain `INSERT` of the same text
+//! through the same kind of pool; the cost of notifications; and the cost of a page in a list of
+//! many sessions.
 //!
 //! ```text
 //! cargo bench -p turnstream-properties --features postgres --bench postgres
 //! ```
 //!
-//! It starts a server of its own, which writes to the disk as it does by default, unless `TURNSTREAM_POSTGRES_URL` names
-//! one. What is measured in turns is printed as its median.
+//! It starts a server of its own, which writes to the disk as it does by default, unless
+//! `TURNSTREAM_POSTGRES_URL` names one. Sequential measurements are reported as their median.
 
 use std::env;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ const POOL_SIZE: usize = 10;
 const LISTED: i64 = 100_000;
 
 fn main() {
-    // `cargo test --benches` only sees whether it starts.
+    // `cargo test --benches` only checks that the bench starts.
     if !env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -48,7 +49,7 @@ async fn measure(url: &str) {
         "appends per second of one entry of {} bytes; pool of {POOL_SIZE}",
         entry_json().len()
     );
-    // The server makes its first log files meanwhile.
+    // During the warm-up the server creates its first log files.
     append_rate(&store, 8, "warm up").await;
     insert_rate(&raw, 8, ROUNDS).await;
     println!("sessions   INSERT    store  ratio  notifying  ratio to store");
@@ -96,7 +97,7 @@ async fn raw_pool(url: &str) -> Pool {
     pool
 }
 
-/// Runs as many tasks as there are sessions, each of which counts what it has done.
+/// Runs one task per session, each of which counts its operations.
 async fn rate<F: Future<Output = ()> + Send + 'static>(
     sessions: usize,
     task: impl Fn(usize, Arc<AtomicBool>, Arc<AtomicU64>) -> F,
@@ -105,7 +106,7 @@ async fn rate<F: Future<Output = ()> + Send + 'static>(
     let tasks = (0..sessions)
         .map(|session| tokio::spawn(task(session, Arc::clone(&ends), Arc::clone(&done))));
     let tasks: Vec<_> = tasks.collect();
-    // Until connections and statements are there.
+    // Waits until connections and prepared statements exist.
     tokio::time::sleep(SECONDS / 4).await;
     let (before, since) = (done.load(Ordering::Relaxed), Instant::now());
     tokio::time::sleep(SECONDS).await;

@@ -1,4 +1,5 @@
-//! How long an event takes from its run to a reader on another machine, through Redis, and what it costs.
+//! The latency of an event from its run to a reader on another machine, through Redis, and its
+//! cost.
 //!
 //! It needs a server: `cargo bench -p turnstream-properties --features redis --bench redis`.
 
@@ -24,7 +25,7 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Starts runs that tell the time with each event, and reads them elsewhere.
+/// Starts runs whose events contain the current time, and reads them in another hub.
 async fn measure(server: &server::Server, runs: u32, pause: Duration) -> Result<(), Error> {
     let connect = async || RedisEvents::connect(&server.url()).await;
     let (here, there) = (Hub::with_redis(connect().await?), Hub::with_redis(connect().await?));
@@ -36,7 +37,7 @@ async fn measure(server: &server::Server, runs: u32, pause: Duration) -> Result<
             if let Some(gate) = gate.take() {
                 let _ = gate.await;
             }
-            // Not all runs speak at the same moment.
+            // Spreads the runs, so that they do not emit events at the same moment.
             let offset = if count == 0 { pause * n / runs } else { Duration::ZERO };
             if pause + offset > Duration::ZERO {
                 tokio::time::sleep(pause + offset).await;
@@ -90,7 +91,7 @@ fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The memory of the longest log, by its entries.
+/// The memory of the longest log, divided by its number of entries.
 fn bytes_per_entry(server: &server::Server) -> u64 {
     let script = "local best = {0, 1} for _, key in ipairs(redis.call('KEYS', '*:log')) do \
         local count = redis.call('XLEN', key) if count > best[2] then \

@@ -1,10 +1,10 @@
-//! What a session costs to load, and one more entry to write.
+//! The cost of loading a session, and of writing one more entry.
 //!
 //! ```text
 //! cargo bench -p turnstream-properties --bench session --features sqlite
 //! ```
 //!
-//! An append waits for the disk, and that is most of it.
+//! Most of the time of an append is spent waiting for the disk.
 
 use std::path::PathBuf;
 use std::{env, fs, process};
@@ -16,7 +16,7 @@ use turnstream::Item;
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Store};
 
-/// Items of the session that is loaded.
+/// The number of items in the session that is loaded.
 const ITEM_COUNT: usize = 10_000;
 
 fn main() {

@@ -1,10 +1,10 @@
-//! What a token costs on each wire, and what a request costs as the history grows.
+//! The cost of a token on each wire, and of a request as the history grows.
 //!
 //! ```text
 //! cargo bench -p turnstream-properties --bench wire
 //! ```
 //!
-//! The columns of allocations are for the whole sample: divide by the number of events.
+//! The allocation columns are for the whole sample: divide by the number of events.
 
 use bytes::Bytes;
 use divan::counter::{BytesCount, ItemsCount};
@@ -21,7 +21,7 @@ use turnstream::{History, Item, Request};
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 
-/// Text events of one turn.
+/// The number of text events in a turn.
 const EVENT_COUNT: usize = 10_000;
 
 fn main() {
@@ -66,7 +66,7 @@ fn anthropic_frames() -> Vec<String> {
     frames
 }
 
-/// `per_chunk` frames at a time, as they come out of a socket.
+/// Groups frames into chunks of `per_chunk` frames, as reads from a socket return them.
 fn group_into_chunks(frames: &[String], per_chunk: usize) -> Vec<Bytes> {
     frames.chunks(per_chunk).map(|frames| Bytes::from(frames.concat())).collect()
 }
@@ -99,7 +99,7 @@ fn decode_anthropic(bencher: Bencher<'_, '_>, frames_a_chunk: usize) {
     bench_decode(bencher, &group_into_chunks(&anthropic_frames(), frames_a_chunk), false);
 }
 
-/// A history of so many turns: words, a call, its result.
+/// A request whose history has `turns` turns, each with text, a call and its result.
 fn request_with_turns(turns: usize) -> Request {
     let mut history = History::from_id("bench");
     history.push(Item::user("Add the numbers one after another and tell me the result."));

@@ -1,4 +1,5 @@
-//! A tool that needs approval, in both forms: the run is suspended and goes on later, or it waits.
+//! A tool that needs approval, handled in two ways: the run is suspended and resumed later, or it
+//! waits for the user's answer.
 //!
 //! ```text
 //! cargo run --example approval              # asks on the terminal
@@ -23,7 +24,7 @@ struct DeleteArgs {
     name: String,
 }
 
-/// An agent that tidies up. Its words are scripted; the files are really deleted.
+/// An agent that cleans up a folder. The model's text is scripted; the files are really deleted.
 fn cleanup_agent(folder: &Path) -> Agent {
     let model = Scripted::from_fn(|request, _n| match request.history.last() {
         Some(item) if item.as_tool_result().is_some() => Reply::text("I did what I may do."),
@@ -39,7 +40,7 @@ fn cleanup_agent(folder: &Path) -> Agent {
     Agent::new(model).with_tools([delete.requires_approval()])
 }
 
-/// Asks the user; `--yes` and `--no` answer for one who is not there.
+/// Asks the user; `--yes` and `--no` answer in the user's place.
 fn is_allowed(call: &ToolCall) -> bool {
     print!("May `{}` run with {}? [y/N] ", call.name, call.arguments);
     let mut said = env::args().nth(1).unwrap_or_default();
@@ -52,13 +53,13 @@ fn is_allowed(call: &ToolCall) -> bool {
     matches!(said.trim(), "y" | "yes" | "--yes")
 }
 
-/// What was typed before the question was not meant as its answer.
+/// Text that was typed before the question was not meant as its answer.
 fn discard_typed_input() {
     #[cfg(unix)]
     let _ = rustix::termios::tcflush(stdin(), rustix::termios::QueueSelector::IFlush);
 }
 
-/// The run ends as `pending`; it may be resumed by another process, tomorrow.
+/// The run ends as `pending`; another process may resume it later.
 async fn run_suspended(agent: Agent, store: &Path) -> Result<Outcome> {
     let run = agent.run("Tidy up, please");
     let handle = run.handle();
@@ -69,7 +70,7 @@ async fn run_suspended(agent: Agent, store: &Path) -> Result<Outcome> {
     println!("The run ends as {}, {} calls wait.", outcome.reason, outcome.pending.len());
     fs::write(store, serde_json::to_string(&handle.history())?)?;
 
-    // From here on nothing is known but what stands in the file.
+    // From here on, the program uses nothing but the contents of the file.
     let history: History = serde_json::from_str(&fs::read_to_string(store)?)?;
     let verdicts =
         history.pending_calls().into_iter().map(|call| match is_allowed(&call.to_tool_call()) {
@@ -79,7 +80,7 @@ async fn run_suspended(agent: Agent, store: &Path) -> Result<Outcome> {
     Ok(agent.resume(history, verdicts)?.outcome().await.into_result()?)
 }
 
-/// The run waits while its owner asks, between two pulls.
+/// The run waits, between two polls, while its owner asks the user.
 async fn run_interactive(agent: Agent) -> Result<Outcome> {
     let mut run = agent.interactive().run("Tidy up, please");
     while let Some(event) = run.try_next().await? {

@@ -1,5 +1,5 @@
-//! A conversation that outgrows the model's window: what the estimate says before each request, when
-//! old turns become a summary, and that what was said first is still known.
+//! A conversation that outgrows the model's window: prints the token estimate before each request
+//! and the summary that replaces old turns, and shows that an early fact is still known.
 //!
 //! ```text
 //! cargo run --example auto_compaction
@@ -14,7 +14,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, Event, Item, Request, TurnEvent, Usage};
 
-/// Tokens. A real model has a hundred times as many.
+/// In tokens. The window of a real model is about a hundred times as large.
 const WINDOW_TOKENS: u64 = 2_000;
 const FACT_PREFIX: &str = "My boat is called ";
 
@@ -23,7 +23,7 @@ struct PageArgs {
     number: usize,
 }
 
-/// A scripted model: it reads page after page, and knows what is in its request and nothing else.
+/// A scripted model: it reads page after page, and knows only what its request contains.
 fn reader_model() -> Scripted {
     Scripted::from_fn(|request, n| {
         let reply = match request.context.newest_first().find_map(Item::as_user) {
@@ -36,7 +36,7 @@ fn reader_model() -> Scripted {
     })
 }
 
-/// The answer as it can be found in what is sent.
+/// The answer, as far as the request's context contains it.
 fn answer_from_context(request: &Request) -> Reply {
     let found = request.context.iter().find_map(|item| {
         let text = item.as_user()?.text();
@@ -49,7 +49,7 @@ fn answer_from_context(request: &Request) -> Reply {
     }
 }
 
-/// Another scripted model, which writes down what the user said.
+/// Another scripted model, which summarizes what the user said.
 fn summarizer_model() -> Scripted {
     let model = Scripted::from_fn(|request, _| {
         let text = request.context.last().and_then(Item::as_user).map(Content::text);
@@ -76,7 +76,7 @@ async fn main() -> Result<(), Error> {
         let lines = include_str!("budget.rs").lines().skip(10 * page.number).take(20);
         lines.collect::<Vec<_>>().join("\n")
     });
-    // By rule first; a model is asked only where that is not enough.
+    // Truncation by rule comes first; a model is asked only if that does not free enough tokens.
     let compactor = Truncator::new()
         .with_max_result_bytes(512)
         .or_else(Summarizer::new(summarizer_model()).with_keep_turns(2));

@@ -1,4 +1,4 @@
-//! A web server that streams a run to a browser. A closed page stops the run, and with it its tools and the
+//! A web server that streams a run to a browser. Closing the page stops the run, its tools and the
 //! request to its model.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Budgets: tokens, money by a table of prices, a last turn to wrap up, and a pool that a parent
+//! Budgets: tokens, money by a price table, a final turn to wrap up, and a pool that a parent run
 //! shares with its sub-agent.
 //!
 //! ```text
@@ -14,7 +14,7 @@ use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, Item, Outcome, Request, Usage};
 
-/// Dollars for a million tokens. The numbers are yours to give.
+/// Dollars per million tokens. Put your provider's prices here.
 const PRICE_PER_MILLION: Price =
     Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
 
@@ -23,7 +23,7 @@ struct PageArgs {
     number: usize,
 }
 
-/// Reads this very file, fifteen lines a page.
+/// Reads this source file, fifteen lines a page.
 fn read_tool() -> Tool {
     Tool::new("read", "Reads a page of the book", async |page: PageArgs, _cx| {
         let lines = include_str!("budget.rs").lines().skip(15 * page.number).take(15);
@@ -31,7 +31,7 @@ fn read_tool() -> Tool {
     })
 }
 
-/// A scripted model that never has enough, unless it is told to wrap up.
+/// A scripted model that asks for one more page until it has to wrap up.
 fn reader_model() -> Scripted {
     Scripted::from_fn(|request, n| {
         let reply = match request.options.tool_choice == ToolChoice::None {
@@ -42,13 +42,13 @@ fn reader_model() -> Scripted {
     })
 }
 
-/// Four bytes of what is really sent are about a token.
+/// Estimates a token as four bytes of the history.
 fn estimate_usage(request: &Request) -> Usage {
     let bytes = serde_json::to_string(&request.history).map_or(0, |json| json.len());
     Usage { input_tokens: bytes as u64 / 4, output_tokens: 20, ..Usage::default() }
 }
 
-/// A run that its budget ended has not failed; one with an error has.
+/// A run that a budget ended is not a failure; one with an error is.
 fn print_outcome(outcome: &Outcome) -> Result<(), Error> {
     if let Some(error) = &outcome.error {
         return Err(error.clone());

@@ -1,15 +1,15 @@
-//! A long-lived chat: messages come over a channel whenever they come, and one agent answers.
+//! A long-lived chat: messages arrive over a channel at any time, and one agent answers.
 //!
-//! A message begins a run on the history so far. While the run goes on, a message steers it, one
-//! that begins with `later:` waits until the model has stopped, and `stop` interrupts it. What came
-//! too late for a run begins the next one.
+//! A message starts a run on the history so far. During the run, a message steers it; a message
+//! that starts with `later:` waits until the model has stopped; and `stop` interrupts the run.
+//! Messages that arrive too late for a run start the next one.
 //!
 //! ```text
 //! cargo run --example chat
 //! ```
 //!
-//! In a terminal you speak. Elsewhere a script does, on a clock that is paused (`test-util` of
-//! tokio) and jumps ahead when there is nothing else to do.
+//! On a terminal, the input is what you type. Otherwise it is a script, with tokio's clock paused
+//! (`test-util`) so that it advances whenever all tasks are idle.
 
 use std::io::{IsTerminal, Write};
 use std::{collections::VecDeque, io, time::Duration};
@@ -23,7 +23,7 @@ use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Error, Event, History, Item, Run, Tool, env::SystemIds};
 
-/// What comes over the channel.
+/// A message on the channel.
 enum Message {
     Text(String),
     FollowUp(String),
@@ -40,7 +40,7 @@ impl Message {
     }
 }
 
-/// The whole chat: it ends when the channel does, or with the error of a run.
+/// Runs the whole chat, until the channel is closed or a run fails.
 async fn run_chat(agent: &Agent, mut heard: Receiver<Message>) -> Result<History, Error> {
     let mut history = History::new(&SystemIds);
     let mut late = VecDeque::new();
@@ -74,7 +74,7 @@ async fn run_chat(agent: &Agent, mut heard: Receiver<Message>) -> Result<History
     }
 }
 
-/// Tells a run in the middle; gives back what it does not take any more.
+/// Passes a message to the active run; returns it if the run no longer accepts input.
 fn deliver_to_run(run: &Run, message: Message) -> Option<Input> {
     let taken = match message {
         Message::Text(text) => run.steer(text),
@@ -87,7 +87,7 @@ fn deliver_to_run(run: &Run, message: Message) -> Option<Input> {
     taken.err().map(|undelivered| undelivered.items.into())
 }
 
-/// On a terminal, shows that a message can be typed.
+/// Prints a prompt if stdin is a terminal.
 fn print_prompt() {
     if io::stdin().is_terminal() {
         print!("\n> ");
@@ -97,7 +97,7 @@ fn print_prompt() {
 
 fn print_event(event: &Event) {
     match event {
-        // It was typed at the prompt.
+        // The user typed it at the prompt, so it is on the screen already.
         Event::Appended { why: AppendReason::Input, .. } if io::stdin().is_terminal() => {}
         Event::Appended { why, items, .. } => {
             let text: String = items.iter().filter_map(Item::as_user).map(Content::text).collect();
@@ -109,7 +109,7 @@ fn print_event(event: &Event) {
     let _ = io::stdout().flush();
 }
 
-/// A slow speaker that repeats what it hears. Before it answers a question, it looks.
+/// A slow model that repeats the user's message. Before it answers a question, it calls a tool.
 fn echo_model() -> Scripted {
     Scripted::from_fn(|request, _| {
         let looked = request.history.last().is_some_and(|item| item.as_tool_result().is_some());
@@ -124,7 +124,8 @@ fn echo_model() -> Scripted {
     })
 }
 
-/// What is said where nobody sits: how many milliseconds behind the one before, and what.
+/// The input when stdin is not a terminal: the delay after the previous message in milliseconds,
+/// and the message.
 const SCRIPTED_INPUT: [(u64, &str); 6] = [
     (0, "How is the log?"),
     (1_500, "Only the errors, please"),
@@ -141,7 +142,7 @@ async fn send_scripted_input(say: Sender<Message>) {
     }
 }
 
-/// Standard input cannot be awaited without a thread, and this one may wait for ever.
+/// Reads stdin on a thread, since it cannot be awaited without one. The thread may block for ever.
 fn send_stdin_lines(say: Sender<Message>) {
     std::thread::spawn(move || {
         let mut lines = io::stdin().lines().map_while(Result::ok);

@@ -1,5 +1,5 @@
-//! A model that breaks off in the middle of its sentence: another one takes over, at once or after
-//! a second attempt, and a user interface drops the words that are taken back.
+//! A model whose stream breaks off in the middle of a sentence. Another model takes over,
+//! immediately or after a second attempt, and the user interface discards the retracted text.
 //!
 //! ```text
 //! cargo run --example fallback
@@ -16,7 +16,7 @@ use turnstream::{Agent, Error, ErrorKind, Event, Item, Run, TurnEvent, Usage};
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct NoArgs {}
 
-/// Can call a tool, and breaks off whenever it has a result to report.
+/// A provider that can call a tool, and whose stream breaks off whenever it reports a tool result.
 fn unreliable_provider() -> impl Provider {
     let model = Scripted::from_fn(|request, _n| match request.history.last() {
         Some(item) if item.as_tool_result().is_some() => Reply::text("The clock says that it ")
@@ -26,12 +26,12 @@ fn unreliable_provider() -> impl Provider {
     });
     let backoff =
         Backoff { max_attempts: 2, base_delay: Duration::from_millis(20), ..Backoff::default() };
-    // Two attempts, where no other provider takes over at once. Without `with_retraction` nothing is
-    // asked again once words have come.
+    // Two attempts, if no other provider takes over immediately. Without `with_retraction`, a
+    // request is not retried after text has been received.
     Retry::new(model.with_model("shaky")).with_backoff(backoff).with_retraction()
 }
 
-/// Looks once more before it answers.
+/// A model that calls the tool once more before it answers.
 fn reliable_model() -> Scripted {
     let model = Scripted::from_fn(|request, _n| {
         let times: Vec<_> = request.history.iter().filter_map(Item::as_tool_result).collect();
@@ -45,7 +45,7 @@ fn reliable_model() -> Scripted {
     model.with_model("steady")
 }
 
-/// What a user sees. Only the open turn can be taken back; what stands in `lines` stays.
+/// Prints what a user sees. Only the turn in progress can be retracted; `lines` is final.
 async fn print_run(mut run: Run) -> Result<(), Error> {
     let (mut lines, mut open) = (Vec::new(), String::new());
     while let Some(event) = run.try_next().await? {

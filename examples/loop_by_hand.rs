@@ -18,7 +18,7 @@ struct CountArgs {
     word: String,
 }
 
-/// The whole loop: ask, run what was called, go on with the history that holds the results.
+/// The whole loop: request a turn, run its calls, continue with the history that has the results.
 fn loop_events(
     model: Scripted,
     kit: Toolkit,

@@ -1,4 +1,5 @@
-//! The tools of an MCP server: what it offers, a call that asks first, its progress, and its result.
+//! The tools of an MCP server: what it offers, a call that needs approval, its progress and its
+//! result.
 //!
 //! ```text
 //! cargo run --features mcp --example mcp                             # a server in this process
@@ -24,7 +25,7 @@ use turnstream::{Agent, Item};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// A server without a process: it is served by a task at the other end of a pipe.
+/// A server without a process: a task serves it at the other end of a pipe.
 fn scripted_server() -> Client {
     let brew =
         McpTool::new("brew", "Brews tea", json!({ "type": "object" }), |_args, call| async move {
@@ -98,7 +99,7 @@ async fn show_server(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Asks the user. A server's calls ask unless it is `trusted` or the tool is `allow`ed.
+/// Asks the user. A server's calls need approval unless it is `trusted` or the tool is `allow`ed.
 fn is_allowed(call: &ToolCall, says_yes: bool) -> io::Result<bool> {
     let mut answer = if says_yes { "--yes\n" } else { "" }.to_owned();
     write!(stdout(), "May `{}` run with {}? [y/N] {answer}", call.name, call.arguments)?;
@@ -144,7 +145,7 @@ async fn main() -> Result<()> {
         run_agent(&client, says_yes).await
     }
     .await;
-    // Also after an error: until this returns, a server's process may be there.
+    // Also after an error: until this returns, the server's process may still be running.
     client.close().await;
     shown
 }

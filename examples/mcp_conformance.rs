@@ -1,7 +1,9 @@
-//! The client that the protocol's official conformance suite drives: it calls the tools that a scenario wants
-//! called, those without special arguments by an agent whose model is scripted. `tests/mcp/run.sh` runs it.
+//! The client that the protocol's official conformance suite runs: it makes the tool calls that a
+//! scenario expects. Calls without special arguments are made by an agent with a scripted model.
+//! `tests/mcp/run.sh` runs the suite.
 //!
-//! The suite appends the address of its server, and names the scenario in `MCP_CONFORMANCE_SCENARIO`.
+//! The suite appends the address of its server as an argument, and names the scenario in
+//! `MCP_CONFORMANCE_SCENARIO`.
 
 use std::error::Error;
 
@@ -17,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
     let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_else(|_| "{}".to_owned());
     let context: Value = serde_json::from_str(&context)?;
-    // Fields that an answer leaves out get the defaults of the question's form.
+    // Fields that an answer leaves out get the defaults of the elicitation form.
     let answer = |_| async { ElicitationAnswer::Accept(json!({})) };
     let client = Client::http(&url)?.with_name("mcp").trusted().with_elicitation(answer);
     let kit = client.toolkit().await?;
@@ -25,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("left out: {note}");
     }
     if let Some(calls) = context["toolCalls"].as_array() {
-        // As they are, also where they do not fit the tool's schema.
+        // Sent as they are, even if they do not match the tool's schema.
         for call in calls {
             let name = call["name"].as_str().unwrap_or_default();
             let output = client.call_tool(name, call["arguments"].clone()).await?;
@@ -47,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The calls that a scenario wants, with the names that the model sees.
+/// The calls that a scenario expects, with the names that the model sees.
 fn calls_of(scenario: &str, tools: &[ToolSpec]) -> Vec<(String, Value)> {
     if scenario == "json-schema-ref-no-deref" {
         return Vec::new();
@@ -60,7 +62,7 @@ fn calls_of(scenario: &str, tools: &[ToolSpec]) -> Vec<(String, Value)> {
     tools.iter().map(|tool| (tool.name.clone(), required_arguments(tool))).collect()
 }
 
-/// Any value for each argument that is required.
+/// An arbitrary value for each required argument.
 fn required_arguments(tool: &ToolSpec) -> Value {
     let schema = tool.parameters.to_value();
     let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);

@@ -28,7 +28,7 @@ Usage: mcp_server [OPTIONS]
 
 Faults:";
 
-/// Written to stderr before the server starts, so that a client that does not read it is stuck.
+/// Written to stderr before the server starts, so that a client that does not read stderr blocks.
 const STDERR_FLOOD_KIB: u64 = 1024;
 
 #[tokio::main(flavor = "current_thread")]
@@ -52,7 +52,7 @@ async fn main() -> ExitCode {
     if let Err(error) = &ended {
         eprintln!("mcp_server: {error}");
     }
-    // At once: a read of stdin that still waits would hold up the end of the runtime.
+    // Exits immediately: a pending read of stdin would delay the runtime's shutdown.
     std::process::exit(i32::from(ended.is_err()));
 }
 
@@ -63,7 +63,7 @@ struct Options {
 }
 
 impl Options {
-    /// Reads the arguments. `None` asks for help.
+    /// Parses the arguments; `None` if help is requested.
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let mut server = McpServer::new();
         let mut tools = demo_tools();
@@ -195,7 +195,7 @@ fn count_slowly() -> McpTool {
     })
 }
 
-/// Four pixels.
+/// An image of four pixels.
 const PNG: &[u8] = &[
     0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52,
     0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x02, 0x08, 0x02, 0x00, 0x00, 0x00, 0xfd, 0xd4, 0x9a,
@@ -242,7 +242,7 @@ fn secret_env() -> McpTool {
     })
 }
 
-/// Children stay here, and nothing waits for them or kills them.
+/// Children stay here; the server neither waits for them nor kills them.
 static CHILDREN: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 fn spawn_child() -> McpTool {

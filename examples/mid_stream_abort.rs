@@ -1,8 +1,8 @@
 //! Stops a model in the middle of a sentence, as soon as a word appears, in two ways: the run is
-//! dropped, or it is interrupted and pulled to its end.
+//! dropped, or it is interrupted and polled to its end.
 //!
-//! Both close the connection at once, so that no more tokens are made, and both leave a history
-//! that can be sent again.
+//! Both close the connection immediately, so that no more tokens are generated, and both leave a
+//! history that can be sent again.
 //!
 //! ```text
 //! cargo run --example mid_stream_abort
@@ -21,12 +21,12 @@ const STOP_WORD: &str = "password";
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct NoArgs {}
 
-/// Pulls until the word is there, also when it comes in pieces.
+/// Pulls until the word has been received, even if it arrives in pieces.
 async fn pull_until_stop_word(run: &mut Run) -> Result<(), Box<dyn Error>> {
     let mut said = String::new();
     while let Some(event) = run.next().await {
         let event = event?;
-        // What was said before belongs to another turn, or was taken back.
+        // Earlier text belongs to another turn, or was retracted.
         if matches!(event, Event::TurnStarted { .. } | Event::Turn(TurnEvent::Retracted { .. })) {
             said.clear();
         }
@@ -41,7 +41,8 @@ async fn pull_until_stop_word(run: &mut Run) -> Result<(), Box<dyn Error>> {
     Err("the word never came".into())
 }
 
-/// What is sent of a history: no call of a turn that broke off, and a result for every other.
+/// Prints what would be sent of a history: it has no calls of the incomplete turn, and a result for
+/// every other call.
 fn print_settled_history(history: &History) {
     let history = history.settled();
     let calls = history.iter().filter(|item| item.as_tool_call().is_some()).count();
@@ -49,11 +50,11 @@ fn print_settled_history(history: &History) {
     println!("{calls} call, {results} result, lawful: {}", history.is_settled());
 }
 
-/// A server that is in the middle of an answer, and a run against it.
+/// Starts a server that is in the middle of an answer, and a run against it.
 async fn start_run() -> Result<(ModelServer, Run), Box<dyn Error>> {
     let server = ModelServer::anthropic(|_body, n| match n {
         0 => Reply::text("I look it up.").call("look_up", json!({})),
-        // A call that never runs, since its turn never completes; and then it talks and talks.
+        // The call never runs, since its turn never completes; the answer never ends.
         _ => Reply::new().call("look_up", json!({})).say("The password is open sesame, and").hang(),
     })
     .await?;
@@ -77,7 +78,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     drop(run);
     server.http_server().wait_for_early_close().await;
     println!("the server saw {} connection close early", server.http_server().closed_early_count());
-    // The run is gone; what was said until then is not.
+    // The run is gone; the text that it received is not.
     print_settled_history(&handle.history());
 
     println!("\nBy an interrupt:");

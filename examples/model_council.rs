@@ -1,7 +1,7 @@
-//! Several models answer one question side by side, and a judge decides between the answers.
+//! Several models answer one question concurrently, and a judge chooses between the answers.
 //!
-//! The council is one stream, merged out of the runs of its members. Nothing is spawned: the models
-//! stream while the consumer pulls, and dropping the council drops every request under it.
+//! The council is one stream, merged from its members' runs. Nothing is spawned: the models stream
+//! while the consumer polls, and dropping the council drops all of its requests.
 //!
 //! ```text
 //! cargo run --example model_council
@@ -15,15 +15,15 @@ use turnstream::{Agent, Error, ErrorKind, Event};
 
 const QUESTION: &str = "Where do I keep a password?";
 
-/// What the judge answers.
+/// The judge's answer.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Verdict {
     winner: String,
     why: String,
 }
 
-/// All events of all members, each with the name of the member. The outcome of a member that failed
-/// has its error, which is not the council's.
+/// All events of all members, each with the member's name. If a member fails, its outcome has the
+/// error; the council itself continues.
 fn council_events(
     members: &[(&'static str, Agent)],
     question: &str,
@@ -52,7 +52,7 @@ async fn main() -> Result<(), Error> {
     let mut events = council_events(&members, QUESTION);
     while let Some((name, event)) = events.try_next().await? {
         match event {
-            // A member that failed is a member less, and not the end of the council.
+            // The council continues without a member that failed.
             Event::Finished(outcome) => match outcome.into_result() {
                 Ok(outcome) => answers.push(format!("{name}: {}", outcome.text)),
                 Err(error) => println!("{name} does not answer: {error}"),
@@ -71,7 +71,7 @@ async fn main() -> Result<(), Error> {
     let verdict: Verdict = judge.run(case).outcome().await.into_result()?.parse()?;
     println!("of {} answers the best is {}'s: {}", answers.len(), verdict.winner, verdict.why);
 
-    // Whoever has heard enough drops the stream.
+    // A consumer that needs no more answers drops the stream.
     let in_flight = || models.iter().map(Scripted::in_flight).sum::<usize>();
     let mut events = council_events(&members, QUESTION);
     while let Some((name, event)) = events.try_next().await? {

@@ -1,8 +1,8 @@
-//! Model escalation by a control tool: a cheap model that is out of its depth calls `escalate`, and
-//! a stronger one goes on for the rest.
+//! Model escalation by a control tool: a cheap model that cannot solve a task calls `escalate`, and
+//! a stronger model takes over for the rest of the run.
 //!
-//! The history itself is the switch: that `escalate` was called stands in it, so the choice holds
-//! across turns, stores and resumes, and two runs of one agent do not disturb each other.
+//! The history itself holds the switch: it records the call of `escalate`, so the choice survives
+//! turns, stores and resumes, and two runs of one agent do not affect each other.
 //!
 //! ```text
 //! cargo run --example model_escalation
@@ -21,7 +21,7 @@ const STRONG_MODEL: &str = "strong";
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct EscalateArgs {
-    /// What is too hard, for whoever takes over.
+    /// The reason why the task is too hard, for the model that takes over.
     reason: String,
 }
 
@@ -40,12 +40,12 @@ fn has_escalated(history: &History) -> bool {
     results.any(|result| result.name == "escalate" && !result.is_error())
 }
 
-/// The rule: where it is said once that the task is too hard, the stronger model is asked.
+/// A hook that uses the stronger model once the history has a call of `escalate`.
 fn escalation_hook() -> impl hook::Hook {
     hook::prepare_request(|state, mut request| async move {
         if has_escalated(&state.history) {
             request.model = Some(STRONG_MODEL.to_owned());
-            // Nobody is left to escalate to.
+            // The strongest model cannot escalate any further.
             let tools = request.tools.iter().filter(|tool| tool.name != "escalate");
             request.tools = tools.cloned().collect();
         }

@@ -1,10 +1,10 @@
-//! The agent's own loop with one line more: each lap says what was decided, and nothing else is
-//! different. No setting and no hook is needed for that: the body is a function, copied from
-//! `src/agent/body.rs` and handed to `Agent::run_with_body`. All that it uses is public.
+//! The agent's own loop with one added line, which prints the decision after each iteration. It
+//! needs no setting and no hook: the body is a function, copied from `src/agent/body.rs` and passed
+//! to `Agent::run_with_body`. Everything that it uses is public.
 //!
-//! That line ends with `// the line that is ours`. Another could wait between two turns, ask a
-//! service whether to go on, or leave out what you do not want. Besides this crate the body needs
-//! `async-stream` and `futures`.
+//! The added line ends with `// the line that is ours`. Another line could wait between two turns,
+//! ask a service whether to continue, or leave out a part of the loop. Besides this crate, the body
+//! needs `async-stream` and `futures`.
 //!
 //! ```text
 //! cargo run --example own_body

@@ -1,5 +1,6 @@
-//! A wire written outside of the crate, and an agent with a tool over it. The vendor, Quillworks, is
-//! made up: a server on the loopback device answers in its place. `cargo run --example own_wire`
+//! A provider with a wire that is implemented outside of the crate, and an agent with a tool that
+//! uses it. The vendor, Quillworks, is fictional: a server on the loopback device answers in its
+//! place. `cargo run --example own_wire`
 
 use serde_json::{Value, json};
 use turnstream::framing::{Frame, ServerSentEvents};
@@ -28,16 +29,16 @@ impl Wire for QuillworksWire {
         "/talk"
     }
 
-    /// A request has lines, which say whose they are: `["user", "Hello"]`.
+    /// A request is a list of lines, each with its role: `["user", "Hello"]`.
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
-        // What the wire cannot express is an error: here all options, images and files.
+        // Anything that the wire cannot express is an error: here all options, images and files.
         request.options.ensure_only_supported(PROVIDER_NAME, &[])?;
         let text = |content: &Content| match content {
             Content::Text(text) => Ok(text.clone()),
             Content::Parts(_) => Err(unsupported_error(PROVIDER_NAME, "content")),
         };
         let mut lines = vec![json!(["director", request.system.stable, request.system.volatile])];
-        // Settled, each call has its result. An item that is void is never sent.
+        // In a settled history each call has its result. A tombstoned item is never sent.
         for item in request.context.settled().iter().filter(|item| !item.tombstone) {
             lines.push(match &item.kind {
                 ItemKind::System { text } => json!(["director", text]),
@@ -47,7 +48,7 @@ impl Wire for QuillworksWire {
                     json!(["call", c.call_id, c.name, c.arguments_or_empty_object()])
                 }
                 ItemKind::ToolResult(r) => json!(["result", r.call_id, text(&r.content)?]),
-                _ => continue, // Reasoning, and the items of other vendors.
+                _ => continue, // Reasoning, and items of other vendors.
             });
         }
         let body = json!({ "engine": to.model, "tools": &*request.tools, "lines": lines });
@@ -64,13 +65,13 @@ pub(crate) struct QuillworksDecoder {
     call_count: u32,
 }
 
-/// An answer has events, whose type says what their data is.
+/// A response is a list of events; an event's type determines the shape of its data.
 impl Decode for QuillworksDecoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         turn.set_provider(PROVIDER_NAME);
         turn.set_model(&self.model);
         match frame.event {
-            "say" => turn.push_text(self.call_count, &frame.json::<String>()?), // After a call a new item.
+            "say" => turn.push_text(self.call_count, &frame.json::<String>()?), // After a call, a new text item.
             "call" => {
                 let [id, name, arguments] = frame.json::<[String; 3]>()?;
                 turn.start_tool_call(self.call_count, &id, &name);
@@ -88,7 +89,7 @@ impl Decode for QuillworksDecoder {
                 turn.stop(reason, &word);
                 return Ok(FrameOutcome::Done);
             }
-            _ => {} // A later version of the wire may send more.
+            _ => {} // A later version of the wire may send other events.
         }
         Ok(FrameOutcome::Continue)
     }

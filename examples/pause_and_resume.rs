@@ -1,5 +1,5 @@
-//! A run is paused, stopped behind a turn, written to a file and continued by another process. And
-//! one is dropped in the middle of a tool: what is left can be sent again.
+//! A run is paused, stopped after a turn, written to a file and continued by another process.
+//! Another run is dropped while a tool runs: the history that is left can be sent again.
 //!
 //! ```text
 //! cargo run --example pause_and_resume
@@ -21,8 +21,8 @@ struct PageArgs {
     number: usize,
 }
 
-/// It reads one page after the other. Its words are scripted, and depend on the history alone, as
-/// those of any model.
+/// A model that reads one page after the other. Its replies are scripted and depend only on the
+/// history, like those of any model.
 fn scripted_model() -> Scripted {
     Scripted::from_fn(|request, _| {
         match request.history.iter().filter_map(Item::as_tool_result).count() {
@@ -38,7 +38,7 @@ fn count_tool() -> Tool {
     })
 }
 
-/// Pausing is not pulling, and stopping is a wish: the turn and its tools are finished first.
+/// Not polling the run pauses it. A stop is a request: the current turn and its tools finish first.
 async fn stop_and_save(file: &Path) -> Result<(), Box<dyn Error>> {
     let model = scripted_model();
     let mut run = Agent::new(model.clone()).with_tools([count_tool()]).run("Count the words");
@@ -59,12 +59,12 @@ async fn stop_and_save(file: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All that the other process has is the file.
+/// The other process has only the file.
 async fn resume_from_file(file: &Path) -> Result<(), Box<dyn Error>> {
     let history: History = serde_json::from_slice(&fs::read(file)?)?;
     println!("  another process begins with {} items", history.len());
     let agent = Agent::new(scripted_model()).with_tools([count_tool()]);
-    // The results of the tools are what the model waits for: nobody has to say anything.
+    // The model continues from the tool results, so no user message is needed.
     let run = agent.run_from(history, Input::default());
     let handle = run.handle();
     let outcome = run.outcome().await.into_result()?;
@@ -74,7 +74,7 @@ async fn resume_from_file(file: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Without any wish: the run is dropped, and with it the tool, wherever it is.
+/// Drops the run without stopping it first, which also drops the tool wherever it is.
 async fn drop_mid_tool() -> Result<(), Box<dyn Error>> {
     let stuck = Tool::new("count", "Never ends", async |_: PageArgs, _cx| {
         std::future::pending::<u8>().await
@@ -96,7 +96,7 @@ async fn drop_mid_tool() -> Result<(), Box<dyn Error>> {
     let settled = left.settled();
     let result = settled.last().and_then(Item::as_tool_result).ok_or("no result")?;
     println!("settled: `{}`, lawful: {}", result.content.text(), settled.is_settled());
-    // `run_from` settles by itself.
+    // `run_from` settles the history on its own.
     let agent = Agent::new(scripted_model()).with_tools([count_tool()]);
     let outcome = agent.run_from(left, "Never mind, go on").outcome().await.into_result()?;
     println!("continued: {}", outcome.text);

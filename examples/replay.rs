@@ -1,5 +1,5 @@
-//! A run is recorded, played again without the model or the tool, stopped at a step, and gone on from
-//! with one tool result changed.
+//! Records a run, replays it without the model or the tool, stops the replay at a step, and
+//! continues from there with one tool result changed.
 //!
 //! ```text
 //! cargo run --example replay
@@ -41,12 +41,12 @@ async fn main() -> Result<(), Error> {
     let outcome = changed.run(&agent).outcome().await.into_result()?;
     println!("changed: {}", outcome.text);
 
-    // A recording that cannot be taken away stays in the temporary folder.
+    // If the recording cannot be removed, it stays in the temporary folder.
     let _ = std::fs::remove_file(&path);
     Ok(())
 }
 
-/// Looks the duration up, and says it.
+/// An agent that looks up the duration of a journey and reports it.
 fn timetable_agent() -> Result<Agent, Error> {
     let model = Scripted::from_fn(|request, _| {
         match request.history.last().and_then(Item::as_tool_result) {

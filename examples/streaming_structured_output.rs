@@ -1,8 +1,8 @@
-//! Structured output that is used while it streams: each object as soon as its line is complete,
-//! long before the turn is.
+//! Structured output that is used while it streams: each object is available as soon as its line is
+//! complete, long before the turn is.
 //!
-//! One object a line is the form for lists. A single value is parsed when the turn is complete, by
-//! `Turn::parse`, since half a value fits no type.
+//! Lists are streamed as one object per line. A single value is parsed when the turn is complete,
+//! by `Turn::parse`, since an incomplete value does not fit its type.
 //!
 //! ```text
 //! cargo run --example streaming_structured_output
@@ -25,7 +25,7 @@ struct Summary {
     largest: String,
 }
 
-/// The lines come in pieces, one of them is no city, and once the model starts over.
+/// Its lines arrive in pieces, one of them is not a city, and the model starts over once.
 fn scripted_model() -> Scripted {
     let first = "{ \"name\": \"Atlantis\", \"people\": 0 }\n";
     let list = "Here they are:\n{ \"name\": \"Oslo\", \"people\": 717710 }\n\
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Error> {
     let mut history = History::new(&SystemIds);
     history.push(Item::user("List cities of Norway: `name` and `people`, one JSON object a line."));
 
-    // The lines take the events; whoever wants the turn as well looks at them before.
+    // `lines` consumes the events; to keep the turn as well, inspect the events before it.
     let (mut complete, mut cities) = (None, Vec::<City>::new());
     {
         let turn = model.stream_turn(Request::new(history.clone()));

@@ -1,4 +1,5 @@
-//! An answer as a type: its schema goes to the model, and an answer that does not fit goes back.
+//! An answer with a type: the type's schema is sent to the model, and an answer that does not fit
+//! is sent back to it.
 //!
 //! ```text
 //! cargo run --example structured_output
@@ -8,14 +9,14 @@ use turnstream::item::ItemKind;
 use turnstream::provider::Scripted;
 use turnstream::{Agent, Error};
 
-/// What is wanted of a review.
+/// A structured review.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Review {
     /// From 1 to 5.
     stars: u8,
     /// In one sentence.
     verdict: String,
-    /// What was praised.
+    /// The things that the reviewer praised.
     praised: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! A coordinator with three sub-agents beside each other: who says what, one hook for all of them,
-//! a result that stopped early, and the transcripts.
+//! A coordinator with three concurrent sub-agents: labels that tell their events apart, one hook
+//! for all of them, a result of a sub-agent that stopped early, and the transcripts.
 //!
 //! ```text
 //! cargo run --example sub_agents
@@ -24,7 +24,7 @@ struct CountArgs {
     name: String,
 }
 
-/// Counts the lines of a folder of this crate, for real.
+/// Counts the lines of a folder of this crate; the tool is not scripted.
 fn count_tool() -> Tool {
     Tool::new("count", "Counts the lines of a folder's files", async |folder: CountArgs, _cx| {
         let mut lines = 0;
@@ -36,7 +36,7 @@ fn count_tool() -> Tool {
     })
 }
 
-/// Prints what tools gave back. The label says whose tool it was.
+/// Prints the tools' results. The label names the agent whose tool it was.
 fn result_log_hook() -> impl Hook {
     hook::after_tool(|state, call, result| {
         let who = if state.label.is_empty() { "coordinator" } else { &*state.label };
@@ -44,7 +44,8 @@ fn result_log_hook() -> impl Hook {
     })
 }
 
-/// A sub-agent for one folder. The pauses let all speak at once; who counts the tests never stops.
+/// A sub-agent for one folder. The delays make them stream concurrently; the agent that counts
+/// `tests` never stops on its own.
 fn counting_agent(folder: &'static str) -> Agent {
     let pause = Duration::from_millis(5);
     let model = Scripted::from_fn(move |request, _n| {
@@ -62,7 +63,7 @@ fn counting_agent(folder: &'static str) -> Agent {
     agent.with_hook(result_log_hook())
 }
 
-/// Asks all of them in one turn, and tells what they said.
+/// Calls all sub-agents in one turn, and reports their answers.
 fn coordinator_model() -> Scripted {
     Scripted::from_fn(|request, _n| {
         let results = request.history.iter().filter_map(Item::as_tool_result);
@@ -75,7 +76,8 @@ fn coordinator_model() -> Scripted {
     })
 }
 
-/// Whose event it is, and the event itself: sub-agents may have sub-agents.
+/// Returns the name of the agent that an event belongs to, and the event itself: sub-agents may
+/// have sub-agents.
 fn unwrap_nested(who: String, event: Event) -> (String, Event) {
     match event {
         Event::Nested { name, event, .. } => unwrap_nested(format!("{who}/{name}"), *event),
@@ -97,7 +99,7 @@ async fn main() -> Result<(), Error> {
     while let Some(event) = run.try_next().await? {
         let (who, event) = unwrap_nested("coordinator".to_owned(), event);
         if let Some(text) = event.text_delta() {
-            // The tokens of several come in turns, so each has a line of its own.
+            // The tokens of several agents interleave, so each agent has a line of its own.
             lines.entry(who.clone()).or_default().push_str(text);
         }
         if event.turn_complete().is_some() {

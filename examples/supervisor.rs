@@ -1,4 +1,5 @@
-//! Logic between two pulls: a budget of tokens that ends a run, and a note on the way.
+//! Code between two polls of a run: a token budget that ends the run, and a message sent to the
+//! model on the way.
 //!
 //! ```text
 //! cargo run --example supervisor
@@ -17,7 +18,7 @@ struct PageArgs {
     number: u32,
 }
 
-/// A scripted model that never has enough: it asks for one page more, 300 tokens each time.
+/// A scripted model that always asks for one more page, at 300 tokens each time.
 fn insatiable_model() -> Scripted {
     Scripted::from_fn(|_request, n| {
         let usage = Usage { input_tokens: 250, output_tokens: 50, ..Usage::default() };

@@ -1,4 +1,4 @@
-//! Reads a trace, JSON lines, and prints it for people.
+//! Reads a trace as JSON lines, and prints it for people.
 //!
 //! ```text
 //! cargo run --example minimal_loop -- --json > run.jsonl

@@ -1,6 +1,6 @@
-//! A thousand readers of a hundred runs: what one of them costs while it waits.
+//! A thousand readers of a hundred runs: the memory that an idle reader uses.
 //!
-//! It is a test of its own, since it measures the memory of the process.
+//! It is a test binary of its own, since it measures the memory of the process.
 
 #![cfg(all(feature = "hub", feature = "ui", target_os = "linux"))]
 
@@ -17,7 +17,7 @@ use turnstream::ui::sse::Sse;
 const RUNS: usize = 100;
 const READERS: usize = 1_000;
 
-/// The most that an idle reader may cost, its socket not counted.
+/// The maximum memory of an idle reader, without its socket.
 const MAX_BYTES: u64 = 4 << 10;
 
 #[tokio::test(flavor = "current_thread")]
@@ -30,11 +30,11 @@ async fn an_idle_reader_costs_at_most_four_kibibytes() {
     for run in 0..RUNS {
         drop(hub.start(format!("chat-{run}"), agent.run("Hi")).await.unwrap().detach());
     }
-    // Every run says what it has to say.
+    // Wait until every run has emitted all its events.
     while hub.stats().entries < RUNS * 100 {
         tokio::task::yield_now().await;
     }
-    // The first readers pay for what is made once.
+    // The first readers include one-time allocations, so they are not measured.
     let mut readers = Vec::with_capacity(3 * READERS);
     attach(&hub, &mut readers);
     let mut per_reader = Vec::new();
@@ -52,14 +52,14 @@ async fn an_idle_reader_costs_at_most_four_kibibytes() {
     assert_eq!(hub.stats().readers, 0);
 }
 
-/// Adds readers, each of which has read all that there is and waits for more.
+/// Adds readers, each of which has read all available events and waits for more.
 fn attach(hub: &Hub, readers: &mut Vec<BoxStream<'static, Bytes>>) {
     for reader in 0..READERS {
         let events = hub.read(&format!("chat-{}", reader % RUNS), None).unwrap();
         let body = Sse::new().respond_to_reader(events).body;
         let mut body = body.map(|frame| frame.unwrap()).boxed();
         let mut read = 0;
-        // What it gets without waiting.
+        // The frames that are available immediately.
         while let Some(Some(frame)) = body.next().now_or_never() {
             read += frame.len();
         }
@@ -68,7 +68,7 @@ fn attach(hub: &Hub, readers: &mut Vec<BoxStream<'static, Bytes>>) {
     }
 }
 
-/// The memory that the process has in use.
+/// The memory that the process uses.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

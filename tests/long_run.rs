@@ -1,5 +1,5 @@
-//! Ten thousand turns in one run: the stack stays where it is, memory grows with the history and
-//! nothing else, and the last turn costs no more work than the first.
+//! Ten thousand turns in one run: the stack depth stays constant, memory grows only with the
+//! history, and the last turn needs no more work than the first.
 
 use std::fmt;
 use std::pin::Pin;
@@ -19,8 +19,8 @@ use turnstream::{Agent, Error, Event, History, Provider, Request, Run, Tool, Tur
 
 const TURNS: usize = 10_000;
 
-/// One behind the other: they measure what the process uses, and what was given back hides what is
-/// taken.
+/// The checks run one after the other: they measure the memory of the process, and memory that one
+/// frees would hide allocations of another.
 #[test]
 fn ten_thousand_turns_in_one_run() {
     memory_grows_with_the_history_and_is_given_back();
@@ -28,7 +28,7 @@ fn ten_thousand_turns_in_one_run() {
     the_last_turns_cost_as_much_work_as_the_first();
 }
 
-/// A model that calls a tool in all its turns but the last. It keeps nothing.
+/// A model that calls a tool in all its turns except the last. It stores nothing.
 struct Tireless {
     turns: usize,
     asked: AtomicUsize,
@@ -74,14 +74,14 @@ impl TurnSource for Says {
     }
 }
 
-/// Where the stack was when the model and the tool were polled.
+/// The stack addresses at which the model and the tool were polled.
 #[derive(Default)]
 struct Stack {
     model: Mutex<Vec<usize>>,
     tool: Mutex<Vec<usize>>,
 }
 
-/// Notes where the stack is.
+/// Records the current stack address.
 #[inline(never)]
 fn look(at: &Mutex<Vec<usize>>) {
     let here = 0_u8;
@@ -108,8 +108,8 @@ fn run(turns: usize) -> (Run, Arc<Stack>) {
     (agent.run_from(History::from_id("h"), "go"), seen)
 }
 
-/// Runs on a thread with a stack of 256 KiB, without a runtime: nothing here waits. `at_turn` is
-/// called when a turn begins.
+/// Runs on a thread with a stack of 256 KiB, without a runtime, since nothing in the run waits.
+/// `at_turn` is called when a turn starts.
 fn drive<T: Send>(
     turns: usize,
     mut at_turn: impl FnMut(u32) + Send,
@@ -156,14 +156,14 @@ fn the_stack_of_the_last_turn_is_that_of_the_first() {
     }
 }
 
-/// What the process holds, in KiB; `None` where it cannot be known.
+/// The memory of the process in KiB; `None` if it is unknown.
 fn resident() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// How long this thread has worked, waiting not counted, in nanoseconds.
+/// The CPU time of this thread in nanoseconds.
 fn worked() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     stat.split_whitespace().next()?.parse().ok()
@@ -183,7 +183,7 @@ fn memory_grows_with_the_history_and_is_given_back() {
             }
         },
         |run, _| {
-            // What the history alone takes.
+            // Measures the memory of the history alone.
             let line = serde_json::to_string(&run.history()).expect("it can be written");
             let before = resident().unwrap_or_default();
             let copy: History = serde_json::from_str(&line).expect("it can be read");
@@ -196,16 +196,16 @@ fn memory_grows_with_the_history_and_is_given_back() {
     println!("bytes a turn, each 2,000 turns: {grown:.0?}; of the history: {:.0}", copied / 10.0);
     let (early, late) = (grown[0] + grown[1], grown[2] + grown[3]);
     assert!(late < 1.5 * early + 500.0, "it grows faster and faster: {grown:?}");
-    // The state and the journal each have it.
+    // The state and the journal each have a copy of the history.
     let all: f64 = grown.iter().sum::<f64>() / 4.0;
     assert!(all < 4.0 * copied / 10.0, "{all} bytes a turn, {copied} KiB for the history");
-    // Runs that are over leave nothing behind.
+    // Runs that have ended leave no memory allocated.
     let mut left = Vec::new();
     for _ in 0..5 {
         drive(2_500, |_| (), |_, _| ());
         left.extend(resident());
     }
-    // 2,500 turns each, in KiB.
+    // For 2,500 turns each, in KiB.
     let (of_one, more) = (all * 2.5, left[4] - left[1]);
     assert!(more < of_one, "three more runs left {more} KiB, and one has {of_one}");
 }

@@ -1,11 +1,13 @@
-//! What the length of a session costs its runs and its readers, and how many bytes Restate keeps for a run.
+//! The cost of a session's length for its runs and readers, and the bytes that Restate stores for a
+//! run.
 //!
 //! ```text
 //! TURNSTREAM_RESTATE_SERVER=$(durable/tests/install.sh) \
 //!     cargo bench --manifest-path durable/Cargo.toml --bench sessions
 //! ```
 //!
-//! It starts a server of its own, which writes to the disk as it does by default. Times are medians, in milliseconds.
+//! It starts a server of its own, which writes to the disk as it does by default. Times are
+//! medians, in milliseconds.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -21,14 +23,14 @@ use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Item};
 use turnstream_restate::{Client, Worker};
 
-/// The entries of the sessions.
+/// The numbers of entries in the sessions.
 const LENGTHS: [usize; 3] = [0, 1_000, 10_000];
 const ROUNDS: usize = 15;
-/// The runs over which the bytes of one are averaged.
+/// The number of runs over which the bytes of a run are averaged.
 const COUNTED_RUNS: u32 = 20;
 
 fn main() {
-    // `cargo test --benches` only sees whether it starts.
+    // `cargo test --benches` only checks that the bench starts.
     if !env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -57,7 +59,7 @@ fn worker() -> Worker {
     Worker::new().with_agent("short", short).with_agent("tools", tools)
 }
 
-/// 264 bytes.
+/// A text of 264 bytes.
 fn sentence() -> String {
     "I read the module, to see what it exports. ".repeat(6)
 }
@@ -84,7 +86,7 @@ fn entries(count: usize) -> Vec<Entry> {
 struct Times {
     run: Vec<f64>,
     history: Vec<f64>,
-    /// Without the entries that are known.
+    /// Reads only new entries, with the others known.
     news: Vec<f64>,
     status: Vec<f64>,
 }
@@ -99,7 +101,7 @@ async fn measure_lengths(client: &Client) {
     }
     for round in 0..ROUNDS {
         for (length, times) in LENGTHS.into_iter().zip(&mut times) {
-            // A run makes a session longer by two entries; an empty one is new each time.
+            // A run adds two entries to a session; an empty session is new each time.
             let session = match length {
                 0 => format!("empty-{round}"),
                 _ => format!("long-{length}"),
@@ -163,12 +165,12 @@ async fn measure_bytes(server: &RestateServer, client: &Client) {
     }
 }
 
-/// What the server keeps for a session.
+/// The bytes that the server stores for sessions.
 struct Bytes {
     entries: f64,
     session: f64,
     inbox: f64,
-    /// Of all invocations of sessions.
+    /// The journals of all session invocations.
     session_journals: f64,
     other_journals: f64,
     invocations: f64,
@@ -191,7 +193,7 @@ impl Bytes {
             );
             sum(server, &sql).await
         };
-        // Before this reading adds to it.
+        // Read before this query adds to the journals.
         let (session_journals, other_journals) = (journals("=").await, journals("<>").await);
         let invocations = sum(server, "SELECT COUNT(*) AS sum FROM sys_invocation").await;
         let history = client.history(session, 0).await.unwrap();

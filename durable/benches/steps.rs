@@ -1,12 +1,13 @@
-//! What a step of a durable run costs, beside a plain step of the SDK of the same size; what the replay of a long
-//! journal takes, and a run of one turn as a whole.
+//! The cost of a durable run's step, compared with a plain step of the SDK of the same size; the
+//! time of replaying a long journal; and the time of a whole run of one turn.
 //!
 //! ```text
 //! TURNSTREAM_RESTATE_SERVER=$(durable/tests/install.sh) \
 //!     cargo bench --manifest-path durable/Cargo.toml --bench steps
 //! ```
 //!
-//! It starts a server of its own, which writes to the disk as it does by default. Times are in milliseconds.
+//! It starts a server of its own, which writes to the disk as it does by default. Times are in
+//! milliseconds.
 
 #![expect(missing_docs, reason = "the macros of the SDK generate methods without docs")]
 
@@ -28,16 +29,16 @@ use turnstream::{Agent, Error, Outcome};
 use turnstream_restate::{Client, Worker};
 
 const SIZES: [usize; 4] = [1 << 10, 16 << 10, 64 << 10, 1 << 20];
-/// A run of few turns and one of many differ by this number.
+/// The difference in turns between a short run and a long one.
 const MORE_TURNS: usize = 10;
 const ROUNDS: usize = 9;
 const INGRESS_ROUNDS: usize = 100;
-/// The turns of the runs that are replayed.
+/// The numbers of turns of the replayed runs.
 const REPLAYED_TURNS: [usize; 3] = [50, 334, 500];
 const REPLAYS: usize = 5;
 
 fn main() {
-    // `cargo test --benches` only sees whether it starts.
+    // `cargo test --benches` only checks that the bench starts.
     if !env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -52,12 +53,12 @@ fn main() {
     });
 }
 
-/// The service of the plain steps.
+/// The service with plain SDK steps.
 struct Plain;
 
 #[service]
 impl Plain {
-    /// How long each of some steps takes, in milliseconds.
+    /// The duration of each step, in milliseconds.
     #[handler]
     async fn steps(
         &self,
@@ -81,7 +82,7 @@ impl Plain {
     }
 }
 
-/// A text of words of 63 letters, so that a turn is mostly its text.
+/// A text of 63-letter words, so that most of a turn is text.
 fn text(bytes: usize) -> String {
     format!("{} ", "x".repeat(63)).repeat(bytes / 64)
 }
@@ -90,13 +91,13 @@ fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1000.0
 }
 
-/// The value below which this share of the values is, in per cent.
+/// The value at this percentile.
 fn percentile(values: &mut [f64], percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values[(values.len() * percent / 100).min(values.len() - 1)]
 }
 
-/// When the model was asked. Clones share it.
+/// The times at which the model received requests. Clones share them.
 #[derive(Clone, Default)]
 struct Clock(Arc<Mutex<Vec<Instant>>>);
 
@@ -110,8 +111,8 @@ impl Clock {
     }
 }
 
-/// An agent whose turns have `bytes` of text. It is asked again after each turn but the last, since the text is cut
-/// off, so that a turn is a step of its own and nothing else.
+/// An agent whose turns have `bytes` of text. Each turn except the last is truncated, so the model
+/// continues in another turn; thus each turn is one step without tools.
 fn talker(bytes: usize, turns: usize, clock: &Clock) -> Agent {
     let (text, clock) = (text(bytes), clock.clone());
     let model = Scripted::from_fn(move |request, _| {
@@ -149,7 +150,7 @@ async fn measure_steps(server: &RestateServer) {
             let short = run(&client, &clock, bytes, 1, round).await;
             let long = run(&client, &clock, bytes, 1 + MORE_TURNS, round).await;
             let offline = run_offline(&clock, bytes).await;
-            // The first round connects.
+            // The first round opens the connection.
             if round == 0 {
                 continue;
             }
@@ -176,7 +177,7 @@ async fn plain_steps(server: &RestateServer, bytes: usize, count: usize) -> Vec<
 
 struct RunTimes {
     whole: f64,
-    /// From one request to the next.
+    /// The time from one request to the next.
     turns: Vec<f64>,
 }
 
@@ -190,7 +191,7 @@ async fn run(client: &Client, clock: &Clock, bytes: usize, turns: usize, round: 
     RunTimes { whole, turns: intervals(clock) }
 }
 
-/// The turns of the same run without an engine: what streaming them takes.
+/// The turns of the same run without an engine: the time that streaming them takes.
 async fn run_offline(clock: &Clock, bytes: usize) -> Vec<f64> {
     clock.take();
     let outcome = talker(bytes, 1 + MORE_TURNS, clock).run("Go on.").outcome().await;
@@ -237,12 +238,12 @@ async fn measure_ingress(server: &RestateServer) {
     );
 }
 
-/// What is seen of the attempts at a run that is replayed.
+/// Observations of the attempts at a run that is replayed.
 #[derive(Clone, Default)]
 struct ReplayProbe {
-    /// The handler has read the session and makes an attempt.
+    /// The handler has read the session and starts an attempt.
     entered: Clock,
-    /// The model was asked, which is not so for what was kept.
+    /// The model received a request, which does not happen for a replayed turn.
     asked: Clock,
     ends: Arc<AtomicBool>,
 }
@@ -305,7 +306,7 @@ async fn measure_replay(server: &RestateServer, turns: usize) {
         worker = Process::start_at(worker.kill(), endpoint());
         let live = probe.wait_until_asked().await;
         let entered = probe.entered.take();
-        // Of the attempt that got there.
+        // The start of the attempt that reached the end.
         replays.push((live - *entered.last().unwrap()).as_secs_f64() * 1000.0);
         restarts.push((live - since).as_secs_f64() * 1000.0);
     }
@@ -319,7 +320,7 @@ async fn measure_replay(server: &RestateServer, turns: usize) {
     );
 }
 
-/// The steps and all entries in the journal of an invocation.
+/// The number of steps and of all entries in the journal of an invocation.
 async fn count_entries(server: &RestateServer, invocation: &str) -> (u64, u64) {
     let sql = format!(
         "SELECT entry_type, COUNT(*) AS count FROM sys_journal WHERE id = '{invocation}' GROUP BY entry_type"

@@ -26,10 +26,10 @@ use support::{Reply, RestateCluster, RestateServer, Worker};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-/// How long a test waits for something that takes milliseconds.
+/// The time limit of a wait that normally takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Restate's code for a replay that differs from what was recorded; 570 on the wire.
+/// Restate's code for a replay that differs from the recorded journal; 570 on the wire.
 const JOURNAL_MISMATCH: &str = "RT0016";
 
 // ---- Helpers
@@ -100,7 +100,8 @@ impl Fixture {
         .await;
     }
 
-    /// Waits until an attempt failed because it did not do the same as the attempts before it.
+    /// Waits until an attempt failed because its operations differ from those of the attempts
+    /// before it.
     async fn wait_for_mismatch(&self, invocation: &str, difference: &str) {
         self.wait_for_failure(invocation, JOURNAL_MISMATCH).await;
         self.wait_for_failure(invocation, difference).await;
@@ -130,7 +131,7 @@ fn with_options(service: impl IntoServiceDefinition, options: ServiceOptions) ->
         .options(options.retry_policy_initial_interval(delay).retry_policy_max_interval(delay))
 }
 
-/// The success of a call with this JSON as its answer.
+/// A successful call with this JSON as its answer.
 #[expect(clippy::needless_pass_by_value, reason = "each caller has a literal")]
 fn success(body: Value) -> Reply {
     Reply { status: 200, body: body.to_string() }
@@ -140,7 +141,7 @@ fn retryable() -> HandlerError {
     io::Error::other("the first attempt fails").into()
 }
 
-/// Events in the handlers of a test, over all their attempts.
+/// Events in the handlers of a test, across all their attempts.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -179,7 +180,7 @@ impl Log {
         .await
     }
 
-    /// A value that adds `entry` when it is dropped.
+    /// A value that adds `entry` to the log when it is dropped.
     fn on_drop(&self, entry: &'static str) -> OnDrop {
         OnDrop { log: self.clone(), entry }
     }
@@ -269,9 +270,9 @@ async fn a_16_kib_step_is_several_times_faster_with_tcp_nodelay() {
         let Reply { body, .. } = fixture.call("Large/measure").await;
         body.parse::<u64>().unwrap()
     };
-    // The first call connects, and another process may slow down one of the others.
+    // The first call opens the connection, and other processes may slow down any single call.
     let fast = [measure().await, measure().await, measure().await].into_iter().min().unwrap();
-    // The latest deployment of a service gets its new invocations.
+    // New invocations of a service go to its latest deployment.
     let slow_worker = Worker::start_with(endpoint(Large), listen_without_nodelay);
     support::register(&fixture.server.admin_url(), &slow_worker.url()).await;
     let slow = [measure().await, measure().await].into_iter().min().unwrap();
@@ -369,7 +370,7 @@ async fn a_step_is_performed_again_if_the_worker_dies_before_the_server_has_its_
 struct Driver {
     attempts: Attempts,
     log: Log,
-    /// Passed while step 1 is performed.
+    /// The body passes it while it performs step 1.
     gate: Gate,
     first_attempt: FirstAttempt,
 }
@@ -380,7 +381,7 @@ enum FirstAttempt {
     FailsAfterStep1,
 }
 
-/// The body's request that a step is performed or replayed.
+/// The body's request for a step to be performed or replayed.
 #[derive(Debug)]
 struct StepRequest {
     number: usize,
@@ -1090,7 +1091,8 @@ async fn a_step_between_both_time_limits_is_recorded_and_its_handler_replayed_on
     tokio::time::sleep(Duration::from_secs(2)).await;
     service.gate.open();
     assert_eq!(fixture.attach(&invocation).await.status, 200);
-    // The server waits for the step, and suspends the handler after it: one attempt more.
+    // The server waits for the step, and suspends the handler after it, which causes one more
+    // attempt.
     let expected = [
         "attempt",
         "first step begins",
@@ -1166,7 +1168,7 @@ async fn an_awakeable_selected_against_a_sleep_times_out() {
     let ingress = fixture.server.ingress_url();
     let reply = support::call(&ingress, "Waits/for_millis", &json!(100)).await;
     assert_eq!(reply, success(json!("timed out")));
-    // It is too late, and changes nothing.
+    // The resolution is too late, and has no effect.
     let id = service.awakeable_ids().pop().unwrap();
     support::resolve_awakeable(&ingress, &id, &json!("late")).await;
 }
@@ -1549,7 +1551,7 @@ async fn a_cluster_of_three_completes_its_invocations_after_a_node_was_killed() 
         let reply = support::attach(&cluster.ingress_url(1), invocation).await;
         assert_eq!(reply.status, 200, "{reply:?}");
     }
-    // The killed node takes part again.
+    // The killed node rejoins the cluster.
     cluster.restart(0).await;
     let reply = support::call(&cluster.ingress_url(0), "TwoSteps/run", &Value::Null).await;
     assert_eq!(reply.status, 200, "{reply:?}");

@@ -36,10 +36,10 @@ use killer::KillPlan;
 use servers::Servers;
 use worker::WorkerSettings;
 
-/// Makes this program a worker process: the arguments of one, a line each.
+/// The variable that makes this program a worker process: a worker's arguments, one per line.
 const WORKER_VARIABLE: &str = "TURNSTREAM_CRASH_WORKER";
 
-/// Held by the test that runs: each keeps a machine of two cores busy.
+/// Locked by the running test, since each test keeps a machine with two cores busy.
 static BUSY: Mutex<()> = Mutex::const_new(());
 
 async fn check(seed: u64, runs: usize, kills: KillPlan, servers: &mut Servers) {
@@ -48,7 +48,7 @@ async fn check(seed: u64, runs: usize, kills: KillPlan, servers: &mut Servers) {
     assert!(report.violations.is_empty(), "seed {seed}:\n{report}");
 }
 
-/// The command of a worker process: this program, of which [`a_worker_process`] is run.
+/// The command of a worker process: this program, which runs [`a_worker_process`].
 fn worker_command(settings: &WorkerSettings) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
     command.args(["--exact", "a_worker_process", "--ignored", "--nocapture"]);
@@ -59,7 +59,7 @@ fn worker_command(settings: &WorkerSettings) -> Command {
 #[test]
 #[ignore = "is a process that the other tests start"]
 fn a_worker_process() {
-    // Without arguments it is one of the tests, and does nothing.
+    // Without the variable, this is an ordinary test that does nothing.
     let Ok(words) = std::env::var(WORKER_VARIABLE) else { return };
     let settings = WorkerSettings::from_words(words.lines().map(str::to_owned));
     settings.expect("the arguments of a worker").serve();

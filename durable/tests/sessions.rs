@@ -1,4 +1,4 @@
-//! What clients see of sessions and their runs, on a real server.
+//! The behaviour of sessions and their runs, as clients see it, on a real server.
 
 mod support;
 
@@ -24,7 +24,7 @@ use turnstream::tool::{RunData, Tool, ToolSpec, ToolUpdate, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, Item, Outcome};
 use turnstream_restate::{Client, StatusKind, Worker};
 
-/// How long a test waits for something that takes milliseconds.
+/// The time limit of a wait that normally takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(30);
 
 // ---- Helpers
@@ -45,7 +45,7 @@ impl Fixture {
         Self { server, worker, client }
     }
 
-    /// With an agent that is called `agent`.
+    /// A fixture with an agent that is called `agent`.
     async fn with_agent(agent: Agent) -> Self {
         Self::start(Worker::new().with_agent("agent", agent)).await
     }
@@ -95,7 +95,7 @@ impl Fixture {
         assert!(status.version > 0);
     }
 
-    /// The number of invocations of a handler of a session.
+    /// The number of invocations of a session's handler.
     async fn invocations(&self, session: &str, handler: &str) -> u64 {
         let sql = format!(
             "SELECT COUNT(*) AS count FROM sys_invocation WHERE target_service_name = 'Session' \
@@ -110,10 +110,10 @@ async fn within_limit<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, future).await.expect("it takes no longer than the limit")
 }
 
-/// The input to which each agent answers at once.
+/// The input that each agent answers immediately.
 const NEXT: &str = "And now?";
 
-/// A model that answers by the history, and says `Done.` to [`NEXT`].
+/// A model whose answer depends on the history, and that answers [`NEXT`] with `Done.`.
 fn model(answer: impl Fn(&History) -> Reply + Send + Sync + 'static) -> Scripted {
     Scripted::from_fn(move |request: &Request, _| match last_input(&request.history) == NEXT {
         true => Reply::text("Done."),
@@ -121,7 +121,7 @@ fn model(answer: impl Fn(&History) -> Reply + Send + Sync + 'static) -> Scripted
     })
 }
 
-/// A model that calls these tools at once, and says `Done.` after their results.
+/// A model that calls these tools in one turn, and says `Done.` after their results.
 fn calling(calls: &'static [(&'static str, &'static str)]) -> Scripted {
     model(move |history| match results_since_input(history) {
         0 => calls.iter().fold(Reply::new(), |reply, (id, name)| reply.call_raw(id, name, "{}")),
@@ -149,12 +149,12 @@ where
     Tool::raw(spec, move |_args, _cx| run()).expect("the tool is valid")
 }
 
-/// A tool that returns at once.
+/// A tool that returns immediately.
 fn quick(name: &str) -> Tool {
     tool(name, || async { "quick".to_owned() })
 }
 
-/// Lets tools wait for the test. Clones are the same gate.
+/// A gate at which tools wait for the test. Clones share it.
 #[derive(Clone)]
 struct Gate {
     is_open: watch::Sender<bool>,
@@ -183,7 +183,7 @@ impl Gate {
         })
     }
 
-    /// Waits until so many calls have reached it, over all attempts.
+    /// Waits until this number of calls have reached the gate, across all attempts.
     async fn wait_for(&self, count: usize) {
         let mut reached = self.reached.subscribe();
         let _ = within_limit(reached.wait_for(|reached| *reached >= count)).await;
@@ -196,7 +196,7 @@ fn results(history: &History) -> Vec<(ResultKind, String)> {
     results.map(|result| (result.kind, result.content.text())).collect()
 }
 
-/// What was said, without calls and results.
+/// The texts of a history, without calls and results.
 fn texts(history: &History) -> Vec<String> {
     let text = |item: &Item| {
         let text = item.as_text().map(str::to_owned);
@@ -226,7 +226,7 @@ async fn a_run_is_started_once_under_its_request_id() {
     assert_eq!(fixture.outcome(&first).await.unwrap(), outcome);
     assert_eq!(texts(&fixture.history("s").await), ["Do it.", "Done."]);
     assert_eq!(model.requests().len(), 1);
-    // The id is one of the session's: another session may use it too.
+    // Request ids are scoped to a session: another session may use the same id.
     let other = fixture.client.start("t", "agent", "Do it.", "request-1").await.unwrap();
     assert_ne!(other, first);
     assert_eq!(fixture.outcome(&other).await.unwrap().reason, EndReason::Completed);
@@ -241,7 +241,7 @@ async fn two_runs_of_one_session_run_one_after_the_other() {
     let first = fixture.start_run("s", "First.").await;
     gate.wait_for(1).await;
     let second = fixture.start_run("s", NEXT).await;
-    // Another session waits for nobody.
+    // Another session is not blocked.
     fixture.run("t", NEXT).await.unwrap();
     assert_eq!(texts(&fixture.history("s").await), ["First."]);
     assert_eq!(fixture.client.status("s").await.unwrap().run.as_ref(), Some(&first));
@@ -293,7 +293,7 @@ async fn queued_input_waits_for_the_next_run() {
     fixture.run("s", NEXT).await.unwrap();
     let history = fixture.history("s").await;
     assert_eq!(texts(&history).iter().filter(|text| *text == "And this.").count(), 1);
-    // What ends a run is for an active one alone.
+    // Commands that end a run work only on an active one.
     let error = fixture.client.interrupt("s").await.unwrap_err();
     assert!(NotRunning::from_error(&error).is_some(), "{error:?}");
 }
@@ -367,14 +367,14 @@ async fn a_session_that_was_moved_to_a_store_and_back_has_the_same_history() {
     let fixture = Fixture::with_agent(Agent::new(model).with_tools([pay, quick("look")])).await;
     fixture.run("s", NEXT).await.unwrap();
     fixture.run("s", "Pay.").await.unwrap();
-    // From Restate to a store.
+    // Copies entries from Restate to a store.
     let entries = fixture.client.history("s", 0).await.unwrap();
     let store = MemoryStore::new();
     store.append("s", 0, entries.clone()).await.unwrap();
     let session = Session::open(store.clone(), "s").await.unwrap();
     assert_eq!(session.history(), fixture.history("s").await);
     assert_eq!(session.state(), SessionState::Pending { calls: vec![pending("c1", "pay")] });
-    // And back.
+    // Copies them back.
     let entries = store.load("s", 0).await.unwrap().unwrap();
     fixture.client.import("back", entries.clone()).await.unwrap();
     assert_eq!(fixture.client.history("back", 0).await.unwrap(), entries);
@@ -395,7 +395,8 @@ async fn a_session_that_was_moved_to_a_store_and_back_has_the_same_history() {
 async fn a_removed_session_is_empty_and_can_be_used_again() {
     let pay = quick("pay").requires_approval();
     let fixture = Fixture::with_agent(Agent::new(calling(&[("c1", "pay")])).with_tool(pay)).await;
-    // The second session of this id has as many entries as the first one when it is judged.
+    // The second session with this id has the same number of entries as the first one when the
+    // verdict arrives.
     for _ in 0..2 {
         let outcome = fixture.run("s", "Pay.").await.unwrap();
         assert_eq!(outcome.reason, EndReason::Pending);
@@ -501,7 +502,7 @@ async fn a_client_is_a_store_that_can_be_read() {
     assert_eq!(fixture.client.load("nobody", 0).await.unwrap(), None);
     let end = session.version();
     assert_eq!(fixture.client.load("s", end).await.unwrap(), Some(Vec::new()));
-    // It writes nothing.
+    // It writes no entries.
     let entries = vec![Item::user("Hello.").into()];
     let error = fixture.client.append("s", end, entries).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -546,7 +547,7 @@ async fn a_call_that_was_judged_while_its_tool_was_gone_can_be_judged_again() {
     let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", agent()));
     let client = fixture.client.clone();
     let judge = || client.judge("s", "agent", pending("c1", "pay"), Verdict::Approve);
-    // Whether it is refused here or in the run that resumes.
+    // The verdict may be refused here, or in the run that resumes.
     let _ = judge().await;
     support::wait_until("the run has ended", LIMIT, async || {
         let counts = support::count_by_status(&fixture.server.admin_url()).await;
@@ -764,7 +765,8 @@ async fn calls_that_run_apart_show_their_progress_and_are_dropped_by_an_interrup
 
 // ---- Panics
 
-/// Runs an agent that panics, and checks that this happens a few times at most and that the next run works.
+/// Runs an agent that panics, and checks that it panics at most a few times and that the next run
+/// works.
 async fn check_panic(agent: Agent, panics: &AtomicUsize) -> Result<Outcome, Error> {
     let fixture = Fixture::with_agent(agent).await;
     let ended = fixture.run("s", "Do it.").await;
@@ -855,7 +857,7 @@ async fn a_panicking_data_source_ends_its_run() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_is_a_connect_error() {
-    // Nothing listens there any more.
+    // The port is free again, and the server does not listen on it.
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -945,7 +947,7 @@ async fn a_killed_run_ends_with_an_error_and_the_next_one_works() {
     let error = fixture.outcome(&run).await.unwrap_err();
     println!("a killed run: {error:?}");
     fixture.wait_for_status(&run, "completed").await;
-    // The entries that it has saved stay, and what it left open is settled.
+    // The saved entries stay, and unfinished calls are settled.
     fixture.ensure_next_run_works("s").await;
     let history = fixture.history("s").await;
     assert_eq!(texts(&history), ["Do it.", NEXT, "Done."]);

@@ -1,5 +1,5 @@
-//! The claims of the suite of engines, on a real server. `TURNSTREAM_RESTATE_SUITE=all` loses each operation in all
-//! moments, which takes some minutes.
+//! The test suite for engines, on a real server. With `TURNSTREAM_RESTATE_SUITE=all`, each
+//! operation is lost at every moment, which takes some minutes.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -37,7 +37,7 @@ impl EngineHost for RestateHost {
     fn run(&self, run: SuiteRun) -> BoxFuture<'_, Result<Outcome, Error>> {
         let session = run.session.clone();
         self.runs.insert(run);
-        // The attempt is made of the run that was inserted, whatever the request says.
+        // The attempt drives the run that the test inserted, whatever the request says.
         async move { self.client.run(&session, &session, ()).await }.boxed()
     }
 

@@ -1,6 +1,7 @@
-//! Runs that wait for verdicts, on a real server: they hold nothing, and survive its death and that of their worker.
+//! Runs that wait for verdicts, on a real server: they use no resources, and survive the death of
+//! the server and of their worker.
 //!
-//! `TURNSTREAM_RESTATE_WAITING=1000` is the number of runs, 100 by default.
+//! `TURNSTREAM_RESTATE_WAITING=1000` sets the number of runs; the default is 100.
 
 mod support;
 
@@ -28,16 +29,17 @@ use turnstream::{Agent, ErrorKind};
 use turnstream_restate::{Client, StatusKind, Worker};
 
 const LIMIT: Duration = Duration::from_mins(2);
-/// Requests that are sent at the same time.
+/// The number of concurrent requests.
 const CONCURRENCY: usize = 16;
-/// Set in a process that is a worker: the file to which its tool writes.
+/// Set in a worker process: the file to which its tool writes.
 const LOG: &str = "TURNSTREAM_RESTATE_WAITING_LOG";
-/// Set in a process that is a worker: its address.
+/// Set in a worker process: its address.
 const ADDRESS: &str = "TURNSTREAM_RESTATE_WAITING_ADDRESS";
 
 // ---- Helpers
 
-/// An agent that pays once for each of `calls` after an approval. Each payment is a line in the log.
+/// An agent that pays once for each of `calls` after an approval. Each payment is a line in the
+/// log.
 fn payer(calls: usize, log: &Path) -> Agent {
     let model = Scripted::from_fn(move |request: &Request, _| {
         let results = request.history.iter().filter(|item| item.as_tool_result().is_some());
@@ -77,7 +79,7 @@ struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Runs the test of this name in a process that sees that it is a worker.
+    /// Runs the test with this name in a process that recognizes itself as a worker.
     fn start(test: &str, log: &Path, address: SocketAddr) -> Self {
         let mut process = Command::new(env::current_exe().expect("the test is a program"))
             .args(["--exact", test, "--ignored", "--nocapture"])
@@ -125,7 +127,7 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// Does something for each session, some of them at the same time.
+/// Calls `act` for each session, for several of them concurrently.
 async fn for_each(runs: usize, act: impl AsyncFn(String)) {
     let acts = (0..runs).map(|number| act(session(number)));
     stream::iter(acts).buffer_unordered(CONCURRENCY).collect::<()>().await;
@@ -135,7 +137,7 @@ fn session(number: usize) -> String {
     format!("order-{number}")
 }
 
-/// Waits until no invocation is active, and returns how many have ended.
+/// Waits until no invocation is active, and returns the number of completed ones.
 async fn wait_until_idle(server: &RestateServer) -> u64 {
     support::wait_for("no invocation is active", LIMIT, async || {
         let counts = support::count_by_status(&server.admin_url()).await;
@@ -145,7 +147,7 @@ async fn wait_until_idle(server: &RestateServer) -> u64 {
     .await
 }
 
-/// The lines of the log, which differ if each payment was made once.
+/// The lines of the log, which are distinct if each payment was made once.
 fn payments(log: &Path) -> Vec<String> {
     fs::read_to_string(log).unwrap_or_default().lines().map(str::to_owned).collect()
 }
@@ -172,7 +174,7 @@ async fn runs_that_wait_hold_nothing_and_complete_after_the_death_of_worker_and_
     let url = format!("http://{}", worker.address);
     support::register(&server.admin_url(), &url).await;
     let client = Client::new(&server.ingress_url()).unwrap();
-    // Allocators keep what they got for the first runs.
+    // Warms up: allocators keep the memory that they requested for the first runs.
     for number in 0..CONCURRENCY {
         client.run(&format!("warm-up-{number}"), "payer", "Pay.").await.unwrap();
     }
@@ -294,7 +296,7 @@ async fn a_second_verdict_that_differs_is_a_conflict() {
     let deny = || Verdict::Deny("no".to_owned());
     assert_eq!(fixture.judge(pending_call(1), Verdict::Approve).await, Ok(false));
     assert_eq!(fixture.judge(pending_call(1), deny()).await, Err(ErrorKind::Conflict));
-    // The first one counts.
+    // The first verdict on a call counts.
     assert_eq!(fixture.judge(pending_call(2), deny()).await, Ok(true));
     fixture.wait_until_resumed().await;
     assert_eq!(payments(&fixture.log), ["s/c1"]);

@@ -1,9 +1,9 @@
-//! Who allows the calls that need approval.
+//! Decides who approves the calls that need approval.
 //!
-//! The model writes to the same terminal as the question, and what the user types may have been meant
-//! for something else. So a question has a mark that was drawn when the program started and that no
-//! model sees, it shows the call as the tool reads it, and only text that is typed after it is an
-//! answer.
+//! The model writes to the same terminal as the approval question, and the user may have typed
+//! something that was meant for the model. So each question has a mark that is drawn when the
+//! program starts and that no model sees; it shows the call as the tool parses it; and only text
+//! that is typed after the question counts as an answer.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::args::Args;
 use crate::lines::InputReader;
 use crate::text::escape_invisible;
 
-/// How long nothing may be entered before a question is open. A user who answers a text of the model
-/// that looks like a question, just before the real one is asked, does not answer the real one.
+/// The time without input before a question opens. It prevents the user's reply to a model's text
+/// that looks like a question from being taken as the answer to the real question right after it.
 const MIN_QUIET_TIME: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ApprovalMode {
-    /// The user is asked, call by call.
+    /// Asks the user about each call.
     AskUser { mark: String },
-    /// Every call is allowed.
+    /// Approves every call.
     ApproveAll,
     /// Without a terminal: the run ends as `pending`.
     Suspend,
 }
 
 impl ApprovalMode {
-    /// `terminal` is whether a user sees a question and can answer it.
+    /// `terminal`: whether a user can see a question and answer it.
     pub(crate) fn new(args: &Args, terminal: bool) -> Self {
         match (args.yes, args.json, terminal) {
             (true, _, _) => Self::ApproveAll,
@@ -49,8 +49,8 @@ impl ApprovalMode {
         }
     }
 
-    /// The line for the user before the model says anything. `asks_for_servers` is whether there are
-    /// MCP servers whose tools may be called.
+    /// The notice that the user sees before the model's first text. `asks_for_servers` is whether
+    /// there are MCP servers whose tools may be called.
     pub(crate) fn startup_notice(&self, asks_for_servers: bool) -> Option<String> {
         let when = match asks_for_servers {
             true => "before a file is written, and before a tool of a server is called",
@@ -64,9 +64,9 @@ impl ApprovalMode {
         }
     }
 
-    /// Decides on a call, which `shown` describes line by line; `None` if there is no user to ask. The
-    /// run is not pulled meanwhile, and so nothing of it runs. Dropping the future leaves the call
-    /// waiting.
+    /// Returns the verdict on a call, which `shown` describes line by line; `None` if there is no
+    /// user to ask. The run is not polled while this future waits, so none of its tools progress.
+    /// Dropping the future leaves the call pending.
     pub(crate) async fn verdict(
         &self,
         shown: &[String],
@@ -77,7 +77,7 @@ impl ApprovalMode {
             Self::ApproveAll => return Some(Verdict::Approve),
             Self::Suspend => return None,
         };
-        // An input that cannot be read allows nothing.
+        // If the input cannot be read, the call is denied.
         let answer = ask_user(mark, shown, lines).await.unwrap_or_default();
         Some(match answer.trim().to_lowercase().as_str() {
             "y" | "yes" => Verdict::Approve,
@@ -86,7 +86,7 @@ impl ApprovalMode {
     }
 }
 
-/// The answer; empty at the end of the input.
+/// Asks the question and returns the answer, which is empty at the end of the input.
 async fn ask_user(mark: &str, shown: &[String], lines: &mut InputReader) -> io::Result<String> {
     let mut question = format!("[{mark}] The model wants to call:\n");
     for line in shown {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn approval_markers_are_unique_per_process() {
         let marks = || ApprovalMode::new(&Args::default(), true);
-        // One of 65,536 is the same by chance; three in a row are not.
+        // Two marks are equal by chance once in 65,536 draws; three pairs in a row are not.
         assert!((0..3).any(|_| marks() != marks()));
     }
 }

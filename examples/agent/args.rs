@@ -1,4 +1,4 @@
-//! The command line, read by hand.
+//! The command line, parsed by hand.
 
 use std::ffi::OsString;
 
@@ -62,14 +62,14 @@ own wire, on this machine unless told otherwise; OLLAMA_API_KEY is sent if it is
 Exit code: 0 if the run completed, 2 for bad usage, 130 if quit by Ctrl-C, else 1.
 ";
 
-/// What the command line asks for.
+/// The action that the command line selects.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Command {
     Help,
     Run(Args),
 }
 
-/// Where MCP servers are that the command line names.
+/// An MCP server that the command line names.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ServerArg {
     Url(String),
@@ -89,18 +89,18 @@ pub(crate) struct Args {
     pub(crate) plain_http: bool,
     pub(crate) model: Option<String>,
     pub(crate) system: Option<String>,
-    /// The file of the session.
+    /// The session's file.
     pub(crate) session_file: Option<String>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) no_tools: bool,
     pub(crate) servers: Vec<ServerArg>,
     pub(crate) yes: bool,
     pub(crate) json: bool,
-    /// `None` if there is no word on the command line that is not a flag's.
+    /// `None` if every word on the command line is a flag or a flag's value.
     pub(crate) prompt: Option<String>,
 }
 
-/// Reads the words after the program's name. An error is one line for a person.
+/// Parses the words after the program's name. An error is one line for the user.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let mut args = Args::default();
     let mut prompt: Vec<String> = Vec::new();
@@ -182,7 +182,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
     Ok(Command::Run(args))
 }
 
-/// Reads the URL or the command of a server. Nothing in a command is expanded, and no shell reads it.
+/// Parses the URL or the command of a server. A command is not expanded, and no shell reads it.
 fn parse_server(server: &str) -> Result<ServerArg, String> {
     let server = server.trim();
     let scheme = server.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());

@@ -1,11 +1,12 @@
-//! An agent on the command line that can look at the working directory, write a file there if it is
-//! allowed to, and call the tools of MCP servers.
+//! An agent on the command line that can read the working directory, write a file there if the user
+//! approves, and call the tools of MCP servers.
 //!
 //! ```text
 //! cargo run --example agent -- "How many lines of Rust are in src, and which file is the longest?"
 //! ```
 //!
-//! Without a key it asks the offline model, whose words are scripted. `--help` tells the rest.
+//! Without an API key it uses the offline model, whose replies are scripted. `--help` lists all
+//! flags.
 
 mod approval;
 mod args;
@@ -42,16 +43,16 @@ use render::{EventPrinter, TextPrinter};
 use servers::Servers;
 use tools::Root;
 
-/// A longer prompt on stdin is taken for a mistake.
+/// The size limit of a prompt on stdin; a longer one is probably a mistake.
 const MAX_PROMPT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Why the program ends, as its exit code.
+/// The reason why the program ends, as its exit code.
 #[derive(Clone, Copy, PartialEq)]
 enum ExitStatus {
     Done = 0,
     Failed = 1,
     BadUsage = 2,
-    /// By Ctrl-C, as shells count it.
+    /// Ended by Ctrl-C, with the exit code that shells use for it.
     Quit = 130,
 }
 
@@ -60,8 +61,8 @@ fn main() {
     let exit = match runtime {
         Ok(runtime) => {
             let exit = runtime.block_on(run_program());
-            // Drops its tasks, and with them the process of a server that was still being started. A
-            // thread that waits for a line of stdin is not waited for.
+            // Drops the runtime's tasks, and with them the process of a server that is still
+            // starting. A thread that blocks on stdin is not waited for.
             runtime.shutdown_background();
             exit
         }
@@ -115,7 +116,7 @@ async fn run_with_servers(
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let is_terminal = io::stdin().is_terminal();
     let approval = match args.no_tools {
-        // There is nothing to ask about.
+        // No tool needs approval.
         true => ApprovalMode::Suspend,
         false => ApprovalMode::new(args, is_terminal && io::stderr().is_terminal()),
     };
@@ -156,14 +157,14 @@ async fn run_with_servers(
         Err(error) => {
             render::print_error(error.message());
             return match error.kind() {
-                // A base URL that is none, for example.
+                // An invalid base URL, for example.
                 ErrorKind::InvalidRequest => ExitStatus::BadUsage,
                 _ => ExitStatus::Failed,
             };
         }
     };
     for line in server_lines {
-        // Nothing is on stdout yet that could not be written.
+        // Nothing was written to stdout so far, so a write error cannot matter.
         let _ = screen.report_server(&line);
     }
     let mut user = UserInterface {
@@ -172,7 +173,7 @@ async fn run_with_servers(
         root,
         key_variable: variable,
         input: InputReader::new(),
-        // With stdout elsewhere a pager may read the keys.
+        // If stdout is redirected, a pager may read the keys.
         can_steer: is_terminal && !args.json && io::stdout().is_terminal(),
         is_input_ended: false,
         ctrl_c,
@@ -205,9 +206,9 @@ async fn run_with_servers(
     })
 }
 
-/// Reports what the last run of a session has left. The user is asked about calls that wait, and with
-/// the verdicts the run continues; one that was broken off continues unless there is a new prompt.
-/// `Some` if the program ends then.
+/// Reports the state in which a session's last run was left. The user decides on pending calls, and
+/// the run continues with the verdicts; an unfinished run continues unless there is a new prompt.
+/// Returns `Some` if the program ends then.
 async fn resume_session(
     session: &Session,
     agent: &Agent,
@@ -268,12 +269,13 @@ async fn resume_session(
     })
 }
 
-/// What to ask.
+/// The source of the prompt.
 enum Prompt {
     Given(String),
-    /// The user says it, again and again.
+    /// The user types each prompt.
     Chat,
-    /// There is nothing, and this is what is wrong with that, unless a session has something left.
+    /// The prompt is missing. The message says why; this is not an error if a session has a run to
+    /// resume.
     Missing(String),
 }
 
@@ -332,29 +334,29 @@ async fn build_agent(
     Ok(if approval.is_interactive() { agent.interactive() } else { agent })
 }
 
-/// The user: what is shown, and what comes back.
+/// The terminal: the program's output and the user's input.
 struct UserInterface {
     printer: EventPrinter,
     approval: ApprovalMode,
-    /// Where the files are that the user is asked about.
+    /// The root directory of the files in approval questions.
     root: Root,
-    /// The environment variable of the key.
+    /// The environment variable of the API key.
     key_variable: &'static str,
     input: InputReader,
-    /// Whether what is typed during a run is for the model.
+    /// Whether text that is typed during a run is sent to the model.
     can_steer: bool,
     /// Whether the user pressed Ctrl-D during a run.
     is_input_ended: bool,
     ctrl_c: CtrlC,
-    /// What was typed for the model, and came too late for it.
+    /// Text that was typed for the model, and came too late for it.
     undelivered: Vec<String>,
 }
 
-/// Pulls a run to its end and prints what comes. Dropping the run would stop it at any point.
+/// Polls a run to its end and prints its events. Dropping the future stops the run.
 ///
 /// # Errors
 ///
-/// If it cannot be kept any more, and has ended for that.
+/// If the session can no longer be written, which ends the run.
 async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<ExitStatus, Error> {
     let handle = run.handle();
     let UserInterface {
@@ -371,7 +373,7 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
     let mut silence = ResponseTimer::default();
     let mut interrupted = false;
     let mut typing = *types;
-    // The calls that the user allowed and that have not ended.
+    // The calls that the user approved and that have not finished.
     let mut allowed: Vec<ToolCall> = Vec::new();
     loop {
         let event = tokio::select! {
@@ -420,7 +422,7 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
             let decided = tokio::select! {
                 biased;
                 () = ctrl_c.pressed() => {
-                    // The question stands on an open line.
+                    // The cursor is at the end of the question, so start a new line.
                     let _ = writeln!(io::stderr());
                     interrupted = true;
                     run.interrupt();
@@ -454,7 +456,7 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
     }
 }
 
-/// Stdout cannot be written any more.
+/// Stdout can no longer be written.
 fn stdout_error_exit(error: &io::Error) -> ExitStatus {
     if error.kind() != io::ErrorKind::BrokenPipe {
         render::print_error(&format!("stdout cannot be written: {error}"));
@@ -462,7 +464,7 @@ fn stdout_error_exit(error: &io::Error) -> ExitStatus {
     ExitStatus::Failed
 }
 
-/// How long the model has not begun its answer.
+/// Measures how long the model has taken to begin its answer.
 #[derive(Default)]
 struct ResponseTimer {
     /// When the request was sent, and how many times its wait was reported.
@@ -470,12 +472,12 @@ struct ResponseTimer {
 }
 
 impl ResponseTimer {
-    /// After so long a wait is reported, and again after each so long.
+    /// The interval at which a wait is reported.
     const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
     fn observe(&mut self, event: &Event) {
         self.waiting_since = match event {
-            // A retry begins when its own wait is over.
+            // The wait for a retry is counted from when the retry is sent.
             Event::Turn(TurnEvent::Retrying { delay_ms, .. }) => {
                 let again = Instant::now().checked_add(Duration::from_millis(*delay_ms));
                 again.map(|again| (again, 0))
@@ -485,7 +487,7 @@ impl ResponseTimer {
         };
     }
 
-    /// Ready when the model has not begun its answer for another long while.
+    /// Completes when the model has not begun its answer for another interval.
     async fn next_wait_report(&mut self) -> Duration {
         let Some((since, reported)) = &mut self.waiting_since else {
             return std::future::pending().await;
@@ -497,7 +499,7 @@ impl ResponseTimer {
     }
 }
 
-/// One run for each thing that the user says, in one session.
+/// Runs the agent once for each message of the user, in one session.
 async fn run_chat(
     session: &Session,
     agent: &Agent,
@@ -535,7 +537,8 @@ async fn run_chat(
             if exit == ExitStatus::Quit {
                 return Ok(ExitStatus::Quit);
             }
-            // What came too late for a run begins the next one, unless it was interrupted or failed.
+            // Text that came too late for a run starts the next one, unless the run was interrupted
+            // or failed.
             prompt = std::mem::take(&mut user.undelivered).join("\n");
             if exit != ExitStatus::Done && !prompt.is_empty() {
                 render::print_undelivered(&prompt);

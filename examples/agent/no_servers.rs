@@ -1,4 +1,4 @@
-//! Stands in for `servers` in a build without MCP, where the command line names none.
+//! Replaces `servers` in a build without MCP, in which the command line names no servers.
 
 use std::future::{Ready, ready};
 

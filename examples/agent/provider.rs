@@ -1,4 +1,4 @@
-//! Who speaks: which provider, under which address, with which key and model.
+//! Selects the provider, its address, its API key and its model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) enum ProviderName {
     Ollama,
 }
 
-/// What is known of a provider without asking anybody.
+/// The built-in defaults of a provider.
 struct ProviderDefaults {
     name: ProviderName,
     cli_name: &'static str,
@@ -34,7 +34,8 @@ struct ProviderDefaults {
     base_url_variable: &'static str,
 }
 
-/// The order is that in which keys are looked for; that of Ollama, which needs none, is not.
+/// Environment variables are searched for keys in this order. Ollama, which needs no key, has no
+/// rank.
 const PROVIDERS: &[ProviderDefaults] = &[
     ProviderDefaults {
         name: ProviderName::Anthropic,
@@ -80,8 +81,7 @@ const PROVIDERS: &[ProviderDefaults] = &[
     },
 ];
 
-/// What is known of the vendors of dialects beside OpenAI: the variable of the key, and a model that
-/// they have.
+/// The defaults of dialect vendors other than OpenAI: the variable of the key, and a model name.
 const DIALECT_VENDORS: &[(&Dialect, &str, &str)] = &[
     (&Dialect::AZURE, "AZURE_OPENAI_API_KEY", "gpt-5-mini"),
     (&Dialect::OPENROUTER, "OPENROUTER_API_KEY", "openrouter/auto"),
@@ -91,7 +91,8 @@ const DIALECT_VENDORS: &[(&Dialect, &str, &str)] = &[
     (&Dialect::TOGETHER, "TOGETHER_API_KEY", "openai/gpt-oss-20b"),
 ];
 
-/// Hosts of vendors that are not those of a dialect's usual address; with a dot, of all below it.
+/// Further hosts of vendors, besides the usual address of their dialect. A leading dot includes all
+/// subdomains.
 const DIALECT_HOSTS: &[(&str, &Dialect)] = &[
     (".openai.azure.com", &Dialect::AZURE),
     (".cognitiveservices.azure.com", &Dialect::AZURE),
@@ -99,10 +100,10 @@ const DIALECT_HOSTS: &[(&str, &Dialect)] = &[
     ("api.together.ai", &Dialect::TOGETHER),
 ];
 
-/// The dialect of that name.
+/// The dialect with this name.
 pub(crate) fn parse_dialect(word: &str) -> Result<&'static Dialect, String> {
     let word = word.trim().to_lowercase().replace('-', "_");
-    // The vendor's own is called as its provider is.
+    // OpenAI's own dialect has the same name as its provider.
     let name = if word == "openai" { Dialect::OPENAI.name } else { &word };
     Dialect::ALL.iter().find(|dialect| dialect.name == name).ok_or_else(|| {
         let names: Vec<_> = Dialect::ALL.iter().map(|dialect| dialect.name).collect();
@@ -110,7 +111,7 @@ pub(crate) fn parse_dialect(word: &str) -> Result<&'static Dialect, String> {
     })
 }
 
-/// The dialect that the server at an address speaks, if its host tells.
+/// The dialect of the server at an address, if its host is known.
 fn dialect_for_url(url: &str) -> Option<&'static Dialect> {
     let host = host_and_port(url)?;
     let is_usual = |dialect: &&Dialect| host_and_port(dialect.base_url).as_ref() == Some(&host);
@@ -151,7 +152,7 @@ impl ProviderName {
     }
 }
 
-/// The providers are told the same things, each by methods of its own.
+/// Applies the same settings to any provider, through the methods of its own type.
 macro_rules! configure_provider {
     ($provider:expr, $base_url:expr, $key:expr, $plain_http:expr) => {{
         let mut provider = $provider;
@@ -168,24 +169,24 @@ macro_rules! configure_provider {
     }};
 }
 
-/// Whom to ask, decided.
+/// The selected provider and its settings.
 #[derive(PartialEq)]
 pub(crate) struct ProviderChoice {
     pub(crate) name: ProviderName,
     pub(crate) model: String,
-    /// `None` if nothing is known of the server.
+    /// `None` if the server is unknown.
     dialect: Option<&'static Dialect>,
     base_url: Option<String>,
     api_key: Option<String>,
     plain_http: bool,
     /// The environment variable of the key; empty for none.
     pub(crate) key_variable: &'static str,
-    /// How long the offline model pauses after each word.
+    /// The offline model's pause after each word.
     pub(crate) offline_pause: Duration,
 }
 
 impl ProviderChoice {
-    /// Decides. `env` gives environment variables; empty ones count as unset.
+    /// Selects the provider. `env` returns environment variables; empty ones count as unset.
     pub(crate) fn from_args(
         args: &Args,
         env: impl Fn(&str) -> Option<String>,
@@ -236,7 +237,7 @@ impl ProviderChoice {
         let vendor =
             DIALECT_VENDORS.iter().find(|(its, ..)| dialect.is_some_and(|of| of.name == its.name));
         let model = vendor.map_or(entry.model, |(_, _, model)| model);
-        // The key of one vendor is not sent to the usual address of another.
+        // One vendor's key must not be sent to another vendor's usual address.
         let elsewhere = base_url.is_none() && vendor.is_some();
         let variable = vendor.map_or(entry.key_variable, |(_, key, _)| key);
         let key = vendor.and_then(|(_, key, _)| env(key));
@@ -252,7 +253,7 @@ impl ProviderChoice {
         })
     }
 
-    /// Makes the provider. Nothing is asked yet; only the offline model starts its server here.
+    /// Builds the provider. No request is sent; only the offline model starts its server here.
     pub(crate) async fn build_provider(self) -> Result<Arc<dyn Provider>, Error> {
         let Self {
             name, model, dialect, base_url, api_key: key, plain_http, offline_pause, ..
@@ -285,7 +286,8 @@ impl ProviderChoice {
     }
 }
 
-/// An error in the words of the command line. `variable` is that of the key.
+/// Describes an error in terms of the command line. `variable` is the environment variable of the
+/// key.
 pub(crate) fn describe_error(error: &Error, variable: &str) -> String {
     let message = error.message().replace("`allow_plain_http`", "`--plain-http`");
     match error.auth_problem() {
@@ -296,10 +298,10 @@ pub(crate) fn describe_error(error: &Error, variable: &str) -> String {
     }
 }
 
-/// A scripted model behind a server of its own, so that the whole path runs without a network.
+/// A scripted model on a local server, so that the whole code path runs without a network.
 struct OfflineProvider {
     client: Anthropic,
-    /// Dropping it closes its connections.
+    /// Dropping the server closes its connections.
     _server: ModelServer,
 }
 
@@ -313,7 +315,7 @@ impl OfflineProvider {
             })?;
         let client = Anthropic::new(model)
             .with_base_url(server.url())?
-            // The loopback device is behind no proxy, whatever the environment says.
+            // The loopback device needs no proxy, whatever the environment says.
             .with_http_client(HttpClient::without_proxy());
         Ok(Self { client, _server: server })
     }

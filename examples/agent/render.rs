@@ -1,7 +1,7 @@
-//! What a person sees, and what a program reads.
+//! Output for the user, or for a program.
 //!
-//! The model's words go to stdout and everything else to stderr, so that a redirected stdout holds
-//! the answer.
+//! The model's text goes to stdout and everything else to stderr, so that a redirected stdout
+//! contains only the answer.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::provider::describe_error;
 use crate::text::{escape_invisible, escape_json_line, one_line, sanitize_lines};
 use crate::tools::SERVER_SEPARATOR;
 
-/// How many characters of a call are shown while it runs, and of one that waits.
+/// The maximum number of characters of a running call, and of a waiting one.
 const MAX_RUNNING_CALL_CHARS: usize = 120;
 const MAX_PENDING_CALL_CHARS: usize = 1_000;
 
 /// Prints the events of a run.
 pub(crate) enum EventPrinter {
-    /// Every event as one line on stdout.
+    /// Prints every event as one line on stdout.
     Json,
     Text(TextPrinter),
 }
 
 impl EventPrinter {
-    /// Tells of calls that run again without a turn of the model.
+    /// Announces calls that run again without a new turn of the model.
     pub(crate) fn expect_calls(&mut self, calls: Vec<ToolCall>) {
         match self {
             Self::Json => {}
@@ -38,7 +38,7 @@ impl EventPrinter {
         }
     }
 
-    /// Says that the model has not begun its answer for so long.
+    /// Reports how long the model has taken to begin its answer.
     pub(crate) fn report_wait(&mut self, waited: Duration) -> io::Result<()> {
         match self {
             Self::Json => Ok(()),
@@ -47,7 +47,7 @@ impl EventPrinter {
         }
     }
 
-    /// Shows a line about an MCP server.
+    /// Prints a line about an MCP server.
     pub(crate) fn report_server(&mut self, line: &str) -> io::Result<()> {
         match self {
             Self::Json => Ok(()),
@@ -55,7 +55,7 @@ impl EventPrinter {
         }
     }
 
-    /// Says that what the user entered during a run is for the model.
+    /// Reports that the text that the user entered during a run is sent to the model.
     pub(crate) fn report_steered(&mut self, text: &str) -> io::Result<()> {
         match self {
             Self::Json => Ok(()),
@@ -65,7 +65,7 @@ impl EventPrinter {
         }
     }
 
-    /// An error means that stdout was closed; what stderr shows is never missed.
+    /// Prints an event. An error means that stdout was closed; errors of stderr are ignored.
     pub(crate) fn print_event(&mut self, event: &Event) -> io::Result<()> {
         match self {
             Self::Json => print_json_event(event),
@@ -94,22 +94,24 @@ fn print_json_event(event: &Event) -> io::Result<()> {
     out.flush()
 }
 
-/// Tokens as they come, and lines for everything else.
+/// Prints tokens as they arrive, and lines for all other events.
 pub(crate) struct TextPrinter {
-    /// Whether stdout may reach a terminal, which control characters must not: also through another
-    /// program, such as `tee`, while the user is asked there.
+    /// Whether stdout may reach a terminal, which must not receive control characters. That
+    /// includes a pipe through another program, such as `tee`, while approval questions are asked
+    /// on the terminal.
     is_terminal: bool,
     has_colours: bool,
     /// Whether figures of usage are only estimated.
     is_usage_estimated: bool,
-    /// A call that needs approval is shown in the question, or when it runs.
+    /// Shows a call that needs approval in the question, or when it runs.
     approval: ApprovalMode,
-    /// The calls of the last turn, or those that a session had left open: a tool that starts says only its id and name.
+    /// The calls of the last turn, or those that a session left unfinished: a `Started` event has
+    /// only the call's id and name.
     calls: Vec<ToolCall>,
     open_line: OpenLine,
 }
 
-/// Where a line has begun that is not ended.
+/// The stream on which a line has begun and not ended.
 #[derive(Clone, Copy, PartialEq)]
 enum OpenLine {
     Neither,
@@ -118,7 +120,7 @@ enum OpenLine {
 }
 
 impl TextPrinter {
-    /// `plain` is whether the user, or the terminal, wants no colours.
+    /// `plain`: whether the user, or the terminal, wants no colours.
     pub(crate) fn new(plain: bool, estimated: bool, approval: ApprovalMode) -> Self {
         let asks = matches!(approval, ApprovalMode::AskUser { .. });
         let terminal = io::stdout().is_terminal();
@@ -237,7 +239,7 @@ impl TextPrinter {
         summary
     }
 
-    /// A line of decoration.
+    /// Prints a note between the texts.
     fn print_note(&mut self, line: &str) -> io::Result<()> {
         self.end_line()?;
         let _ = writeln!(io::stderr(), "{}", self.dimmed(line));
@@ -264,13 +266,13 @@ impl TextPrinter {
     }
 }
 
-/// A call that waits to be allowed.
+/// Describes a call that waits for approval.
 fn describe_call(call: &ToolCall) -> String {
     format!("{} {}", one_line(&call.name, 64), format_arguments(call, MAX_PENDING_CALL_CHARS))
 }
 
-/// The arguments of a call in one line. A long text among them is shortened for itself, so that it
-/// does not hide the others.
+/// The arguments of a call in one line. Long texts among them are shortened individually, so that
+/// they do not hide the others.
 fn format_arguments(call: &ToolCall, most: usize) -> String {
     let given = call.arguments_or_empty_object();
     let Ok(mut values) = serde_json::from_str::<serde_json::Map<String, Value>>(given) else {
@@ -286,7 +288,7 @@ fn format_arguments(call: &ToolCall, most: usize) -> String {
     one_line(&Value::Object(values).to_string(), most)
 }
 
-/// The progress of a call: that of an MCP server as "step 1 (1 of 5)", any other as its JSON.
+/// The progress of a call: an MCP server's as "step 1 (1 of 5)", any other as its JSON.
 fn progress_text(json: &str) -> String {
     let Ok(Value::Object(fields)) = serde_json::from_str(json) else { return json.to_owned() };
     let is_known = |name: &String| ["progress", "total", "message"].contains(&name.as_str());
@@ -307,7 +309,7 @@ fn progress_text(json: &str) -> String {
     }
 }
 
-/// Why a request is sent again, and when: "rate limited, trying again in 3 s".
+/// The reason and the time of a retry: "rate limited, trying again in 3 s".
 fn retry_message(error: &Error, delay_ms: u64) -> String {
     let what = match error.kind() {
         ErrorKind::RateLimited => "rate limited".to_owned(),
@@ -322,12 +324,12 @@ fn retry_message(error: &Error, delay_ms: u64) -> String {
     }
 }
 
-/// One clear line on stderr.
+/// Prints a one-line error to stderr.
 pub(crate) fn print_error(message: &str) {
     let _ = writeln!(io::stderr(), "error: {}", one_line(message, 1_000));
 }
 
-/// Why a run ended, for the user.
+/// The reason why a run ended, for the user.
 fn end_reason_text(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Completed => "completed",
@@ -350,7 +352,8 @@ fn end_reason_text(reason: EndReason) -> &'static str {
     }
 }
 
-/// Why a run failed, and when to come back if the server says so. `variable` is that of the key.
+/// Prints why a run failed, and when to try again if the server said so. `variable` is the
+/// environment variable of the key.
 pub(crate) fn print_failure(outcome: &Outcome, variable: &str) {
     let Some(failure) = &outcome.error else {
         let why = outcome.why.as_deref().unwrap_or_default();
@@ -358,24 +361,24 @@ pub(crate) fn print_failure(outcome: &Outcome, variable: &str) {
         return print_error(&format!("{}{gap}{why}", end_reason_text(outcome.reason)));
     };
     let message = describe_error(failure, variable);
-    // A time in the past is not a wait.
+    // A time in the past needs no wait.
     match failure.retry_after().map_or(0, |wait| wait.as_millis().div_ceil(1_000)) {
         0 => print_error(&message),
         seconds => print_error(&format!("{message} (again in {seconds} s)")),
     }
 }
 
-/// What a person should know who continues a session.
+/// Prints a notice about the session that the user continues.
 pub(crate) fn print_session_notice(message: &str) {
     let _ = writeln!(io::stderr(), "session: {}", one_line(message, 2_000));
 }
 
-/// What the model was to read, and did not.
+/// Prints a message to the model that was not delivered.
 pub(crate) fn print_undelivered(text: &str) {
     let _ = writeln!(io::stderr(), "not sent to the model: {}", one_line(text, 2_000));
 }
 
-/// A run that ended because it could not ask for approval.
+/// Reports a run that ended because it could not ask for approval.
 pub(crate) fn print_pending(calls: &[PendingCall]) {
     let names: Vec<_> = calls.iter().map(|call| format!("`{}`", call.name)).collect();
     let is_of_server = |call: &PendingCall| call.name.contains(SERVER_SEPARATOR);
@@ -387,9 +390,10 @@ pub(crate) fn print_pending(calls: &[PendingCall]) {
     ));
 }
 
-/// What an interrupted run leaves behind: with every call answered, it can be sent again.
+/// Prints what an interrupted run leaves: every call has a result, so the history can be sent
+/// again.
 pub(crate) fn print_interrupted(history: &History) {
-    // What the next request would send: a call of a turn that never ended is not in it.
+    // The items that the next request would send, without calls of a turn that never completed.
     let history = history.settled();
     let calls = history.iter().filter(|item| item.as_tool_call().is_some()).count();
     let results = history.iter().filter(|item| item.as_tool_result().is_some()).count();

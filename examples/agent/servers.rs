@@ -1,4 +1,5 @@
-//! The MCP servers of the command line: started before the first run, closed before the program ends.
+//! The MCP servers of the command line: started before the first run, closed before the program
+//! ends.
 
 use std::fs;
 
@@ -10,16 +11,16 @@ use turnstream::{Agent, Error};
 use crate::args::ServerArg;
 use crate::tools::SERVER_SEPARATOR;
 
-/// As much as the library takes of a server's name without changing it.
+/// The longest server name that the library leaves unchanged.
 const MAX_NAME_LEN: usize = 24;
 
-/// A client of each server. Each call of their tools asks for approval.
+/// A client for each server. Each call of their tools needs approval.
 pub(crate) struct Servers {
     clients: Vec<Client>,
 }
 
 impl Servers {
-    /// Reads the configuration; nothing is started yet. An error is one line for a person.
+    /// Parses the configuration; nothing is started yet. An error is one line for the user.
     pub(crate) fn new(args: &[ServerArg]) -> Result<Self, String> {
         let mut clients: Vec<Client> = Vec::new();
         for arg in args {
@@ -28,7 +29,7 @@ impl Servers {
                     clients.push(Client::http(url).map_err(|error| error.message().to_owned())?);
                 }
                 ServerArg::Command(words) => {
-                    // Invariant: `args` lets no command through without a program.
+                    // Invariant: `args` accepts no command without a program.
                     let Some((program, args)) = words.split_first() else { continue };
                     clients.push(Client::stdio(ServerCommand::new(program).args(args)));
                 }
@@ -53,11 +54,11 @@ impl Servers {
         self.clients.is_empty()
     }
 
-    /// Starts all of them, and returns the lines about what they offer.
+    /// Starts all servers, and returns lines about what they offer.
     ///
     /// # Errors
     ///
-    /// The first server that cannot be started. The others may be running.
+    /// The error of the first server that cannot be started. The others may be running.
     pub(crate) async fn start(&self) -> Result<Vec<String>, Error> {
         let started = join_all(self.clients.iter().map(describe)).await;
         let lines: Vec<Vec<String>> = started.into_iter().collect::<Result<_, _>>()?;
@@ -68,7 +69,7 @@ impl Servers {
         self.clients.iter().cloned().fold(agent, Agent::with_tool_source)
     }
 
-    /// Waits until their processes, and all that these have started, are gone.
+    /// Waits until the servers' processes, and all processes that these have started, are gone.
     pub(crate) async fn close(&self) {
         join_all(self.clients.iter().map(Client::close)).await;
     }
@@ -89,8 +90,9 @@ async fn describe(client: &Client) -> Result<Vec<String>, Error> {
     Ok(lines)
 }
 
-/// The name in letters that the library leaves as they are, so that the first separator of a tool's
-/// name ends that of its server; with a number if another server has it.
+/// Returns the name with only those characters that the library leaves unchanged, so that the first
+/// separator in a tool's name ends the server's name. A number is added if another server has the
+/// name.
 fn unique_name(wanted: &str, others: &[Client]) -> String {
     let mut name = String::new();
     for c in wanted.chars().take(MAX_NAME_LEN - 4) {

@@ -1,4 +1,4 @@
-//! Where the conversation is kept.
+//! Where the conversation is stored.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use turnstream::Error;
 use turnstream::env::{Ids, SystemIds};
 use turnstream::session::{Conflict, JsonLinesStore, MemoryStore, Session, SessionState};
 
-/// Whether a file can be used as far as its name tells. An error is one line for a person.
+/// Checks whether the format of a file is supported, by its name. An error is one line for the
+/// user.
 pub(crate) fn check_file_format(file: &str) -> Result<(), String> {
     match is_sqlite(file) && cfg!(not(feature = "sqlite")) {
         true => Err(format!(
@@ -22,7 +23,7 @@ pub(crate) fn is_sqlite(file: &str) -> bool {
     ["db", "sqlite"].iter().any(|known| ending.eq_ignore_ascii_case(known))
 }
 
-/// Opens the session in the file, or one that is gone with the program.
+/// Opens the session in the file, or one in memory if no file is given.
 pub(crate) async fn open(file: Option<&str>) -> Result<Session, Error> {
     let Some(file) = file else {
         return Session::open(MemoryStore::new(), SystemIds.next_id()).await;
@@ -42,7 +43,7 @@ pub(crate) async fn open(file: Option<&str>) -> Result<Session, Error> {
     Session::open(store, id).await
 }
 
-/// What is to be said about a session that is gone on with; `None` if the last run came to its end.
+/// A notice about a session that is continued; `None` if its last run finished.
 pub(crate) fn resume_notice(state: &SessionState) -> Option<String> {
     let names = |names: Vec<&str>| {
         let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
@@ -65,7 +66,7 @@ pub(crate) fn resume_notice(state: &SessionState) -> Option<String> {
     }
 }
 
-/// A failure of the store, for a person.
+/// Describes a failure of the store for the user.
 pub(crate) fn store_error_message(error: &Error) -> String {
     match Conflict::from_error(error) {
         Some(_) => {

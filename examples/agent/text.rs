@@ -1,9 +1,10 @@
-//! Text of models, tools and files, made fit for a terminal.
+//! Sanitizes text of models, tools and files for a terminal.
 
-/// What stands where a character was that a terminal would act on.
+/// Replaces a character that a terminal would act on.
 const REPLACEMENT_CHAR: char = '\u{fffd}';
 
-/// One line of at most `most` characters: white space collapses, control characters are hidden.
+/// Returns one line of at most `most` characters: white space collapses, control characters are
+/// replaced.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     let mut chars = 0;
@@ -21,7 +22,7 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
     line
 }
 
-/// The same text with its lines and tabs, and without anything else that moves a cursor.
+/// Returns the text with its line breaks and tabs, and without anything else that moves a cursor.
 pub(crate) fn sanitize_lines(text: &str) -> String {
     text.chars()
         .filter(|c| *c != '\r')
@@ -33,15 +34,15 @@ fn replace_control_char(c: char) -> char {
     if is_control_or_bidi(c) { REPLACEMENT_CHAR } else { c }
 }
 
-/// Whether a terminal acts on the character, or it changes how others beside it read: those that move
-/// the cursor, C1 among them, and marks of direction.
+/// Whether a terminal acts on the character, or the character changes how its neighbours are
+/// displayed: control characters, including C1, and directional marks.
 fn is_control_or_bidi(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(c, '\u{2066}'..='\u{2069}')
 }
 
-/// Whether nothing is seen of the character.
+/// Whether the character is displayed as nothing.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}')
         || matches!(c, '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}')
@@ -52,8 +53,8 @@ fn is_invisible(c: char) -> bool {
         || (c.is_whitespace() && c != ' ')
 }
 
-/// The same text with every character to be seen: those that are not are written as `\u{202e}`.
-/// Of more than `most` characters, most of the beginning and some of the end.
+/// Returns the text with all characters visible: invisible ones are written as `\u{202e}`. A text
+/// of more than `most` characters is shortened to most of its beginning and some of its end.
 pub(crate) fn escape_invisible(text: &str, most: usize) -> String {
     let escaped = |c: char, into: &mut String| match is_control_or_bidi(c) || is_invisible(c) {
         true => into.extend(c.escape_default()),
@@ -72,11 +73,12 @@ pub(crate) fn escape_invisible(text: &str, most: usize) -> String {
     line
 }
 
-/// A line of JSON in which what a terminal acts on is escaped: the same value for a program.
+/// Returns a line of JSON in which characters that a terminal acts on are escaped; its value is the
+/// same for a program.
 pub(crate) fn escape_json_line(json: &str) -> String {
     let mut line = String::with_capacity(json.len());
     for c in json.chars() {
-        // None of them stands outside a string, and none is longer than one unit of UTF-16.
+        // Such characters occur only within strings, and each is one UTF-16 unit.
         match is_control_or_bidi(c) {
             true => line.extend(["\\u", &format!("{:04x}", u32::from(c))]),
             false => line.push(c),
@@ -85,8 +87,9 @@ pub(crate) fn escape_json_line(json: &str) -> String {
     line
 }
 
-/// A path in quotes, so that its end is seen. Only ASCII, letters and digits stand for themselves; of
-/// several spaces each is escaped, as is one at either end.
+/// Returns a path in quotes, so that its end is visible. Printable ASCII characters other than `"`
+/// and `\`, and visible letters and digits, are written as they are. All else is escaped, and so
+/// are spaces that are repeated or at either end.
 pub(crate) fn quote_path(path: &str) -> String {
     let is_mark = |c| matches!(c, '\u{300}'..='\u{36f}');
     let is_plain = |c: char| match c {
@@ -110,7 +113,8 @@ pub(crate) fn quote_path(path: &str) -> String {
     line
 }
 
-/// The lines of a text as [`escape_invisible`] writes them; of a long text the first and the last.
+/// Returns the lines of a text as [`escape_invisible`] writes them; of a long text, the first and
+/// the last lines.
 pub(crate) fn head_and_tail(text: &str) -> Vec<String> {
     const HEAD_LINES: usize = 8;
     const TAIL_LINES: usize = 4;

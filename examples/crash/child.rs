@@ -1,4 +1,4 @@
-//! The process that is killed: a session that never ends.
+//! The child process that is killed: it continues a session without end.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -17,7 +17,7 @@ use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 use crate::dice::Dice;
 use crate::place::{SESSION_ID, StoreLocation};
 
-/// A longer history is made shorter between two runs.
+/// A longer history is compacted between two runs.
 const MAX_HISTORY_ITEMS: usize = 60;
 
 pub(crate) async fn run(place: StoreLocation, seed: u64) -> Result<Infallible, Error> {
@@ -27,13 +27,15 @@ pub(crate) async fn run(place: StoreLocation, seed: u64) -> Result<Infallible, E
     loop {
         match run_once(&session, &agent, &mut dice).await {
             Ok(()) => {}
-            // The server of the store has not noticed yet that the last process is gone, or was itself killed.
+            // The store's server has not yet noticed that the previous process is gone, or it was
+            // itself killed.
             Err(error) if is_lease_error(&error) => {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 session.reload().await?;
             }
             Err(error) => {
-                // The last append of the process before may have been written after this has read the session.
+                // The previous process's last append may have been written after this process read
+                // the session.
                 let version = session.version();
                 session.reload().await?;
                 if session.version() == version {
@@ -70,7 +72,7 @@ async fn run_once(session: &Session, agent: &Agent, dice: &mut Dice) -> Result<(
     Ok(())
 }
 
-/// Prints what is told, an entry a line. Whoever reads a line may rely on it.
+/// Prints each reported item on a line of its own. The parent may rely on each line that it read.
 async fn print_items(mut run: SessionRun) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     while let Some(event) = run.next().await {
@@ -110,7 +112,7 @@ fn build_agent(place: &StoreLocation) -> Result<Agent, Error> {
     Ok(Agent::new(model).with_tools(tools))
 }
 
-/// A model that makes one call, and is done when it has its result.
+/// A model that makes one call, and stops when it has the call's result.
 fn single_call_model(name: &'static str) -> Scripted {
     Scripted::from_fn(move |request, _| {
         match request.history.iter().any(|item| item.as_tool_result().is_some()) {
@@ -142,7 +144,7 @@ fn effect_tool(place: &StoreLocation, name: &'static str) -> Result<Tool, Error>
     })
 }
 
-/// The number of the next turn. The last one is never folded away.
+/// The number of the next turn. The latest turn is never compacted away.
 fn next_turn_number(history: &History) -> u64 {
     let number =
         |item: &Item| item.as_text()?.strip_prefix("Turn ")?.strip_suffix('.')?.parse().ok();
@@ -165,7 +167,7 @@ fn reply_for_turn(number: u64) -> Reply {
     })
 }
 
-/// Folds the older half, up to something that the user said.
+/// Compacts the older half of the history, up to a user message.
 #[expect(clippy::unnecessary_wraps, reason = "a compactor may fail")]
 fn compact_older_half(history: &History) -> Result<Option<Compaction>, Error> {
     let mut half = history.iter().take(history.len() / 2);

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same for each seed.
+//! Pseudo-random numbers, the same for each seed.
 
 pub(crate) struct Dice(u64);
 
@@ -7,7 +7,7 @@ impl Dice {
         Self(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// One of `0..sides`.
+    /// Returns a number in `0..sides`.
     pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,16 +1,16 @@
-//! Kills a process in the middle of a session, again and again, and looks for what is lost or done
-//! twice.
+//! Kills a process in the middle of a session, again and again, and checks whether anything was
+//! lost or done twice.
 //!
 //! ```text
 //! cargo run --example crash
 //! cargo run --example crash --features sqlite -- --store sqlite --kills 200 --seed 1
 //! ```
 //!
-//! It starts itself as a child that goes on with an endless session and prints a line for everything it
-//! was told, and kills it at a random moment. What was printed has to be in the store, and a tool
-//! that is not idempotent may not have run twice for one call. It goes on when something is found. The
-//! last line says how often it killed, how much was lost and how much doubled; the exit code is 0 if
-//! nothing was.
+//! The program starts itself as a child process that continues an endless session and prints a line
+//! for each item that its runs report, and kills the child at a random moment. Each printed item
+//! must be in the store, and a tool that is not idempotent must not have run twice for one call.
+//! Failures do not end the campaign. The last line has the number of kills, lost items and
+//! duplicates; the exit code is 0 if nothing was lost or duplicated.
 
 mod child;
 mod dice;
@@ -36,7 +36,7 @@ The last line is `kills N, lost L, doubled D`, where N is how often it was kille
 for if it could not go on. Exit code: 0 if none is lost or doubled, 2 for bad usage, else 1.
 ";
 
-/// What the command line asks for.
+/// The command line's mode and its arguments.
 enum Command {
     Help,
     Parent {
@@ -45,7 +45,7 @@ enum Command {
         seed: u64,
         server: Option<ServerKills>,
     },
-    /// What the parent starts.
+    /// Run as the child that the parent starts and kills.
     Child {
         place: StoreLocation,
         seed: u64,

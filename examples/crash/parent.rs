@@ -1,4 +1,4 @@
-//! The process that kills, and looks at what is left.
+//! The parent process, which kills the child and checks the store that is left.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -13,18 +13,18 @@ use turnstream::session::{Entry, Session, Store, restore_history};
 use crate::dice::Dice;
 use crate::place::{SESSION_ID, StoreKind, StoreLocation};
 
-/// What was found wrong, and what was tried.
+/// The failures that were found, and the counts of what was tried.
 #[derive(Default)]
 struct Report {
-    /// How often a process was killed.
+    /// The number of kills of the child process.
     kill_count: u32,
-    /// What was told and is not there, by its place among all that was told.
+    /// Printed lines that are missing in the store, by their index among all printed lines.
     lost_lines: HashSet<usize>,
     duplicates: HashSet<String>,
-    /// How many kills have left a history that cannot be sent.
+    /// The number of kills after which the settled history was still invalid.
     invalid_history_count: usize,
     torn_line_count: u32,
-    /// How many runs were broken off in the middle.
+    /// The number of kills that left a run unfinished.
     unfinished_run_count: u32,
     server_kill_count: u32,
 }
@@ -34,7 +34,7 @@ impl Report {
         self.lost_lines.is_empty() && self.duplicates.is_empty() && self.invalid_history_count == 0
     }
 
-    /// What is wrong is counted once, however often it is seen.
+    /// Counts a lost line once, however many times it is found missing.
     fn record_lost(&mut self, at: usize, line: &str) {
         if self.lost_lines.insert(at) {
             println!("lost: {line}");
@@ -48,13 +48,13 @@ impl Report {
     }
 }
 
-/// How often the server of the store is killed, and the command that does it and starts it again.
+/// How many times the store's server is killed, and the command that kills and restarts it.
 pub(crate) struct ServerKills {
     pub(crate) kills: u32,
     pub(crate) restart: String,
 }
 
-/// Gives the exit code.
+/// Runs the campaign and returns the exit code.
 pub(crate) async fn run(
     kind: StoreKind,
     kills: u32,
@@ -93,11 +93,11 @@ pub(crate) async fn run(
     i32::from(!is_fine)
 }
 
-/// Goes on to the last kill, whatever is found.
+/// Continues to the last kill, even if a check fails.
 ///
 /// # Errors
 ///
-/// If it cannot go on: no child starts, one ends by itself, or the store cannot be read.
+/// If it cannot continue: a child does not start or exits on its own, or the store cannot be read.
 async fn kill_and_verify(
     place: &StoreLocation,
     kills: u32,
@@ -108,7 +108,7 @@ async fn kill_and_verify(
     let mut dice = Dice::new(seed);
     let mut told = Vec::new();
     for kill in 1..=kills {
-        // As evenly as may be.
+        // Spreads the server kills evenly over the kills.
         let is_due = |it: &&ServerKills| kill * it.kills / kills > report.server_kill_count;
         let server = server.as_ref().filter(is_due);
         report.server_kill_count += u32::from(server.is_some());
@@ -117,7 +117,7 @@ async fn kill_and_verify(
         if let Some(lines) = place.session_file()
             && dice.roll(5) == 0
         {
-            // A write that a crash has cut in the middle.
+            // Simulates a write that a crash has cut off in the middle.
             let torn = append_torn_line(&lines)
                 .map_err(|error| format!("no line can be torn: {error}"))?;
             report.torn_line_count += u32::from(torn);
@@ -128,11 +128,12 @@ async fn kill_and_verify(
             println!("first after kill {kill}");
         }
     }
-    // It can be written again, whatever the last kill has left.
+    // The session must still be writable, whatever the last kill has left.
     ensure_writable(place).await.map_err(|error| error.to_string())
 }
 
-/// Starts a child and kills it, after its server if that is given. Gives the lines that it printed.
+/// Starts a child and kills it, after restarting its server if one is given. Returns the lines that
+/// the child printed.
 fn run_and_kill_child(
     place: &StoreLocation,
     dice: &mut Dice,
@@ -149,19 +150,19 @@ fn run_and_kill_child(
     let mut read = |lines: &mut Vec<String>| {
         let mut line = String::new();
         let read = out.read_line(&mut line).map_err(|error| error.to_string())?;
-        // Of a line that was cut nobody knows anything.
+        // An incomplete line is ignored: it proves nothing.
         if let Some(line) = line.strip_suffix('\n') {
             lines.push(line.to_owned());
         }
         Ok::<bool, String>(read > 0)
     };
-    // Some die while they begin.
+    // With a count of 0, the child is killed while it starts.
     let wanted = dice.roll(14);
     for line in 0..=wanted {
         if line == wanted / 2
             && let Some(server) = server
         {
-            // The child has to live on, and to tell more when the server is there again.
+            // The child has to survive the restart, and print more lines when the server is back.
             let status = Command::new("sh").args(["-c", &server.restart]).status();
             let status = status.map_err(|error| error.to_string())?;
             if !status.success() {
@@ -173,7 +174,7 @@ fn run_and_kill_child(
             return Err(format!("the child ended by itself: {status}"));
         }
     }
-    // Most appends take less than a few milliseconds: to sleep is too coarse.
+    // Most appends take less than a few milliseconds, too short for a sleep.
     let longest = if wanted == 0 { 60_000 } else { 6_000 };
     let moment = Duration::from_micros(dice.roll(longest));
     let since = Instant::now();
@@ -187,7 +188,7 @@ fn run_and_kill_child(
 }
 
 fn append_torn_line(lines: &Path) -> std::io::Result<bool> {
-    // What the kill itself has cut is torn already: a writer would have cut it off first.
+    // The kill itself has left a torn line: a writer would have truncated it first.
     if !fs::read(lines).is_ok_and(|text| text.ends_with(b"\n")) {
         return Ok(false);
     }
@@ -216,13 +217,13 @@ async fn verify_store(
     Ok(())
 }
 
-/// What was told is there, in that order, and each item once.
+/// Checks that the printed items are in the store in their order, and that no item is stored twice.
 fn verify_entries(entries: &[Entry], told: &[String], report: &mut Report) {
     let (mut items, mut seen) = (Vec::new(), HashSet::new());
     for entry in entries {
         let Entry::Item(item) = entry else { continue };
         items.push(serde_json::to_string(entry).unwrap_or_default());
-        // A turn, a call and a result come once.
+        // A call, a result and any other item must each occur once.
         let once = match (item.as_tool_call(), item.as_tool_result()) {
             (Some(call), _) => format!("call {}", call.call_id),
             (None, Some(result)) => format!("result {}", result.call_id),

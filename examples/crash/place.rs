@@ -1,4 +1,4 @@
-//! Where everything is that outlives a process.
+//! The locations of everything that outlives a process.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ pub(crate) enum StoreKind {
     JsonLines,
     #[cfg(feature = "sqlite")]
     Sqlite,
-    /// Its URL.
+    /// The URL of the database.
     #[cfg(feature = "postgres")]
     Postgres(String),
 }
@@ -51,7 +51,7 @@ impl StoreKind {
         }
     }
 
-    /// What [`parse`](Self::parse) reads.
+    /// The argument that [`parse`](Self::parse) turns into this kind.
     pub(crate) fn argument(&self) -> &str {
         match self {
             #[cfg(feature = "postgres")]
@@ -65,7 +65,7 @@ fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// A folder with the store and what the tools did.
+/// A folder with the store and the tools' effects.
 #[derive(Clone)]
 pub(crate) struct StoreLocation {
     pub(crate) kind: StoreKind,
@@ -83,7 +83,7 @@ impl StoreLocation {
             }
             #[cfg(feature = "postgres")]
             StoreKind::Postgres(url) => {
-                // A schema of its own, which stays.
+                // A schema of its own, which is not dropped.
                 let name = self.folder.file_name().unwrap_or_default().to_string_lossy();
                 let options = turnstream::session::PostgresOptions::new(url.as_str());
                 Arc::new(options.with_schema(name.replace('-', "_")).connect().await?)
@@ -91,17 +91,17 @@ impl StoreLocation {
         })
     }
 
-    /// The file of the session, where the store has one for each.
+    /// The session's file, if the store has one file per session.
     pub(crate) fn session_file(&self) -> Option<PathBuf> {
         (self.kind == StoreKind::JsonLines).then(|| self.folder.join(format!("{SESSION_ID}.jsonl")))
     }
 
-    /// Where a tool writes the key of each call.
+    /// The file to which a tool appends the key of each call.
     pub(crate) fn effect_file(&self, tool: &str) -> PathBuf {
         self.folder.join(format!("{tool}.txt"))
     }
 
-    /// What a tool does to the world: it writes a line that stays.
+    /// A tool's side effect: it appends a line that survives the process.
     pub(crate) fn record_effect(&self, tool: &str, key: &str) -> io::Result<()> {
         let path = self.effect_file(tool);
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;

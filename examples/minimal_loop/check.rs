@@ -1,6 +1,6 @@
-//! The check: a process of its own, this very program with `--check FILE`.
+//! The check, in a process of its own: this program with `--check FILE`.
 //!
-//! It exits with 0 and says nothing, or with 1 and a line for each complaint on stderr.
+//! It exits with 0 and no output, or with 1 and one line on stderr for each violation.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(crate) fn check_file(file: &Path) -> ExitCode {
     if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What is wrong with a glossary: its terms are the headings of the second level.
+/// The violations of a glossary, whose terms are its second-level headings.
 fn glossary_violations(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut last: Option<&str> = None;

@@ -1,18 +1,19 @@
-//! The smallest loop that can be trusted: one action a step, a trace event for each, and an end only
-//! with evidence.
+//! A minimal loop whose success must be proven: one action per step, a trace event for each action,
+//! and a successful end only with evidence.
 //!
-//! The goal is to add two terms to a glossary. The edit is good enough for a reader and fails the
-//! check; the check's complaints lead to a second edit; the check passes; the run ends and cites it.
-//! Files, patches and the check, a process of its own, are real. The model's words are scripted.
+//! The goal is to add two terms to a glossary. The first edit reads well but fails the check; the
+//! check's output leads to a second edit; the check passes; and the run ends and cites it. The
+//! files, the patches and the check, which is a separate process, are real. The model's text is
+//! scripted.
 //!
 //! ```text
 //! cargo run --example minimal_loop              the steps, for people
 //! cargo run --example minimal_loop -- --json    the same as JSON lines
-//! cargo run --example minimal_loop -- --hasty   a model that does not check what it mended
+//! cargo run --example minimal_loop -- --hasty   a model that does not check its second edit
 //! cargo run --example minimal_loop -- --check FILE    the check alone
 //! ```
 //!
-//! It exits with 0 only if the run is a success that cites its evidence.
+//! It exits with 0 only if the run succeeded and cited its evidence.
 
 mod check;
 mod model;
@@ -50,14 +51,14 @@ A check that was run, and what came of it.
 One event for every step.
 ";
 
-/// How a run is shown.
+/// How the run's events are printed.
 #[derive(Clone, Copy, PartialEq)]
 enum OutputFormat {
     Yaml,
     Json,
 }
 
-/// A folder that is gone when the program is.
+/// A folder that is deleted on drop.
 struct TempFolder(PathBuf);
 
 impl TempFolder {
@@ -100,7 +101,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether it was a success with evidence.
+/// Returns whether the run succeeded with evidence.
 async fn run_agent(shown: OutputFormat, hasty: bool) -> Result<bool, Box<dyn std::error::Error>> {
     let folder = TempFolder::new()?;
     let root = Root::new(folder.0.clone());

@@ -1,4 +1,4 @@
-//! What the model says, word for word.
+//! The scripted replies of the model.
 
 use serde_json::{Value, json};
 use turnstream::provider::{Reply, Scripted};
@@ -56,7 +56,7 @@ fn check_reply() -> Reply {
     tool_call_reply("markdown_check", "No markdown errors", "low", json!({}))
 }
 
-/// Learns the format, adds the terms, checks, and mends what the check complains of.
+/// Reads the format, adds the terms, runs the check, and corrects what the check reports.
 fn editing_replies() -> Vec<Reply> {
     let added = "Glossary updated with Acceptance criteria and Budget";
     let mended = "Fix ordering/blank lines; markdown check passes";
@@ -74,7 +74,7 @@ pub(crate) fn thorough_model() -> Scripted {
     Scripted::new(editing_replies().into_iter().chain([check_reply(), done]))
 }
 
-/// Takes its intention for the outcome, and insists on it.
+/// Claims success without running the check again, and repeats the claim.
 pub(crate) fn hasty_model() -> Scripted {
     let done = ["The terms are added and everything is in order.", "It is certainly in order."];
     Scripted::new(editing_replies().into_iter().chain(done.map(Reply::text)))

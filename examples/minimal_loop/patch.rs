@@ -1,11 +1,11 @@
-//! Patches: hunks of lines that stay (` `), go (`-`) or come (`+`), set apart by `@@`.
+//! Patches: hunks of unchanged (` `), removed (`-`) and added (`+`) lines, separated by `@@`.
 
-/// What a patch makes of a text.
+/// The result of applying a patch to a text.
 #[derive(Debug, PartialEq)]
 pub(crate) enum PatchOutcome {
-    /// The text that it becomes.
+    /// The patched text.
     Changed(String),
-    /// All of it is there already: it was applied before.
+    /// The text has all the changes already: the patch was applied before.
     AlreadyApplied,
 }
 

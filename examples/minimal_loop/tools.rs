@@ -1,4 +1,4 @@
-//! The tools: each says what it changed and what it can prove.
+//! The tools. Each one records what it changed and what it can prove.
 
 use std::path::{Component, Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use turnstream::tool::{Tool, ToolContext};
 
 use crate::patch::{self, PatchOutcome};
 
-/// The folder that the tools work in, and cannot leave.
+/// The folder that the tools work in; no path leads out of it.
 #[derive(Clone)]
 pub(crate) struct Root(Arc<PathBuf>);
 
@@ -50,7 +50,7 @@ pub(crate) fn read_file(root: &Root) -> Tool {
     Tool::new("read_file", "Reads a file", read).with_dry_run_support()
 }
 
-/// Applied twice, it changes something once. In a dry run it says what it would change.
+/// Idempotent: applying a patch twice changes the file once. A dry run reports the change only.
 pub(crate) fn apply_patch(root: &Root) -> Tool {
     let root = root.clone();
     let apply = move |args: PatchArgs, cx: ToolContext| {
@@ -73,13 +73,13 @@ fn apply_to_file(
     if cx.is_dry_run() {
         return Ok(format!("`{path}` would have {} lines", text.lines().count()));
     }
-    // Told first: a write that fails may have changed something.
+    // Recorded before the write, because a failed write may have changed something.
     cx.record_change(path.clone());
     fs::write(root.resolve_path(path)?, text).map_err(|error| format!("`{path}`: {error}"))?;
     Ok(format!("`{path}` is changed"))
 }
 
-/// Runs the check, this program in a process of its own, and puts on record what came of it.
+/// Runs the check, which is this program in a separate process, and records its result as evidence.
 pub(crate) fn markdown_check(root: &Root) -> Tool {
     let root = root.clone();
     let check = move |file: FileArgs, cx| {
@@ -110,7 +110,7 @@ async fn run_check(root: &Root, path: &str, cx: &ToolContext) -> Result<String, 
     }
 }
 
-/// A process that ends when it is dropped.
+/// A process that is killed on drop.
 struct CheckProcess(Child);
 
 impl CheckProcess {
@@ -121,7 +121,7 @@ impl CheckProcess {
         command.spawn().map(Self)
     }
 
-    /// Its exit code and its complaints, which are few.
+    /// Returns its exit code and its stderr, which is short.
     async fn wait(&mut self) -> io::Result<(Option<i32>, String)> {
         let status = loop {
             match self.0.try_wait()? {

@@ -1,8 +1,10 @@
-//! Who may use the server, and what browsers may do with its answers.
+//! Authentication of clients, and the rules for what browsers may do with responses.
 //!
-//! A page anywhere can make a browser send requests to this machine. So the header `host` has to be an address or a
-//! known name, also in a `GET` (a name that an attacker has pointed here is neither), a request from another origin is
-//! refused, and bodies have to be JSON by their type, which no form sends. Away from loopback a token is needed.
+//! A page on any site can make a browser send requests to this machine. Therefore the `host` header
+//! has to be an address or a known name, also in a `GET` (a DNS name that an attacker has pointed
+//! here is neither); a request from another origin is refused; and bodies have to have the content
+//! type of JSON, which no form sends. When the server is reachable from other machines, a token is
+//! needed.
 
 use std::env;
 use std::net::{IpAddr, SocketAddr};
@@ -24,16 +26,16 @@ use crate::flags::Flags;
 
 const TOKEN_VARIABLE: &str = "TURNSTREAM_WEB_TOKEN";
 
-/// A token that can be guessed protects nothing.
+/// A shorter token could be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
 
 const COOKIE: &str = "turnstream";
 
-/// Everything that the page uses comes from this server, and it is shown in no frame.
+/// All resources of the page come from this server, and no other page may embed it in a frame.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Who may use the server.
+/// Authenticates requests.
 pub(crate) struct Access {
     address: SocketAddr,
     hosts: Vec<String>,
@@ -44,9 +46,9 @@ pub(crate) struct Access {
 struct Tokens {
     /// The cookie of browsers.
     cookie: String,
-    /// The token of programs, if the user has chosen one.
+    /// The bearer token of programs, if the user has set one.
     bearer: Option<String>,
-    /// It opens the page once.
+    /// A single-use code that opens the page.
     code: Mutex<String>,
 }
 
@@ -59,7 +61,7 @@ impl Access {
         }
         let needs_token = !address.ip().is_loopback() || bearer.is_some();
         let tokens = needs_token.then(|| Tokens {
-            // Every process with this token takes the same cookie.
+            // All processes with the same token accept the same cookie.
             cookie: bearer.clone().filter(|it| is_plain(it)).unwrap_or_else(|| SystemIds.next_id()),
             bearer,
             code: Mutex::new(SystemIds.next_id()),
@@ -68,7 +70,7 @@ impl Access {
         Ok(Self { address, hosts, origins, tokens })
     }
 
-    /// The address of the page, for the person who has started the server.
+    /// The address of the page, for the user who starts the server.
     pub(crate) fn greeting(&self) -> String {
         let host = match self.address.ip() {
             ip if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
@@ -100,7 +102,7 @@ impl Access {
                 let authority = origin.split_once("://").map(|(_, authority)| authority);
                 authority == Some(&*host) || self.origins.contains(&origin)
             }
-            // A page elsewhere that reads with a tag sends no origin.
+            // A page of another site that loads a resource with a tag sends no origin.
             None => {
                 let site = headers.get("sec-fetch-site").is_none_or(|site| site != "cross-site");
                 site || headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate")
@@ -118,7 +120,7 @@ impl Access {
         Err(Failure::new(StatusCode::UNAUTHORIZED, message))
     }
 
-    /// Whether a name was given, or it is an address: no name server can point that elsewhere.
+    /// Whether the host is a configured name or an IP address, which no DNS server can redirect.
     fn is_own_host(&self, host: &str) -> bool {
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -144,12 +146,12 @@ impl Tokens {
     }
 }
 
-/// Whether it can be a cookie as it is.
+/// Whether the token can be a cookie's value without escaping.
 fn is_plain(token: &str) -> bool {
     token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte))
 }
 
-/// Takes the same time wherever two texts of one length differ.
+/// Compares in constant time for texts of equal length.
 fn is_equal(left: &str, right: &str) -> bool {
     let differs = |(left, right): (u8, u8)| left ^ right;
     left.len() == right.len()
@@ -160,7 +162,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Refuses a body that says itself that it is too large, before any of it was sent.
+/// Refuses a body by its declared length, before any of it is received.
 fn check_size(headers: &HeaderMap) -> Result<(), Failure> {
     let size = text(headers, &header::CONTENT_LENGTH).and_then(|size| size.parse::<usize>().ok());
     if size.is_some_and(|size| size > ClientLimits::default().max_bytes) {
@@ -169,13 +171,14 @@ fn check_size(headers: &HeaderMap) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stands before all routes.
+/// A middleware in front of all routes.
 pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let origin = text(request.headers(), &header::ORIGIN).map(str::to_lowercase);
     let origin = origin.filter(|origin| app.access.origins.contains(origin));
     let checked = app.access.check(&request).and_then(|()| check_size(request.headers()));
     let mut response = match checked {
-        // A browser asks first whether a page elsewhere may send what it wants to send. It sends no token here.
+        // A browser's preflight request, which asks whether a page of another origin may send a
+        // request. It carries no token.
         _ if origin.is_some() && request.method() == Method::OPTIONS => {
             StatusCode::NO_CONTENT.into_response()
         }
@@ -206,7 +209,8 @@ pub(crate) struct Login {
     code: String,
 }
 
-/// Gives the browser its cookie. A script cannot read it, and no other site can make the browser send it.
+/// Sets the browser's cookie. Scripts cannot read it, and no other site can make the browser send
+/// it.
 pub(crate) async fn login(
     State(app): State<Arc<App>>,
     Query(login): Query<Login>,

@@ -1,4 +1,4 @@
-//! The route of clients of AG-UI.
+//! The route for AG-UI clients.
 
 use std::sync::Arc;
 

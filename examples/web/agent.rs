@@ -1,4 +1,4 @@
-//! The agent of the page.
+//! The page's agent.
 
 use std::env;
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ use crate::flags::Flags;
 use crate::provider::{ProviderChoice, ProviderName, describe_error};
 use crate::tools::{self, Root};
 
-/// The model, in words for the user.
+/// A description of the model for the user.
 #[derive(Clone, Serialize)]
 pub(crate) struct AboutModel {
     pub(crate) provider: &'static str,
     pub(crate) model: String,
-    /// Whether its words are scripted.
+    /// Whether the model's replies are scripted.
     pub(crate) is_scripted: bool,
     #[serde(skip)]
     pub(crate) price: Option<Price>,
@@ -37,7 +37,7 @@ impl AboutModel {
     }
 }
 
-/// Makes the provider. Nothing is asked yet.
+/// Builds the provider. No request is sent.
 pub(crate) async fn choose_model(flags: &Flags) -> Result<(Arc<dyn Provider>, AboutModel), Error> {
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let mut choice = ProviderChoice::from_args(&flags.agent, variable)
@@ -84,7 +84,7 @@ pub(crate) fn build(
     Ok(agent)
 }
 
-/// A sub-agent that only looks.
+/// A sub-agent with read-only tools.
 fn research_tool(model: Arc<dyn Provider>, tools: &Toolkit) -> Result<Tool, Error> {
     let looks = |spec: &&ToolSpec| tools.get(&spec.name).is_some_and(Tool::is_idempotent);
     let looking: Vec<ToolSpec> = tools.specs().iter().filter(looks).cloned().collect();

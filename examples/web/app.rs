@@ -22,19 +22,19 @@ use crate::requests::check_session_id;
 use crate::session::is_sqlite;
 use crate::starts::{OpenSession, StartRate};
 
-/// So many pages read at once.
+/// The maximum number of pages that read events at once.
 const MAX_READERS: usize = 512;
 
-/// So many sessions are kept open. The others are opened when they are asked for.
+/// The maximum number of sessions that are kept open. Others are opened on request.
 const MAX_OPEN_SESSIONS: usize = 256;
 
-/// No more sessions begin when the store has this many.
+/// New sessions are refused when the store has this many.
 const MAX_SESSIONS: usize = 100_000;
 
-/// For so long the count of sessions is not taken again.
+/// How long a count of the store's sessions is reused.
 const COUNT_LIFETIME: Duration = Duration::from_mins(1);
 
-/// How many sessions the store had, and those that have begun here since.
+/// The number of sessions in the store when it was counted, plus those created here since.
 struct SessionCount {
     sessions: usize,
     at: Instant,
@@ -48,18 +48,18 @@ pub(crate) struct App {
     pub(crate) access: Access,
     pub(crate) busy: Busy,
     pub(crate) starts: StartRate,
-    /// One permit for each page that reads.
+    /// One permit for each page that reads events.
     pub(crate) readers: Arc<Semaphore>,
     pub(crate) store: Arc<dyn Store>,
     /// Whether other processes write to the store.
     is_shared: bool,
-    /// Told when the runs have ended.
+    /// Notified when all runs have ended at shutdown.
     pub(crate) stopped: Notify,
     sessions: Mutex<HashMap<String, Arc<OpenSession>>>,
     session_count: Mutex<Option<SessionCount>>,
-    /// The sessions whose runs have lost their lease.
+    /// Receives the ids of sessions whose runs have lost their lease.
     lost: UnboundedSender<String>,
-    /// The first words of sessions that were listed.
+    /// The titles of sessions that were listed.
     pub(crate) titles: Mutex<HashMap<String, String>>,
 }
 
@@ -92,7 +92,7 @@ impl App {
         }))
     }
 
-    /// The session of this id, which may be a new one.
+    /// Returns the session with this id, which may be a new one.
     pub(crate) async fn session(&self, id: &str) -> Result<Arc<OpenSession>, Failure> {
         check_session_id(id)?;
         let known = self.open_sessions().get(id).cloned();
@@ -114,7 +114,7 @@ impl App {
         ))
     }
 
-    /// Refuses to begin another session if there are too many. They are counted once a minute.
+    /// Refuses a new session if there are too many. Sessions are counted once a minute.
     pub(crate) async fn check_session_count(&self, session: &Session) -> Result<(), Failure> {
         if session.version() > 0 {
             return Ok(());

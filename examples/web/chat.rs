@@ -1,4 +1,4 @@
-//! The routes of clients of the AI SDK.
+//! The routes for AI SDK clients.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::response::to_axum;
 use crate::starts::Start;
 
-/// `?version=7` for clients of `ai` 7; 6 unless it is given.
+/// `?version=7` for clients of `ai` 7; the default is 6.
 #[derive(Deserialize)]
 pub(crate) struct ChatQuery {
     version: Option<u8>,
@@ -80,7 +80,7 @@ async fn answer(
     Ok(to_axum(settings.respond(reader.into_events())))
 }
 
-/// The stream of the run that is active, from its start.
+/// Streams the active run from its start.
 pub(crate) async fn resume(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -98,7 +98,7 @@ pub(crate) async fn resume(
     Ok(to_axum(settings.respond_to_resume(reader.map(turnstream::hub::Reader::into_events))))
 }
 
-/// Interrupts the run. A client that closes its stream does not.
+/// Interrupts the run. Closing the stream does not.
 pub(crate) async fn stop(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -109,7 +109,7 @@ pub(crate) async fn stop(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// The messages that a page begins with.
+/// The messages that a page shows first.
 pub(crate) async fn messages(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,

@@ -1,4 +1,5 @@
-//! Several processes share the store, the events, and the runs of one that was killed.
+//! Support for several processes that share the store and the events, and that resume the runs of a
+//! killed process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +13,18 @@ use turnstream::{Error, ErrorKind};
 use crate::app::App;
 use crate::starts::Start;
 
-/// How often it is looked for runs whose process has died.
+/// The interval at which the server checks for runs whose process has died.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// For so long it is tried to resume the session of a lost run: its lease ends when the database has noticed that the
-/// process is gone.
+/// How long resuming a lost run's session is retried: the session's lease ends when the database
+/// has noticed that the process is gone.
 const RESUME_LIMIT: Duration = Duration::from_secs(25);
 
-/// After this time another process may be done with a session that it runs.
+/// The delay before a request is retried on a session that another process is running.
 pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// A hub of its own, or one with all processes that have the same address for their events.
+/// Opens a hub of its own, or one that is shared with all processes that use the same address for
+/// events.
 #[cfg_attr(not(feature = "redis"), expect(clippy::unused_async, reason = "a server is far"))]
 pub(crate) async fn open_hub(events: Option<&str>) -> Result<Hub, Error> {
     let Some(url) = events else { return Ok(Hub::new()) };
@@ -35,7 +37,7 @@ pub(crate) async fn open_hub(events: Option<&str>) -> Result<Hub, Error> {
     Err(missing_feature_error(url, "redis"))
 }
 
-/// A database that several processes use.
+/// Opens a database that several processes use.
 #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_async, reason = "a server is far"))]
 pub(crate) async fn open_store(url: &str) -> Result<Arc<dyn Store>, Error> {
     #[cfg(feature = "postgres")]
@@ -72,12 +74,12 @@ fn missing_feature_error(url: &str, feature: &str) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// Whether another process works on the session: it may be tried again later.
+/// Whether another process is running the session, so that the request may be retried later.
 pub(crate) fn is_busy_elsewhere(error: &Error) -> bool {
     AlreadyRunning::from_error(error).is_some() || AlreadyLeased::from_error(error).is_some()
 }
 
-/// Whether a run with this id has begun, in any process, and its log is still there.
+/// Whether a run with this id has started, in any process, and its log still exists.
 pub(crate) async fn has_begun(hub: &Hub, run_id: &str) -> bool {
     matches!(hub.read_any_run(run_id, None).next().await, Some(Ok(_)))
 }
@@ -86,7 +88,7 @@ pub(crate) async fn has_begun(hub: &Hub, run_id: &str) -> bool {
 pub(crate) async fn resume_lost_runs(app: Arc<App>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        // While the events are unavailable, it is not known which runs are lost.
+        // While the events are unavailable, the lost runs are unknown.
         for lost in app.hub.lost_runs().await.unwrap_or_default() {
             if app.hub.claim_lost_run(&lost).await.unwrap_or(false) {
                 tokio::spawn(resume_in_time(Arc::clone(&app), lost.key));
@@ -95,7 +97,8 @@ pub(crate) async fn resume_lost_runs(app: Arc<App>) {
     }
 }
 
-/// Resumes the sessions whose runs here have lost their lease: the database was restarted, or this process stood still.
+/// Resumes the sessions whose runs in this process have lost their lease, because the database was
+/// restarted or this process was suspended.
 pub(crate) async fn resume_lost_leases(app: Arc<App>, mut lost: UnboundedReceiver<String>) {
     while let Some(id) = lost.recv().await {
         tokio::spawn(resume_in_time(Arc::clone(&app), id));
@@ -111,7 +114,7 @@ async fn resume_in_time(app: Arc<App>, id: String) {
     }
 }
 
-/// Resumes one session, when its lease has ended. `false` if nothing is left to do.
+/// Resumes one session when its lease has ended. Returns `false` if there is nothing left to do.
 async fn resume(app: &App, id: &str) -> Result<bool, Error> {
     loop {
         let open = app
@@ -120,7 +123,7 @@ async fn resume(app: &App, id: &str) -> Result<bool, Error> {
             .map_err(|failure| Error::new(ErrorKind::Other, failure.into_message()))?;
         let starting = open.starting.lock().await;
         open.session.reload().await?;
-        // Who waits for a verdict goes on waiting.
+        // A session that waits for a verdict continues to wait.
         if !matches!(open.session.state(), SessionState::Unfinished { .. }) {
             return Ok(false);
         }

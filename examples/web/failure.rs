@@ -1,4 +1,4 @@
-//! Why a request is refused.
+//! The reason why a request is refused.
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -10,7 +10,7 @@ use turnstream::session::AlreadyLeased;
 use turnstream::ui::RequestError;
 use turnstream::{Error, ErrorKind};
 
-/// A status and a line for a person. The body is `{"error": …}`.
+/// A status and a line for the user. The body is `{"error": …}`.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: StatusCode,
@@ -94,7 +94,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// 415 for another type, 400 for what is not JSON, 422 for another shape, 413 for too much of it.
+/// 415 for another content type, 400 for invalid JSON, 422 for JSON of another shape, 413 for too
+/// large a body.
 impl From<JsonRejection> for Failure {
     fn from(rejection: JsonRejection) -> Self {
         Self::new(rejection.status(), rejection.body_text())

@@ -1,4 +1,4 @@
-//! The command line: the flags of a server. The others are those of the example `agent`.
+//! The command line: the server's own flags. The others are those of the example `agent`.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
@@ -43,7 +43,7 @@ Ctrl-C, or SIGTERM, stops the server: runs have two seconds to end, then they ar
 twice ends the program at once.
 ";
 
-/// A command line that was read.
+/// A parsed command line.
 #[derive(Debug)]
 pub(crate) enum Command {
     Help,
@@ -62,18 +62,18 @@ pub(crate) struct Flags {
     pub(crate) busy: Busy,
     pub(crate) price: Option<Price>,
     pub(crate) max_cost: Option<f64>,
-    /// Those of the example `agent`.
+    /// The flags of the example `agent`.
     pub(crate) agent: Args,
 }
 
-/// The treatment of a message to a session whose run is active.
+/// The handling of a message to a session whose run is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Busy {
     Queue,
     Refuse,
 }
 
-/// Reads the words after the program's name. An error is one line for a person.
+/// Parses the words after the program's name. An error is one line for the user.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let mut flags = Flags {
         host: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -159,7 +159,7 @@ fn parse_with<T: std::str::FromStr>(flag: &str, value: &str, wanted: &str) -> Re
     value.trim().parse().map_err(|_| format!("`{flag}` needs {wanted}, not `{value}`"))
 }
 
-/// An address of a server. It may hold a password, which is not repeated.
+/// Parses the address of a server. It may contain a password, so errors do not repeat it.
 fn parse_url(flag: &str, value: &str, schemes: &[&str]) -> Result<String, String> {
     let scheme = value.split_once("://").map(|(scheme, _)| scheme);
     match scheme.is_some_and(|scheme| schemes.contains(&scheme)) {
@@ -168,7 +168,7 @@ fn parse_url(flag: &str, value: &str, schemes: &[&str]) -> Result<String, String
     }
 }
 
-/// An origin as browsers send it: a scheme, a host, and a port unless it is the usual one.
+/// Parses an origin as browsers send it: a scheme, a host, and a port unless it is the default one.
 fn parse_origin(value: &str) -> Result<String, String> {
     let origin = value.trim().trim_end_matches('/').to_lowercase();
     let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));

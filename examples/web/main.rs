@@ -1,11 +1,13 @@
-//! A chat in the browser. A run continues when its page is closed, and a page that comes back reads on.
+//! A chat in the browser. A run continues when its page is closed, and a page that returns
+//! continues to read it.
 //!
 //! ```text
 //! cargo run --example web
 //! ```
 //!
-//! Without a key it asks the offline model, whose words are scripted. `--help` tells the rest. Besides the page it
-//! answers the clients of the AI SDK (`/api/chat`) and of AG-UI (`/ag-ui`).
+//! Without an API key it uses the offline model, whose replies are scripted. `--help` lists all
+//! flags. Besides the page, the server supports AI SDK clients (`/api/chat`) and AG-UI clients
+//! (`/ag-ui`).
 
 mod access;
 mod ag_ui;
@@ -56,16 +58,16 @@ use turnstream::Error;
 use app::App;
 use flags::{Command, Flags};
 
-/// How fast the offline model speaks, so that one can watch it.
+/// The offline model's pause after each word, so that a user can watch it stream.
 const PAUSE_BETWEEN_WORDS: Duration = Duration::from_millis(25);
 
-/// How long the runs have when the server is stopped. Then they are interrupted.
+/// How long runs may continue after the server is stopped, before they are interrupted.
 const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long the connections have afterwards.
+/// How long connections may stay open afterwards.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 
-/// So much waits in the system for a page that does not read.
+/// The size of the kernel's send buffer for a page that does not read.
 const SEND_BUFFER_BYTES: u32 = 64 * 1024;
 
 #[tokio::main]
@@ -98,7 +100,7 @@ async fn serve(flags: Flags) -> Result<(), Error> {
     let app = App::open(&flags, address, lost).await?;
     println!("{}", app.access.greeting());
     println!("The model is {}.", app.about.describe());
-    // These end with the program.
+    // These tasks run until the program ends.
     tokio::spawn(cluster::resume_lost_leases(Arc::clone(&app), lost_leases));
     if flags.events.is_some() {
         tokio::spawn(cluster::resume_lost_runs(Arc::clone(&app)));
@@ -113,12 +115,12 @@ async fn serve(flags: Flags) -> Result<(), Error> {
     };
     tokio::select! {
         served = served => served.map_err(|error| io_error("the server failed", error)),
-        // A client that reads nothing does not keep the server.
+        // A client that does not read cannot keep the server running.
         () = limit => Ok(()),
     }
 }
 
-/// Takes the port that was asked for, else the usual one, else one that is free.
+/// Binds the requested port, else the default one, else any free port.
 fn bind(flags: &Flags) -> Result<TcpListener, Error> {
     let usual = flags.port.unwrap_or(flags::USUAL_PORT);
     match listen(flags.host, usual) {
@@ -135,9 +137,9 @@ fn bind(flags: &Flags) -> Result<TcpListener, Error> {
 
 fn listen(host: IpAddr, port: u16) -> io::Result<TcpListener> {
     let socket = if host.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A server that was stopped is started again at once.
+    // Allows the server to restart immediately after it was stopped.
     socket.set_reuseaddr(cfg!(unix))?;
-    // A page that does not read is noticed soon, and costs little until then.
+    // With a small buffer, a page that does not read is detected soon and uses little memory.
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.bind((host, port).into())?;
     socket.listen(1024)
@@ -147,7 +149,7 @@ fn io_error(what: &str, error: io::Error) -> Error {
     Error::new(turnstream::ErrorKind::Other, format!("{what}: {error}")).with_source(error)
 }
 
-/// Waits for Ctrl-C, and lets the runs end.
+/// Waits for Ctrl-C, and then for the runs to end.
 async fn stop(app: Arc<App>) {
     signal().await;
     println!("Runs are being ended. Ctrl-C again ends the program at once.");

@@ -1,4 +1,4 @@
-//! The files of the page.
+//! The static files of the page.
 
 use axum::extract::Path;
 use axum::http::header;
@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::failure::Failure;
 
-/// The files of the page: nothing of it comes from elsewhere.
+/// All files of the page: it loads nothing from other servers.
 const FILES: &[(&str, &str, &str)] = &[
     ("page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
     ("icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
@@ -38,7 +38,7 @@ pub(crate) async fn file(Path(name): Path<String>) -> Response {
 }
 
 fn with_type(media_type: &'static str, text: &'static str) -> Response {
-    // A server of another version may be next at this address.
+    // The next server at this address may have another version of the files.
     ([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")], text)
         .into_response()
 }

@@ -1,4 +1,4 @@
-//! The requests of the page.
+//! The page's requests.
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -11,13 +11,13 @@ use turnstream::tool::Verdict;
 
 use crate::failure::Failure;
 
-/// A longer id names no session.
+/// Longer session ids are refused.
 const MAX_ID_BYTES: usize = 100;
 
-/// The body of a request, or why it cannot be read.
+/// The parsed body of a request, or the reason why it cannot be parsed.
 pub(crate) type Body<T> = Result<Json<T>, JsonRejection>;
 
-/// Checks the id of a session.
+/// Validates a session id.
 pub(crate) fn check_session_id(id: &str) -> Result<(), Failure> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(is_allowed) {
@@ -27,7 +27,7 @@ pub(crate) fn check_session_id(id: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The key of a request that may be sent again.
+/// The idempotency key of a request that may be sent again.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
     if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 200) {
@@ -50,7 +50,7 @@ pub(crate) struct StartBody {
 }
 
 impl StartBody {
-    /// The message. Without one, the run continues the last run.
+    /// The message. Without one, the request continues the last run.
     pub(crate) fn into_text(self) -> Result<Option<String>, Failure> {
         self.text.as_deref().map(check_text).transpose()?;
         Ok(self.text)
@@ -63,7 +63,8 @@ pub(crate) struct EventsQuery {
 }
 
 impl EventsQuery {
-    /// The number of the last event that the page has. A number that cannot be read is one that is gone.
+    /// The number of the last event that the page has. An invalid number is treated like that of a
+    /// deleted event.
     pub(crate) fn after(&self, headers: &HeaderMap) -> Option<EventNumber> {
         let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
         last.or(self.after.as_deref()).and_then(|last| last.parse().ok())
@@ -72,7 +73,7 @@ impl EventsQuery {
 
 #[derive(Deserialize)]
 pub(crate) struct StopBody {
-    /// Lets the turn that streams end, with its tools.
+    /// Lets the current turn and its tools finish first.
     #[serde(default)]
     after_turn: bool,
 }
@@ -97,10 +98,10 @@ impl SteerBody {
 
 #[derive(Deserialize)]
 pub(crate) struct VerdictBody {
-    /// The call as it was shown.
+    /// The call as the page showed it.
     call: PendingCall,
     reason: Option<String>,
-    /// The verdicts on other calls that the page has given before: another process may have got them.
+    /// The page's earlier verdicts on other calls: another process may have received them.
     #[serde(default)]
     earlier: Vec<EarlierVerdict>,
 }
@@ -113,12 +114,12 @@ struct EarlierVerdict {
 }
 
 impl VerdictBody {
-    /// All verdicts of an approval, the new one last.
+    /// All verdicts of an approval, with the new one last.
     pub(crate) fn into_approval(self) -> Vec<(PendingCall, Verdict)> {
         self.into_verdicts(|_| Verdict::Approve)
     }
 
-    /// All verdicts of a denial, the new one last.
+    /// All verdicts of a denial, with the new one last.
     pub(crate) fn into_denial(self) -> Vec<(PendingCall, Verdict)> {
         self.into_verdicts(denial)
     }
@@ -142,13 +143,13 @@ fn denial(reason: Option<String>) -> Verdict {
 
 #[derive(Deserialize)]
 pub(crate) struct ForkBody {
-    /// The number of entries that are taken over; all of them unless it is given.
+    /// The number of entries to copy; all of them by default.
     pub(crate) at: Option<u64>,
 }
 
 #[derive(Deserialize)]
 pub(crate) struct ListQuery {
-    /// The text `next` of the page before.
+    /// The `next` text of the previous page.
     pub(crate) after: Option<String>,
 }
 

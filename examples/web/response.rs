@@ -1,4 +1,4 @@
-//! The responses of `turnstream::ui`, for this server.
+//! Converts the responses of `turnstream::ui` to axum's.
 
 use std::convert::Infallible;
 
@@ -27,7 +27,7 @@ where
     }
 }
 
-/// A response of `turnstream::ui` for this server.
+/// Converts a response of `turnstream::ui`.
 pub(crate) fn to_axum<B: ToBody>(response: turnstream::ui::Response<B>) -> Response {
     let builder = Response::builder().status(response.status);
     let builder = response

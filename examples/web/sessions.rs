@@ -1,4 +1,4 @@
-//! The routes of the page.
+//! The page's routes.
 
 use std::sync::{Arc, PoisonError};
 
@@ -30,7 +30,7 @@ use crate::views::{self, LIST_PAGE, ListedSession, next_position, now_ms, parse_
 
 type Answer<T> = Result<T, Failure>;
 
-/// Begins a run, or continues what the last one has left.
+/// Starts a run, or continues an unfinished one.
 pub(crate) async fn start(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -44,7 +44,7 @@ pub(crate) async fn start(
     Ok((StatusCode::ACCEPTED, Json(started)))
 }
 
-/// The events of a session, over all its runs.
+/// Streams the events of a session, across all its runs.
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -56,7 +56,7 @@ pub(crate) async fn events(
     };
     let open = app.session(&id).await?;
     let reader = app.hub.read_session(&open.session, query.after(&headers).as_ref());
-    // The permit goes with the reader.
+    // The permit is released when the reader is dropped.
     let reader = reader.inspect(move |_| {
         let _held = &permit;
     });
@@ -72,7 +72,7 @@ pub(crate) async fn stop(
     send(&app, &id, body.to_command()).await
 }
 
-/// Tells the model something while it works. The id comes back with the event `appended`.
+/// Sends the model a message while it works. The event `appended` repeats the returned id.
 pub(crate) async fn steer(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -107,7 +107,7 @@ pub(crate) async fn deny(
     decide(&app, &id, body.into_denial()).await
 }
 
-/// Keeps a verdict, and those that were given before. With the last one the run continues.
+/// Stores a verdict and the earlier ones. Once no verdict is missing, the run continues.
 async fn decide(app: &App, id: &str, verdicts: Vec<(PendingCall, Verdict)>) -> Answer<Response> {
     let open = app.session(id).await?;
     let _starting = open.starting.lock().await;
@@ -121,7 +121,7 @@ async fn decide(app: &App, id: &str, verdicts: Vec<(PendingCall, Verdict)>) -> A
     }
 }
 
-/// Makes another session of the first entries of this one.
+/// Creates a new session from the first entries of this one.
 pub(crate) async fn fork(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -130,7 +130,7 @@ pub(crate) async fn fork(
     let Json(ForkBody { at }) = body?;
     let open = app.session(&id).await?;
     if at == Some(0) || open.session.version() == 0 {
-        // Nothing is taken over: it begins with its first message.
+        // Nothing to copy: the new session starts with its first message.
         return Ok((StatusCode::CREATED, Json(json!({ "session": SystemIds.next_id() }))));
     }
     app.check_session_count(&open.session).await?;
@@ -139,7 +139,7 @@ pub(crate) async fn fork(
     Ok((StatusCode::CREATED, Json(json!({ "session": fork.id() }))))
 }
 
-/// Asks for another answer to the last message. The one that is there becomes void.
+/// Requests another answer to the last message. The existing answer is tombstoned.
 pub(crate) async fn regenerate(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -156,7 +156,7 @@ pub(crate) async fn regenerate(
     Ok((StatusCode::ACCEPTED, Json(started)))
 }
 
-/// The sessions, the one that was written last first, 50 at a time.
+/// Lists the sessions, the most recently written one first, 50 at a time.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
@@ -171,7 +171,7 @@ pub(crate) async fn list(
     Ok(Json(json!({ "sessions": sessions, "next": next_position(&page) })))
 }
 
-/// The first words of the user. They do not change.
+/// The beginning of the user's first message, which does not change.
 async fn title(app: &App, info: &SessionInfo) -> String {
     let titles = || app.titles.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(title) = titles().get(&info.id) {
@@ -187,7 +187,7 @@ async fn title(app: &App, info: &SessionInfo) -> String {
     title
 }
 
-/// The entries before a number, at most 200, without what only providers read.
+/// Returns at most 200 entries before a number, without provider data.
 pub(crate) async fn messages(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -198,7 +198,7 @@ pub(crate) async fn messages(
     Ok(Json(views::messages(&entries, &query, &open.session)))
 }
 
-/// The traces of the last runs that this process has seen.
+/// The traces of the session's last runs in this process.
 pub(crate) async fn trace(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -208,14 +208,14 @@ pub(crate) async fn trace(
     Ok(Json(traces))
 }
 
-/// The model, as the page shows it.
+/// The model's description for the page.
 pub(crate) async fn about(State(app): State<Arc<App>>) -> Json<Value> {
     let price =
         app.about.price.map(|price| json!({ "input": price.input, "output": price.output }));
     Json(json!({ "model": app.about, "price": price, "now": now_ms() }))
 }
 
-/// Whether the server is well, and how much it does.
+/// Reports whether the server is healthy, and its load.
 pub(crate) async fn health(State(app): State<Arc<App>>) -> Json<Value> {
     let stats = app.hub.stats();
     Json(json!({

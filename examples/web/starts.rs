@@ -1,4 +1,4 @@
-//! How runs begin: one at a time in each session.
+//! Starts runs, one at a time in each session.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,31 +22,31 @@ use crate::failure::Failure;
 use crate::flags::Busy;
 use crate::traces::{RunRecord, RunRecords};
 
-/// So many runs are active at once.
+/// The maximum number of active runs.
 const MAX_RUNS: usize = 64;
 
-/// So many messages of a session wait while a run is active.
+/// The maximum number of a session's messages that wait while a run is active.
 const MAX_QUEUED: usize = 8;
 
-/// So many runs begin in a minute.
+/// The maximum number of runs that start within a minute.
 const MAX_STARTS_PER_MINUTE: usize = 120;
 
-/// For so long the same key begins no second run.
+/// How long an idempotency key is remembered, so that it starts no second run.
 const KEY_LIFETIME: Duration = Duration::from_mins(10);
 
-/// So many keys of a session are remembered.
+/// The number of keys that are remembered per session.
 const MAX_KEYS: usize = 32;
 
-/// A session, and what this process knows of it besides.
+/// An open session, and this process's state for it.
 pub(crate) struct OpenSession {
     pub(crate) session: Session,
-    /// Held while a run begins.
+    /// Locked while a run starts.
     pub(crate) starting: tokio::sync::Mutex<Keys>,
     pub(crate) runs: Mutex<RunRecords>,
-    /// The verdicts that are there while others are missing.
+    /// The verdicts that were received while others are missing.
     verdicts: Mutex<Vec<(PendingCall, Verdict)>>,
     queue: Mutex<Queue>,
-    /// Gets the id when a run has lost its lease.
+    /// Receives the session's id when a run has lost its lease.
     lost: UnboundedSender<String>,
 }
 
@@ -54,11 +54,11 @@ pub(crate) struct OpenSession {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<(String, Content)>,
-    /// Whether a task begins them.
+    /// Whether a task is starting runs for them.
     is_served: bool,
 }
 
-/// The keys of requests that have begun a run.
+/// The keys of requests that have started a run.
 #[derive(Default)]
 pub(crate) struct Keys(VecDeque<UsedKey>);
 
@@ -69,18 +69,19 @@ struct UsedKey {
     at: Instant,
 }
 
-/// A run that has begun, or waits for the end of another.
+/// A run that has started, or that waits for the end of another.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Started {
     pub(crate) run: String,
     pub(crate) is_queued: bool,
 }
 
-/// The beginning of a run.
+/// The input that a run starts with.
 pub(crate) enum Start {
     Say(Vec<Item>),
     Resume(Vec<(PendingCall, Verdict)>),
-    /// Everything from this entry on becomes void. Then something is said, or the model answers again.
+    /// Tombstones this entry and all after it. Then the items are added, or the model answers
+    /// again.
     Replace {
         from: u64,
         items: Vec<Item>,
@@ -107,9 +108,9 @@ impl OpenSession {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds verdicts. Returns all of them once none is missing, else how many are.
+    /// Adds verdicts. Returns all of them if none is missing, or else the number of missing ones.
     ///
-    /// The calls have to be those that wait, with the arguments that the user has read.
+    /// The calls have to be pending, with the arguments that the user has seen.
     pub(crate) fn add_verdicts(
         &self,
         given: impl IntoIterator<Item = (PendingCall, Verdict)>,
@@ -133,14 +134,14 @@ impl OpenSession {
         Ok(if missing == 0 { Ok(verdicts.clone()) } else { Err(missing) })
     }
 
-    /// Forgets the verdicts: a run has them.
+    /// Clears the verdicts after they were passed to a run.
     pub(crate) fn clear_verdicts(&self) {
         self.verdicts.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
 impl Keys {
-    /// The run that a request with this key has begun.
+    /// The run that was started by a request with this key.
     fn find(&mut self, key: &str, text: Option<&str>) -> Result<Option<Started>, Failure> {
         self.0.retain(|used| used.at.elapsed() < KEY_LIFETIME);
         match self.0.iter().find(|used| used.key == key) {
@@ -158,7 +159,7 @@ impl Keys {
     }
 }
 
-/// When the last runs have begun.
+/// The times at which the last runs started.
 #[derive(Default)]
 pub(crate) struct StartRate(Mutex<VecDeque<Instant>>);
 
@@ -176,8 +177,8 @@ impl StartRate {
 }
 
 impl App {
-    /// Begins a run with what the user says, or continues what was left if nothing is said. A request with the
-    /// same key begins no second run.
+    /// Starts a run with the user's message, or continues the unfinished run if there is no
+    /// message. A repeated request with the same key starts no second run.
     pub(crate) async fn start_once(
         self: &Arc<Self>,
         open: &Arc<OpenSession>,
@@ -192,7 +193,7 @@ impl App {
         }
         let run_id = new_run_id(open, key.as_deref());
         let started = match text.clone() {
-            // Another process has had the same request.
+            // Another process has received the same request.
             _ if key.is_some() && cluster::has_begun(&self.hub, &run_id).await => {
                 Started { run: run_id, is_queued: false }
             }
@@ -217,7 +218,7 @@ impl App {
         said: Content,
         run_id: String,
     ) -> Result<Started, Failure> {
-        // Nothing overtakes what waits already.
+        // A new message does not overtake queued ones.
         if open.queue().is_served {
             return self.enqueue(open, said, run_id);
         }
@@ -238,7 +239,7 @@ impl App {
         }
     }
 
-    /// Begins a run of this agent now.
+    /// Starts a run of this agent immediately.
     pub(crate) async fn begin_now(
         &self,
         open: &OpenSession,
@@ -249,7 +250,8 @@ impl App {
         begin(open, place, agent, start, SystemIds.next_id()).await
     }
 
-    /// Begins a run of this agent now. The owner is detached: dropping it does not drop the run.
+    /// Starts a run of this agent immediately. The returned owner is detached: dropping it does not
+    /// drop the run.
     pub(crate) async fn start(
         &self,
         open: &OpenSession,
@@ -292,7 +294,7 @@ impl App {
     }
 }
 
-/// Makes everything from this entry on void, so that the run that follows takes its place.
+/// Tombstones all entries from this one on, so that the next run replaces them.
 async fn void_from(session: &Session, entry: u64) -> Result<(), Failure> {
     let entries = session.entries().await?;
     let at = usize::try_from(entry).unwrap_or(usize::MAX);
@@ -307,14 +309,15 @@ async fn void_from(session: &Session, entry: u64) -> Result<(), Failure> {
     Ok(session.tombstone(first..session.history().len()).await?)
 }
 
-/// The first entry after the last words of the user, where the answer begins.
+/// The first entry after the user's last message, where the answer starts.
 pub(crate) fn last_answer(entries: &[Entry]) -> Option<u64> {
     let is_said = |entry: &Entry| matches!(entry, Entry::Item(item) if item.as_user().is_some());
     let last = entries.iter().rposition(is_said)?;
     u64::try_from(last + 1).ok()
 }
 
-/// Begins what waits, in order, each when the run before it has ended, in this process or in another one.
+/// Starts the queued messages in order, each when the previous run has ended, in this process or in
+/// another one.
 async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
     loop {
         let place = app.hub.reserve_when_free(open.session.id()).await;
@@ -349,18 +352,18 @@ async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
     }
 }
 
-/// The id of a run. A request that is sent again with its key has the same, whichever process gets it.
+/// The id of a run. A request that is repeated with its key has the same id in every process.
 fn new_run_id(open: &OpenSession, key: Option<&str>) -> String {
     let is_plain =
         |key: &&str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     match key.filter(is_plain) {
-        // The session is in it: a request cannot take over a run of another session.
+        // The id contains the session, so that a request cannot take over a run of another session.
         Some(key) => format!("{}:{key}", open.session.id()),
         None => SystemIds.next_id(),
     }
 }
 
-/// Makes the run and gives it to the hub.
+/// Creates the run and passes it to the hub.
 async fn begin(
     open: &OpenSession,
     place: Reservation,
@@ -379,7 +382,7 @@ async fn begin(
             (session.run(agent, items).await?, inputs as u64)
         }
     };
-    // The message of the assistant begins after the input.
+    // The assistant's message begins after the input.
     let message_id = format!("{}:{}", session.id(), session.version() + inputs);
     let trace = Trace::new().with_resumed_history(&session.history());
     open.runs().add(RunRecord { run_id: run_id.clone(), message_id, trace: trace.clone() });

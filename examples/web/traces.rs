@@ -1,31 +1,31 @@
-//! The traces of the last runs of a session, and their names for the clients of other protocols.
+//! The traces of a session's last runs, and the runs' ids for clients of other protocols.
 
 use std::collections::VecDeque;
 
 use serde::Serialize;
 use turnstream::trace::{Trace, TraceEvent};
 
-/// So many runs of a session have a trace.
+/// The number of a session's runs whose traces are kept.
 const MAX_RUNS: usize = 8;
 
-/// The last runs of a session, the newest first.
+/// A session's last runs, the newest first.
 #[derive(Default)]
 pub(crate) struct RunRecords(VecDeque<RunRecord>);
 
 #[derive(Clone)]
 pub(crate) struct RunRecord {
     pub(crate) run_id: String,
-    /// The message that the run writes, for clients of the AI SDK.
+    /// The id of the assistant's message that the run writes, for AI SDK clients.
     pub(crate) message_id: String,
     pub(crate) trace: Trace,
 }
 
-/// One step, for the page.
+/// One step of a run, for the page.
 #[derive(Serialize)]
 pub(crate) struct TraceStep {
     #[serde(flatten)]
     event: TraceEvent,
-    /// The same for people.
+    /// The step as text for people.
     text: String,
 }
 

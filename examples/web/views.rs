@@ -1,4 +1,4 @@
-//! The answers to the page, besides events.
+//! The JSON responses to the page, except for events.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,13 +11,13 @@ use turnstream::session::{Entry, Session, SessionInfo, SessionState};
 use crate::failure::Failure;
 use crate::requests::MessagesQuery;
 
-/// The number of entries that are sent at once.
+/// The maximum number of entries in a response.
 const MAX_PAGE: usize = 200;
 
-/// The number of sessions that are listed at once.
+/// The number of sessions in one page of the list.
 pub(crate) const LIST_PAGE: usize = 50;
 
-/// The characters of a title.
+/// The maximum number of characters in a title.
 const MAX_TITLE: usize = 80;
 
 /// A session in the list.
@@ -25,7 +25,7 @@ const MAX_TITLE: usize = 80;
 pub(crate) struct ListedSession {
     id: String,
     title: String,
-    /// In milliseconds since 1970.
+    /// In milliseconds since the Unix epoch.
     updated_at: u64,
     entries: u64,
     forked_from: Option<String>,
@@ -45,7 +45,7 @@ impl ListedSession {
     }
 }
 
-/// The first words of the user.
+/// The beginning of the user's first message.
 pub(crate) fn title(entries: &[Entry]) -> Option<String> {
     let said = |entry: &Entry| match entry {
         Entry::Item(item) => item.as_user().map(Content::text),
@@ -60,8 +60,8 @@ pub(crate) fn title(entries: &[Entry]) -> Option<String> {
     Some(title)
 }
 
-/// The position from which the list continues after a full page, as text: the nanoseconds since 1970, and the id of
-/// the last session.
+/// The position from which the list continues after a full page, as text: nanoseconds since the
+/// Unix epoch, and the id of the last session.
 pub(crate) fn next_position(page: &[SessionInfo]) -> Option<String> {
     let last = page.last().filter(|_| page.len() == LIST_PAGE)?;
     let since = last.updated_at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -77,7 +77,7 @@ pub(crate) fn parse_position(position: &str) -> Result<SessionInfo, Failure> {
     parsed.ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, message))
 }
 
-/// The entries before a number, at most 200, without what only providers read.
+/// Returns at most 200 entries before a number, without provider data.
 pub(crate) fn messages(entries: &[Entry], query: &MessagesQuery, session: &Session) -> Value {
     let end = query.before.unwrap_or(usize::MAX).min(entries.len());
     let start = end.saturating_sub(query.limit.unwrap_or(100).clamp(1, MAX_PAGE));
@@ -89,7 +89,7 @@ pub(crate) fn messages(entries: &[Entry], query: &MessagesQuery, session: &Sessi
     json!({ "messages": shown, "total": entries.len(), "state": state_name(session) })
 }
 
-/// An entry as the page gets it.
+/// An entry as the page receives it.
 fn shown_entry(entry: &Entry) -> Value {
     match entry {
         Entry::Item(item) => {
@@ -100,7 +100,7 @@ fn shown_entry(entry: &Entry) -> Value {
                 _ => json!(item),
             }
         }
-        // The history of a sub-agent that waits.
+        // The history of a suspended sub-agent.
         Entry::Nested { call_id, .. } => json!({ "type": "nested", "call_id": call_id }),
         entry => json!(entry),
     }

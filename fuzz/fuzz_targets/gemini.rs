@@ -1,4 +1,4 @@
-//! Any bytes through the decoder; see `checks.rs` for what must hold.
+//! Passes arbitrary bytes to the decoder; `checks.rs` lists the properties that must hold.
 
 #![no_main]
 

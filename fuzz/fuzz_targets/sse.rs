@@ -1,4 +1,4 @@
-//! Any bytes through the reader of frames; see `checks.rs` for what must hold.
+//! Passes arbitrary bytes to the frame reader; `checks.rs` lists the properties that must hold.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The agent: its settings, and how it is run.
+//! The agent: its settings, and the methods that start its runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,21 +57,22 @@ use crate::world::World;
 pub struct Agent(Arc<AgentSettings>);
 
 impl Agent {
-    /// Makes an agent without tools that sends at most 20 requests a run.
+    /// Creates an agent without tools that sends at most 20 requests per run.
     pub fn new(provider: impl Provider + 'static) -> Self {
         Self(Arc::new(AgentSettings::new(Arc::new(provider))))
     }
 
-    /// Runs on a new history. Nothing happens before the first poll.
+    /// Starts a run on a new history. Nothing happens before the first poll.
     pub fn run(&self, input: impl Into<Input>) -> Run {
         self.run_from(History::new(&*self.0.ids), input)
     }
 
-    /// Runs on a history, which is [settled](History::settled) first. With
-    /// [`Input::default()`] nothing is said to begin with.
+    /// Starts a run on a history, which is [settled](History::settled) first. With
+    /// [`Input::default()`] nothing is appended, and the model continues the history as it is.
     ///
     /// Two runs on clones of one history may give their calls the same ids, and so their tools the
-    /// same idempotency keys: [fork](History::fork) it to tell them apart.
+    /// same idempotency keys: use [`fork`](History::fork) to give a copy of the history an id of
+    /// its own.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -90,19 +91,20 @@ impl Agent {
         self.run_with_body(loop_body, history, input)
     }
 
-    /// Runs on a history with a body of your own in the place of [`loop_body()`]. All else stays: the
-    /// journal, the holders' handle, the one ending.
+    /// Starts a run on a history with a body of your own in place of [`loop_body()`]. Everything
+    /// else is the same: the journal, the handles, and the single `Finished` event.
     ///
-    /// The run must have each event before the body is polled again, as it has if the body's stream is
-    /// returned as it is. An adapter that polls ahead, such as `ready_chunks` or a channel, hands the body
-    /// a history that is out of date; a request without what it was told to say ends the run with
+    /// The run must receive each event before the body is polled again. This is the case if the
+    /// stream of the body is returned as it is. An adapter that polls ahead, such as `ready_chunks`
+    /// or a channel, gives the body an outdated history. If a change of the history, such as a
+    /// steered message, has not reached the run before the next request, the run ends with
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
     ///
-    /// What a copy of [`loop_body`] needs besides this crate is `async-stream` and `futures`.
+    /// A copy of [`loop_body`] needs the crates `async-stream` and `futures`.
     ///
-    /// A body that gives `Stop`, or no step at all, ends the run as `stopped`; `StopWith` ends it as
-    /// the state's `ending` has it. A `Finished` that a body gives, such as that of another run, is
-    /// left out: the run has its own.
+    /// A body that yields `Stop`, or no step at all, ends the run as `stopped`. `StopWith` ends it
+    /// for the reason in the `end` field of the state. A `Finished` event that the body yields,
+    /// such as that of another run, is dropped: the run emits its own.
     ///
     /// ```
     /// use turnstream::agent::{Agent, loop_body};
@@ -143,8 +145,9 @@ impl Agent {
         )
     }
 
-    /// An empty trace that knows what a run of this agent may spend: requests, and the limits of its
-    /// [`Budget`], but for a pool. Put it on a run with [`trace_to`](crate::EventStreamExt::trace_to).
+    /// Creates an empty trace with the limits of a run of this agent: the number of requests and
+    /// the limits of its [`Budget`], except a pool. Attach it to a run with
+    /// [`trace_to`](crate::EventStreamExt::trace_to).
     pub fn new_trace(&self) -> Trace {
         let trace = Trace::from_budgets(RemainingBudget {
             steps_remaining: Some(u64::from(self.0.limits.limits.max_turns)),
@@ -153,32 +156,34 @@ impl Agent {
         trace.with_prices(self.0.limits.budget.prices().cloned().unwrap_or_default())
     }
 
-    /// The agent's own tools. Those of its [sources](Self::with_tool_source) are known to a run.
+    /// Returns the agent's own tools. Those of its [sources](Self::with_tool_source) are known only
+    /// to a run.
     pub fn toolkit(&self) -> &Toolkit {
         &self.0.tools.toolkit
     }
 
-    /// Goes on with a run that ended as `pending`: runs exactly the calls that were left open, each
-    /// with its verdict, and then asks the model.
+    /// Resumes a run that ended as `pending`: answers the open calls according to their verdicts,
+    /// and then asks the model.
     ///
-    /// `verdicts` has one verdict for each call that no result answers, together with the call
-    /// itself: [`Outcome::pending`](crate::Outcome::pending) has these calls. A verdict holds for exactly
-    /// this call, its arguments included; if a hook rewrites or repairs them to something else, the
-    /// call is denied. Hooks are asked again, since they may have reasons of their own; a call that one
-    /// denies stays denied. An external tool takes [`Verdict::Output`], its result, or a denial; a
-    /// result that is given here counts also if the agent has no such tool any more.
+    /// `verdicts` has one verdict for each call without a result, together with the call itself, as
+    /// in [`Outcome::pending`](crate::Outcome::pending). A verdict applies only to exactly this
+    /// call, including its arguments. If a hook rewrites or repairs the arguments to something
+    /// else, the call is denied. Hooks are called again, since their decisions may have changed; a
+    /// call that a hook denies stays denied. An external tool takes [`Verdict::Output`], its
+    /// result, or a denial. Such a result is accepted even if the agent no longer has the tool.
     ///
-    /// A call whose sub-agent was suspended takes no verdict itself. The verdicts are those on the calls
-    /// that the sub-agent waits for, in any order, each with the path to it. The sub-agent continues with
-    /// the history that `history` [keeps](History::nested_history) beside the call, and no hook or limit is asked
-    /// about the call again. The sub-agent's counters and budgets begin anew, as the run's own do.
+    /// A call whose sub-agent was suspended takes no verdict itself. Pass the verdicts on the calls
+    /// that the sub-agent waits for, in any order, each with the path to it. The sub-agent
+    /// continues with the history that `history` [stores](History::nested_history) for the call,
+    /// and neither hooks nor limits are applied to the call again. The counters and budgets of the
+    /// sub-agent start from zero, like those of the run itself.
     ///
-    /// Whoever keeps histories resumes each of them once: doing it twice runs the calls twice, under
-    /// the same [idempotency keys](crate::tool::ToolContext::idempotency_key). The history of a
-    /// resumed run that was dropped has the results that came, and only the others are open.
+    /// Resume a stored history only once: doing it twice runs the calls twice, with the same
+    /// [idempotency keys](crate::tool::ToolContext::idempotency_key). If a resumed run is dropped,
+    /// its history has the results that were received, and only the other calls are open.
     ///
-    /// In a history that was built by hand, the last item of the turn needs its
-    /// [`TurnInfo`](crate::item::TurnInfo), which says that the turn is complete
+    /// In a history that was built by hand, the last item of the turn needs a
+    /// [`TurnInfo`](crate::item::TurnInfo), which marks the turn as complete
     /// ([`Item::with_turn_info`](crate::Item::with_turn_info)).
     ///
     /// [`run_from`](Self::run_from) on the same history answers the open calls as interrupted
@@ -204,7 +209,7 @@ impl Agent {
     /// let outcome = agent.run("Delete my notes").outcome().await;
     /// assert_eq!(outcome.reason, EndReason::Pending);
     ///
-    /// // The history can be stored, and somebody asked, for as long as it takes.
+    /// // The history can be stored until a person has decided, for any length of time.
     /// let verdicts = outcome.pending.into_iter().map(|call| (call, Verdict::Approve));
     /// let outcome = agent.resume(outcome.history, verdicts)?.outcome().await;
     /// assert_eq!(outcome.text, "It is gone.");
@@ -214,10 +219,10 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), before anything runs, if no call is open, if a
-    /// verdict is missing, doubled or for a call that is not open, if an external call would have
-    /// to run here, or if the tool of an approved call, or the sub-agent of a suspended one, is
-    /// missing.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), before anything runs, if no call is
+    /// open; if a verdict is missing, duplicated or for a call that is not open; if an external
+    /// call is approved, since it cannot run here; or if the tool of an approved call, or the
+    /// sub-agent of a suspended one, is missing.
     pub fn resume(
         &self,
         history: impl Into<History>,
@@ -226,11 +231,12 @@ impl Agent {
         self.resume_with_body(loop_body, history, verdicts)
     }
 
-    /// As [`resume`](Self::resume), with a body of your own; see [`run_with_body`](Self::run_with_body).
+    /// Like [`resume`](Self::resume), with a body of your own; see
+    /// [`run_with_body`](Self::run_with_body).
     ///
     /// # Errors
     ///
-    /// As [`resume`](Self::resume).
+    /// The same as for [`resume`](Self::resume).
     pub fn resume_with_body<B, St>(
         &self,
         body: B,
@@ -242,82 +248,89 @@ impl Agent {
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let history = history.into();
-        // Finds what cannot be resumed at all.
+        // Fails if the history has nothing that can be resumed.
         drop(self.toolkit().resume(&history)?);
         let resuming = Some(check_verdicts(&self.0, self.toolkit(), &history, verdicts)?);
         let begin = RunArgs { history, input: Input::default(), resume_verdicts: resuming };
         Ok(Run::new(Arc::clone(&self.0), begin, body))
     }
 
-    /// Replaces the tools, and the rules of their kit: at most 4 calls run at once.
+    /// Replaces the tools and the settings of the toolkit: at most 4 calls run concurrently.
     ///
-    /// Two tools of one name are an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the run,
-    /// before anything is sent.
+    /// If two tools have the same name, the run fails with
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) before a request is sent.
     pub fn with_tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
         self.with_toolkit(Toolkit::new(tools))
     }
 
-    /// Adds a tool to those that the agent has, which are to have other names.
+    /// Adds a tool to those of the agent. Its name must differ from theirs.
     pub fn with_tool(self, tool: Tool) -> Self {
         self.update_settings(|it| it.tools.toolkit = it.tools.toolkit.clone().with_tool(tool))
     }
 
-    /// Sets the tools as a kit.
+    /// Replaces the tools with a toolkit, including its settings.
     pub fn with_toolkit(self, kit: Toolkit) -> Self {
         self.update_settings(|it| {
             it.tools.toolkit = if it.tools.requires_rationale { kit.with_rationale() } else { kit }
         })
     }
 
-    /// Adds a source of tools that may change while a run continues, such as an MCP server. With several,
-    /// their tools follow the agent's own in the order in which the sources were added.
+    /// Adds a source of tools that may change during a run, such as an MCP server. With several
+    /// sources, their tools follow the agent's own tools, in the order in which the sources were
+    /// added.
     ///
-    /// A run lists the tools of all sources before each request, and before it runs calls that it resumes. A
-    /// list counts from the next request on: what the model is offered and what its calls run are the same
-    /// list. All rules of the agent hold for these tools as well: hooks and approvals, the limits of its
-    /// [`Toolkit`], [`with_rationale`](Self::with_rationale), dry runs.
+    /// A run lists the tools of all sources before each request, and before it runs resumed calls.
+    /// A list applies from the next request on: the tools that the model is offered and the tools
+    /// that its calls run come from the same list. All rules of the agent apply to these tools as
+    /// well: hooks and approvals, the limits of its [`Toolkit`],
+    /// [`with_rationale`](Self::with_rationale), dry runs.
     ///
-    /// - **The first listing of a run** has to succeed, else the run ends with its error before a request;
-    ///   calls that it was to resume are answered without running. A name that two tools have is an
+    /// - **The first listing of a run** must succeed. Otherwise the run ends with the source's
+    ///   error before it sends a request, and calls that it was to resume are answered without
+    ///   running. A name that two tools share is an
     ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
     /// - **A list that has changed** is reported to the model before the next request, as an
     ///   [`Appended`](crate::Event::Appended) event with the reason
-    ///   [`Hook`](crate::event::AppendReason::Hook): the names of tools that are new, not available any more,
-    ///   described differently, or left out.
-    /// - **A later listing that fails** changes nothing: the last list stays. The model is informed once,
-    ///   until the source can be listed again, and so are hooks, by
-    ///   [`on_failure`](crate::agent::hook::Hook::on_failure). A new tool whose name another one has is left
-    ///   out, which is reported as well.
-    /// - **A listing that takes longer than 30 seconds** has failed;
+    ///   [`Hook`](crate::event::AppendReason::Hook). It names the tools that are new, no longer
+    ///   available, described differently, or left out.
+    /// - **A later listing that fails** changes nothing: the last list stays in effect. The failure
+    ///   is reported once, until the source can be listed again, to the model and to the hooks'
+    ///   [`on_failure`](crate::agent::hook::Hook::on_failure). A new tool whose name is already
+    ///   taken is left out, which is also reported.
+    /// - **A listing that takes longer than 30 seconds** fails;
     ///   [`with_tool_source_timeout`](Self::with_tool_source_timeout) sets another limit.
     ///
-    /// A new list changes how requests begin, since providers put the tools before the messages: what was
-    /// cached until then is not read again, and thoughts that a model has bound to the tools no longer fit.
-    /// [Anthropic's](crate::provider::Anthropic::without_drop_block) are left out by the vendor where it is
-    /// asked to (`drop_block`).
+    /// A changed list changes the beginning of each request, since providers put the tools before
+    /// the messages. The provider's cached prefix is then no longer used, and reasoning that a
+    /// model has bound to the tools becomes invalid.
+    /// [Anthropic's](crate::provider::Anthropic::without_drop_block) API drops such reasoning if
+    /// the request asks for it (`drop_block`).
     ///
-    /// A replay of a run lists nothing. Where a durable engine continues a run from recorded lists, a call
-    /// finds its tool when it runs: it lists the source first, and is answered with an error if the tool is
-    /// gone or has changed. [`resume`](Self::resume) accepts verdicts on calls of tools that the agent does
-    /// not have itself; the run looks them up, and answers a call whose tool is gone. A
-    /// [session](crate::session::Session) does not run calls of these tools again after a crash, also if they
-    /// are [idempotent](Tool::idempotent). [External](Tool::external) tools belong to the agent itself, since
-    /// front ends look for them there.
+    /// A replay of a run lists nothing. If a durable engine continues a run from recorded lists, a
+    /// call looks up its tool when it runs: it lists the source first, and is answered with an
+    /// error if the tool is gone or has changed. [`resume`](Self::resume) accepts verdicts on calls
+    /// of tools that the agent does not have itself; the run looks up the tool, and answers a call
+    /// whose tool is gone with an error. A [session](crate::session::Session) does not run calls of
+    /// these tools again after a crash, even if they are [idempotent](Tool::idempotent).
+    /// [External](Tool::external) tools must be among the agent's own tools, since front ends look
+    /// for them there.
     ///
     /// [`ToolSource`] has an example.
     pub fn with_tool_source(self, source: impl ToolSource + 'static) -> Self {
         self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).push(Arc::new(source)))
     }
 
-    /// Sets how long one listing of a [source](Self::with_tool_source) may take; 30 seconds unless set. The
-    /// time is tokio's: outside of a tokio runtime the default does not hold, and a limit that was set is an
-    /// error of a listing that is not done at its first poll.
+    /// Sets the timeout of one listing of a [source](Self::with_tool_source); 30 seconds by
+    /// default.
+    ///
+    /// The timer is tokio's. Outside a tokio runtime, the default timeout does not apply, and with
+    /// an explicit timeout a listing that is not ready at its first poll fails.
     pub fn with_tool_source_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).set_timeout(timeout))
     }
 
-    /// Asks the model to say why it calls a tool, in an argument `_why` that no tool sees; see
-    /// [`Tool::with_rationale`]. A [trace](crate::Trace) shows it.
+    /// Asks the model to state why it calls a tool, in an argument `_why` that the tool does not
+    /// receive; see [`Tool::with_rationale`]. A [trace](crate::Trace) shows it.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -353,31 +366,31 @@ impl Agent {
         })
     }
 
-    /// Sets the part of the system prompt that stays the same.
+    /// Sets the stable part of the system prompt, which is the same in all runs.
     pub fn with_system(self, stable: impl Into<String>) -> Self {
         self.update_settings(|it| it.prompt.system.stable = stable.into())
     }
 
-    /// Sets the part of the system prompt that may change from run to run.
+    /// Sets the volatile part of the system prompt, which may differ from run to run.
     pub fn with_volatile_system(self, volatile: impl Into<String>) -> Self {
         self.update_settings(|it| it.prompt.system.volatile = volatile.into())
     }
 
-    /// Sets how the model is asked: limits, sampling, reasoning, the form of the answer. Options that were
-    /// set before, for example by [`with_output`](Self::with_output), stay where these have
-    /// [none](Options::or).
+    /// Sets the request options: limits, sampling, reasoning, output format. Options that were set
+    /// earlier, for example by [`with_output`](Self::with_output), are kept where `options` [has no
+    /// value](Options::or).
     pub fn with_options(self, options: Options) -> Self {
         self.update_settings(|it| {
             it.prompt.options = options.or(std::mem::take(&mut it.prompt.options));
         })
     }
 
-    /// Sets how many tokens an answer may have.
+    /// Sets the maximum number of output tokens of a turn.
     pub fn with_max_output_tokens(self, tokens: u32) -> Self {
         self.update_settings(|it| it.prompt.options.max_output_tokens = Some(tokens))
     }
 
-    /// How many tokens an answer may have, if that is set.
+    /// Returns the maximum number of output tokens of a turn, if it is set.
     #[cfg(feature = "mcp")]
     pub(crate) fn max_output_tokens(&self) -> Option<u32> {
         self.0.prompt.options.max_output_tokens
@@ -388,8 +401,8 @@ impl Agent {
         self.update_settings(|it| it.prompt.options.temperature = Some(temperature))
     }
 
-    /// Sets how many requests a run may send: 20 unless set, 80 for a sub-agent. With 0 it sends
-    /// none. What is corrected, continued or asked again counts like any other.
+    /// Sets the maximum number of requests of a run: 20 by default, 80 for a sub-agent. With 0, no
+    /// request is sent. Requests that correct, continue or retry a turn count like any other.
     pub fn with_max_turns(self, max_turns: u32) -> Self {
         self.update_settings(|it| {
             it.limits.limits.max_turns = max_turns;
@@ -397,7 +410,7 @@ impl Agent {
         })
     }
 
-    /// Sets all numbers that decide, the cap on turns included.
+    /// Sets all numeric limits, including the maximum number of requests.
     pub fn with_limits(self, limits: Limits) -> Self {
         self.update_settings(|it| {
             it.limits.limits = limits;
@@ -405,10 +418,11 @@ impl Agent {
         })
     }
 
-    /// Sets what a run may cost: tokens, money, time, calls; see [`Budget`].
+    /// Limits what a run may spend: tokens, money, time, tool calls; see [`Budget`].
     ///
-    /// It is looked at where nothing is lost: behind a response, behind the results of its calls,
-    /// before a request. What was paid for is kept; only what would come next is not done.
+    /// Limits are checked at points where no paid work is lost: after a response, after the results
+    /// of its calls, and before a request. A response that crosses a limit is kept; the run only
+    /// starts nothing new.
     ///
     /// ```
     /// use serde_json::json;
@@ -441,7 +455,7 @@ impl Agent {
         self.update_settings(|it| it.limits.budget = budget)
     }
 
-    /// Adds a hook behind those that are there.
+    /// Adds a hook after the existing ones.
     ///
     /// ```
     /// use turnstream::agent::hook::{self, CallDecision};
@@ -460,10 +474,10 @@ impl Agent {
         self.update_settings(|it| it.hooks.push(Arc::new(hook)))
     }
 
-    /// Sets what tells this agent apart from others that share a hook:
-    /// [`label`](crate::agent::StateFields::label), which is also in the errors of hooks. A sub-agent
-    /// without one is called by the name of its tool. The labels of a tree add up: the sub-agent
-    /// `reader` of `researcher` is `researcher/reader`.
+    /// Sets a label that distinguishes this agent from others that share a hook. Hooks find it in
+    /// the state as [`label`](crate::agent::StateFields::label), and errors of hooks contain it. A
+    /// sub-agent without a label uses the name of its tool. Labels are joined along the tree: the
+    /// sub-agent `reader` of `researcher` has the label `researcher/reader`.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -508,24 +522,25 @@ impl Agent {
         self.update_settings(|it| it.label = label.into())
     }
 
-    /// Sets how long a hook may take for each answer, and for each time that it observes; 30 seconds
-    /// unless set.
+    /// Sets the timeout of each call of a hook; 30 seconds by default. It applies to decisions and
+    /// to the futures of observing hooks.
     ///
-    /// The time is tokio's: outside of a tokio runtime the default does not hold, and a limit that was
-    /// set is an error of a hook that is not ready at its first poll.
+    /// The timer is tokio's. Outside a tokio runtime, the default timeout does not apply, and with
+    /// an explicit timeout a hook that is not ready at its first poll fails.
     pub fn with_hook_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| it.hooks.set_timeout(timeout))
     }
 
-    /// Adds a provider that is asked when those before it failed in a way in which another may do
-    /// better. What came of the open turn is taken back, the run continues as `fallback`, and stays
-    /// with the new provider to its end. The next run begins with the first one.
+    /// Adds a fallback: a provider that is used after the previous ones failed with an error that
+    /// another provider might avoid. The open turn is retracted, the run continues with the
+    /// transition `fallback`, and it uses the new provider until it ends. The next run starts with
+    /// the first provider again.
     ///
-    /// The next provider is asked at once: only the last one waits and retries. A connection that
-    /// the server closed while it was not in use does not count as a failure, and is replaced.
+    /// The run switches to the next provider without a delay: only the last one waits and retries.
+    /// A pooled connection that the server has closed is replaced, and does not count as a failure.
     ///
-    /// [`Fallback`](crate::provider::Fallback) does the same inside of one turn, begins with the
-    /// first provider each time, and is not seen in the transitions.
+    /// [`Fallback`](crate::provider::Fallback) does the same within one turn, starts with the first
+    /// provider in each turn, and causes no transition.
     ///
     /// ```
     /// use turnstream::provider::{Reply, Scripted};
@@ -544,17 +559,18 @@ impl Agent {
         self.update_settings(|it| it.providers.fallbacks.push(Arc::new(provider)))
     }
 
-    /// Sets the model's context window. Before a request that nears it, the
-    /// [compactor](Self::with_compactor) is asked to make the history shorter, as often as that
-    /// happens; see [`Window`] for what is near. Without one, only a request that did not fit makes
-    /// a history shorter.
+    /// Sets the model's context window. Before a request that is close to the window, the
+    /// [compactor](Self::with_compactor) shortens the history, each time this happens; [`Window`]
+    /// defines the threshold. Without a window, a history is shortened only after a request did not
+    /// fit.
     ///
-    /// What counts is the ledger: what a hook's
-    /// [`transform_context`](crate::agent::hook::Hook::transform_context) makes of it is known where a
-    /// provider has counted it, and not guessed at. Once asked, it is asked until the
-    /// request is a quarter below the limit, or until it has nothing more. One that does not help is
-    /// told to the hooks as a [failure](crate::agent::hook::Hook::on_failure), the request is sent as it
-    /// is, and it is tried again when the request has grown by a twentieth of the window.
+    /// The threshold applies to the estimated tokens of a request with the whole history. If a
+    /// hook's [`transform_context`](crate::agent::hook::Hook::transform_context) changes the
+    /// request, this is included only where a provider has reported the token count. Once a request
+    /// exceeds the threshold, the compactor is called until the request is a quarter below it, or
+    /// until it returns nothing. If the compaction does not help, it is reported to hooks as a
+    /// [failure](crate::agent::hook::Hook::on_failure), the request is sent as it is, and the next
+    /// attempt is made when the request has grown by a twentieth of the window.
     ///
     /// ```
     /// use turnstream::context::{Compactor, Truncator, Summarizer, Window};
@@ -570,24 +586,27 @@ impl Agent {
         self.update_settings(|it| it.context.window = Some(window))
     }
 
-    /// Sets how a history is made shorter that nears the [window](Self::with_window), or that did not
-    /// fit the model; [`Truncator`](crate::context::Truncator) unless set. The latter happens at most once
-    /// in a history.
+    /// Sets the compactor, which shortens a history that is close to the
+    /// [window](Self::with_window) or did not fit the model;
+    /// [`Truncator`](crate::context::Truncator) by default. A request that did not fit is compacted
+    /// at most once per history.
     pub fn with_compactor(self, compactor: impl Compactor + 'static) -> Self {
         self.update_settings(|it| it.context.compactor = Some(Arc::new(compactor)))
     }
 
-    /// Shortens the reasoning and the arguments of calls in old turns as a conversation goes on, however
-    /// much room the [window](Self::with_window) has; see [`Ageing`]. Off unless set.
+    /// Shortens the reasoning and the arguments of calls in old turns as a conversation grows,
+    /// regardless of the space left in the [window](Self::with_window); see [`Ageing`]. Off by
+    /// default.
     ///
-    /// It is done before a request, without asking a model, and is a `rewritten` event. It does not
-    /// count as the one compaction that a request which did not fit may have.
+    /// This happens before a request, does not call a model, and is reported as a `rewritten`
+    /// event. It does not count as the one compaction that is allowed after a request that did not
+    /// fit.
     ///
     /// ```
     /// use turnstream::context::Ageing;
     /// use turnstream::{Agent, provider::Scripted};
     ///
-    /// // The newest ten to twenty turns stay as they were.
+    /// // The latest ten to twenty turns are not shortened.
     /// let agent = Agent::new(Scripted::new(["Done."])).with_ageing(Ageing::after_turns(10));
     /// # drop(agent);
     /// ```
@@ -595,27 +614,31 @@ impl Agent {
         self.update_settings(|it| it.context.ageing = Some(ageing))
     }
 
-    /// Sets how long the compactor may take; 120 seconds unless set. One that takes longer is dropped,
-    /// and has failed. The time is tokio's: outside of a tokio runtime the default does not hold, and
-    /// a limit that was set is an error of a compactor that does not answer at its first poll.
+    /// Sets the timeout of the compactor; 120 seconds by default. A compactor that takes longer is
+    /// dropped, and the compaction fails.
+    ///
+    /// The timer is tokio's. Outside a tokio runtime, the default timeout does not apply, and with
+    /// an explicit timeout a compactor that is not ready at its first poll fails.
     pub fn with_compactor_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| it.context.compactor_timeout = TimeLimit::Explicit(timeout))
     }
 
-    /// Never makes a history shorter: one that does not fit ends the run as `context_window`.
+    /// Disables compaction: a request that does not fit the model ends the run as `context_window`.
     pub fn without_compactor(self) -> Self {
         self.update_settings(|it| it.context.compactor = None)
     }
 
     /// Waits for verdicts on calls that need approval, instead of ending the run as `pending`.
     ///
-    /// The run is pending, in the sense of a stream, until [`approve`](crate::RunHandle::approve) or
-    /// [`deny`](crate::RunHandle::deny) is called, between two pulls or from a handle. Calls of external
-    /// tools are not waited for.
+    /// While it waits, polling the run returns `Poll::Pending`, until
+    /// [`approve`](crate::RunHandle::approve) or [`deny`](crate::RunHandle::deny) is called on the
+    /// run between two polls, or on a handle. The run does not wait for the results of external
+    /// tools.
     ///
-    /// It waits only while something can answer: the owner of the run, if it is polled as a stream, or a
-    /// [handle](crate::Run::handle) if its [`outcome`](crate::Run::outcome) is awaited. The same holds for
-    /// a sub-agent: it can be answered wherever its parent can. Else the run ends as `pending`.
+    /// The run waits only while a verdict can arrive: from its owner if it is polled as a stream,
+    /// or from a [handle](crate::Run::handle) if its [`outcome`](crate::Run::outcome) is awaited. A
+    /// sub-agent waits as long as a verdict can reach its parent. Otherwise the run ends as
+    /// `pending`.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -648,17 +671,17 @@ impl Agent {
         self.update_settings(|it| it.tools.interactive = true)
     }
 
-    /// Sets where ids come from; random ones unless set.
+    /// Sets the generator of ids; random ids by default.
     pub fn with_id_generator(self, ids: impl Ids + 'static) -> Self {
         self.update_settings(|it| it.ids = Arc::new(ids))
     }
 
-    /// Asks for an answer of the form of `T`, and checks that it is one.
+    /// Requests an answer of type `T` as JSON, and validates that it is one.
     ///
-    /// It sets [`Options::output`](crate::request::Options::output), so options as a whole are set
-    /// before it. An answer that [`Turn::parse`] cannot read is rejected as
-    /// [`with_validation`](Self::with_validation) has it. A completed run can be
-    /// [parsed](crate::Outcome::parse).
+    /// This sets [`Options::output`](crate::request::Options::output) to the JSON schema of `T`. An
+    /// answer that [`Turn::parse`] cannot parse is rejected as described at
+    /// [`with_validation`](Self::with_validation). Use [`Outcome::parse`](crate::Outcome::parse) to
+    /// get the value from a completed run.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -694,17 +717,17 @@ impl Agent {
         agent.with_validation(|turn| turn.parse::<T>().map(drop).map_err(|error| error.to_string()))
     }
 
-    /// Checks an answer before the run is completed.
+    /// Adds a check of the answer, which runs before a run completes.
     ///
-    /// It is asked about each turn with which the model stops by itself: not while it calls tools,
-    /// and not when it refuses or is cut off, which ends the run for that reason: an answer that is
-    /// checked is not continued. An answer with an `Err` is rejected: the model is told what is wrong
-    /// and asked again, as often as [`with_max_corrections`](Self::with_max_corrections) has it; then the run
-    /// ends as [`Malformed`](crate::event::EndReason::Malformed), with every rejected answer in its
-    /// history.
+    /// The check receives each turn in which the model stops on its own. It is not called for turns
+    /// with tool calls, nor for turns that are refused or cut off: these end the run for that
+    /// reason, since a validated answer is not continued. If the check returns `Err`, the answer is
+    /// rejected: the error text is sent to the model, which is asked again, at most as many times
+    /// as [`with_max_corrections`](Self::with_max_corrections) allows. After that, the run ends as
+    /// [`Malformed`](crate::event::EndReason::Malformed). The history keeps every rejected answer.
     ///
-    /// Several are asked in the order in which they were added, and the first `Err` counts. A panic
-    /// in one ends the run with an error of kind [`Hook`](crate::ErrorKind::Hook).
+    /// Several checks run in the order in which they were added, up to the first `Err`. A panic in
+    /// a check ends the run with an error of kind [`Hook`](crate::ErrorKind::Hook).
     ///
     /// ```
     /// use turnstream::Agent;
@@ -728,29 +751,30 @@ impl Agent {
         self.update_settings(|it| it.validators.push(check))
     }
 
-    /// Sets how many replies in a row that cannot be used are corrected, 2 unless set; the next one
-    /// ends the run as [`Malformed`](crate::event::EndReason::Malformed). Empty replies count, too, and
-    /// turns none of whose calls could start.
+    /// Sets how many unusable replies in a row are corrected, 2 by default; the next one ends the
+    /// run as [`Malformed`](crate::event::EndReason::Malformed). Empty replies and turns in which
+    /// no call could start count as unusable.
     pub fn with_max_corrections(self, corrections: u32) -> Self {
         self.update_settings(|it| it.limits.limits.max_corrections = corrections)
     }
 
-    /// Lets a run be completed only with evidence: a check that a tool has
-    /// [put on record](crate::tool::ToolContext::record_evidence) and that passed behind the last change.
+    /// Lets a run complete only with evidence: a check that a tool has
+    /// [recorded](crate::tool::ToolContext::record_evidence) and that passed after the last change.
     /// [`EvidenceLog::verdict`](crate::agent::evidence::EvidenceLog::verdict) has the rules.
     ///
-    /// A claim without it is sent back once: the model reads what is missing and how to end. The
-    /// next one ends the run as [`Unproven`](crate::event::EndReason::Unproven), at once where no
-    /// further request may be sent. Something new that is said to the model, by whoever steers or
-    /// follows up, lets it be sent back once more. A model that answers `BLOCKED: ` and what is
-    /// missing ends the run as [`Blocked`](crate::event::EndReason::Blocked).
-    /// [`Outcome::why`](crate::Outcome::why) says what is missing, and
-    /// [`Outcome::proof`](crate::Outcome::proof) which check proves a run that is completed.
+    /// If the model claims to be done without evidence, the claim is rejected once: the model
+    /// receives a message that says what is missing and how to end. The next claim without evidence
+    /// ends the run as [`Unproven`](crate::event::EndReason::Unproven), and so does the first one
+    /// if no further request may be sent. New input, steered or as a follow-up, allows one more
+    /// rejection. A model that answers `BLOCKED: ` and what is missing ends the run as
+    /// [`Blocked`](crate::event::EndReason::Blocked). [`Outcome::why`](crate::Outcome::why) then
+    /// says what is missing, and [`Outcome::proof`](crate::Outcome::proof) has the check that
+    /// proves a completed run.
     ///
-    /// Evidence is looked at behind the [checks](Self::with_validation) of the answer, which a
-    /// blocked model need not pass, and behind the stop hooks: what these say comes first. It is
-    /// what this run was told and did that counts. A run without an input of its own goes on with
-    /// what is in its history, and there all of it counts.
+    /// Evidence is checked after the [validations](Self::with_validation) of the answer, which a
+    /// blocked model need not pass, and after the stop hooks, whose decisions take precedence. Only
+    /// changes and checks of this run count. In a run without a user message in its input, those in
+    /// its history count as well.
     ///
     /// ```
     /// use serde_json::json;
@@ -775,7 +799,7 @@ impl Agent {
     /// let model = Scripted::new([
     ///     Reply::new().call("edit", json!({})),
     ///     Reply::text("Done!"),
-    ///     // Sent back: nothing was checked.
+    /// // Rejected: nothing was checked.
     ///     Reply::new().call("test", json!({})),
     ///     Reply::text("Done: `cargo test` passes."),
     /// ]);
@@ -795,29 +819,33 @@ impl Agent {
         })
     }
 
-    /// Makes a tool of the agent: each call runs it on a history of its own, with the call's
-    /// `prompt` as the input, and its last words are the result.
+    /// Turns the agent into a tool: each call runs the agent on a new history with the call's
+    /// `prompt` as its input, and returns the text of its last turn.
     ///
-    /// It has its own prompt, tools, model and limits; at most 80 turns unless set. Its events come
-    /// out of the parent's run as [`Nested`](crate::Event::Nested), one by one as they are pulled,
-    /// and dropping or interrupting the parent drops it. The parent's journal keeps its story, see
-    /// [`Journal::nested_journal`](crate::Journal::nested_journal), and [`RunHandle::sub_agent_handle`](crate::RunHandle::sub_agent_handle) reaches it while it
-    /// runs. A result that stopped early says so.
+    /// The sub-agent has its own prompt, tools, model and limits, and at most 80 turns by default.
+    /// Its events are yielded by the parent's run as [`Nested`](crate::Event::Nested) events, one
+    /// by one as they are pulled, and dropping or interrupting the parent drops it. The parent's
+    /// journal keeps the journal of the sub-agent, see
+    /// [`Journal::nested_journal`](crate::Journal::nested_journal), and
+    /// [`RunHandle::sub_agent_handle`](crate::RunHandle::sub_agent_handle) returns its handle. If
+    /// the sub-agent stopped early, the result says so.
     ///
-    /// If a call of the sub-agent waits for a verdict, the sub-agent is suspended, and the run of the
-    /// parent ends as `pending`, too, when its other calls have ended. The parent's
-    /// [`pending`](crate::Outcome::pending) calls have the path to the call that waits, and
-    /// [`resume`](Self::resume) lets the sub-agent continue.
+    /// If a call of the sub-agent waits for a verdict, the sub-agent is suspended, and the parent's
+    /// run ends as `pending` as well, after its other calls have ended. In the parent's
+    /// [`pending`](crate::Outcome::pending) calls, the waiting call has the path to it, and
+    /// [`resume`](Self::resume) continues the sub-agent.
     ///
-    /// What its calls changed is on record as the result's own, as it happens; a call that was cut
-    /// short and told nothing may have changed something, and is there as `cut_short` with the tool's
-    /// name. Of its evidence, what holds at its end is kept: checks that passed after its last change,
-    /// and those that failed and have not passed since.
+    /// Side effects that the sub-agent's calls record are recorded for the parent's result as they
+    /// happen. A call that was cut short without recording anything may have changed something; it
+    /// is recorded as `cut_short` with the name of the tool. Of the sub-agent's evidence, the
+    /// result keeps what still holds at its end: checks that passed after the last change, and
+    /// checks that failed and have not passed since.
     ///
-    /// Several run beside each other, and each brings its own tools: at most 4 times 4 at once, unless
-    /// the kits say otherwise. A budget of its own is what [`with_budget`](Self::with_budget) set, and
-    /// at most [8](crate::agent::Limits::max_depth) run inside one another; give all of a tree one
-    /// [`Pool`](crate::agent::Pool) to bound them together.
+    /// Several sub-agents run concurrently, each with its own tools: by default at most 4
+    /// sub-agents with at most 4 calls each. Each sub-agent has its own budget, set by
+    /// [`with_budget`](Self::with_budget), and at most [8](crate::agent::Limits::max_depth) may be
+    /// nested. To bound the total of a tree of agents, give all of them one
+    /// [`Pool`](crate::agent::Pool).
     ///
     /// ```
     /// use serde_json::json;
@@ -838,7 +866,7 @@ impl Agent {
     /// # }
     /// ```
     ///
-    /// With a call that needs an approval inside:
+    /// If a call of the sub-agent needs an approval:
     ///
     /// ```
     /// use serde_json::json;
@@ -863,7 +891,7 @@ impl Agent {
     /// let call = outcome.pending[0].clone();
     /// assert_eq!((&call.path[..], &*call.call_id), (&["c1".to_owned()][..], "d1"));
     ///
-    /// // The history can be stored; the sub-agent continues where it was.
+    /// // The history can be stored; the sub-agent continues where it stopped.
     /// let outcome = agent.resume(outcome.history, [(call, Verdict::Approve)])?.outcome().await;
     /// assert_eq!(outcome.text, "All clean.");
     /// # Ok(())
@@ -872,16 +900,17 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is not what every provider
-    /// takes.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is not one that all
+    /// providers accept.
     pub fn as_tool(&self, name: &str, description: &str) -> Result<Tool, Error> {
         subagent::sub_agent_tool(Arc::clone(&self.0), name, description)
     }
 
-    /// Sets what makes the [world](crate::world) of each run: everything that the run asks of the outside
-    /// goes through it. The runs of sub-agents are in the worlds of their own agents.
+    /// Sets the function that creates the [world](crate::world) of each run, which performs,
+    /// records or replays all external effects of the run. The runs of sub-agents use the worlds of
+    /// their own agents.
     ///
-    /// `open` is called when a run is made, before its first poll.
+    /// `open` is called when a run is created, before its first poll.
     pub fn with_world<W: World + 'static>(
         self,
         open: impl Fn(&Self, &RunStart<'_>) -> W + Send + Sync + 'static,
@@ -892,29 +921,29 @@ impl Agent {
         })
     }
 
-    /// Another history with the same items, under an id of its own.
+    /// Returns a history with the same items and a new id.
     pub(crate) fn fork_history(&self, history: &History) -> History {
         history.fork(&*self.0.ids)
     }
 
-    /// What makes the world of each run.
+    /// Returns the function that creates the world of each run.
     pub(crate) fn world_factory(&self) -> WorldFactory {
         Arc::clone(&self.0.world)
     }
 
-    /// The world of a run of this agent.
+    /// Creates the world of a run of this agent.
     pub(crate) fn open_world(&self, world: &WorldFactory, start: &RunStart<'_>) -> Arc<dyn World> {
         world(&self.0, start)
     }
 
-    /// The request that asks for the next turn.
+    /// Builds the request for the next turn.
     pub(crate) fn build_request(&self, history: &History) -> Request {
         let tools = offered_tools(self.toolkit(), &*self.0.providers.provider);
         self.0.build_request(self.toolkit(), tools, history)
     }
 
-    /// The same agent where nothing is performed: no hook is asked, no time counts, and what is used is
-    /// taken from no pool.
+    /// Returns the same agent without side effects: no hooks are called, time limits do not apply,
+    /// and nothing is charged to a pool.
     pub(crate) fn without_side_effects(&self) -> Self {
         self.clone().update_settings(|it| {
             it.hooks = it.hooks.evidence_policy_only();
@@ -922,7 +951,7 @@ impl Agent {
         })
     }
 
-    /// A run that goes on with the calls that are open, with verdicts that were checked.
+    /// Resumes the open calls with verdicts that have been checked already.
     pub(crate) fn resume_with_checked_verdicts(
         &self,
         history: History,
@@ -932,7 +961,7 @@ impl Agent {
         Run::new(Arc::clone(&self.0), begin, loop_body)
     }
 
-    /// A run that was begun before, and of whose verdicts nothing is known.
+    /// Starts the replay of a run. If it resumes calls, its verdicts are not known here.
     pub(crate) fn replay_run<B, St>(
         &self,
         body: B,

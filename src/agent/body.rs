@@ -1,7 +1,8 @@
-//! The body of the agent's loop: one lap asks the model once and acts on what it says.
+//! The body of the agent's loop: one iteration asks the model once and acts on its turn.
 //!
-//! It performs what [`decide`] and its sisters say and decides nothing itself. To change it, copy
-//! it and hand the copy to [`Agent::run_with_body`](crate::Agent::run_with_body): all that it uses is public.
+//! It carries out what [`decide`] and the functions beside it return, and makes no decisions
+//! itself. To change it, copy it and pass the copy to
+//! [`Agent::run_with_body`](crate::Agent::run_with_body): everything it uses is public.
 
 use async_stream::try_stream;
 use futures::{Stream, StreamExt};
@@ -13,9 +14,9 @@ use crate::error::Error;
 use crate::event::{EndReason, Event};
 use crate::stream::Step;
 
-/// One lap: deliver what waits, ask the model, act on its turn.
+/// One iteration: deliver queued input, ask the model, act on its turn.
 ///
-/// Dropping the stream drops the request, the hooks and the tools that run.
+/// Dropping the stream drops the open request and the running hooks and tools.
 #[expect(clippy::too_many_lines, reason = "a lap is read from its top to its end")]
 pub fn loop_body(
     cx: RunContext,
@@ -23,7 +24,7 @@ pub fn loop_body(
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     forward_turns(|mut turns| {
         try_stream! {
-            // A run that resumes pending calls has its turn already.
+            // A run that resumes pending calls already has its turn.
             let due = match state.approvals.resume_verdicts {
                 Some(_) => {
                     cx.refresh_tools(&state).await?;

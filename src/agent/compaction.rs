@@ -17,7 +17,7 @@ use crate::world::EffectKind;
 
 const COMPACTOR_NAME: &str = "the compactor";
 
-/// What an attempt to make a history shorter came to.
+/// The result of an attempt to shorten a history.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct CompactionAttempt {
@@ -25,7 +25,7 @@ struct CompactionAttempt {
     compaction: Option<Compaction>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Error>,
-    /// What was used until the error.
+    /// The tokens that were used before the error.
     #[serde(skip_serializing_if = "is_zero")]
     usage: Usage,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -48,7 +48,8 @@ impl From<Result<Option<Compaction>, Error>> for CompactionAttempt {
     }
 }
 
-/// Makes the history shorter before a request: old turns, and then for a request that nears the window.
+/// Shortens the history before a request: first old turns, then any turns if the request is close
+/// to the window.
 pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, Option<Event>) {
     let settings = &run.settings;
     if let Some(compaction) = ageing_compaction(settings, &state.history) {
@@ -81,7 +82,7 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
             return (state, event);
         }
     };
-    // Boxed, so that it takes no room in the body for all of the lap.
+    // Boxed to keep the body's future small.
     let made = Box::pin(attempt_compaction(run, &state, move |settings, compaction, history| {
         let compaction = context::record_stale_usage(compaction, history);
         let mut shorter = history.clone();
@@ -101,7 +102,7 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
         made => made,
     };
     let above = match &made {
-        // What is asked again at once gets shorter each time, and so comes to an end.
+        // The compactor is called again immediately; each call shortens the history, so this ends.
         Ok(Some(_)) => limit - limit / 4,
         Ok(None) | Err(_) => limit.max(now.saturating_add(window.tokens() / 20)),
     };
@@ -110,14 +111,14 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     (state, event)
 }
 
-/// What is to be replaced since turns have become old.
+/// The compaction of turns that have become old, if there is one.
 fn ageing_compaction(settings: &AgentSettings, history: &History) -> Option<Compaction> {
     let compaction = settings.context.ageing?.plan_compaction(history)?;
     let compaction = context::record_stale_usage(compaction, history);
     compaction.validate(history).is_ok().then_some(compaction)
 }
 
-/// Makes a history shorter that did not fit.
+/// Compacts a history that did not fit.
 pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Event>) {
     if run.settings.context.compactor.is_none() {
         return (state, None);
@@ -135,7 +136,7 @@ pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Eve
     (state, event)
 }
 
-/// Asks for a compaction that can be used; `None` if the time for that is over.
+/// Calls the compactor and checks its result; `None` if the time of the run is over.
 async fn attempt_compaction(
     run: &RunShared,
     state: &State,
@@ -174,7 +175,7 @@ async fn call_compactor(
     finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
 ) -> Result<Option<Compaction>, Error> {
     let limit = run.settings.context.compactor_timeout;
-    // A compaction is open like a request: it ends with the time of the run.
+    // A compaction counts as an open request, so the time limit of the run drops it.
     run.control().begin_request();
     let made = call_with_timeout(COMPACTOR_NAME, limit, || compactor.compact(history)).await;
     run.control().end_request();
@@ -192,7 +193,7 @@ async fn call_compactor(
     finished.map_err(|error| CompactionFailure::attach_usage(error, usage))
 }
 
-/// Tells what came of a compaction.
+/// Reports the result of a compaction: charges its usage, and returns its event.
 fn compaction_event(
     run: &RunShared,
     state: &State,
@@ -215,8 +216,8 @@ fn compaction_event(
     }
 }
 
-/// What comes on top next is counted at the price of the model that has made the compaction, or
-/// else of the agent's.
+/// Sets the price for the usage of a compaction: that of the compactor's model, or else that of the
+/// agent's model.
 fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
     if usage == Usage::default() {
         return;
@@ -224,7 +225,7 @@ fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option
     let budget = &run.settings.limits.budget;
     let price = |model: &str| budget.price_of(model).ok().flatten();
     let price = model.and_then(price).or_else(|| price(run.provider(state).model()));
-    // What was used until here was the last model's.
+    // Usage until here is charged at the price of the previous model.
     run.budget_usage(state);
     if price.is_some() {
         run.control().set_price(price);

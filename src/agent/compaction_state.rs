@@ -1,43 +1,44 @@
-//! What is remembered of the requests that near the window.
+//! The state that decides when a history is compacted.
 
 use crate::item::History;
 
-/// What is remembered of the requests that near the window.
+/// The state that a run keeps between requests to decide when its history is compacted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionState {
-    /// Above how many tokens the history is made shorter next, where that is not the limit.
+    /// The number of tokens above which the history is shortened next, if that is not the limit.
     threshold_tokens: Option<u64>,
-    /// What a provider has counted where `guessed` was the guess.
+    /// The tokens that a provider has counted for a request that was estimated at
+    /// `estimated_tokens`.
     reported_tokens: u64,
     estimated_tokens: u64,
-    /// How many turns were complete when an item became void last: what a provider has counted in
-    /// these counts the item.
+    /// The number of completed turns when an item last became a tombstone: the providers' counts of
+    /// these turns include the item.
     turns_with_stale_count: usize,
 }
 
 impl CompactionState {
-    /// The same when an item of the history has become void.
+    /// Returns the state after an item of the history has become a tombstone.
     pub(super) fn after_tombstone(self, history: &History) -> Self {
         Self { turns_with_stale_count: history.completed_turns(), ..self }
     }
 
-    /// Whether what a provider has counted in this history still holds.
+    /// Whether the latest token count of a provider in this history is still valid.
     pub(super) fn is_count_valid(&self, history: &History) -> bool {
         history.completed_turns() > self.turns_with_stale_count
     }
 
-    /// Above how many tokens the history is made shorter, if that is not `limit`.
+    /// The number of tokens above which the history is shortened next, by default `limit`.
     pub(super) fn threshold_tokens(&self, limit: u64) -> u64 {
         self.threshold_tokens.unwrap_or(limit)
     }
 
-    /// The same after a request that was short enough.
+    /// Returns the state after a request that was short enough.
     pub(super) fn after_small_request(self, limit: u64) -> Self {
         Self { threshold_tokens: self.threshold_tokens.filter(|above| *above > limit), ..self }
     }
 
-    /// The same after an attempt to make a history shorter of which the provider has counted `counted`
-    /// tokens, where the guess was `guess`, and which is to be shorter than `above` from here on.
+    /// Returns the state after an attempt to shorten the history. `counted` is the provider's token
+    /// count of the request, `guess` its estimate, and `above` the next threshold.
     pub(super) fn after_attempt(self, counted: Option<u64>, guess: u64, above: u64) -> Self {
         let room = Self { threshold_tokens: Some(above), ..self };
         match counted {
@@ -46,13 +47,14 @@ impl CompactionState {
         }
     }
 
-    /// The same after a compaction of a history that did not fit.
+    /// Returns the state after the compaction of a history that did not fit.
     pub(super) fn after_compaction(self) -> Self {
         Self { threshold_tokens: None, ..self }
     }
 
-    /// A guess, made larger by as much as the last one was too low, at most twice as large: what a
-    /// provider has counted besides, such as what it found itself, may be gone.
+    /// Scales an estimate by the factor by which the last estimate was too low, at most by 2: a
+    /// provider's count may include content, such as results of its own search, that is not in the
+    /// history any more.
     pub(super) fn corrected_estimate(self, guess: u64) -> u64 {
         let guessed = self.estimated_tokens.max(1);
         let counted = self.reported_tokens.clamp(guessed, guessed.saturating_mul(2));

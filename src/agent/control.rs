@@ -1,4 +1,4 @@
-//! The cell that a run and its handles share.
+//! The state that a run shares with its handles.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,46 +23,46 @@ use crate::lock::lock_ignoring_poison;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
-/// What holders want of a run, and what it has used. Its locks are never held across an await, and
-/// no event travels through it.
+/// The commands of the owner and the handles of a run, and the run's usage. The locks are never
+/// held across an await, and no events pass through it.
 #[derive(Default)]
 pub(super) struct Control {
     interrupted: AtomicBool,
     stop_requested: AtomicBool,
     waker: AtomicWaker,
-    /// When the run was first polled, where somebody counts the time.
+    /// The time of the run's first poll, if the time was needed.
     started_at: OnceLock<Instant>,
     inbox: Mutex<Inbox>,
     tombstone_queue: TombstoneQueue,
     awaited_verdicts: Mutex<HashMap<String, AwaitedVerdict>>,
-    /// The contexts of the calls of this turn that have started, in that order.
+    /// The contexts of this turn's calls that have started, in that order.
     started_calls: Mutex<Vec<ToolContext>>,
     charged_usage: Mutex<ChargedUsage>,
     sub_agents: Mutex<HashMap<String, SubAgentRun>>,
-    /// The label of the run's agent below those above it.
+    /// The label of the agent, with those of the agents above it.
     label: OnceLock<Arc<str>>,
     /// The run that this one is a sub-agent of, if it is one.
     parent: OnceLock<Weak<Self>>,
-    /// How many handles there are outside the run.
+    /// The number of handles outside the run.
     handle_count: AtomicUsize,
-    /// Nothing can be done to the run between two polls, but by handles.
+    /// The owner cannot act on the run between two polls, only handles can.
     requires_external_handle: AtomicBool,
-    /// The verdicts on calls of sub-agents that were suspended, until these continue.
+    /// The verdicts on calls of suspended sub-agents, until these continue.
     sub_agent_verdicts: Mutex<ResumeVerdicts>,
     observers: Observers,
-    /// How the last request failed that did, of which hooks know.
+    /// The last request error that was reported to hooks.
     last_failure: Mutex<Option<Error>>,
-    /// A request was handed to a provider, and what it used is not counted yet.
+    /// A provider has a request whose usage is not charged yet.
     request_in_flight: AtomicBool,
     has_incomplete_turn: AtomicBool,
-    /// The time that was kept for a last turn is not needed for one.
+    /// No wrap-up turn needs the time that was reserved for one.
     wrap_up_time_released: AtomicBool,
     pool_claim: PoolClaim,
     run_data: Mutex<RunData>,
     listed_tools: ListedTools,
     /// The run waits for verdicts through its world, or is a sub-agent of one that does.
     suspends: AtomicBool,
-    /// How many changes of the history the body was handed which the run has not had yet.
+    /// The number of history changes that the body received and the run has not observed yet.
     unobserved_changes: AtomicUsize,
 }
 
@@ -77,30 +77,30 @@ struct Inbox {
 /// A call that waits for a verdict.
 struct AwaitedVerdict {
     call: ToolCall,
-    /// Its tool runs elsewhere: an approval does not answer it.
+    /// The tool runs elsewhere, so an approval does not answer the call.
     is_external: bool,
     verdict: Option<Verdict>,
 }
 
-/// What was counted against budgets until now.
+/// The usage that was charged to budgets so far.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ChargedUsage {
     pub(super) usage: Usage,
     /// In millionths.
     pub(super) cost: u64,
-    /// Of the model that was asked last, where money is limited. It is kept here since a run may
-    /// end before its state is replaced.
+    /// The price of the last requested model, if a cost limit is set. It is kept here since a run
+    /// may end before its state is replaced.
     price: Option<Price>,
 }
 
-/// When what a holder says is to be said.
+/// When queued input is delivered.
 #[derive(Clone, Copy)]
 pub(super) enum DeliveryPoint {
     BeforeNextRequest,
     AfterModelStops,
 }
 
-/// The run of a sub-agent, as the run of its parent sees it.
+/// The run of a sub-agent, for the run of its parent.
 #[derive(Clone)]
 pub(super) struct SubAgentRun {
     pub(super) control: Arc<Control>,
@@ -122,7 +122,7 @@ impl Control {
         self.suspends.store(true, Ordering::Release);
     }
 
-    /// Whether verdicts are not accepted while its calls run.
+    /// Whether verdicts are not accepted while the run's calls are running.
     pub(super) fn suspends(&self) -> bool {
         self.suspends.load(Ordering::Acquire)
     }
@@ -135,7 +135,7 @@ impl Control {
         self.stop_requested.load(Ordering::Acquire)
     }
 
-    /// Is called before a poll that may be pending, so that an interrupt or a verdict wakes it.
+    /// Call this before a poll that may be pending, so that an interrupt or a verdict wakes it.
     pub(super) fn register_waker(&self, waker: &Waker) {
         self.waker.register(waker);
     }
@@ -163,7 +163,7 @@ impl Control {
         !lock_ignoring_poison(&self.inbox).queue_mut(when).is_empty()
     }
 
-    /// What is said next, as the `turn`th request is made.
+    /// Takes the next input, for the request with the number `turn`.
     pub(super) fn dequeue_input(&self, when: DeliveryPoint, turn: u32) -> Option<UndeliveredInput> {
         let mut said = lock_ignoring_poison(&self.inbox);
         let input = said.queue_mut(when).pop_front()?;
@@ -180,7 +180,7 @@ impl Control {
         lock_ignoring_poison(&self.awaited_verdicts).insert(call.call_id.clone(), asked);
     }
 
-    /// Takes a verdict, if exactly this call waits for one.
+    /// Accepts a verdict if exactly this call waits for one; returns whether it was accepted.
     pub(super) fn submit_verdict(&self, call: &ToolCall, verdict: Verdict) -> bool {
         let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
         let waiting = asked.get_mut(&call.call_id);
@@ -203,8 +203,8 @@ impl Control {
         Some(verdict)
     }
 
-    /// No verdict counts any more, unless one is there that nobody has looked at. Tells whether
-    /// that is so.
+    /// If an accepted verdict has not been taken yet, returns true. Otherwise rejects all further
+    /// verdicts and returns false.
     pub(super) fn has_verdict_or_stop_accepting(&self) -> bool {
         let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
         let holds = asked.values().any(|it| it.verdict.is_some());
@@ -214,12 +214,12 @@ impl Control {
         holds
     }
 
-    /// No verdict counts any more.
+    /// Rejects all further verdicts.
     pub(super) fn stop_accepting_verdicts(&self) {
         lock_ignoring_poison(&self.awaited_verdicts).clear();
     }
 
-    /// Sets what is paid for what comes from here on.
+    /// Sets the price of the usage from here on.
     pub(super) fn set_price(&self, price: Option<Price>) {
         lock_ignoring_poison(&self.charged_usage).price = price;
     }
@@ -228,12 +228,12 @@ impl Control {
         lock_ignoring_poison(&self.started_calls).push(context.clone());
     }
 
-    /// The contexts of the calls that have started since this was last asked for.
+    /// Takes the contexts of the calls that have started since the last call of this method.
     pub(super) fn take_started_calls(&self) -> Vec<ToolContext> {
         std::mem::take(&mut *lock_ignoring_poison(&self.started_calls))
     }
 
-    /// Counts what came on top since the last time, and gives all of it.
+    /// Charges the usage since the last call, and returns the total.
     pub(super) fn charge_usage(&self, usage: Usage, drain: impl FnOnce(Usage)) -> ChargedUsage {
         let mut charged = lock_ignoring_poison(&self.charged_usage);
         let more = usage.increase_since(charged.usage);
@@ -246,7 +246,7 @@ impl Control {
         *charged
     }
 
-    /// What the run will have spent once `usage` is counted.
+    /// The budget usage of the run once `usage` is charged.
     pub(super) fn projected_usage(&self, usage: Usage, tool_calls: u32) -> BudgetUsage {
         let charged = *lock_ignoring_poison(&self.charged_usage);
         let more =
@@ -255,7 +255,7 @@ impl Control {
         BudgetUsage { usage, cost, elapsed, tool_calls }
     }
 
-    /// The items that are to become void.
+    /// The items that are to become tombstones.
     pub(super) fn tombstone_queue(&self) -> &TombstoneQueue {
         &self.tombstone_queue
     }
@@ -264,28 +264,28 @@ impl Control {
         let _ = self.label.set(label);
     }
 
-    /// What tells the run's agent apart; empty if nothing does.
+    /// The label of the run's agent; empty if it has none.
     pub(super) fn label(&self) -> &str {
         self.label.get().map_or("", |label| label)
     }
 
-    /// The hooks that observe the run.
+    /// The observing hooks of the run.
     pub(super) fn observers(&self) -> &Observers {
         &self.observers
     }
 
-    /// Hooks are told that a request has failed.
+    /// Remembers a request error that is reported to hooks.
     pub(super) fn set_last_failure(&self, error: &Error) {
         let before = lock_ignoring_poison(&self.last_failure).replace(error.clone());
         drop(before);
     }
 
-    /// How the last request failed that did.
+    /// The last request error that was reported to hooks.
     pub(super) fn last_failure(&self) -> Option<Error> {
         lock_ignoring_poison(&self.last_failure).clone()
     }
 
-    /// Changes what the tools of the run are handed.
+    /// Changes the data for the run's tools.
     pub(super) fn update_run_data(&self, change: impl FnOnce(RunData) -> RunData) {
         let data = self.run_data();
         *lock_ignoring_poison(&self.run_data) = change(data);
@@ -295,22 +295,22 @@ impl Control {
         lock_ignoring_poison(&self.run_data).clone()
     }
 
-    /// A request is handed to a provider.
+    /// A request is passed to a provider.
     pub(super) fn begin_request(&self) {
         self.request_in_flight.store(true, Ordering::Release);
     }
 
-    /// The request is answered, has failed, or was dropped.
+    /// The request was answered, has failed, or was dropped.
     pub(super) fn end_request(&self) {
         self.request_in_flight.store(false, Ordering::Release);
     }
 
-    /// Whether a provider has a request.
+    /// Whether a provider has an open request.
     pub(super) fn has_request_in_flight(&self) -> bool {
         self.request_in_flight.load(Ordering::Acquire)
     }
 
-    /// Whether the turn that failed last [broke off](crate::agent::Facts::incomplete_turn).
+    /// Whether the last failed turn was [incomplete](crate::agent::Facts::has_incomplete_turn).
     pub(super) fn has_incomplete_turn(&self) -> bool {
         self.has_incomplete_turn.load(Ordering::Acquire)
     }
@@ -319,25 +319,25 @@ impl Control {
         self.has_incomplete_turn.store(broke_off, Ordering::Release);
     }
 
-    /// Whether the time that was kept for a last turn belongs to what runs.
+    /// Whether the running work may use the time that was reserved for a wrap-up turn.
     pub(super) fn is_wrap_up_time_released(&self) -> bool {
         self.wrap_up_time_released.load(Ordering::Acquire)
     }
 
-    /// No last turn follows what runs now, or it has begun.
+    /// No wrap-up turn can follow the running work, or it has started.
     pub(super) fn release_wrap_up_time(&self) {
         self.wrap_up_time_released.store(true, Ordering::Release);
     }
 
-    /// The body is handed an event. One that changes the history has to come to the run before the body
-    /// looks at the history again.
+    /// The body receives an event. If it changes the history, the run must observe it before the
+    /// body uses the history again.
     pub(super) fn track_unobserved_change(&self, event: &Event) {
         if event.changes_items() {
             self.unobserved_changes.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// The run has an event.
+    /// The run has observed an event.
     pub(super) fn mark_change_observed(&self, event: &Event) {
         if event.changes_items() {
             let less = |owed: usize| owed.checked_sub(1);
@@ -345,12 +345,12 @@ impl Control {
         }
     }
 
-    /// The body that was handed events is no more.
+    /// The body that received the events was dropped.
     pub(super) fn clear_unobserved_changes(&self) {
         self.unobserved_changes.store(0, Ordering::Release);
     }
 
-    /// Whether the history lacks a change that the body was handed.
+    /// Whether the body received a history change that the run has not observed yet.
     pub(super) fn has_unobserved_changes(&self) -> bool {
         self.unobserved_changes.load(Ordering::Acquire) > 0
     }
@@ -360,12 +360,12 @@ impl Control {
         &self.listed_tools
     }
 
-    /// What the run holds of its pool.
+    /// The tokens and the slot that the run holds of its pool.
     pub(super) fn pool_claim(&self) -> &PoolClaim {
         &self.pool_claim
     }
 
-    /// Takes a run as that of a sub-agent. It can be answered wherever this one can.
+    /// Registers the run of a sub-agent. It can receive verdicts wherever this run can.
     pub(super) fn attach_sub_agent(self: &Arc<Self>, call_id: &str, child: SubAgentRun) {
         child.control.require_external_handle();
         let _ = child.control.parent.set(Arc::downgrade(self));
@@ -383,7 +383,7 @@ impl Control {
         drop(before);
     }
 
-    /// The verdicts on the calls of a sub-agent that was suspended.
+    /// The verdicts on the calls of a suspended sub-agent.
     pub(super) fn sub_agent_verdicts(&self, call_id: &str) -> ResumeVerdicts {
         lock_ignoring_poison(&self.sub_agent_verdicts)
             .for_sub_agent(call_id)
@@ -395,7 +395,8 @@ impl Control {
         self.handle_count.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Without a handle a run that waits may wait in vain.
+    /// The last dropped handle wakes the run, which may have waited for a verdict that cannot
+    /// arrive now.
     pub(super) fn on_handle_dropped(&self) {
         if self.handle_count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wake();
@@ -406,8 +407,8 @@ impl Control {
         self.requires_external_handle.store(true, Ordering::Release);
     }
 
-    /// Whether a verdict can come: from the owner of the stream that is polled, from a handle, or from
-    /// where the run of the parent can be answered.
+    /// Whether a verdict can arrive: from the owner of the polled stream, from a handle, or
+    /// wherever the parent's run can receive one.
     pub(super) fn can_receive_verdict(&self) -> bool {
         !self.requires_external_handle.load(Ordering::Acquire)
             || self.handle_count.load(Ordering::Acquire) > 0
@@ -423,7 +424,7 @@ impl Control {
         }
     }
 
-    /// Nothing is taken any more; gives back what waits.
+    /// Accepts no more input, and returns the queued input.
     pub(super) fn close_and_drain_inbox(&self) -> Vec<UndeliveredInput> {
         drop(self.waker.take());
         self.stop_accepting_verdicts();
@@ -456,7 +457,7 @@ mod tests {
         for in_time in [true, false] {
             let control = Control::default();
             control.register_awaited_verdict(&call, false);
-            // Somebody looked and found none; then one comes from another thread, or does not.
+            // A check found no verdict; then, in one case, another thread submits one.
             assert_eq!(control.take_verdict(&call), None);
             assert!(!in_time || control.submit_verdict(&call, Verdict::Approve));
             assert_eq!(control.has_verdict_or_stop_accepting(), in_time);

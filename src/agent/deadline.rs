@@ -1,4 +1,4 @@
-//! The time that a run may take, kept by a timer.
+//! The timers of a run's time limit.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use crate::agent::Budget;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 
-/// When the time of a run is over, and when it has to wrap up.
+/// When the time of a run is over, and when its wrap-up turn must begin.
 #[derive(Debug)]
 pub(super) struct RunDeadline {
     has_started: bool,
-    /// Whether what runs may be dropped for a last turn.
+    /// Whether the running work may be dropped for a wrap-up turn.
     can_wrap_up: bool,
     /// `None` without a time limit, and before the first poll.
     alarms: Option<Alarms>,
@@ -20,19 +20,19 @@ pub(super) struct RunDeadline {
 
 #[derive(Debug)]
 struct Alarms {
-    /// `None` unless time is kept for a last turn, and once that turn is due.
+    /// `None` if no time is reserved for a wrap-up turn, and once that turn is due.
     wrap_up: Option<Deadline>,
     end: Deadline,
 }
 
-/// What the end of a time asks for.
+/// The action that an expired timer requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeadlineEvent {
-    /// What runs is dropped, and the last turn begins.
+    /// The running work is dropped, and the wrap-up turn begins.
     WrapUp,
-    /// The run is over.
+    /// The run ends.
     TimeUp,
-    /// The limit cannot be kept: there are no timers.
+    /// The limit cannot be enforced, since timers are not available.
     TimerUnavailable,
 }
 
@@ -41,12 +41,12 @@ impl RunDeadline {
         Self { has_started: false, can_wrap_up: false, alarms: None }
     }
 
-    /// Whether it counts.
+    /// Whether the timers were started.
     pub(super) fn has_started(&self) -> bool {
         self.has_started
     }
 
-    /// Begins to count, with the first poll of the run.
+    /// Starts the timers, with the first poll of the run.
     pub(super) fn start(&mut self, budget: &Budget, started: Instant) {
         self.has_started = true;
         self.can_wrap_up = budget.time_before_wrap_up().is_some();
@@ -56,19 +56,19 @@ impl RunDeadline {
         self.alarms = Some(Alarms { wrap_up, end: alarm(limit) });
     }
 
-    /// Whether what runs may be dropped for a last turn.
+    /// Whether the running work may be dropped for a wrap-up turn.
     pub(super) fn can_wrap_up(&self) -> bool {
         self.can_wrap_up
     }
 
-    /// Whether a time is over.
+    /// Whether a timer has expired.
     pub(super) fn is_over(&self) -> bool {
         self.alarms.as_ref().is_some_and(|it| {
             it.end.is_over() || it.wrap_up.as_ref().is_some_and(Deadline::is_over)
         })
     }
 
-    /// Ready when a time is over.
+    /// Ready when a timer has expired.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DeadlineEvent> {
         let Some(Alarms { wrap_up, end }) = &mut self.alarms else { return Poll::Pending };
         let due = |ring, due| match ring {
@@ -84,7 +84,7 @@ impl RunDeadline {
         }
     }
 
-    /// The last turn is due, or has begun for another reason.
+    /// The wrap-up turn is due, or has started for another reason.
     pub(super) fn begin_wrap_up(&mut self) {
         self.can_wrap_up = false;
         if let Some(alarms) = &mut self.alarms {

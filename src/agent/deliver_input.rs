@@ -1,4 +1,4 @@
-//! What is done to the history before a request.
+//! The changes of the history before a request.
 
 use crate::agent::State;
 use crate::agent::control::DeliveryPoint;
@@ -9,7 +9,7 @@ use crate::item::{Item, TombstoneEdit};
 use crate::usage::Usage;
 use crate::world::EffectKind;
 
-/// The next thing that is done to the history before a request.
+/// Makes the next change of the history before a request.
 pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Option<Event>) {
     let history = run.history();
     if !run.settings.tools.sources.is_empty()
@@ -41,14 +41,14 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
     let state = state.update(|it| {
         (it.history, it.follow_up_due) = (history, follow_up);
         if is_new {
-            // What is new to the model is a new chance to prove what it claims.
+            // After new input, a claim without evidence may be rejected once more.
             (it.evidence.claim_rejected, it.streaks.idle_turns) = (false, 0);
         }
     });
     (state, said)
 }
 
-/// What a holder says before the next request.
+/// The event of the next queued input: steered input, or a follow-up if one is due.
 fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     let turn = state.counts.model_calls + 1;
     let (why, said) = match run.control().dequeue_input(DeliveryPoint::BeforeNextRequest, turn) {
@@ -62,7 +62,7 @@ fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     Some(Event::Appended { why, id: said.id, items: said.items })
 }
 
-/// What becomes void when the run is over, already observed.
+/// Applies the next tombstones when the run is over. The journal has already observed the event.
 pub(super) fn apply_final_tombstones(run: &RunShared) -> Option<Event> {
     let journal = &run.handle.journal;
     let event = next_tombstone_event(run, |queue| queue.next_or_close(&journal.history()))?;
@@ -70,7 +70,7 @@ pub(super) fn apply_final_tombstones(run: &RunShared) -> Option<Event> {
     Some(event)
 }
 
-/// The next range that becomes void, as an event.
+/// The next range of tombstones, as an event.
 fn next_tombstone_event(
     run: &RunShared,
     next: impl FnOnce(&TombstoneQueue) -> Option<TombstoneEdit>,

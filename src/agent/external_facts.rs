@@ -1,4 +1,4 @@
-//! What is known besides the state.
+//! The facts that a decision needs besides the state.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,8 @@ use crate::event::BudgetExceeded;
 use crate::request::Output;
 use crate::world::EffectKind;
 
-/// What holders of a run want, and which limits are reached.
+/// Facts from outside the loop: the commands of the run's owner and handles, and the limits that
+/// are reached.
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of its own in a recording")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -31,7 +32,7 @@ struct ExternalFacts {
     broke_off: bool,
 }
 
-/// What is known besides the state, which keeps the budget that is spent.
+/// Gathers the facts for a decision, and stores the exceeded budget, if there is one, in the state.
 pub(super) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
     let budget = &run.settings.limits.budget;
     let spent = run.budget_usage(&state);
@@ -46,7 +47,8 @@ pub(super) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
     });
     let mut limits = run.settings.limits.limits;
     if run.settings.prompt.options.output != Output::Text || !run.settings.validators.is_empty() {
-        // What is checked is one turn: half an answer and its other half are none.
+        // A typed or validated answer must be a single turn, so it cannot be continued in another
+        // one.
         limits.max_continuations = 0;
     }
     let has_compactor = run.settings.context.compactor.is_some();

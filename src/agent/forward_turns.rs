@@ -1,4 +1,4 @@
-//! Turns that pass by the body of a loop.
+//! Forwards the events of turns past the body of a loop.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -16,10 +16,11 @@ use crate::turn::{PartialTurn, Turn};
 
 type BodyStep = Result<Step<Event, State>, Error>;
 
-/// Makes a body of a loop that need not pull the events of its turns itself.
+/// Creates the stream of a loop body that need not pull the events of its turns itself.
 ///
-/// `body` gets a [`TurnForwarder`]. While a turn is [forwarded](TurnForwarder::forward), its events go from
-/// the provider to the run, and the body is not polled. A token then costs what it costs without a body.
+/// `body` receives a [`TurnForwarder`]. While a turn is [forwarded](TurnForwarder::forward), its
+/// events pass from the provider to the run without polling the body, so the body adds no cost per
+/// token.
 ///
 /// Dropping the stream drops the body, and the turn that is being forwarded.
 ///
@@ -69,20 +70,20 @@ pub fn forward_turns<B: Stream<Item = BodyStep>>(
     ForwardTurns { body, turn: None, slot }
 }
 
-/// Hands turns over to a body's [`forward_turns`], which gives their events out.
+/// Passes turns from a body to its [`forward_turns`] wrapper, which yields their events.
 #[derive(Debug)]
 pub struct TurnForwarder(Slot);
 
 type Slot = Arc<Mutex<SlotState>>;
 
-/// Passed between a body and its wrapper.
+/// Shared by a body and its wrapper.
 #[derive(Default)]
 enum SlotState {
     #[default]
     Empty,
-    /// From the body: it waits for the end of this turn.
+    /// From the body, which waits for the end of this turn.
     Turn(TurnStream),
-    /// For the body: how the turn ended.
+    /// From the wrapper: the complete turn or its error.
     Ended(Result<Arc<Turn>, Error>),
 }
 
@@ -97,21 +98,21 @@ impl std::fmt::Debug for SlotState {
 }
 
 impl TurnForwarder {
-    /// Gives out the events of a turn, `TurnComplete` included, and returns the complete turn.
+    /// Yields the events of a turn, including `TurnComplete`, and returns the complete turn.
     ///
-    /// Nothing else in the body is polled until the turn has ended: a timer beside it would not fire. A body
-    /// that looks at each event pulls the [`TurnStream`] itself.
+    /// Nothing else in the body is polled until the turn has ended: a timer in the body would not
+    /// fire. A body that must see each event polls the [`TurnStream`] itself.
     ///
     /// # Errors
     ///
-    /// The error that ended the turn, which is not given out.
+    /// The error that ended the turn, which is not yielded.
     pub async fn forward(&mut self, turn: TurnStream) -> Result<Arc<Turn>, Error> {
         *lock_ignoring_poison(&self.0) = SlotState::Turn(turn);
         future::poll_fn(|_| {
             let mut slot = lock_ignoring_poison(&self.0);
             match std::mem::take(&mut *slot) {
                 SlotState::Ended(ended) => Poll::Ready(ended),
-                // The wrapper polls the turn next, and then this.
+                // The wrapper polls the turn next, and then this future.
                 waiting => {
                     *slot = waiting;
                     Poll::Pending
@@ -126,7 +127,7 @@ impl TurnForwarder {
 struct ForwardTurns<B> {
     #[pin]
     body: B,
-    /// The turn whose events are given out.
+    /// The turn whose events are yielded.
     turn: Option<TurnStream>,
     slot: Slot,
 }
@@ -180,7 +181,7 @@ mod tests {
     use crate::turn::{TurnBuilder, TurnEvent};
     use futures::{FutureExt, stream};
 
-    /// The turn that says `Hello` in five pieces.
+    /// A turn with the text `Hello` in five pieces.
     fn hello() -> TurnStream {
         let mut turn = TurnBuilder::new();
         for piece in ["H", "e", "l", "l", "o"] {

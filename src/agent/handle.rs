@@ -1,4 +1,4 @@
-//! What holders of a run can do to it while it goes on.
+//! The handle of a run, which acts on it while it runs.
 
 use std::any::Any;
 use std::fmt;
@@ -16,29 +16,31 @@ use crate::journal::Journal;
 use crate::tool::Verdict;
 use crate::usage::Usage;
 
-/// Proof that something was taken in. Its id comes back in `appended`, or in the outcome's
-/// `undelivered`.
+/// Confirms that input was accepted. The same id is in the `appended` event that delivers the
+/// input, or in `undelivered` of the outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InputReceipt {
-    /// The id.
+    /// The id of the input.
     pub id: String,
 }
 
-/// Does to a run from elsewhere what its holder can do between two pulls. Cheap to clone.
+/// Acts on a run from elsewhere, in the ways in which its owner can between two polls. Cheap to
+/// clone.
 ///
-/// It holds nothing that runs: dropping it cancels nothing. One thing only depends on it: an
-/// [interactive](crate::Agent::interactive) run whose [`outcome`](crate::Run::outcome) is awaited waits
-/// for verdicts while there is a handle, and ends as `pending` when the last one is dropped. A handle
-/// counts wherever it is kept, also in the [data](crate::Run::with_data) of the run itself.
+/// Dropping a handle cancels nothing. It has one effect: an
+/// [interactive](crate::Agent::interactive) run whose [`outcome`](crate::Run::outcome) is awaited
+/// waits for verdicts only while a handle exists, and ends as `pending` when the last one is
+/// dropped. Every handle counts, including one that is stored in the [data](crate::Run::with_data)
+/// of the run itself.
 pub struct RunHandle {
     pub(super) control: Arc<Control>,
     pub(super) journal: Journal,
     pub(super) ids: Arc<dyn Ids>,
-    /// `None` in the run's own handle, which does not count as one from which it can be answered.
+    /// `None` in the run's own handle, which does not count as a source of verdicts.
     _external_handle: Option<ExternalHandle>,
 }
 
-/// Counts a handle outside the run.
+/// Counts the handles outside the run.
 struct ExternalHandle(Arc<Control>);
 
 impl ExternalHandle {
@@ -71,12 +73,12 @@ impl RunHandle {
         Self { control: Arc::default(), journal, ids, _external_handle: None }
     }
 
-    /// One that does not count as one from which the run can be answered.
+    /// A handle of a sub-agent that does not count as a source of verdicts.
     fn for_sub_agent(SubAgentRun { control, journal, ids }: SubAgentRun) -> Self {
         Self { control, journal, ids, _external_handle: None }
     }
 
-    /// Takes a run as that of a sub-agent. It can be answered wherever this one can.
+    /// Registers the run of a sub-agent. It can receive verdicts wherever this run can.
     pub(super) fn attach_sub_agent(&self, call_id: &str, child: &Self) {
         let Self { control, journal, ids, _external_handle: _outside } = child;
         let (control, ids) = (Arc::clone(control), Arc::clone(ids));
@@ -84,14 +86,15 @@ impl RunHandle {
             .attach_sub_agent(call_id, SubAgentRun { control, journal: journal.clone(), ids });
     }
 
-    /// Says that from here on only handles can act on the run.
+    /// From now on, verdicts can come only from handles.
     pub(crate) fn require_external_handle(&self) {
         self.control.require_external_handle();
     }
 
-    /// Ends the run: with its next poll it drops what streams or runs, answers the open calls as
-    /// interrupted and finishes. A backoff, a hook, a compaction and a wait for a verdict are
-    /// dropped like everything else. Done twice, or too late, it changes nothing.
+    /// Interrupts the run: with its next poll it drops the open request and the running tools,
+    /// answers the open calls as interrupted, and finishes. A retry delay, a hook, a compaction and
+    /// a wait for a verdict are dropped as well. Calling it again, or after the run has ended, has
+    /// no effect.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -116,26 +119,28 @@ impl RunHandle {
         self.control.interrupt();
     }
 
-    /// Ends the run behind the turn that streams or whose tools run: they are finished and
-    /// recorded, and no further request is sent. The run ends as `stopped`, or as it would have
-    /// anyway if the model is done by then. Between two turns, and before the first, it ends at
-    /// once.
+    /// Ends the run after the current turn: its response and its tools complete and are recorded,
+    /// and no further request is sent. The run ends as `stopped`, or as `completed` or another
+    /// reason if the turn ends the run anyway. Between two turns, and before the first, the run
+    /// ends immediately.
     pub fn stop_after_turn(&self) {
         self.control.stop_after_turn();
     }
 
-    /// Says something before the next request, behind all results. If the model stops by itself
-    /// first, it gets one more turn, unless a limit is reached. No call is skipped.
+    /// Adds input to the next request, after all tool results. No call is skipped. If the model
+    /// stops on its own first, the run continues with one more turn for the input, unless a limit
+    /// is reached.
     ///
     /// # Errors
     ///
-    /// Gives the items back if the run is over.
+    /// Returns the items if the run is over.
     pub fn steer(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
         self.enqueue_input(DeliveryPoint::BeforeNextRequest, input.into())
     }
 
-    /// Says something when the model stops by itself, and not before: it gets one more turn, unless
-    /// a limit is reached. Several are said one after the other, each when the model has stopped.
+    /// Adds input when the model stops on its own, and not earlier: the run then continues with one
+    /// more turn, unless a limit is reached. Several follow-ups are delivered one at a time, each
+    /// when the model has stopped again.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -153,29 +158,32 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// Gives the items back if the run is over.
+    /// Returns the items if the run is over.
     pub fn follow_up(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
         self.enqueue_input(DeliveryPoint::AfterModelStops, input.into())
     }
 
-    /// The turn whose request was the first to carry what the receipt is for, from 1. `None` while
-    /// it waits, and for ever if it comes back undelivered.
+    /// Returns the number of the first turn whose request contained the input, counted from 1.
+    /// `None` while the input is queued, and forever if it is returned as undelivered.
     pub fn delivery_turn(&self, receipt: &InputReceipt) -> Option<u32> {
         self.control.delivery_turn(&receipt.id)
     }
 
-    /// Makes items of the [history](Self::history) void, by their positions, counted from 0: they stay
-    /// in it, marked as [tombstones](crate::Item::tombstone), and are not sent any more.
+    /// Turns items of the [history](Self::history) into [tombstones](crate::Item::tombstone), by
+    /// their positions, counted from 0: they stay in the history, but later requests leave them
+    /// out.
     ///
-    /// It is done before the next request, after all results; if there is none, before the run ends.
-    /// Each range is an event `rewritten` with the reason `tombstoned`. [`History::tombstone_edits`] lists what
-    /// becomes void together. Items that are void already, or asked for twice, change nothing.
-    /// If the history is compacted first, the items are followed to their new positions; those that a
-    /// summary replaces are gone already, and the summary stays. Of equal items, the newest count as
-    /// those that were kept. If the run is dropped first, nothing is done.
+    /// This happens before the next request, after all results; if no request follows, before the
+    /// run ends. Each range of items is reported as a `rewritten` event with the reason
+    /// `tombstoned`. [`History::tombstone_edits`] lists which items become tombstones together.
+    /// Items that are tombstones already, or were requested twice, are ignored. If a compaction
+    /// comes first, the positions are updated to those of the same items. Items that a summary
+    /// replaces are gone already, and the summary is not changed. If only some of several equal
+    /// items are kept, the latest ones count as kept. If the run is dropped first, nothing is
+    /// changed.
     ///
-    /// Positions can change only by a compaction: the owner of the run, between two pulls, always has
-    /// the current ones.
+    /// Only a compaction changes positions, so the positions that the owner of the run reads
+    /// between two polls are always current.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -199,43 +207,44 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the run is over, or as
-    /// [`History::tombstone_edits`]: a position that is not one of a completed item, which those of a turn that
-    /// streams are not, or a call that would become void and has no result yet. Nothing is done then.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the run is over, or under the conditions of
+    /// [`History::tombstone_edits`]: a position has no completed item, which includes the items of
+    /// a streaming turn, or the items include a call that has no result yet. Then no item is
+    /// changed.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
         self.control.tombstone_queue().add(&self.journal, &positions)
     }
 
-    /// Lets a call run that waits for a verdict.
+    /// Approves a call that waits for a verdict, which then runs.
     ///
-    /// `call` is what `approval_requested` showed. The verdict holds for exactly this call, its
-    /// arguments included. A call of a sub-agent needs the path to it:
-    /// [`Event::approval_request`](crate::Event::approval_request) returns it with the path.
+    /// `call` is the call from the `approval_requested` event. The verdict applies only to exactly
+    /// this call, including its arguments. A call of a sub-agent needs the path to it:
+    /// [`Event::approval_request`](crate::Event::approval_request) returns the call with its path.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no call like this waits: it has its verdict,
-    /// or its siblings have ended, or the run is over; also if the call is one of an
-    /// [external](crate::Tool::external) tool, which nothing here can run.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no such call waits for a verdict: it
+    /// already has one, the other calls of its turn have ended, or the run is over. The same error
+    /// is returned for a call of an [external](crate::Tool::external) tool, which cannot run here.
     pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
         self.submit_verdict(call, Verdict::Approve)
     }
 
-    /// Refuses a call that waits for a verdict. The model is told why.
+    /// Denies a call that waits for a verdict. The model receives the reason `why`.
     ///
     /// # Errors
     ///
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub fn deny(&self, call: impl Into<PendingCall>, why: impl Into<String>) -> Result<(), Error> {
         self.submit_verdict(call, Verdict::Deny(why.into()))
     }
 
-    /// Gives any verdict on a call that waits for one; [`Verdict::Output`] is the result itself.
+    /// Submits any verdict on a call that waits for one; [`Verdict::Output`] is the result itself.
     ///
     /// # Errors
     ///
-    /// As [`approve`](Self::approve).
+    /// The same as for [`approve`](Self::approve).
     pub fn submit_verdict(
         &self,
         call: impl Into<PendingCall>,
@@ -260,34 +269,34 @@ impl RunHandle {
         }
     }
 
-    /// The handle of the sub-agent that runs, or ran, as the call `call_id`.
+    /// Returns the handle of the sub-agent that runs, or ran, for the call `call_id`.
     pub fn sub_agent_handle(&self, call_id: &str) -> Option<Self> {
         self.control.sub_agent(call_id).map(|child| Self::for_sub_agent(child).clone())
     }
 
-    /// The journal that the run writes.
+    /// Returns the journal of the run.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// The history as it is now: an open turn is shown as interrupted. It stays open when the run is
-    /// dropped or interrupted; [`settled`](History::settled) returns what can be sent, and
-    /// [`run_from`](crate::Agent::run_from) does that on its own.
+    /// Returns the current history, in which an open turn is marked as interrupted. If the run is
+    /// dropped or interrupted, the turn stays open. [`settled`](History::settled) returns a history
+    /// that can be sent, and [`run_from`](crate::Agent::run_from) calls it.
     pub fn history(&self) -> History {
         self.journal.history()
     }
 
-    /// The tokens that the run has used so far.
+    /// Returns the tokens that the run has used so far.
     pub fn usage(&self) -> Usage {
         self.journal.usage()
     }
 
-    /// Hands a value to the tools of the run.
+    /// Makes a value available to the tools of the run.
     pub(crate) fn insert_run_data<T: Any + Send + Sync>(&self, value: T) {
         self.control.update_run_data(|data| data.insert(value));
     }
 
-    /// Says something under this id; see [`steer`](Self::steer) and [`follow_up`](Self::follow_up).
+    /// Queues input under this id; see [`steer`](Self::steer) and [`follow_up`](Self::follow_up).
     #[cfg(feature = "hub")]
     pub(crate) fn enqueue_as(
         &self,

@@ -1,12 +1,12 @@
-//! What is handed to a run.
+//! The input of a run.
 
 use crate::event::UndeliveredInput;
 use crate::item::{Content, Item};
 
-/// Items that are handed to a run: a text is one message of the user.
+/// The items that a run starts with. A string is one user message.
 ///
-/// The default is nothing: a run goes on with what its history ends with, such as the results of
-/// tools, behind which another was stopped.
+/// The default is empty: the run continues from the end of its history, for example from the tool
+/// results after which an earlier run was stopped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Input(pub Vec<Item>);
 
@@ -22,7 +22,7 @@ impl From<String> for Input {
     }
 }
 
-/// A message of the user, with images and files.
+/// One user message, with images and files.
 impl From<Content> for Input {
     fn from(content: Content) -> Self {
         Self(vec![Item::user(content)])
@@ -41,14 +41,14 @@ impl From<Vec<Item>> for Input {
     }
 }
 
-/// Nothing: the model goes on with the history as it is.
+/// No input: the model continues the history as it is.
 impl From<()> for Input {
     fn from((): ()) -> Self {
         Self::default()
     }
 }
 
-/// What came too late for one run, for the next.
+/// Input that one run could not deliver becomes the input of another.
 impl From<UndeliveredInput> for Input {
     fn from(undelivered: UndeliveredInput) -> Self {
         Self(undelivered.items)

@@ -1,4 +1,4 @@
-//! The tools of a run as they were listed last.
+//! The tools of a run from the last listing.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 use crate::tool::{Tool, Toolkit};
 
-/// The tools of a run as they were listed last. Its lock is never held across an await.
+/// The tools of a run from the last listing. The lock is never held across an await.
 #[derive(Default)]
 pub(super) struct ListedTools(Mutex<ListedState>);
 
@@ -15,43 +15,43 @@ pub(super) struct ListedTools(Mutex<ListedState>);
 struct ListedState {
     /// `None` until the first listing.
     current: Option<Arc<CurrentTools>>,
-    /// The iteration in which they were listed.
+    /// The iteration of the last listing.
     iteration: u32,
-    /// Texts that the model has to read before the next request.
+    /// Messages that the model must receive before the next request.
     notices: Vec<String>,
 }
 
-/// The tools of all sources, and the kit with these and the agent's own.
+/// The tools of all sources, and a toolkit of these and the agent's own tools.
 pub(super) struct CurrentTools {
     pub(super) sources: Vec<SourceTools>,
     toolkit: Toolkit,
 }
 
 impl ListedTools {
-    /// The tools of all sources; `None` until the first listing.
+    /// Returns the tools of all sources; `None` until the first listing.
     pub(super) fn current(&self) -> Option<Arc<CurrentTools>> {
         lock_ignoring_poison(&self.0).current.clone()
     }
 
-    /// The tools of the agent and of its sources; `None` until the first listing.
+    /// Returns the tools of the agent and of its sources; `None` until the first listing.
     pub(super) fn toolkit(&self) -> Option<Toolkit> {
         let listed = lock_ignoring_poison(&self.0);
         listed.current.as_ref().map(|current| current.toolkit.clone())
     }
 
-    /// The iteration of the last listing, if there was one.
+    /// Returns the iteration of the last listing, if there was one.
     pub(super) fn last_iteration(&self) -> Option<u32> {
         let listed = lock_ignoring_poison(&self.0);
         listed.current.as_ref().map(|_| listed.iteration)
     }
 
-    /// Takes the texts that the model has to read before the next request.
+    /// Takes the messages that the model must receive before the next request.
     pub(super) fn take_notice(&self) -> Option<String> {
         let notices = std::mem::take(&mut lock_ignoring_poison(&self.0).notices);
         (!notices.is_empty()).then(|| notices.join("\n"))
     }
 
-    /// Keeps the tools that were listed in an iteration. The kit is made anew only if they are others.
+    /// Stores the tools from a listing. The toolkit is rebuilt only if the tools have changed.
     pub(super) fn replace(
         &self,
         own: &Toolkit,
@@ -69,12 +69,12 @@ impl ListedTools {
         listed.iteration = iteration;
         let replaced = listed.current.replace(Arc::new(CurrentTools { sources, toolkit }));
         drop(listed);
-        // The tools are code of the user's own, which may panic when it is dropped.
+        // Tools are user code, which may panic when it is dropped.
         let _ = catch_panic(|| drop(replaced));
     }
 }
 
-/// Whether the same tools run, described in the same way.
+/// Whether both have the same tools, with the same descriptions.
 fn is_run_alike(before: &[SourceTools], now: &[SourceTools]) -> bool {
     let is_same =
         |(before, now): (&Tool, &Tool)| before.is_run_like(now) && before.is_described_like(now);

@@ -1,14 +1,14 @@
 //! The ready-made agent: a loop over a provider, a toolkit and a history.
 //!
-//! It stands on the public parts below it and nothing else. [`decide()`] and its sisters are pure
-//! tables of what a turn leads to, [`loop_body()`] performs them on a [`State`] by the methods of its
-//! [`RunContext`]; each policy is a value with a file of its own. A copy of the body is a loop of your
-//! own: hand it to [`Agent::run_with_body`].
+//! It is built only from the public parts of this crate. [`decide()`] and the functions beside it
+//! are pure: they map a turn to the next action. [`loop_body()`] carries out the action on a
+//! [`State`] with the methods of its [`RunContext`]. Each policy is a value in a file of its own.
+//! To write your own loop, copy the body and pass the copy to [`Agent::run_with_body`].
 //!
-//! Read the files in this order: `body` is the loop; `decide` chooses the next action; `state` is what the
-//! loop goes over; `run_context` lists the methods that the body calls, and `external_facts`,
-//! `refresh_tools`, `deliver_input`, `compaction`, `send_request`, `run_tools` and `stop_review` implement them; `run` is the
-//! stream around the loop, and `agent` is where a run begins.
+//! Read the files in this order: `body` is the loop; `decide` chooses the next action; `state` is
+//! the state of the loop; `run_context` has the methods that the body calls, and `external_facts`,
+//! `refresh_tools`, `deliver_input`, `compaction`, `send_request`, `run_tools` and `stop_review`
+//! implement them; `run` is the stream around the loop, and `agent` starts runs.
 
 mod agent;
 mod body;

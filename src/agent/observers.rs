@@ -1,4 +1,4 @@
-//! The hooks that observe a run: they are part of it, are polled with it, and hold up nothing.
+//! The running observing hooks of a run, which are polled with it and do not delay it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -7,28 +7,28 @@ use crate::agent::hook::{Hooks, Observer};
 use crate::item::Item;
 use crate::lock::lock_ignoring_poison;
 
-/// What observing hooks have begun, and what they want said. Its lock is never held across a poll:
-/// a poll takes them out and puts them back.
+/// The running observing hooks, and the notes that they have returned. The lock is never held
+/// across a poll: a poll takes the hooks out and puts them back.
 #[derive(Default)]
 pub(super) struct Observers(Mutex<ObserverQueue>);
 
 #[derive(Default)]
 struct ObserverQueue {
-    /// In the order in which they began.
+    /// In the order in which they started.
     active: Vec<Observer>,
-    /// What they want said, while it is not said.
+    /// Notes that are not delivered yet.
     notes: Vec<Item>,
     /// The waker of the run's last poll. `None` before the first one.
     waker: Option<Arc<Waker>>,
-    /// The loop is over, and nothing begins any more.
+    /// The loop is over, and no more hooks are started.
     is_closed: bool,
 }
 
 impl Observers {
-    /// Polls all hooks that observe. It is the first thing that a poll of the run does.
+    /// Polls all observing hooks. A poll of the run does this first.
     #[inline]
     pub(super) fn poll(&self, hooks: &Hooks, cx: &mut Context<'_>) {
-        // Most agents have no hooks, and this is done for each event.
+        // Most agents have no hooks, and this runs for each event.
         if !hooks.is_empty() {
             self.poll_active(hooks, cx);
         }
@@ -43,7 +43,7 @@ impl Observers {
         self.put_back(active).into_iter().for_each(cancel_ignoring_panic);
     }
 
-    /// Begins to observe: each is polled once, before the next one begins.
+    /// Starts observing hooks: each is polled once before the next one starts.
     pub(super) fn start(&self, hooks: &Hooks, observers: impl Iterator<Item = Observer>) {
         let Some(waker) = self.waker() else { return };
         let mut cx = Context::from_waker(&waker);
@@ -54,7 +54,7 @@ impl Observers {
         }
     }
 
-    /// Polls one. Tells whether it goes on.
+    /// Polls a hook. Returns whether it is still running.
     fn poll_observer(&self, hooks: &Hooks, observer: &mut Observer, cx: &mut Context<'_>) -> bool {
         match observer.poll(cx) {
             Poll::Pending => return true,
@@ -64,7 +64,7 @@ impl Observers {
         false
     }
 
-    /// Drops what still observes when the loop is over.
+    /// Drops the running hooks when the loop is over.
     pub(super) fn cancel_all(&self, hooks: &Hooks) {
         for mut observer in self.close() {
             if let Err(error) = observer.cancel() {
@@ -73,12 +73,12 @@ impl Observers {
         }
     }
 
-    /// Drops what still observes when the run is dropped. No hook is told.
+    /// Drops the running hooks when the run is dropped. No hook receives an error.
     pub(super) fn drop_all(&self) {
         self.close().into_iter().for_each(cancel_ignoring_panic);
     }
 
-    /// Takes out those that go on. What begins from here on wakes with `waker`.
+    /// Takes out the running hooks. Hooks that start from here on use `waker`.
     fn take_active(&self, waker: &Waker) -> Vec<Observer> {
         let mut inner = self.lock();
         let active = std::mem::take(&mut inner.active);
@@ -92,14 +92,14 @@ impl Observers {
         active
     }
 
-    /// `None` if nothing may begin.
+    /// The waker for new hooks; `None` if none may start.
     fn waker(&self) -> Option<Arc<Waker>> {
         let inner = self.lock();
         inner.waker.clone().filter(|_| !inner.is_closed)
     }
 
-    /// Keeps those that go on, before those that have begun meanwhile. Gives them back if the loop is
-    /// over.
+    /// Puts back the hooks that are still running, before those that have started meanwhile.
+    /// Returns them if the loop is over.
     fn put_back(&self, active: Vec<Observer>) -> Vec<Observer> {
         let mut inner = self.lock();
         if inner.is_closed {
@@ -110,7 +110,7 @@ impl Observers {
         Vec::new()
     }
 
-    /// Keeps one that has begun. Gives it back if the loop is over.
+    /// Adds a hook that has started. Returns it if the loop is over.
     fn add(&self, observer: Observer) -> Option<Observer> {
         let mut inner = self.lock();
         if inner.is_closed {
@@ -120,17 +120,17 @@ impl Observers {
         None
     }
 
-    /// Keeps what is to be said.
+    /// Adds notes to those that are not delivered yet.
     fn push_notes(&self, notes: Vec<Item>) {
         self.lock().notes.extend(notes);
     }
 
-    /// What is to be said next.
+    /// Takes the notes that are not delivered yet.
     pub(super) fn take_notes(&self) -> Vec<Item> {
         std::mem::take(&mut self.lock().notes)
     }
 
-    /// Takes all of them out; nothing begins any more.
+    /// Takes out all running hooks; no more hooks are started.
     fn close(&self) -> Vec<Observer> {
         let mut inner = self.lock();
         inner.is_closed = true;
@@ -141,12 +141,12 @@ impl Observers {
     }
 
     fn lock(&self) -> MutexGuard<'_, ObserverQueue> {
-        // Nothing of a user runs while the lock is held.
+        // No user code runs while the lock is held.
         lock_ignoring_poison(&self.0)
     }
 }
 
-/// Drops a hook's future; a panic in it is not told.
+/// Drops a hook's future; a panic in it is ignored.
 fn cancel_ignoring_panic(mut observer: Observer) {
     let _ = observer.cancel();
 }

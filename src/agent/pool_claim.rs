@@ -1,18 +1,18 @@
-//! What a run holds of its pool.
+//! The capacity of a pool that a run holds.
 
 use std::sync::{Mutex, MutexGuard};
 
 use crate::agent::budget::{PoolSlot, TokenReservation};
 use crate::lock::lock_ignoring_poison;
 
-/// What a run holds of its pool for the request that is due or open.
+/// The capacity of a pool that a run holds for its next or open request.
 #[derive(Debug, Default)]
 pub(super) struct PoolClaim(Mutex<ClaimState>);
 
 #[derive(Debug, Default)]
 struct ClaimState {
     capacity: Option<HeldCapacity>,
-    /// It was the run's turn, and it had something else to do first.
+    /// The run reached the front of the queue, and gave way to handle something else first.
     yielded_queue_position: bool,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct HeldCapacity {
 }
 
 impl PoolClaim {
-    /// The request is over, and what it used is counted: gives back what was held for it.
+    /// Releases the held capacity. Call this after the usage of the request was charged.
     pub(super) fn release(&self) {
         let settled = self.lock().capacity.take();
         drop(settled);
@@ -34,13 +34,13 @@ impl PoolClaim {
         drop(before);
     }
 
-    /// Whether the run gave way when it was its turn; notes whether it does now.
+    /// Returns whether the run gave way at the front of the queue, and sets whether it does now.
     pub(super) fn replace_yielded_queue_position(&self, now: bool) -> bool {
         std::mem::replace(&mut self.lock().yielded_queue_position, now)
     }
 
     fn lock(&self) -> MutexGuard<'_, ClaimState> {
-        // Nothing of a user runs while the lock is held.
+        // No user code runs while the lock is held.
         lock_ignoring_poison(&self.0)
     }
 }

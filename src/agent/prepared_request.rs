@@ -1,12 +1,12 @@
-//! What hooks made of a request.
+//! The request as hooks have changed it.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::item::{History, Item};
 use crate::request::{Options, Request, System, ToolSpec};
 
-/// What hooks made of a request: the request itself, or what was changed in it. It is serialized as its
-/// changes.
+/// A request as hooks have changed it: the request itself, or the recorded changes. It is
+/// serialized as its changes.
 #[derive(Clone, Debug)]
 pub(super) enum PreparedRequest {
     Computed { original: Box<Request>, prepared: Box<Request> },
@@ -17,7 +17,7 @@ pub(super) enum PreparedRequest {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct RequestChanges {
-    /// A list of at most one, since no model is a choice as well.
+    /// A list of at most one model: an empty list means that a hook has removed the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,19 +30,19 @@ pub(super) struct RequestChanges {
     context: Option<ContextChange>,
 }
 
-/// A context, by the ends that it has in common with the history.
+/// A changed context, as its difference to the history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ContextChange {
     id: String,
-    /// How many entries it begins with that the history begins with.
+    /// The number of items at the beginning that equal those of the history.
     before: usize,
     items: Vec<Item>,
-    /// How many entries it ends with that the history ends with.
+    /// The number of items at the end that equal those of the history.
     behind: usize,
 }
 
 impl PreparedRequest {
-    /// The request, which was `plain` before.
+    /// Returns the changed request. `plain` is the request before the changes.
     pub(super) fn into_request(self, plain: Request) -> Request {
         match self {
             Self::Computed { prepared: request, .. } => *request,

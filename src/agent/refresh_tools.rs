@@ -1,4 +1,4 @@
-//! How the tools of an agent's sources are listed before a request.
+//! Lists the tools of an agent's sources before a request.
 
 use futures::future::join_all;
 
@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::item::{Content, History};
 use crate::world::EffectKind;
 
-/// Whether the sources are to be listed: once in an iteration, and not for the last turn, which calls no
-/// tool.
+/// Whether the sources have to be listed: once per iteration, and not for a wrap-up turn, which
+/// calls no tools.
 pub(super) fn needs_listing(run: &RunShared, state: &State) -> bool {
     if run.settings.tools.sources.is_empty() {
         return false;
@@ -22,7 +22,7 @@ pub(super) fn needs_listing(run: &RunShared, state: &State) -> bool {
     }
 }
 
-/// Lists the tools of all sources, which count from here on.
+/// Lists the tools of all sources. The new lists apply from here on.
 pub(super) async fn refresh_tools(run: &RunShared, state: &State) -> Result<(), Error> {
     let listing_run = run.clone();
     let list = async move {
@@ -51,7 +51,7 @@ fn apply_listing(run: &RunShared, state: &State, listing: ToolListing) {
             run.hooks().on_failure(state, &name_error(&names[index], error.clone()));
         }
     }
-    // An earlier run on this history may have said what is left out.
+    // An earlier run on this history may already have reported the tools that are left out.
     let notice = tool_notice(names, before, &now)
         .filter(|notice| before.is_some() || !has_said(&state.history, notice));
     let iteration = run.effects.iteration();

@@ -1,4 +1,4 @@
-//! Iterations that only repeat those before them.
+//! Counts iterations that repeat earlier ones.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,48 +8,51 @@ use crate::item::{ToolCall, ToolResult};
 use crate::tool::Rationale;
 use crate::turn::Turn;
 
-/// A longer cycle is not found.
+/// Maximum length of a cycle that is detected.
 const MAX_CYCLE_LEN: usize = 4;
 
-/// How many iterations in a row repeat those before them, with the same calls and the same results.
+/// Counts how many iterations in a row repeat earlier ones, with the same calls and the same
+/// results.
 ///
-/// An iteration is a turn whose calls were answered. Iterations repeat in a cycle of one to four: each
-/// has the calls and the results of the one a cycle before. Calls of [pollable](crate::Tool::pollable)
-/// tools are left out. A turn that has no others, or no calls at all, is not counted and resets
-/// nothing: those before it and after it follow each other. Arguments are compared as JSON values: the
-/// order of their fields does not matter, and neither does white space. What the model
-/// [gives as its reason](crate::tool::Rationale) makes no other call.
+/// An iteration is a turn whose calls were answered. Iterations repeat in a cycle of one to four:
+/// each has the calls and the results of the iteration one cycle earlier. Calls of
+/// [pollable](crate::Tool::pollable) tools are left out. A turn without other calls, or without any
+/// calls, is not counted and does not reset the counter: the iterations before and after it count
+/// as consecutive. Arguments are compared as JSON values: the order of their fields and white space
+/// do not matter. The model's [rationale](crate::tool::Rationale) for a call is not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepeatCounter(
-    // `None` before the first iteration. Boxed, since each nested sub-agent has states on the stack.
+    // `None` before the first iteration. Boxed, since each nested sub-agent has states on the
+    // stack.
     Option<Box<CycleCounts>>,
 );
 
-/// The iterations up to the newest.
+/// The iterations up to the latest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct CycleCounts {
-    /// The calls and results of the last iterations as hashes, the newest first.
+    /// Hashes of the calls and results of the last iterations, the latest first.
     recent_hashes: [Option<u64>; MAX_CYCLE_LEN],
-    /// For a cycle of one, of two and so on: how many iterations in a row, up to the newest, are equal
-    /// to the one a cycle before.
+    /// By cycle length: the number of iterations in a row, up to the latest, that equal the one a
+    /// cycle earlier.
     repeats_by_cycle_len: [u32; MAX_CYCLE_LEN],
-    /// Whether the newest turn is one of them.
+    /// Whether the latest turn was counted.
     includes_newest: bool,
 }
 
 impl RepeatCounter {
-    /// How many iterations in a row repeat, up to the newest turn and with those of the first cycle: 1
-    /// if it repeats none, and 0 before the first turn and after one that is not counted.
+    /// Returns the number of repeated iterations in a row, up to the latest turn, including those
+    /// of the first cycle. It is 1 if the latest iteration repeats none, and 0 before the first
+    /// turn and after one that is not counted.
     ///
-    /// A cycle counts from when it was completed a second time. Where the letters are iterations,
-    /// A A A counts 3, A B A B counts 4, A B A B A 5, and A B A only 1.
+    /// A cycle counts once it has been completed twice. With letters for iterations, `AAA` counts
+    /// 3, `ABAB` counts 4, `ABABA` counts 5, and `ABA` only 1.
     pub fn count(&self) -> u32 {
         let Some(row) = self.0.as_ref().filter(|row| row.includes_newest) else { return 0 };
         let cycles = (1..).zip(row.repeats_by_cycle_len).filter(|(cycle, equal)| equal >= cycle);
         cycles.map(|(cycle, equal)| equal.saturating_add(cycle)).max().unwrap_or(1)
     }
 
-    /// Counts the calls of one more turn. `polls` are the ids of those that are left out.
+    /// Counts the calls of one more turn, except those with the ids in `polls`.
     pub(super) fn with_iteration(
         mut self,
         turn: &Turn,
@@ -67,7 +70,7 @@ impl RepeatCounter {
         }
         let mut hasher = DefaultHasher::new();
         for call in calls() {
-            // Other words about it make it no other call.
+            // The rationale is not compared.
             let (_, arguments) = Rationale::split_arguments(call.arguments_or_empty_object());
             call.name.hash(&mut hasher);
             match serde_json::from_str::<Value>(&arguments) {
@@ -104,8 +107,8 @@ mod tests {
         iterations.iter().fold(RepeatCounter::default(), counted).count()
     }
 
-    /// The same, told again: the longest end that is two cycles or more, each item of which is that a
-    /// cycle before.
+    /// A second implementation: the length of the longest suffix that has at least two cycles and
+    /// in which each item equals the one a cycle earlier.
     fn counted(iterations: &[u8]) -> u32 {
         let mut most = usize::from(!iterations.is_empty());
         for cycle in 1..=4 {

@@ -1,4 +1,4 @@
-//! Going on with calls that were left pending.
+//! Checks the verdicts for a run that resumes pending calls.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,9 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{History, PendingCall, ToolCall};
 use crate::tool::{Tool, Toolkit, Verdict};
 
-/// Checks that each call that is open in the history has exactly one verdict, also in the
-/// histories of its suspended sub-agents, and that these can continue. `toolkit` has the tools that are
-/// known; the tools of sources that are not listed yet are found when the run begins.
+/// Checks that each open call in the history has exactly one verdict, including the calls in the
+/// histories of suspended sub-agents, and that these sub-agents can continue. `toolkit` has the
+/// tools that are known; the tools of sources are found when the run has listed them.
 pub(super) fn check_verdicts(
     settings: &AgentSettings,
     toolkit: &Toolkit,
@@ -25,12 +25,12 @@ pub(super) fn check_verdicts(
     agent.check_verdicts(history, verdicts)
 }
 
-/// The known parts of the agent whose calls are judged.
+/// The known parts of the agent whose calls are checked.
 struct JudgedAgent<'a> {
     toolkit: &'a Toolkit,
-    /// It may have more tools than these.
+    /// The agent has sources, which may have more tools.
     has_sources: bool,
-    /// A hook may have made other arguments of a call's.
+    /// A hook may have changed the arguments of a call.
     rewrites_arguments: bool,
 }
 
@@ -48,7 +48,7 @@ impl JudgedAgent<'_> {
                 inner.entry(parent.to_owned()).or_default().push((call, verdict));
                 continue;
             }
-            // The call of a tool may be inside of the one in the history.
+            // The history may have the call of a wrapper tool, with this call inside.
             let call = kit.unwrapped_call(&call.to_tool_call()).into_owned();
             let is_external = kit.get(&call.name).is_some_and(Tool::is_external);
             if is_external && verdict == Verdict::Approve {
@@ -87,7 +87,8 @@ impl JudgedAgent<'_> {
             if *verdict == Verdict::Approve && self.is_unknown(&call.name) {
                 return invalid_verdict(&format!("there is no tool `{}`", call.name), call);
             }
-            // Only a hook can have made other arguments of them, or another call if none was inside.
+            // Only a hook can have changed the arguments, or repaired a wrapper tool's call that had no
+            // readable call inside.
             let is_repaired = kit.wraps_calls(&call.name) && self.rewrites_arguments;
             if (judged.name != call.name && !is_repaired)
                 || (!self.rewrites_arguments && judged != call)
@@ -95,7 +96,7 @@ impl JudgedAgent<'_> {
                 return invalid_verdict("a verdict was given for another call", call);
             }
         }
-        // Which one is reported does not depend on how a map is laid out.
+        // Chooses the call by its id, so that the error does not depend on the order of the map.
         let is_closed = |call: &&ToolCall| open.iter().all(|it| it.call_id != call.call_id);
         let of_own = own.values().map(|(call, _)| call).filter(is_closed);
         let first = of_own.min_by(|a, b| a.call_id.cmp(&b.call_id)).cloned();
@@ -106,14 +107,15 @@ impl JudgedAgent<'_> {
         Ok(ResumeVerdicts::new(own, nested))
     }
 
-    /// Checks the verdicts on the calls of a suspended sub-agent. The outer error is one of its own call.
+    /// Checks the verdicts on the calls of a suspended sub-agent. The outer error is about the call
+    /// that runs it.
     fn check_sub_agent(
         &self,
         call: &ToolCall,
         child: &History,
         given: Vec<(PendingCall, Verdict)>,
     ) -> Result<Result<ResumeVerdicts, Error>, Error> {
-        // It was dropped after its calls had their results.
+        // The sub-agent was dropped after its calls had their results.
         let is_answered = child.unanswered_calls().is_empty();
         let can_resume = |kit: &Toolkit| match is_answered {
             true => Ok(()),
@@ -126,7 +128,7 @@ impl JudgedAgent<'_> {
                     call,
                 );
             }
-            // Nothing is known of the agent until the tools of the sources are listed.
+            // The sub-agent is not known until the tools of the sources are listed.
             let (toolkit, has_sources) = (&Toolkit::default(), true);
             let agent = JudgedAgent { toolkit, has_sources, rewrites_arguments: true };
             return Ok(can_resume(toolkit).and_then(|()| agent.check_verdicts(child, given)));
@@ -139,7 +141,7 @@ impl JudgedAgent<'_> {
         Ok(can_resume(toolkit).and_then(|()| check_verdicts(&agent, toolkit, child, given)))
     }
 
-    /// Whether no tool of the name is there or may be listed.
+    /// Whether the tool is unknown and no source can have it.
     fn is_unknown(&self, name: &str) -> bool {
         !self.has_sources && self.toolkit.get(name).is_none()
     }

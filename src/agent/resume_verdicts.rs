@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::item::ToolCall;
 use crate::tool::Verdict;
 
-/// The verdicts that a run is resumed with, those on its own calls and those on calls of its
+/// The verdicts that a run is resumed with: those on its own calls and those on calls of its
 /// sub-agents. Cheap to clone.
 ///
-/// Each holds for exactly the call it was given for, its arguments included.
+/// Each verdict applies only to exactly the call it was given for, including its arguments.
 #[derive(Clone, Debug, Default)]
 pub struct ResumeVerdicts(Arc<VerdictMap>);
 
@@ -17,7 +17,7 @@ pub struct ResumeVerdicts(Arc<VerdictMap>);
 struct VerdictMap {
     /// By call id.
     own_calls: HashMap<String, (ToolCall, Verdict)>,
-    /// Those on calls of sub-agents, by the id of the call that the sub-agent runs as.
+    /// The verdicts on calls of sub-agents, by the id of the call that runs the sub-agent.
     sub_agents: HashMap<String, ResumeVerdicts>,
 }
 
@@ -29,17 +29,17 @@ impl ResumeVerdicts {
         Self(Arc::new(VerdictMap { own_calls: own, sub_agents: nested }))
     }
 
-    /// The verdict on the run's own call of this id, with the call it was given for.
+    /// Returns the verdict on the run's own call with this id, and the call it was given for.
     pub fn get(&self, call_id: &str) -> Option<&(ToolCall, Verdict)> {
         self.0.own_calls.get(call_id)
     }
 
-    /// The verdicts on the calls of the sub-agent that runs as the call `call_id`.
+    /// The verdicts on the calls of the sub-agent that runs for the call `call_id`.
     pub(crate) fn for_sub_agent(&self, call_id: &str) -> Option<&Self> {
         self.0.sub_agents.get(call_id)
     }
 
-    /// Verdicts on the run's own calls.
+    /// Creates verdicts on the run's own calls.
     pub(crate) fn for_own_calls(verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>) -> Self {
         let by_id = |(call, verdict): (ToolCall, Verdict)| (call.call_id.clone(), (call, verdict));
         let own = verdicts.into_iter().map(by_id).collect();

@@ -26,7 +26,7 @@ use crate::stream::{LoopWithState, StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
 use crate::world::{EffectKind, Effects, LoopEnd, TimeLimitReached};
 
-/// What a run begins with.
+/// The arguments of a new run.
 pub(super) struct RunArgs {
     pub(super) history: History,
     pub(super) input: Input,
@@ -37,20 +37,20 @@ pub(super) struct RunArgs {
 ///
 /// If the run failed, [`Outcome::error`] is set, and the stream yields that error once more as
 /// `Err`, after `Finished` and before `None`: `while let Some(event) = run.try_next().await?` ends
-/// with it. A run that ended for another reason than its own, such as `max_turns`, `budget`,
-/// `stopped` or `pending`, has no error. [`outcome`](Self::outcome) returns the outcome of a failed
-/// run as that of any other, and [`Outcome::into_result`] makes an error of it.
+/// with it. A run that did not fail but ended as, for example, `max_turns`, `budget`, `stopped` or
+/// `pending` has no error. [`outcome`](Self::outcome) returns the outcome of every run, including a
+/// failed one, and [`Outcome::into_result`] converts that of a failed run into its error.
 ///
-/// Between two pulls the owner of the run can inspect it and act on it: a run dereferences to its
+/// Between two polls the owner of the run can inspect it and act on it: a run dereferences to its
 /// [`RunHandle`], which has [`steer`](RunHandle::steer), [`follow_up`](RunHandle::follow_up),
 /// [`approve`](RunHandle::approve), [`deny`](RunHandle::deny), [`interrupt`](RunHandle::interrupt),
 /// [`history`](RunHandle::history) and more.
 ///
-/// Dropping it cancels everything: the request that streams, the tools that run. What was said and
-/// done until then can still be read from a [`handle`](Self::handle).
+/// Dropping the run cancels everything: the open request and the running tools. The history up to
+/// that point can still be read from a [`handle`](Self::handle).
 ///
-/// It may be moved to another tokio runtime between two turns. In the middle of one this works only if
-/// the first runtime is a multi-thread one: see [`stream_turn`](crate::Provider::stream_turn).
+/// A run may be moved to another tokio runtime between two turns. Within a turn, this works only if
+/// the first runtime is a multi-thread runtime: see [`stream_turn`](crate::Provider::stream_turn).
 ///
 /// ```
 /// use futures::StreamExt;
@@ -70,18 +70,18 @@ pub(super) struct RunArgs {
 /// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct Run {
-    /// The first event. `None` once it was given.
+    /// The event of the input. `None` after it was yielded.
     input_event: Option<Event>,
-    /// `None` once the loop is over; dropped before the ending is given.
+    /// `None` after the loop has ended; dropped before the final events are yielded.
     loop_stream: Option<Pin<Box<dyn IterationStream>>>,
     state: StateCell<State>,
     deadline: RunDeadline,
-    /// `Some` from when only the time for a last turn is left, until that turn begins: the calls
-    /// that were dropped get their results.
+    /// `Some` from when only the time reserved for the wrap-up turn is left, until that turn
+    /// begins. Meanwhile the dropped calls are answered.
     pending_wrap_up: Option<BudgetExceeded>,
-    /// The results since the active body began, where a last turn may have to know them.
+    /// The results since the active body started, if a wrap-up turn may need them.
     iteration_results: Vec<ToolResult>,
-    /// Whether the loop was polled since the last event.
+    /// Whether the loop was polled since the last event was yielded.
     polled_since_last_event: bool,
     /// `Some` from the end of the loop to `Finished`.
     pending_end: Option<PendingEnd>,
@@ -92,15 +92,15 @@ pub struct Run {
     shared: RunShared,
 }
 
-/// How a run ends.
+/// The end of a run whose final events are not yielded yet.
 struct PendingEnd {
     reason: EndReason,
     error: Option<Error>,
-    /// Set if its time was over.
+    /// Set if the time limit ended the run.
     time_limit_exceeded: Option<BudgetExceeded>,
 }
 
-/// The loop of a run, which can drop its body and begin again.
+/// The loop of a run, whose body can be dropped and started again.
 trait IterationStream: Stream<Item = Result<Event, Error>> + Send {
     fn restart(self: Pin<&mut Self>, state: State);
 }
@@ -127,7 +127,7 @@ impl Run {
         let effects = Effects::new((settings.world)(&settings, &start), &history);
         let ids = Arc::clone(&settings.ids);
         history.extend(items.iter().cloned());
-        // Without anything said to it, a run goes on with what is there.
+        // A run without user input continues its history, so the history's evidence counts.
         let standing = match items.iter().any(|item| item.as_user().is_some()) {
             true => EvidenceLog::from_items(&items),
             false => EvidenceLog::from_items(&history),
@@ -174,13 +174,13 @@ impl Run {
         }
     }
 
-    /// Hands a value to the tools of this run, which find it by its type with
-    /// [`ToolContext::data`](crate::tool::ToolContext::data): who asks, a connection. Call it before
-    /// the first poll; a call that has begun keeps what there was.
+    /// Makes a value available to the tools of this run, which get it by its type with
+    /// [`ToolContext::data`](crate::tool::ToolContext::data), for example the current user or a
+    /// connection. Call this before the first poll: calls that have started do not see the change.
     ///
-    /// Sub-agents have it, too. Hooks and providers do not see it; a body of your own does, by
-    /// [`RunContext::run_data`](crate::agent::RunContext::run_data). A [`RunData`] adds all its values. It is not part of
-    /// the history: a run that is resumed is given it again.
+    /// Sub-agents receive the data as well. Hooks and providers do not; a body of your own gets it
+    /// from [`RunContext::run_data`](crate::agent::RunContext::run_data). Passing a [`RunData`]
+    /// adds all its values. The data is not part of the history: pass it again to a resumed run.
     ///
     /// ```
     /// use serde_json::json;
@@ -214,35 +214,35 @@ impl Run {
         self
     }
 
-    /// Hands over what a parent has.
+    /// Sets the data of the parent's run.
     pub(super) fn with_parent_run_data(self, data: RunData) -> Self {
         self.shared.control().update_run_data(|_| data);
         self
     }
 
-    /// Drives the run to its end; after `Finished` it returns at once. Dropping the future cancels
-    /// the run.
+    /// Drives the run to its end and returns the outcome; after `Finished` it returns immediately.
+    /// Dropping the future cancels the run.
     ///
     /// A failed run has an outcome as well, with [`error`](Outcome::error) set:
-    /// [`into_result`](Outcome::into_result) makes an `Err` of it.
+    /// [`into_result`](Outcome::into_result) turns it into an `Err`.
     ///
-    /// Nothing can be done to the run between two pulls any more. So an
-    /// [interactive](crate::Agent::interactive) run waits for a verdict only while there is a
-    /// [handle](Self::handle) to give it; without one it ends as `pending`.
+    /// This method takes the run, so verdicts can only come from a [handle](Self::handle). An
+    /// [interactive](crate::Agent::interactive) run therefore waits for a verdict only while a
+    /// handle exists; without one it ends as `pending`.
     pub async fn outcome(mut self) -> Outcome {
         self.shared.handle.require_external_handle();
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return *outcome;
             }
-            // Law: a run ends with `Finished`, which sets the outcome.
+            // Invariant: a run ends with `Finished`, which sets the outcome.
             if self.next().await.is_none() && self.outcome.is_none() {
                 return self.handle().journal.outcome(EndReason::Stopped, None);
             }
         }
     }
 
-    /// A handle of its own: it acts on the run from elsewhere, also when an adapter owns the run.
+    /// Returns a handle, which can act on the run from elsewhere, even if an adapter owns the run.
     pub fn handle(&self) -> RunHandle {
         RunHandle::clone(&self.shared.handle)
     }
@@ -252,17 +252,17 @@ impl Run {
         Arc::clone(&self.shared.handle)
     }
 
-    /// Whether only the `Err` of a failed run is left to yield.
+    /// Whether only the final `Err` of a failed run is left to yield.
     pub(crate) fn has_pending_error(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// What it has changed and checked so far.
+    /// The changes and checks that the run has recorded so far.
     pub(super) fn evidence_log(&self) -> EvidenceLog {
         self.state.get().evidence.log.clone()
     }
 
-    /// Drops the loop, and with it all that runs.
+    /// Ends the run: drops the loop, and with it the open request and the running calls.
     fn end_loop(
         &mut self,
         reason: EndReason,
@@ -270,7 +270,7 @@ impl Run {
         time_up: Option<BudgetExceeded>,
     ) {
         if reason == EndReason::Pending {
-            // No event tells with what an external call would run.
+            // No event contains the arguments with which an external call would run.
             let state = self.state.get();
             let pending = &state.approvals.pending;
             let own = pending.iter().filter(|call| call.path.is_empty());
@@ -282,14 +282,14 @@ impl Run {
         self.pending_end = Some(PendingEnd { reason, error, time_limit_exceeded: time_up });
         self.shared.control().stop_accepting_verdicts();
         let events = self.loop_stream.take();
-        // A panic in a `Drop` is no reason to end without `Finished`.
+        // `Finished` must follow even if a `Drop` panics.
         let _ = catch_panic(|| drop(events));
         self.shared.control().observers().cancel_all(self.shared.hooks());
         self.shared.finish_request();
         self.record_dropped_call_reports();
     }
 
-    /// Keeps what calls had put on record that were dropped.
+    /// Records the effect reports of calls that were dropped.
     fn record_dropped_call_reports(&self) {
         let handle = &self.shared.handle;
         let reports = self.shared.effects.draw(EffectKind::Reports, || {
@@ -305,7 +305,7 @@ impl Run {
         }
     }
 
-    /// Tells the world that the loop was ended from outside.
+    /// Reports to the world that the loop was ended from outside.
     fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
         let ending = LoopEnd {
             polled_since_last_event: self.polled_since_last_event,
@@ -315,17 +315,17 @@ impl Run {
         self.shared.effects.world().on_end(&ending);
     }
 
-    /// An event is given out.
+    /// Reports to the world an event that is about to be yielded.
     fn notify_world(&mut self, event: &Event) {
         self.polled_since_last_event = false;
         self.shared.effects.world().observe(event);
     }
 
-    /// The next event of the ending.
+    /// Returns the next final event.
     fn next_final_event(&mut self) -> Option<Event> {
         let PendingEnd { reason, error, time_limit_exceeded: time_up } =
             self.pending_end.as_ref()?;
-        // What a run crossed that ended for another reason did not end it.
+        // An exceeded limit is reported only if it ended the run, or if it is the token target.
         let counts =
             |it: &BudgetExceeded| *reason == EndReason::Budget || it.kind == BudgetKind::Target;
         let budget = time_up.or_else(|| self.state.get().end.exceeded_budget.filter(counts));
@@ -346,7 +346,7 @@ impl Run {
             self.pending_end = None;
             let state = self.state.get().update(|it| it.history = outcome.history.clone());
             outcome.cost = self.shared.charge_final_usage(&state);
-            // Somebody may have steered past a hook that was ending the run.
+            // Steered input may have kept the run going after a hook set this message.
             let ended_by_hook = matches!(
                 outcome.reason,
                 EndReason::StopHookPrevented | EndReason::Blocked | EndReason::Unproven
@@ -363,13 +363,13 @@ impl Run {
         Some(event)
     }
 
-    /// Ends a loop that is played where the recorded one was ended from outside.
+    /// Ends a replayed loop at the point where the recorded loop was ended from outside.
     fn apply_forced_end(&mut self, ending: LoopEnd, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let LoopEnd { polled_since_last_event: polled, mut error, time_limit_reached: time_up } =
             ending;
         if let (true, Some(events)) = (polled, &mut self.loop_stream) {
             let polled = catch_panic(|| events.poll_next_unpin(cx));
-            // It knows more of its own error than what was written of it.
+            // The replayed error has more detail than the recorded one.
             if let Ok(Poll::Ready(Some(Err(own)))) = polled
                 && error.as_ref() == Some(&own)
             {
@@ -388,11 +388,11 @@ impl Run {
         Poll::Ready(None)
     }
 
-    /// Does what the end of a time asks for.
+    /// Handles an expired timer.
     fn on_deadline(&mut self, due: DeadlineEvent, cx: &Context<'_>) -> Poll<Option<Event>> {
         let elapsed = self.shared.control().started_at().elapsed();
         match (due, self.shared.settings.limits.budget.time_limit_exceeded(elapsed)) {
-            // What runs has all of the time.
+            // No wrap-up turn can follow, so the running work may use the reserved time as well.
             (DeadlineEvent::WrapUp, _) if !self.shared.can_wrap_up(&self.state.get()) => {
                 self.deadline.begin_wrap_up();
                 self.shared.control().release_wrap_up_time();
@@ -417,7 +417,7 @@ impl Run {
         Poll::Ready(None)
     }
 
-    /// Drops all that runs, so that the last turn can begin.
+    /// Drops all running work so that the wrap-up turn can begin.
     fn interrupt_for_wrap_up(&mut self, exceeded: BudgetExceeded) {
         self.notify_world_ended(None, Some(TimeLimitReached::WrapUp(exceeded)));
         self.deadline.begin_wrap_up();
@@ -428,7 +428,7 @@ impl Run {
         self.pending_wrap_up = Some(exceeded);
     }
 
-    /// Begins the last turn. The body sees that the time is over, and announces it.
+    /// Starts the wrap-up turn. The body finds that the time is over, and announces the turn.
     fn begin_wrap_up(&mut self, exceeded: BudgetExceeded) {
         let journal = &self.shared.handle.journal;
         let (history, requests) = (journal.history(), journal.requests());
@@ -441,12 +441,12 @@ impl Run {
 
     fn restart_loop(&mut self, state: State) {
         let Some(events) = &mut self.loop_stream else { return };
-        // A panic in a `Drop` is no reason to end without a last turn.
+        // A panic in a `Drop` must not prevent the wrap-up turn.
         let events = events.as_mut();
         let _ = catch_panic(|| events.restart(state));
     }
 
-    /// Keeps the results of the active body, where a last turn may have to know them.
+    /// Collects the results of the active body, if a wrap-up turn may need them.
     fn collect_result(&mut self, event: &Event) {
         if !self.deadline.can_wrap_up() {
             return;
@@ -457,7 +457,7 @@ impl Run {
         }
     }
 
-    /// Nothing streams and nothing runs that has to be dropped.
+    /// Whether no request is open and no call is running that a timer would have to drop.
     fn is_between_turns(&self) -> bool {
         let handle = &self.shared.handle;
         let (journal, control) = (&handle.journal, &handle.control);
@@ -487,14 +487,14 @@ impl Run {
         let error = match catch_panic(|| events.poll_next_unpin(cx)) {
             Ok(Poll::Pending) => {
                 let due = ready!(self.deadline.poll(cx));
-                // What the loop waits for may have come in this very poll.
+                // The value that the loop waits for may have arrived during this poll.
                 if self.shared.effects.world().has_untaken_value() {
                     return Poll::Pending;
                 }
                 return self.on_deadline(due, cx);
             }
             Ok(Poll::Ready(polled)) => match polled {
-                // The ending of another run, handed on: this one's own comes last.
+                // The body forwarded the `Finished` of another run; this run emits its own.
                 Some(Ok(Event::Finished(_))) => {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
@@ -509,7 +509,7 @@ impl Run {
             self.shared.report_final_error(&self.state.get(), error);
         }
         match error {
-            // An interrupt of this very poll, from a hook or a tool, is no other end.
+            // A hook or a tool interrupted the run during this poll: the reason is the interrupt.
             _ if control.is_interrupted() => {
                 self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             }
@@ -529,7 +529,7 @@ impl Stream for Run {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         if let Some(input) = this.input_event.take() {
-            // From here on the time counts.
+            // The time limit counts from here.
             this.shared.control().started_at();
             this.shared.handle.journal.observe(&input);
             this.notify_world(&input);
@@ -569,7 +569,7 @@ impl Stream for Run {
             this.notify_world(&event);
             return Poll::Ready(Some(Ok(event)));
         }
-        // It says nothing that `Finished` did not say, so nothing records it.
+        // `Finished` has the same error, so the world does not observe this `Err`.
         Poll::Ready(this.failure.take().map(Err))
     }
 }
@@ -586,10 +586,10 @@ impl Deref for Run {
 impl Drop for Run {
     fn drop(&mut self) {
         let events = self.loop_stream.take();
-        // What is below cannot be left out for a panic in somebody's `Drop`.
+        // The steps below must run even if a user's `Drop` panics.
         let _ = catch_panic(|| drop(events));
         self.shared.control().observers().drop_all();
-        // Dropped before its end: what was used is counted, and nothing is taken any more.
+        // The run was dropped before its end: charge its usage, and accept no more input.
         self.shared.charge_final_usage(&self.state.get());
         self.shared.control().close_and_drain_inbox();
         self.shared.effects.world().on_drop();

@@ -1,4 +1,4 @@
-//! What the body of the agent's loop works with.
+//! The context of the body of the agent's loop.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 use crate::world::EffectKind;
 
-/// What the body of the agent's loop works with: the agent, and what the holders of its run want.
-/// Cheap to clone.
+/// The context of the body of the agent's loop: the agent, and the handle of its run. Cheap to
+/// clone.
 ///
-/// Each method is one sentence of [`loop_body`](super::loop_body); a body of your own uses those it needs. What they ask
-/// of the outside goes through the run's [world](crate::world), so that it can be recorded, replayed or kept by
-/// a durable engine. [`step`](Self::step) does the same for what your body asks itself; whatever it does besides is
-/// not replayed.
+/// Each method is one step of [`loop_body`](super::loop_body); a body of your own uses those it
+/// needs. External effects of these methods go through the run's [world](crate::world), so that
+/// they can be recorded, replayed or stored by a durable engine. [`step`](Self::step) does the same
+/// for effects of your own body; other effects of a body are not replayed.
 #[derive(Clone)]
 pub struct RunContext(RunShared);
 
@@ -39,23 +39,23 @@ impl RunContext {
         Self(shared)
     }
 
-    /// The tools of the agent, and those of its [sources](crate::Agent::with_tool_source) as they were listed
-    /// last.
+    /// Returns the tools of the agent, and those of its [sources](crate::Agent::with_tool_source)
+    /// from their last listing.
     pub fn toolkit(&self) -> Toolkit {
         self.0.toolkit().into_owned()
     }
 
-    /// What the holders of the run hold.
+    /// Returns the handle of the run.
     pub fn handle(&self) -> &RunHandle {
         &self.0.handle
     }
 
-    /// Performs a step of a body of your own, whose value is kept where the run's [world](crate::world)
-    /// keeps values: a replay of the run, or its next attempt, has the same value, and the step is not
-    /// performed again. Whatever a body asks of the outside in another way is asked each time.
+    /// Performs an effect of a body of your own, whose value the run's [world](crate::world) may
+    /// store: a replay of the run, or its next attempt, gets the same value without performing the
+    /// step again. Other effects of a body are performed each time.
     ///
-    /// Steps of one name are told apart by their order in the iteration. The future does nothing before it
-    /// is polled. Dropping it drops the step.
+    /// Steps with the same name are distinguished by their order in the iteration. The future does
+    /// nothing before it is polled. Dropping it drops the step.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -86,8 +86,8 @@ impl RunContext {
     ///
     /// # Errors
     ///
-    /// What the step fails with; [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if a recording has no
-    /// such step, and [`Store`](crate::ErrorKind::Store) if its value cannot be read.
+    /// The error of the step; [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if a recording
+    /// has no such step; and [`Store`](crate::ErrorKind::Store) if its value cannot be decoded.
     pub fn step<T, F>(
         &self,
         name: &str,
@@ -100,45 +100,48 @@ impl RunContext {
         self.0.effects.step(name, step)
     }
 
-    /// What [`Run::with_data`](crate::Run::with_data) handed to the run.
+    /// Returns the data that [`Run::with_data`](crate::Run::with_data) added to the run.
     pub fn run_data(&self) -> RunData {
         self.0.control().run_data()
     }
 
-    /// All that the events which the body has yielded so far tell. A snapshot: making it copies no item.
+    /// Returns the history after all events that the body has yielded so far. A snapshot: creating
+    /// it copies no item.
     pub fn history(&self) -> History {
         self.0.history()
     }
 
-    /// Draws an id.
+    /// Creates an id.
     pub fn new_id(&self) -> String {
         self.0.new_id()
     }
 
-    /// What is known besides the state, and the state with the budget that is spent.
+    /// Returns the facts that a decision needs besides the state, and the state with the exceeded
+    /// budget, if there is one.
     pub fn gather_facts(&self, state: State) -> (State, Facts) {
         external_facts::gather_facts(&self.0, state)
     }
 
-    /// What the run has used. What came on top since the last time is drawn from the pool.
+    /// Returns what the run has used. Usage since the last call is charged to the pool.
     pub fn budget_usage(&self, state: &State) -> BudgetUsage {
         self.0.budget_usage(state)
     }
 
-    /// Lists the tools of the agent's [sources](crate::Agent::with_tool_source), once in an iteration. If
-    /// they have changed, the next [`deliver_next_input`](Self::deliver_next_input) says so. Without sources
-    /// it does nothing.
+    /// Lists the tools of the agent's [sources](crate::Agent::with_tool_source), once per
+    /// iteration. If they have changed, the next [`deliver_next_input`](Self::deliver_next_input)
+    /// reports it to the model. Without sources it does nothing.
     ///
     /// Call it before `deliver_next_input`, and before the calls of a run are resumed.
-    /// [`next_request`](Self::next_request) calls it if the body has not, and the model then reads of a
-    /// change one request later.
+    /// [`next_request`](Self::next_request) calls it if the body has not; the model then learns of
+    /// a change one request later.
     ///
     /// # Errors
     ///
-    /// If the first listing of a run fails, the error of the source, whose name is in the message;
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools of first lists have one name.
+    /// If the first listing of a run fails, the error of the source, with its name in the message;
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools of the first lists have
+    /// the same name.
     pub fn refresh_tools(&self, state: &State) -> impl Future<Output = Result<(), Error>> + Send {
-        // Boxed, as in `next_request`, where there is something to list.
+        // Boxed, as in `next_request`, but only if there is something to list.
         let listing = refresh_tools::needs_listing(&self.0, state)
             .then(|| Box::pin(refresh_tools::refresh_tools(&self.0, state)));
         async move {
@@ -149,10 +152,10 @@ impl RunContext {
         }
     }
 
-    /// The next thing that is done to the history before a request: what hooks noted is said, what is to
-    /// become [void](RunHandle::tombstone) does, what was steered is said, and a follow-up if it is its
-    /// turn. Yield each event, and call it until it returns none: the state's history has all of them
-    /// then.
+    /// Makes the next change of the history before a request. In order: a report of changed tools,
+    /// items that hooks returned, [tombstones](RunHandle::tombstone), steered input, and a
+    /// follow-up if one is due. Yield each event, and call the method until it returns `None`: then
+    /// the state's history has all of them.
     pub fn deliver_next_input(&self, state: State) -> (State, Option<Event>) {
         if self.0.control().has_unobserved_changes() {
             return (state, None);
@@ -161,18 +164,19 @@ impl RunContext {
         (state, self.track_unobserved_change(event))
     }
 
-    /// Makes the history shorter before a request: [old turns](crate::Agent::with_ageing), and then
-    /// for a request that nears the [window](crate::Agent::with_window). Call it until it
-    /// returns no event, which says that the request is to be sent.
+    /// Shortens the history before a request: [old turns](crate::Agent::with_ageing), and then, if
+    /// the request is close to the [window](crate::Agent::with_window), by the compactor. Call it
+    /// until it returns no event, which means that the request can be sent.
     ///
-    /// Once a request was too long, the compactor is asked until it is a quarter below the limit, so
-    /// that not every request changes what stands in front of it. Hooks are told of a compaction
-    /// that came to nothing; it is tried again when the request has grown by a twentieth of the window.
+    /// Once a request was too long, the compactor is called until the request is a quarter below
+    /// the limit, so that not every request changes the provider's cached prefix. A failed
+    /// compaction is reported to hooks, and tried again when the request has grown by a twentieth
+    /// of the window.
     pub fn compact_if_needed(
         &self,
         state: State,
     ) -> impl Future<Output = (State, Option<Event>)> + Send {
-        // Boxed, as in `request`.
+        // Boxed, as in `next_request`.
         Box::pin(async move {
             if self.0.control().has_unobserved_changes() {
                 return (state, None);
@@ -182,11 +186,12 @@ impl RunContext {
         })
     }
 
-    /// Makes a history shorter that did not fit, which then [says so](crate::context::was_reactively_compacted). No
-    /// event, or one that [replaces nothing](Event::is_rewrite), says that it cannot be; hooks are told
-    /// why.
+    /// Compacts a history that did not fit the model; the history is then [marked as compacted for
+    /// this reason](crate::context::was_reactively_compacted). If it returns no event, or one that
+    /// [replaces nothing](Event::is_rewrite), the history cannot be compacted, and hooks receive
+    /// the error.
     pub fn compact(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
-        // Boxed, as in `request`.
+        // Boxed, as in `next_request`.
         Box::pin(async move {
             if self.0.control().has_unobserved_changes() {
                 return (state, None);
@@ -196,35 +201,37 @@ impl RunContext {
         })
     }
 
-    /// The request of the state, as hooks want it, once the [pool](crate::agent::Pool) of the run has
-    /// tokens and a slot for it. It counts as a model call.
+    /// Builds the request of the state, as changed by hooks, and waits until the
+    /// [pool](crate::agent::Pool) of the run has tokens and a slot for it. It counts as a model
+    /// call.
     ///
-    /// `None` says that it is not to be sent: the pool is spent, or something has come up while the
-    /// run waited that is to be looked at first, such as words of a holder. It does not count then,
-    /// and what comes next is looked for again, from [`gather_facts`](Self::gather_facts) on; the run keeps its place
-    /// in the order. Dropping the future gives the place up.
+    /// `None` means that the request is not to be sent: the pool is exhausted, or something that
+    /// must be handled first, such as steered input, arrived while the run waited. Then it does not
+    /// count, and the body starts again from [`gather_facts`](Self::gather_facts); the run keeps
+    /// its position in the queue. Dropping the future gives up the position.
     ///
     /// # Errors
     ///
-    /// [`Hook`](crate::ErrorKind::Hook) if a hook fails, and
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools have one name, money is limited and
-    /// the model has no price, or an event of [`deliver_next_input`](Self::deliver_next_input), [`compact_if_needed`](Self::compact_if_needed) or
-    /// [`compact`](Self::compact) has not come to the run: the body did not yield it, or is polled ahead.
+    /// [`Hook`](crate::ErrorKind::Hook) if a hook fails.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools have the same name, if a
+    /// cost limit is set and the model has no price, or if an event of
+    /// [`deliver_next_input`](Self::deliver_next_input),
+    /// [`compact_if_needed`](Self::compact_if_needed) or [`compact`](Self::compact) has not reached
+    /// the run: the body did not yield it, or is polled ahead.
     pub fn next_request(
         &self,
         state: State,
     ) -> impl Future<Output = Result<(State, Option<Box<Request>>), Error>> + Send {
-        // Boxed, so that it takes no room in the body for all of the lap, nor on the stack of the runs
-        // above a sub-agent.
+        // Boxed to keep the body's future small, and the stack of the runs above a sub-agent.
         Box::pin(send_request::next_request(&self.0, state))
     }
 
-    /// The run has to have the event before the history is looked at again.
+    /// Remembers that the run must receive the event before the history is used again.
     fn track_unobserved_change(&self, event: Option<Event>) -> Option<Event> {
         event.inspect(|event| self.0.control().track_unobserved_change(event))
     }
 
-    /// The event that tells of a request.
+    /// Returns the event that announces a request.
     pub fn turn_started_event(&self, state: &State) -> Event {
         Event::TurnStarted {
             turn: state.counts.model_calls,
@@ -233,16 +240,17 @@ impl RunContext {
         }
     }
 
-    /// Sends a request when the turn is polled, and begins to tell hooks of it.
+    /// Returns the stream of a turn, which sends the request when it is first polled. Starts the
+    /// hooks that observe the start of the turn.
     ///
-    /// In a replay a turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if its request is
-    /// not that of the run that is played.
+    /// In a replay, the turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if its
+    /// request differs from that of the recorded run.
     pub fn send_request(&self, state: &State, request: Box<Request>) -> TurnStream {
         send_request::send_request(&self.0, state, *request)
     }
 
-    /// Starts the hooks that observe a turn. The run polls them from then on, and nothing waits for them.
-    /// [`deliver_next_input`](Self::deliver_next_input) delivers their notes once they have returned.
+    /// Starts the hooks that observe a turn. From then on the run polls them, and nothing waits for
+    /// them. [`deliver_next_input`](Self::deliver_next_input) delivers the items that they return.
     pub fn notify_turn(&self, state: &State, turn: &Arc<Turn>) {
         let hooks = self.0.hooks();
         if !hooks.is_empty() {
@@ -252,7 +260,8 @@ impl RunContext {
         }
     }
 
-    /// Tells hooks of a failure. Gives what takes the open turn back, if anything of it came.
+    /// Reports a failed turn to hooks. Returns the event that retracts the open turn, if any of it
+    /// was yielded.
     pub fn report_error(&self, state: &State, error: &Error) -> Option<Event> {
         let control = self.0.control();
         control.set_last_failure(error);
@@ -264,68 +273,73 @@ impl RunContext {
         self.0.handle.journal.has_open_turn().then(|| TurnEvent::Retracted { why, usage }.into())
     }
 
-    /// The answers of a turn's calls: what runs, or what they are answered with instead.
+    /// Returns the stream that answers a turn's calls, by running them or with the results that the
+    /// decision requires instead.
+    ///
+    /// Without a turn, it resumes the pending calls of the history.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if nothing can be resumed: without a turn, it
-    /// is the calls that were pending which run.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if `turn` is `None` and the history has
+    /// no calls that can be resumed.
     pub fn run_tools(
         &self,
         state: &State,
         turn: Option<&Arc<Turn>>,
         decision: &Decision,
     ) -> Result<Box<ToolRun>, Error> {
-        // Boxed, since a body has it in its own state, also while it waits for the model.
+        // Boxed, since a body keeps it in its own state, even while it waits for the model.
         run_tools::run_tools(&self.0, state, turn, decision).map(Box::new)
     }
 
-    /// The calls that are pending, with the verdicts that the run's [world](crate::world) has waited for;
-    /// `None` if none is pending, the agent is not interactive, the world does not
+    /// Resumes the pending calls with the verdicts that the run's [world](crate::world) has waited
+    /// for. Returns `None` if no call is pending, the agent is not interactive, the world does not
     /// [suspend](crate::world::World::can_suspend), or a verdict is missing.
     ///
     /// # Errors
     ///
-    /// What the world fails with, and [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if a verdict is
-    /// not one on a pending call.
+    /// The error of the world, and [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if a
+    /// verdict is not for a pending call.
     pub fn resume_pending_calls(
         &self,
         state: &State,
     ) -> impl Future<Output = Result<Option<Box<ToolRun>>, Error>> + Send {
-        // Boxed, as in `request`.
+        // Boxed, as in `next_request`.
         Box::pin(run_tools::resume_pending_calls(&self.0, state))
     }
 
-    /// No verdict on these calls counts any more.
+    /// Rejects all further verdicts on the calls of this turn.
     pub fn stop_accepting_verdicts(&self) {
         self.0.control().stop_accepting_verdicts();
     }
 
-    /// Asks all who may object when the model has stopped by itself.
+    /// Decides what follows when the model has stopped on its own: runs the validations, the stop
+    /// hooks and the policy on evidence, and checks the token target.
     ///
     /// # Errors
     ///
-    /// [`Hook`](crate::ErrorKind::Hook) if a stop hook or a validation fails.
+    /// [`Hook`](crate::ErrorKind::Hook) if a hook or a validation fails.
     pub fn review_stop(
         &self,
         state: State,
         turn: &Arc<Turn>,
     ) -> impl Future<Output = Result<(State, NextAction), Error>> + Send {
-        // Boxed, as in `request`.
+        // Boxed, as in `next_request`.
         Box::pin(stop_review::review_stop(&self.0, state, turn))
     }
 
-    /// The same, unless the model is to be asked again and a hook wants the run to stop here.
+    /// Returns `next`, or the end of the run if `next` would send a request and a hook stops the
+    /// run.
     ///
     /// # Errors
     ///
-    /// [`Hook`](crate::ErrorKind::Hook) if one fails.
+    /// [`Hook`](crate::ErrorKind::Hook) if a hook fails.
     pub fn check_should_stop(
         &self,
         state: &State,
         next: NextAction,
     ) -> impl Future<Output = Result<NextAction, Error>> + Send {
-        // Boxed, as in `request`.
+        // Boxed, as in `next_request`.
         Box::pin(async move {
             if !next.sends_request() {
                 return Ok(next);
@@ -339,7 +353,8 @@ impl RunContext {
         })
     }
 
-    /// What comes of a decision: the events that tell it, and the step. Yield them in this order.
+    /// Applies an action to the state: returns the events that report it, and the step. Yield them
+    /// in this order.
     pub fn apply_next_action(
         &self,
         state: State,
@@ -348,7 +363,7 @@ impl RunContext {
         state.update(|it| it.history = self.history()).apply_next_action(next, || self.new_id())
     }
 
-    /// The provider that the state is at.
+    /// Returns the provider that the state selects.
     pub fn provider(&self, state: &State) -> &dyn Provider {
         self.0.provider(state)
     }

@@ -1,4 +1,4 @@
-//! What stands between the calls of a turn and their tools: hooks, verdicts, holders.
+//! The policy between the calls of a turn and their tools: hooks, verdicts, slots of the pool.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::tool::{
     Permission, PermissionDecision, Tool, ToolContext, ToolPolicy, Verdict, redact_each,
 };
 
-/// The gate of one turn.
+/// The tool policy of one turn.
 pub(super) struct RunPolicy {
     run: RunShared,
     state: State,
@@ -26,7 +26,8 @@ impl RunPolicy {
         Self { run, state }
     }
 
-    /// The verdict that the run was resumed with. It holds for exactly the call it was given for.
+    /// The verdict that the run was resumed with. It applies only to exactly the call it was given
+    /// for.
     fn resumed_verdict(&self, call: &ToolCall) -> Option<Verdict> {
         let (judged, verdict) =
             self.state.approvals.resume_verdicts.as_ref()?.get(&call.call_id)?;
@@ -43,7 +44,7 @@ impl ToolPolicy for RunPolicy {
     }
 
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
-        // Whoever has judged a call is heard, also where nobody would have to be asked.
+        // A verdict that was given is applied even if the call would not need an approval.
         let judged = self.resumed_verdict(call).is_some();
         let otherwise =
             if judged { PermissionDecision::RequireApproval } else { PermissionDecision::Allow };
@@ -79,7 +80,7 @@ impl ToolPolicy for RunPolicy {
     }
 
     fn waits_for_verdicts(&self) -> bool {
-        // Nothing runs any more. A verdict that came since they were looked at has woken the task.
+        // No other call is running any more. A verdict since the last check has woken the task.
         let control = self.run.control();
         let suspends = self.run.effects.world().can_suspend();
         let waits =
@@ -116,7 +117,7 @@ impl ToolPolicy for RunPolicy {
     }
 }
 
-/// What a call that was dropped had put on record, as hooks let it be seen.
+/// The effect report of a call that was dropped, after redaction by hooks.
 pub(super) fn redacted_report(
     run: &RunShared,
     state: &State,
@@ -127,7 +128,7 @@ pub(super) fn redacted_report(
     if let Some(call) = call {
         let call = &*run.settings.tools.toolkit.unwrapped_call(call);
         let hooks = run.hooks();
-        // The call is over: what could not be looked through is not kept, and hooks are told.
+        // If a hook panics, the evidence is not kept, and the error is reported to hooks.
         let redact = |json: &mut RawJson| hooks.redact_evidence(state, call, json);
         if let Err(error) = redact_each(&mut report.evidence, redact) {
             hooks.on_failure(state, &error);

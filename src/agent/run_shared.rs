@@ -1,4 +1,4 @@
-//! What the parts of a run share.
+//! The data that the parts of a run share.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::tool::Toolkit;
 use crate::turn::Turn;
 use crate::world::{EffectKind, Effects};
 
-/// What the parts of a run share: the settings of its agent, its handle, and its world. Cheap to clone.
+/// The data that the parts of a run share: the settings of its agent, its handle, and its world.
+/// Cheap to clone.
 #[derive(Clone)]
 pub(super) struct RunShared {
     pub(super) settings: Arc<AgentSettings>,
@@ -35,7 +36,7 @@ impl RunShared {
         &self.settings.hooks
     }
 
-    /// The tools of the agent, and those of its sources as they were listed last.
+    /// The tools of the agent, and those of its sources from their last listing.
     pub(super) fn toolkit(&self) -> Cow<'_, Toolkit> {
         let tools = &self.settings.tools;
         let listed = match tools.sources.is_empty() {
@@ -45,17 +46,17 @@ impl RunShared {
         listed.map_or(Cow::Borrowed(&tools.toolkit), Cow::Owned)
     }
 
-    /// Draws an id.
+    /// Creates an id.
     pub(super) fn new_id(&self) -> String {
         self.effects.draw(EffectKind::Id, || self.settings.ids.next_id())
     }
 
-    /// All that the events of the run tell so far.
+    /// The history after all events of the run so far.
     pub(super) fn history(&self) -> History {
         self.handle.history()
     }
 
-    /// The provider that the state is at.
+    /// The provider that the state selects.
     pub(super) fn provider(&self, state: &State) -> &dyn Provider {
         let models = &self.settings.providers;
         let at = state.model_selection.provider_index.checked_sub(1);
@@ -63,8 +64,8 @@ impl RunShared {
         &**fallback.unwrap_or(&models.provider)
     }
 
-    /// The limit that is reached. Time that is kept for a last turn counts as used up where one can
-    /// follow.
+    /// The limit that is reached. If a wrap-up turn can follow, the time reserved for it counts as
+    /// used.
     pub(super) fn exceeded_limit(
         &self,
         state: &State,
@@ -77,7 +78,7 @@ impl RunShared {
         }
     }
 
-    /// What the run has used. What came on top since the last time is drawn from the pool.
+    /// The usage of the run. Usage since the last call is charged to the pool.
     pub(super) fn budget_usage(&self, state: &State) -> BudgetUsage {
         let charged = self.charge_usage();
         BudgetUsage {
@@ -93,17 +94,17 @@ impl RunShared {
             .charge_usage(self.handle.usage(), |more| self.settings.limits.budget.charge(more))
     }
 
-    /// The request is answered, or has failed: what it used is counted, and the rest of what was
-    /// reserved for it is given back.
+    /// Call this after a request was answered or has failed: charges its usage, and returns the
+    /// rest of its reservation.
     pub(super) fn finish_request(&self) {
         self.control().end_request();
         self.charge_usage();
         self.control().pool_claim().release();
     }
 
-    /// Counts what a turn used that is complete, at the price of the model that answered.
+    /// Charges the usage of a complete turn, at the price of the model that answered.
     pub(super) fn finish_turn(&self, turn: &Turn) {
-        // Another model than the one that was asked may have answered, at a price of its own.
+        // Another model than the requested one may have answered, at a price of its own.
         if let Some(answered) = turn.model()
             && let Ok(Some(price)) = self.settings.limits.budget.price_of(answered)
         {
@@ -112,7 +113,7 @@ impl RunShared {
         self.finish_request();
     }
 
-    /// Whether the time for requests of this kind is over, which the next poll acts on.
+    /// Whether the time for this kind of request is over. The next poll then ends the work.
     pub(super) fn is_time_over(&self, state: &State) -> bool {
         let (budget, elapsed) =
             (&self.settings.limits.budget, self.control().started_at().elapsed());
@@ -121,7 +122,7 @@ impl RunShared {
         budget.is_time_up(elapsed) || may_be_cut && is_cut()
     }
 
-    /// Whether a last turn can follow what runs now.
+    /// Whether a wrap-up turn can follow the running work.
     pub(super) fn can_wrap_up(&self, state: &State) -> bool {
         let requests = self.handle.journal.requests().max(state.counts.model_calls);
         let was_asked = requests > 0
@@ -133,15 +134,16 @@ impl RunShared {
             && requests < self.settings.limits.limits.max_turns
     }
 
-    /// Counts what the last requests used, when the run is over. Gives what all of them cost, where
-    /// money is limited.
+    /// Charges the usage of the last requests when the run is over. Returns the total cost, if a
+    /// cost limit is set.
     pub(super) fn charge_final_usage(&self, state: &State) -> Option<u64> {
         self.finish_request();
         let spent = self.budget_usage(state);
         self.settings.limits.budget.has_cost_limit().then_some(spent.cost)
     }
 
-    /// Tells hooks of the error that ends the run, unless they were told that a request failed with it.
+    /// Reports the error that ends the run to hooks, unless it was already reported as a request
+    /// error.
     pub(super) fn report_final_error(&self, state: &State, error: &Error) {
         if self.control().last_failure().as_ref() != Some(error) {
             self.hooks().on_failure(state, error);

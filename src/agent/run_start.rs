@@ -1,15 +1,15 @@
-//! What a run begins with.
+//! The start of a run, as its world sees it.
 
 use crate::item::{History, Item};
 
-/// What a run begins with.
+/// The start of a run: its history and its input.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RunStart<'a> {
     /// The history, without the input.
     pub history: &'a History,
-    /// What is said to it.
+    /// The input, which is appended to the history.
     pub input: &'a [Item],
-    /// Whether the run goes on with calls that were left pending.
+    /// Whether the run resumes pending calls.
     pub is_resuming: bool,
 }

@@ -1,4 +1,4 @@
-//! How the calls of a turn are answered.
+//! Answers the calls of a turn.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::tool::redact_each;
 use crate::tool::{RemainingSubAgentDepth, ToolRun};
 use crate::turn::Turn;
 
-/// The answers of a turn's calls: what runs, or what they are answered with instead.
+/// Returns the stream that answers a turn's calls, by running them or with the results that the
+/// decision requires instead.
 pub(super) fn run_tools(
     run: &RunShared,
     state: &State,
@@ -66,7 +67,7 @@ pub(super) fn run_tools(
     Ok(if has_calls { run.effects.fan_out(tools) } else { tools })
 }
 
-/// The calls that are pending, with the verdicts that the world has waited for.
+/// Resumes the pending calls with the verdicts that the world has waited for.
 pub(super) async fn resume_pending_calls(
     run: &RunShared,
     state: &State,
@@ -94,7 +95,7 @@ pub(super) async fn resume_pending_calls(
     Ok(Some(Box::new(run_tools(run, &resuming, None, &Decision::RunTools)?)))
 }
 
-/// Refuses to answer calls as those of unknown tools because a body has not had the sources listed.
+/// Fails if the body has not listed the tool sources: calls of their tools would look unknown.
 fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     let own = &run.settings.tools.toolkit;
     let is_unlisted = !run.settings.tools.sources.is_empty()
@@ -110,7 +111,7 @@ fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     }
 }
 
-/// Calls with the data of the run, and with what is left of the depth of sub-agents.
+/// Adds the data of the run, and the depth that is left for nested sub-agents.
 fn with_run_data(run: &RunShared, tools: ToolRun) -> ToolRun {
     let data = run.control().run_data();
     let max_depth = run.settings.limits.limits.max_depth;

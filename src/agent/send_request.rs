@@ -1,4 +1,4 @@
-//! How the model is asked.
+//! Builds and sends the request for a turn.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::stream::{TurnStream, seal};
 use crate::turn::TurnEvent;
 use crate::world::EffectKind;
 
-/// The request of a state, once it may be sent.
+/// Builds the request of a state, and waits until it may be sent.
 pub(super) async fn next_request(
     run: &RunShared,
     state: State,
@@ -27,13 +27,13 @@ pub(super) async fn next_request(
                    not yield it, or is polled ahead of the run";
         return Err(Error::new(ErrorKind::InvalidRequest, why));
     }
-    // A body of one's own may not have done it.
+    // A custom body may not have listed the tools.
     if needs_listing(run, &state) {
         Box::pin(refresh_tools(run, &state)).await?;
     }
     let counted = state.clone().update(|it| it.counts.model_calls += 1);
     run.control().set_incomplete_turn(false);
-    // Their results are in the history.
+    // The results of these calls are in the history.
     drop(run.control().take_started_calls());
     let request = prepare_request(run, &counted).await?;
     request.validate()?;
@@ -45,7 +45,7 @@ pub(super) async fn next_request(
     }
     let is_whole_kit = run.toolkit().offers_all(&request.tools);
     let offered = (!is_whole_kit).then(|| Arc::clone(&request.tools));
-    // What was used until here was the last model's.
+    // Usage until here is charged at the price of the previous model.
     run.budget_usage(&counted);
     run.control().set_price(price);
     let asked = counted.update(|it| {
@@ -54,17 +54,17 @@ pub(super) async fn next_request(
     Ok((asked, Some(Box::new(request))))
 }
 
-/// A request as hooks want it, or wanted it in the run that is played.
+/// Builds the request as hooks change it or, in a replay, as they have changed it.
 async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Error> {
     let toolkit = run.toolkit();
     let tools = offered_tools(&toolkit, run.provider(state));
     let mut request = run.settings.build_request(&toolkit, tools, &state.history);
     if state.end.wrap_up_reason.is_some() && !request.tools.is_empty() {
-        // The tools stay listed, so that what is cached still fits.
+        // The tools stay in the request, so that it matches the provider's cached prefix.
         request.options.tool_choice = ToolChoice::None;
     }
     if run.hooks().is_empty() {
-        // Nothing has to be cloned for it.
+        // Without hooks nothing has to be cloned.
         let unchanged = future::ready(Ok(PreparedRequest::default()));
         let prepared = run.effects.perform(EffectKind::Prepared, unchanged).await?;
         return Ok(prepared.into_request(request));
@@ -78,7 +78,8 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     Ok(prepared.into_request(request))
 }
 
-/// Sends a request when the turn is polled, and begins to tell hooks of it.
+/// Returns the stream of a turn, which sends the request when it is first polled. Starts the hooks
+/// that observe the start of the turn.
 pub(super) fn send_request(run: &RunShared, state: &State, request: Request) -> TurnStream {
     let (sending, now) = (run.clone(), state.clone());
     let send = move |request| stream_turn(&sending, &now, request);
@@ -91,15 +92,16 @@ pub(super) fn send_request(run: &RunShared, state: &State, request: Request) -> 
     turn
 }
 
-/// Sends a request, unless the time of the run is over, which ends the run in its next poll. A
-/// provider with another after it leaves to the loop what that one handles.
+/// Sends a request, unless the time of the run is over, which ends the run in its next poll. If the
+/// provider has a fallback, errors that the fallback can handle are not retried by the provider but
+/// returned to the loop.
 fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStream {
     if run.is_time_over(state) {
         return seal(&request, stream::pending::<Result<TurnEvent, Error>>());
     }
     if state.model_selection.provider_index < run.settings.providers.fallbacks.len() {
         let left = fallback_predicate(run, state);
-        // A generation that failed is corrected first.
+        // A failed generation is corrected before a fallback is used.
         request.retries = request.retries.with_exception(move |error| {
             let kind = error.kind();
             should_fall_back(kind) && kind != ErrorKind::GenerationFailed && left()
@@ -111,8 +113,9 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
     turn.with_limits(run.settings.limits.limits.max_turn_bytes, max_output_tokens)
 }
 
-/// Whether the loop could ask another provider when the request of this state fails, at the time at
-/// which it is called. It holds nothing of the agent but its limits, since providers keep requests.
+/// Returns a function that checks, whenever it is called, whether the loop could use a fallback if
+/// the request of this state fails. It holds only the limits and the handle of the run, since
+/// providers may keep requests.
 fn fallback_predicate(run: &RunShared, state: &State) -> impl Fn() -> bool + Send + Sync + 'static {
     let (budget, limits) = (run.settings.limits.budget.clone(), run.settings.limits.limits);
     let (calls, wraps_up) = (state.counts.model_calls, state.end.wrap_up_reason.is_some());

@@ -1,4 +1,4 @@
-//! What an agent is made of.
+//! The settings of an agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::request::{Options, Request, System, ToolSpec};
 use crate::tool::Toolkit;
 use crate::world::{LiveWorld, World};
 
-/// How long the compactor may take, unless set.
+/// The default timeout of the compactor.
 const DEFAULT_COMPACTOR_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What makes the world of each run.
+/// Creates the world of each run.
 pub(crate) type WorldFactory =
     Arc<dyn Fn(&Arc<AgentSettings>, &RunStart<'_>) -> Arc<dyn World> + Send + Sync>;
 
-/// What an agent is made of.
+/// The settings of an agent.
 #[derive(Clone)]
 pub(crate) struct AgentSettings {
-    /// What tells it apart from others; empty if it is a sub-agent that is called by its tool's name.
+    /// The label of the agent; empty for a sub-agent that uses the name of its tool.
     pub(super) label: Arc<str>,
     pub(super) providers: ProviderSettings,
     pub(super) prompt: PromptSettings,
@@ -38,18 +38,18 @@ pub(crate) struct AgentSettings {
     pub(super) world: WorldFactory,
 }
 
-/// Who is asked.
+/// The providers of the agent.
 #[derive(Clone)]
 pub(super) struct ProviderSettings {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) fallbacks: Vec<Arc<dyn Provider>>,
 }
 
-/// What is sent besides the history.
+/// The parts of a request besides the history and the tools.
 #[derive(Clone, Default)]
 pub(super) struct PromptSettings {
     pub(super) system: System,
-    /// What follows the part of the system prompt that stays the same.
+    /// Instructions that are appended to the stable part of the system prompt.
     pub(super) appended_instructions: Arc<str>,
     pub(super) options: Options,
 }
@@ -57,21 +57,21 @@ pub(super) struct PromptSettings {
 #[derive(Clone, Default)]
 pub(super) struct ToolkitSettings {
     pub(super) toolkit: Toolkit,
-    /// Where more tools come from, which may change.
+    /// Sources of more tools, which may change during a run.
     pub(super) sources: Arc<ToolSources>,
-    /// The tools that never change anything.
+    /// The names of tools that never change anything.
     pub(super) read_only_tools: Arc<[String]>,
-    /// The tools are audited, also those that are added later.
+    /// All tools ask for a rationale, including those that are added later.
     pub(super) requires_rationale: bool,
-    /// Calls without a verdict are waited for.
+    /// The run waits for verdicts on calls that need one.
     pub(super) interactive: bool,
 }
 
-/// What a run may use.
+/// The limits of a run.
 #[derive(Clone, Default)]
 pub(super) struct LimitSettings {
     pub(super) limits: Limits,
-    /// Whether the cap on turns was set.
+    /// Whether `max_turns` was set explicitly.
     pub(super) is_max_turns_set: bool,
     pub(super) budget: Budget,
 }
@@ -79,11 +79,11 @@ pub(super) struct LimitSettings {
 /// How a history is kept short.
 #[derive(Clone)]
 pub(super) struct ContextSettings {
-    /// When thoughts and inputs of old turns are shortened, whatever room is left.
+    /// When old turns are shortened, regardless of the size of the request.
     pub(super) ageing: Option<Ageing>,
     pub(super) compactor: Option<Arc<dyn Compactor>>,
     pub(super) compactor_timeout: TimeLimit,
-    /// What is kept free of, if its size is known.
+    /// The window that requests must fit into, if its size is known.
     pub(super) window: Option<Window>,
 }
 
@@ -108,7 +108,7 @@ impl AgentSettings {
         }
     }
 
-    /// The request that asks for the next turn, with these tools of the kit.
+    /// Builds the request for the next turn, with these tools of the toolkit.
     pub(super) fn build_request(
         &self,
         kit: &Toolkit,
@@ -140,7 +140,7 @@ impl AgentSettings {
     }
 }
 
-/// The tools of a kit that a request to the provider offers.
+/// The tools of a toolkit that a request to the provider offers.
 pub(super) fn offered_tools(kit: &Toolkit, provider: &dyn Provider) -> Arc<[ToolSpec]> {
     match provider.has_tool_search() {
         true => kit.deferred_specs(),

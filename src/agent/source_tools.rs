@@ -1,4 +1,4 @@
-//! The tools of a run's sources: which ones count, and what has changed in them.
+//! The tools of a run's sources: which ones apply, and which have changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::tool::{Tool, ToolList, ToolRecord, Toolkit};
 
-/// The tools of one source, as they count in a run.
+/// The tools of one source in a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SourceTools {
-    /// The tools of its last list, without those that are left out.
+    /// The tools of its last list, except those that are left out.
     pub(super) tools: Vec<Tool>,
-    /// The tools that are left out, and why.
+    /// The tools that are left out, with the reasons.
     pub(super) notes: Vec<String>,
-    /// Why the last listing has failed, if it has: the tools are those of the list before.
+    /// The error of the last listing, if it failed: then the tools are those of the previous list.
     pub(super) failure: Option<Error>,
 }
 
-/// The value of a listing: the sources whose tools have changed. It has the tools as data; the tools
-/// themselves are only in a value that was not read back.
+/// The result of a listing: the sources whose tools have changed. Serialized, it has the tools as
+/// data; only a result that was not deserialized has the tools themselves.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ToolListing {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) changed: Vec<SourceListing>,
-    /// All sources, in order. `None` in a value that was read back.
+    /// All sources, in order. `None` in a deserialized result.
     #[serde(skip)]
     pub(super) live: Option<Vec<SourceTools>>,
 }
@@ -35,24 +35,24 @@ pub(super) struct ToolListing {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SourceListing {
-    /// The position of the source among those of the agent.
+    /// The index of the source among those of the agent.
     pub(super) source: usize,
-    /// All its tools.
+    /// All tools of the source.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tools: Vec<ToolRecord>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
-    /// Why it could not be listed: its tools stay as they were.
+    /// Why it could not be listed: then its tools do not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<Error>,
 }
 
 impl ToolListing {
-    /// The value of a listing that was made now. `before` is `None` for the first one of a run.
+    /// Creates the result of a new listing. `before` is `None` for the first one of a run.
     ///
     /// # Errors
     ///
-    /// At the first listing, if one has failed or two tools have one name.
+    /// For the first listing, if it failed for any source or if two tools have the same name.
     pub(super) fn new(
         own: &Toolkit,
         names: &[Arc<str>],
@@ -72,8 +72,8 @@ impl ToolListing {
         Ok(Self { changed: changes.collect(), live: Some(live) })
     }
 
-    /// The sources after it. `late_bound` makes a tool of one that was read back, with the position of its
-    /// source.
+    /// Returns the sources after the listing. `late_bound` creates a tool from a record, with the
+    /// index of its source.
     pub(super) fn apply_to(
         self,
         before: &[SourceTools],
@@ -98,7 +98,7 @@ impl ToolListing {
 }
 
 impl SourceTools {
-    /// Whether a record of both is the same.
+    /// Whether both have the same record.
     fn is_recorded_like(&self, other: &Self) -> bool {
         self.failure.is_some() == other.failure.is_some()
             && self.notes == other.notes
@@ -122,7 +122,7 @@ impl SourceTools {
     }
 }
 
-/// The error of a source, with its name.
+/// Adds the name of the source to its error.
 pub(super) fn name_error(source: &str, error: Error) -> Error {
     error.with_context(&format!("the tool source `{source}`"))
 }
@@ -155,8 +155,8 @@ fn first_lists(
     Ok(sources)
 }
 
-/// The tools of later lists: a source that has failed keeps its own, and a new tool whose name is taken is
-/// left out.
+/// The tools of later lists: a source that failed keeps its tools, and a new tool whose name is
+/// taken is left out.
 fn next_lists(
     own: &Toolkit,
     names: &[Arc<str>],
@@ -164,7 +164,7 @@ fn next_lists(
     listed: Vec<Result<ToolList, Error>>,
 ) -> Vec<SourceTools> {
     let mut owners = Owners::default();
-    // A tool that stays keeps its name, whichever source comes first.
+    // A tool that stays keeps its name, regardless of the order of the sources.
     for (source, (before, listed)) in before.iter().zip(&listed).enumerate() {
         let stays = |name: &str| match listed {
             Ok(list) => list.tools.iter().any(|tool| tool.name() == name),
@@ -184,7 +184,7 @@ fn next_lists(
     sources
 }
 
-/// The tools of a list whose names are free or their own.
+/// The tools of a list, except those whose names belong to another tool.
 fn admit_tools(
     own: &Toolkit,
     names: &[Arc<str>],
@@ -209,7 +209,7 @@ fn admit_tools(
     SourceTools { tools, notes, failure: None }
 }
 
-/// Who has the tool of a name.
+/// The owner of a tool name.
 #[derive(Clone, Copy, PartialEq)]
 enum Owner {
     Agent,
@@ -225,12 +225,12 @@ impl Owner {
     }
 }
 
-/// The sources that have the tools of each name.
+/// The source that owns each tool name.
 #[derive(Default)]
 struct Owners(HashMap<String, usize>);
 
 impl Owners {
-    /// Takes a name for a source, if it is free; else returns its owner.
+    /// Claims a name for a source if it is free; otherwise returns its owner.
     fn claim(&mut self, own: &Toolkit, name: &str, source: usize) -> Option<Owner> {
         if own.get(name).is_some() {
             return Some(Owner::Agent);

@@ -1,4 +1,4 @@
-//! What the agent's loop goes over.
+//! The state of the agent's loop.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -14,8 +14,8 @@ use crate::stream::Step;
 use crate::tool::ToolRunOutcome;
 use crate::turn::Turn;
 
-/// The state between two turns: a value that is replaced whole, and never changes while it is shared.
-/// Cheap to clone. Its fields are those of [`StateFields`].
+/// The state between two turns: an immutable value that each iteration replaces as a whole. Cheap
+/// to clone. Its fields are those of [`StateFields`].
 ///
 /// ```
 /// use turnstream::History;
@@ -32,88 +32,88 @@ pub struct State(Arc<StateFields>);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StateFields {
-    /// Which agent of a tree it is: the [labels](crate::Agent::with_label) from the first one that has
-    /// one down to this one, such as `researcher/reader`. Empty for an agent that is no sub-agent and
-    /// was given none.
+    /// The position of the agent in its tree: the [labels](crate::Agent::with_label) from the
+    /// outermost labeled agent down to this one, such as `researcher/reader`. Empty for an
+    /// outermost agent without a label.
     pub label: Arc<str>,
-    /// All that was said: the history of the run's journal when the iteration began, when the request was
-    /// made, and when the calls were answered.
+    /// The history of the run's journal, as of the beginning of the iteration, the time of the
+    /// request, or the end of the calls, whichever is the latest.
     pub history: History,
-    /// How much was done so far.
+    /// How many requests, turns and calls there were so far.
     pub counts: RunCounts,
-    /// What happened several times in a row.
+    /// Counters of consecutive occurrences.
     pub streaks: Streaks,
-    /// Which model is asked.
+    /// The selected provider and model.
     pub model_selection: ModelSelection,
-    /// What the run can prove.
+    /// The evidence of the run.
     pub evidence: EvidenceState,
     /// The calls that wait for a verdict.
     pub approvals: Approvals,
-    /// How the model gets on towards its token target.
+    /// The progress towards the token target.
     pub target_progress: TargetProgress,
-    /// What is remembered of the requests that near the window.
+    /// The state that decides when the history is compacted.
     pub compaction: CompactionState,
-    /// Whether a follow-up is to be said before the next request.
+    /// Whether a follow-up is delivered before the next request.
     pub follow_up_due: bool,
-    /// Why the loop went on last.
+    /// Why the loop continued after the last iteration.
     pub transition: Option<Transition>,
-    /// How the run ends.
+    /// The end of the run.
     pub end: EndState,
 }
 
-/// How much was done in a run.
+/// How many requests, turns and calls a run had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunCounts {
-    /// How many requests were sent. The cap counts these.
+    /// The number of requests that were sent. The limit `max_turns` applies to it.
     pub model_calls: u32,
-    /// How many turns led to a next turn by their tools.
+    /// The number of turns that were followed by another one because of their tool calls.
     pub tool_turns: u32,
-    /// How many calls were run.
+    /// The number of calls that were run.
     pub tool_calls: u32,
-    /// How many calls of the last turn were not run because no more may be started.
+    /// The number of the last turn's calls that were not run because of the limit on tool calls.
     pub calls_over_limit: usize,
 }
 
-/// What happened several times in a row.
+/// Counters of consecutive occurrences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Streaks {
-    /// How many replies in a row could not be used.
+    /// The number of consecutive unusable replies.
     pub malformed_replies: u32,
-    /// Whether the model was asked again after a stop reason that is not understood.
+    /// Whether the model was asked again after an unknown stop reason.
     pub retried_unknown_stop: bool,
-    /// How often in a row the model was asked to go on with a text that was cut off.
+    /// How many times in a row the model was asked to continue a truncated text.
     pub continuations: u32,
-    /// How often in a row it was asked again for calls that were cut off.
+    /// How many times in a row the model was asked again after truncated calls.
     pub truncated_calls: u32,
-    /// How many turns in a row broke off and were asked for again.
+    /// The number of consecutive incomplete turns that were requested again.
     pub turn_retries: u32,
-    /// How many turns in a row had no call, though the model was told to go on.
+    /// The number of consecutive turns without a call although the model was prompted to continue.
     pub idle_turns: u32,
-    /// How many iterations in a row had the same calls and the same results.
+    /// Counts consecutive iterations with the same calls and the same results.
     pub repeats: RepeatCounter,
 }
 
-/// Which model is asked.
+/// The selected provider and model.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ModelSelection {
-    /// Which of the agent's providers is asked: 0 is the first, the others are its fallbacks.
+    /// The index of the selected provider: 0 is the first, the others are the fallbacks.
     pub provider_index: usize,
-    /// The model that was asked last; empty before the first request.
+    /// The model of the last request; empty before the first request.
     pub model: Arc<str>,
-    /// What the last request offered, where a hook has changed the tools.
+    /// The tools that the last request offered, if a hook has changed them.
     pub offered_tools: Option<Arc<[ToolSpec]>>,
 }
 
-/// What a run can prove.
+/// The evidence of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EvidenceState {
-    /// What the run has changed and checked.
+    /// The changes and checks that the run has recorded.
     pub log: EvidenceLog,
-    /// Whether a claim without evidence was sent back, and nothing came that lets it be once more.
+    /// Whether a claim without evidence was rejected, and no new input has been delivered since.
     pub claim_rejected: bool,
 }
 
@@ -121,23 +121,24 @@ pub struct EvidenceState {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Approvals {
-    /// The verdicts on the calls that were pending, if the run begins with these.
+    /// The verdicts that the run was resumed with, until they are used.
     pub resume_verdicts: Option<ResumeVerdicts>,
-    /// The calls that wait for a verdict or a result from outside, with the arguments that would run.
+    /// The calls that wait for a verdict or an external result, with the arguments that would be
+    /// used.
     pub pending: Vec<PendingCall>,
 }
 
-/// How a run ends.
+/// The end of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EndState {
-    /// Why the run ends after this turn, which is the last one and has no tools.
+    /// In the wrap-up turn, the reason for which the run ends after it.
     pub wrap_up_reason: Option<EndReason>,
-    /// Why the loop is over.
+    /// Why the loop ended.
     pub reason: Option<EndReason>,
-    /// What the stop hook, or the policy on evidence, said that ended it.
+    /// The message of the stop hook or policy on evidence that ended the run.
     pub message: Option<String>,
-    /// Which budget was spent.
+    /// The budget that was exceeded.
     pub exceeded_budget: Option<BudgetExceeded>,
 }
 
@@ -150,7 +151,7 @@ impl Deref for State {
 }
 
 impl State {
-    /// Begins with a history.
+    /// Creates the initial state for a history.
     pub fn new(history: History) -> Self {
         Self(Arc::new(StateFields {
             label: Arc::default(),
@@ -168,14 +169,14 @@ impl State {
         }))
     }
 
-    /// The same state but for what `change` changes.
+    /// Returns the state with the changes that `change` makes.
     pub fn update(mut self, change: impl FnOnce(&mut StateFields)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
     }
 
-    /// The state when the calls of a turn have their answers. `turn` is unknown where they were
-    /// resumed.
+    /// Returns the state after the calls of a turn were answered. `turn` is `None` if the calls
+    /// were resumed.
     pub fn with_tool_results(self, turn: Option<&Turn>, answered: ToolRunOutcome) -> Self {
         let ToolRunOutcome {
             history,
@@ -185,7 +186,7 @@ impl State {
             calls_over_limit: limited,
         } = answered;
         let mut kinds = results.iter().map(|result| result.kind);
-        // A reply without calls is judged by what comes of it.
+        // A reply without calls is judged by the next action.
         let malformed = match results.is_empty() {
             true => self.streaks.malformed_replies,
             false if kinds.all(ResultKind::is_model_error) => self.streaks.malformed_replies + 1,
@@ -205,8 +206,8 @@ impl State {
         })
     }
 
-    /// The state of a run whose body was dropped in the middle, so that a last turn can begin.
-    /// `results` are those that came since the body began.
+    /// The state for a wrap-up turn after the body was dropped during its work. `results` are those
+    /// since the body started.
     pub(super) fn after_interruption(
         self,
         history: History,
@@ -220,14 +221,14 @@ impl State {
             it.counts.model_calls = requests.max(it.counts.model_calls);
             it.evidence.log.record_batch(results);
             it.approvals = Approvals::default();
-            // A last turn begins nothing new.
+            // A follow-up would start new work in the wrap-up turn.
             it.follow_up_due = false;
             it.end.exceeded_budget = Some(exceeded);
         })
     }
 
-    /// What comes of a decision: the events that tell it, and the step. `id` names what is said. The next
-    /// iteration begins with the history that these events lead to.
+    /// Applies an action: returns the events that report it, and the step. `id` creates the id of
+    /// an appended message. The next iteration starts with the history after these events.
     pub(super) fn apply_next_action(
         self,
         next: NextAction,
@@ -246,7 +247,8 @@ impl State {
                 wrapping_up = Some(reason);
                 (Transition::WrapUp, Some((AppendReason::WrapUp, prompts::WRAP_UP.into())))
             }
-            // After its own words, which were cut off, the model is asked to go on.
+            // If the history ends with text of the model, it was truncated, so the model is asked
+            // to continue.
             NextAction::Compact => {
                 let speaks =
                     self.history.live_newest_first().next().is_some_and(Item::is_model_output);
@@ -271,7 +273,7 @@ impl State {
         (events.collect(), Step::Next(state))
     }
 
-    /// The state at the end.
+    /// Returns the state with the end reason `reason`, or that of the wrap-up turn if it is one.
     pub fn with_end_reason(self, reason: EndReason) -> Self {
         let reason = self.end.wrap_up_reason.unwrap_or(reason);
         self.update(|it| it.end.reason = Some(reason))
@@ -279,7 +281,7 @@ impl State {
 }
 
 impl RunCounts {
-    /// With the calls that have these results.
+    /// Adds the calls that have these results.
     fn with_results(self, results: &[ToolResult]) -> Self {
         let ran = results.iter().filter(|result| result.kind.has_executed()).count();
         let ran = u32::try_from(ran).unwrap_or(u32::MAX);
@@ -288,10 +290,10 @@ impl RunCounts {
 }
 
 impl Streaks {
-    /// What each transition counts, resets and keeps.
+    /// Updates the counters for a transition.
     fn update(&mut self, transition: Transition, said: bool) {
         match transition {
-            // One good reply resets what counts in a row; only its results tell whether it is one.
+            // A valid reply resets the counters; its results have already set `malformed_replies`.
             Transition::NextTurn => {
                 let malformed = self.malformed_replies;
                 self.reset();
@@ -308,9 +310,9 @@ impl Streaks {
             }
             Transition::Retry => self.turn_retries += 1,
             Transition::Fallback => self.turn_retries = 0,
-            // No turn came, so that nothing that counts turns changes.
+            // No turn was received, so the counters of turns do not change.
             Transition::ReactiveCompactRetry => {}
-            // The model had finished what it said: no row goes on after it.
+            // The model had finished, so the truncation and correction counters start again.
             Transition::FollowUp | Transition::Steering => {
                 self.reset();
                 self.idle_turns = 0;
@@ -328,7 +330,7 @@ impl Streaks {
         }
     }
 
-    /// Nothing is counted in a row any more.
+    /// Resets the counters of truncated and unusable replies.
     fn reset(&mut self) {
         (self.continuations, self.truncated_calls) = (0, 0);
         (self.retried_unknown_stop, self.malformed_replies) = (false, 0);
@@ -340,7 +342,7 @@ mod tests {
     use super::*;
     use crate::item::Mark;
 
-    /// The counters: turns, continuations, calls cut off, malformed, retries, provider.
+    /// The counters: turns, continuations, truncated calls, malformed replies, retries, provider.
     fn counters(state: &State) -> [u32; 6] {
         let provider = u32::try_from(state.model_selection.provider_index).unwrap();
         let Streaks {

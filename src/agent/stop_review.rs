@@ -1,4 +1,4 @@
-//! Who is asked when the model has stopped by itself.
+//! The checks after the model has stopped on its own.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::item::Evidence;
 use crate::turn::Turn;
 use crate::world::EffectKind;
 
-/// What those who may object to an end have said, as it is recorded.
+/// The result of the checks at a stop, as it is recorded.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct RecordedReview {
@@ -24,15 +24,15 @@ struct RecordedReview {
     said: Option<ReviewKind>,
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
-    /// It is the one time that a claim is sent back.
+    /// The claim is rejected for lack of evidence, which happens once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     sends_back: bool,
-    /// A claim that was sent back before still counts as such.
+    /// A claim that was rejected before still counts as rejected.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     keeps_sent_back: bool,
 }
 
-/// Who objects, and how.
+/// The kind of objection.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ReviewKind {
@@ -48,7 +48,8 @@ impl RecordedReview {
         Self { said: Some(said), text, sends_back: false, keeps_sent_back: true }
     }
 
-    /// What hooks have said. `may_prove` is whether a claim may be sent back for its proof.
+    /// Converts the decision of hooks. `may_prove` is whether a claim may be rejected for lack of
+    /// evidence.
     fn from_decision(said: StopDecision, may_prove: bool) -> Self {
         match said {
             StopDecision::Allow => Self::default(),
@@ -76,7 +77,7 @@ impl RecordedReview {
     }
 }
 
-/// Asks the checks, the hooks and the token target, and decides.
+/// Runs the validations and the stop hooks, checks the token target, and decides.
 pub(super) async fn review_stop(
     run: &RunShared,
     state: State,
@@ -85,11 +86,12 @@ pub(super) async fn review_stop(
     let (state, known) = gather_facts(run, state);
     let next = agent::at_stop(&state, StopReview::Accept, &known);
     if next == NextAction::Continue(Transition::Steering) {
-        // Stop hooks are not asked: the run goes on.
+        // The run continues, so the stop hooks are not called.
         return Ok((state, next));
     }
     let (asking, now, turn) = (run.clone(), state.clone(), Arc::clone(turn));
-    // Judged before anybody is asked: what comes up meanwhile ends the run for its own reason.
+    // Decided before the checks run: a limit that is reached meanwhile ends the run for its own
+    // reason.
     let may_prove = known.can_send_request(&state) && !state.evidence.claim_rejected;
     let ask = async move { run_checks(&asking, &now, &turn, may_prove).await };
     let objection: RecordedReview = run.effects.perform(EffectKind::AtStop, ask).await?;
@@ -119,14 +121,14 @@ pub(super) async fn review_stop(
     Ok((state, next))
 }
 
-/// What validations and stop hooks have to say.
+/// Runs the validations and the stop hooks.
 async fn run_checks(
     run: &RunShared,
     state: &State,
     turn: &Turn,
     may_prove: bool,
 ) -> Result<RecordedReview, Error> {
-    // A model that gives up has no answer that could be checked.
+    // A model that gives up has no answer to validate.
     if run.hooks().give_up_reason(state, turn)?.is_none()
         && let Some(objection) = run.settings.validators.first_failure(turn)?
     {
@@ -135,7 +137,7 @@ async fn run_checks(
     Ok(RecordedReview::from_decision(run.hooks().before_stop(state, turn).await?, may_prove))
 }
 
-/// What the token target has to say.
+/// Checks the token target.
 fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
     let Some(target) = run.settings.limits.budget.target() else {
         return (state, StopReview::Accept);
@@ -148,7 +150,7 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
         limit: target.tokens(),
         diminishing_returns: true,
     };
-    // Given up earlier, it may be reached by what followed.
+    // A target that was given up earlier may be reached by now.
     let before = state.end.exceeded_budget.filter(|it| it.kind != BudgetKind::Target);
     let (tracker, exceeded, said) = match decided {
         TargetDecision::Continue { text, progress: tracker } => {
@@ -166,7 +168,7 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
     (nudged, said)
 }
 
-/// The check that proves a run that ends as completed.
+/// Returns the check that proves a completed run.
 pub(super) fn completion_evidence(run: &RunShared, state: &State) -> Option<Box<Evidence>> {
     let standing = || state.evidence.log.verdict();
     match run.hooks().judge_evidence(state).ok()?.unwrap_or_else(standing) {

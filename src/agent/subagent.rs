@@ -1,4 +1,4 @@
-//! An agent as a tool of another.
+//! An agent as a tool of another agent.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::tool::{
     ToolUpdate, UpdateStream, validate_spec,
 };
 
-/// The cap of a sub-agent, unless one is set.
+/// The maximum number of a sub-agent's requests, unless set.
 const DEFAULT_MAX_TURNS: u32 = 80;
 
-/// A tool each of whose calls runs the agent.
+/// Creates a tool whose calls run the agent. In a dry run, the agent's own tools run dry.
 pub(super) fn sub_agent_tool(
     mut settings: Arc<AgentSettings>,
     name: &str,
@@ -44,7 +44,7 @@ pub(super) fn sub_agent_tool(
         let bounds = &mut Arc::make_mut(&mut settings).limits;
         (bounds.limits.max_turns, bounds.is_max_turns_set) = (DEFAULT_MAX_TURNS, true);
     }
-    // It hands a dry run on.
+    // Kept by the tool, so that a resumed run can check verdicts on the sub-agent's calls.
     let own = Arc::clone(&settings);
     let agent = SubAgent { settings, name: spec.name.clone() };
     let resumed = agent.clone();
@@ -53,8 +53,9 @@ pub(super) fn sub_agent_tool(
         let agent = agent.clone();
         Ok(PreparedCall::new(move |cx| agent.run(prompt.into(), cx)))
     });
-    // One that continues has its prompt, and a hook may have repaired the arguments at first: they are
-    // read only for one that begins anew, where the history of the run before is not known.
+    // A suspended run has its prompt in its history. The arguments are used only if that history is
+    // unknown and the run starts anew. They may not parse, since a hook may have repaired them at
+    // first.
     let tool = tool.backed_by_agent(own, move |cx, arguments| {
         let prompt = parse_args(&Rationale::split_arguments(arguments).1)
             .map(|SubAgentArgs { prompt }| prompt.into());
@@ -66,7 +67,7 @@ pub(super) fn sub_agent_tool(
 #[derive(Clone)]
 struct SubAgent {
     settings: Arc<AgentSettings>,
-    /// The name of its tool.
+    /// The name of the agent's tool.
     name: String,
 }
 
@@ -81,7 +82,7 @@ fn parse_args(arguments: &str) -> Result<SubAgentArgs, String> {
 }
 
 impl SubAgent {
-    /// Runs on the input, or continues a run of the same call that was suspended.
+    /// Runs on the input, or resumes a suspended run of the same call.
     fn run(self, input: Input, cx: ToolContext) -> UpdateStream {
         let mut settings = AgentSettings::clone(&self.settings);
         if cx.is_dry_run() {
@@ -91,7 +92,7 @@ impl SubAgent {
         let parent = cx.policy_extension::<RunHandle>();
         let suspends = parent.as_ref().is_some_and(|parent| parent.control.suspends());
         if suspends {
-            // The run above waits for the verdicts on its calls.
+            // The run above waits for the verdicts on the sub-agent's calls.
             settings.tools.interactive = false;
         }
         settings.label = nested_label(parent.as_deref(), &settings.label, &self.name);
@@ -99,13 +100,14 @@ impl SubAgent {
             parent.as_ref().and_then(|it| it.history().nested_history(cx.call_id()).cloned());
         let (history, input, resuming) = match (suspended, &parent) {
             (Some(history), Some(parent)) => {
-                // The record of a call that was suspended went with it.
+                // The effect report of the suspended call was not kept, so it is rebuilt from the
+                // results.
                 let mut names = InnerToolNames::default();
                 for result in history.iter().filter_map(|item| names.next_result(item)) {
                     forward_side_effects(&cx, &result, &harmless);
                 }
                 match history.unanswered_calls().is_empty() {
-                    // It was dropped after its calls had their results.
+                    // The sub-agent was dropped after its calls had their results.
                     true => (history.settled(), Input::default(), None),
                     false => {
                         let verdicts = parent.control.sub_agent_verdicts(cx.call_id());
@@ -113,7 +115,7 @@ impl SubAgent {
                     }
                 }
             }
-            // The same call has the same history, and its calls the same keys.
+            // A repeated call gets the same history id, so the sub-agent's calls get the same keys.
             _ => (History::from_id(cx.idempotency_key()), input, None),
         };
         let run = Run::new(
@@ -131,7 +133,7 @@ impl SubAgent {
         stream! {
             while let Some(Ok(event)) = run.next().await {
                 if let Event::Tool(ToolEvent::Output(result)) = &event {
-                    // At once, so that it is on record also if the child never ends.
+                    // Immediately, so that it is recorded even if the sub-agent never ends.
                     forward_side_effects(&cx, result, &harmless);
                 }
                 let end = event.outcome().map(|outcome| final_update(outcome, parent.is_some()));
@@ -150,7 +152,7 @@ impl SubAgent {
     }
 }
 
-/// The label of a sub-agent: its own, or the name of its tool, below that of its parent.
+/// The label of a sub-agent: its own, or the name of its tool, after that of its parent.
 fn nested_label(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
     let own = if own.is_empty() { tool } else { own };
     match parent.map_or("", |parent| parent.control.label()) {
@@ -159,7 +161,7 @@ fn nested_label(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
     }
 }
 
-/// Puts on the parent's record what a call of the child changed, or may have.
+/// Records on the parent's call what a call of the sub-agent changed, or may have changed.
 fn forward_side_effects(cx: &ToolContext, result: &ToolResult, harmless: &[String]) {
     let told = result.report.as_deref().map_or(&[][..], |report| &report.side_effects);
     for effect in told {
@@ -171,7 +173,7 @@ fn forward_side_effects(cx: &ToolContext, result: &ToolResult, harmless: &[Strin
     }
 }
 
-/// How the call ends: it stays open if the child waits for a verdict and its parent can wait, too.
+/// How the call ends: it is suspended if the sub-agent waits for a verdict and has a parent run.
 fn final_update(outcome: &Outcome, can_wait: bool) -> ToolUpdate {
     match outcome.reason == EndReason::Pending && can_wait {
         true => ToolUpdate::Suspended(Box::new(Suspension {
@@ -182,13 +184,13 @@ fn final_update(outcome: &Outcome, can_wait: bool) -> ToolUpdate {
     }
 }
 
-/// What the parent reads of an outcome.
+/// The result of the call, from the sub-agent's outcome.
 fn sub_agent_output(outcome: &Outcome) -> ToolOutput {
     let text = outcome.labeled_text();
     let says_something = !outcome.text.trim().is_empty();
     match outcome.reason {
         EndReason::Completed => ToolOutput::ok(text),
-        // What was found until then may be of use.
+        // A partial answer may be useful.
         EndReason::MaxTurns | EndReason::Budget | EndReason::Truncated | EndReason::Stopped
             if says_something =>
         {

@@ -1,4 +1,4 @@
-//! Code of the user's own, run for at most some time: a hook, the compactor.
+//! Runs user code with a timeout: a hook, the compactor.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -8,11 +8,11 @@ use futures::future::BoxFuture;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 use crate::error::{Error, ErrorKind, panic_to_error};
 
-/// How the counter of a window is called in errors.
+/// The name of a window's token counter in errors.
 pub(super) const TOKEN_COUNTER_NAME: &str = "the counter of the window";
 
-/// Runs a future that `make` makes, for at most `limit`. A panic of it is an error, and so is the
-/// end of its time; `whose` names it in both. The timer is made when the first poll was pending.
+/// Runs the future that `make` returns, for at most `limit`. A panic or a timeout is an error that
+/// contains the name `whose`. The timer is created when the first poll was pending.
 ///
 /// Dropping this future drops the other one.
 pub(super) async fn call_with_timeout<'a, T>(
@@ -24,9 +24,9 @@ pub(super) async fn call_with_timeout<'a, T>(
     poll_fn(|cx| within.poll(whose, cx)).await
 }
 
-/// A future of the user's own that may take at most some time, to be polled by hand.
+/// A future of the user with a timeout, to be polled manually.
 pub(super) struct TimedCall<'a, T> {
-    /// `None` once it has answered or was dropped.
+    /// `None` once it has completed or was dropped.
     future: Option<BoxFuture<'a, T>>,
     limit: TimeLimit,
     /// `None` until a poll was pending.
@@ -42,7 +42,8 @@ impl<'a, T> TimedCall<'a, T> {
         Ok(Self { future: Some(catch_named_panic(whose, make)?), limit, alarm: None })
     }
 
-    /// The answer, or why there is none. It must not be polled again after that.
+    /// Returns the output of the future, or its panic or timeout as an error. It must not be polled
+    /// again after that.
     pub(super) fn poll(&mut self, whose: &str, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
         let Some(answer) = &mut self.future else { return Poll::Pending };
         let given = match catch_named_panic(whose, || answer.as_mut().poll(cx)) {
@@ -53,19 +54,19 @@ impl<'a, T> TimedCall<'a, T> {
             }
             Err(panicked) => Err(panicked),
         };
-        // Its code also runs when it is dropped.
+        // Dropping the future also runs user code.
         let dropped = self.cancel(whose);
         Poll::Ready(given.and_then(|given| dropped.map(|()| given)))
     }
 
-    /// Drops the future, if it is still there.
+    /// Drops the future, if it was not dropped yet.
     pub(super) fn cancel(&mut self, whose: &str) -> Result<(), Error> {
         let answer = self.future.take();
         catch_named_panic(whose, || drop(answer))
     }
 }
 
-/// Runs code of the user's own; a panic is an error that names it.
+/// Runs user code; a panic is an error that contains the name `whose`.
 pub(super) fn catch_named_panic<T>(whose: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, whose, f)
 }

@@ -1,4 +1,4 @@
-//! The items of a run's history that are to become void.
+//! The items of a run's history that are to become tombstones.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -9,21 +9,21 @@ use crate::item::{History, Item, ItemKind, TombstoneEdit, position_out_of_range_
 use crate::journal::Journal;
 use crate::lock::lock_ignoring_poison;
 
-/// The items that are to become void at the next boundary of turns. Its lock is taken before the
-/// journal's and never the other way.
+/// The items that are to become tombstones before the next request, or before the run ends. Its
+/// lock is always taken before that of the journal.
 #[derive(Default)]
 pub(super) struct TombstoneQueue(Mutex<QueuedPositions>);
 
 #[derive(Default)]
 struct QueuedPositions {
-    /// Where they are in the history of the journal.
+    /// The positions of the items in the history of the journal.
     positions: BTreeSet<usize>,
-    /// The run is over, and no position is taken any more.
+    /// The run is over, and no more positions are accepted.
     is_closed: bool,
 }
 
 impl TombstoneQueue {
-    /// Takes positions in the history of the journal.
+    /// Adds positions in the history of the journal.
     pub(super) fn add(&self, journal: &Journal, positions: &[usize]) -> Result<(), Error> {
         let mut waiting = self.lock();
         if waiting.is_closed {
@@ -42,12 +42,12 @@ impl TombstoneQueue {
         self.lock().positions.is_empty()
     }
 
-    /// The next range of this history with items that are to become void.
+    /// Returns the next edit: a range of this history with queued items.
     pub(super) fn next(&self, history: &History) -> Option<TombstoneEdit> {
         self.lock().next(history)
     }
 
-    /// The same at the end of the run: if nothing waits, no position is taken any more.
+    /// The same at the end of the run: if the queue is empty, it is closed.
     pub(super) fn next_or_close(&self, history: &History) -> Option<TombstoneEdit> {
         let mut waiting = self.lock();
         let next = waiting.next(history);
@@ -55,19 +55,19 @@ impl TombstoneQueue {
         next
     }
 
-    /// Takes no position any more.
+    /// Closes the queue: no more positions are accepted.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
     }
 
-    /// Lets the journal observe an event; the positions that wait follow their items.
+    /// Lets the journal observe an event, and updates the queued positions.
     #[inline]
     pub(super) fn observe(&self, journal: &Journal, event: &Event) {
         let Event::Rewritten { why, from, to, items, .. } = event else {
             return journal.observe(event);
         };
         let mut waiting = self.lock();
-        // A tombstone moves nothing.
+        // A tombstone does not move items.
         if *why != RewriteReason::Tombstoned && !waiting.positions.is_empty() {
             waiting.shift_positions(&journal.history(), *from, *to, items);
         }
@@ -75,19 +75,19 @@ impl TombstoneQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, QueuedPositions> {
-        // Nothing of a user runs while the lock is held.
+        // No user code runs while the lock is held.
         lock_ignoring_poison(&self.0)
     }
 }
 
 impl QueuedPositions {
     fn next(&mut self, history: &History) -> Option<TombstoneEdit> {
-        // Most often nothing waits, and the history is not looked at.
+        // The queue is empty most of the time, and then the history is not used.
         if self.positions.is_empty() {
             return None;
         }
         let positions = std::mem::take(&mut self.positions);
-        // Invariant: they were checked, and every call that had its result then has it now.
+        // Invariant: the positions were checked, and calls that had a result then have it now.
         let mut made = history.tombstone_edits(positions.iter().copied()).ok()?.into_iter();
         let first = made.next()?;
         if made.next().is_some() {
@@ -97,8 +97,8 @@ impl QueuedPositions {
         Some(first)
     }
 
-    /// Follows the items when `from..to` of a history is replaced. Items that do not come back are
-    /// left out.
+    /// Updates the positions when `from..to` of a history is replaced. Positions of items that are
+    /// gone are dropped.
     fn shift_positions(&mut self, before: &History, from: usize, to: usize, items: &[Item]) {
         let replaced: Vec<&Item> = before.iter().take(to).skip(from).collect();
         let positions = std::mem::take(&mut self.positions);
@@ -111,7 +111,8 @@ impl QueuedPositions {
     }
 }
 
-/// Where a replaced item has come back. Of equal items some of which are gone, the newest have.
+/// The new position of a replaced item, if it still exists. If only some of several equal items
+/// still exist, they are the latest ones.
 fn new_position(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> {
     let item = replaced.get(at)?;
     let came_back = items.iter().enumerate().filter(|(_, other)| is_same_item(item, other));
@@ -121,14 +122,14 @@ fn new_position(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> 
     came_back.iter().rev().nth(newer).map(|(place, _)| *place)
 }
 
-/// Whether an item is the other, or what a compaction has made of it.
+/// Whether both items are the same, or the second is the first after a compaction.
 fn is_same_item(item: &Item, other: &Item) -> bool {
     use ItemKind::{Reasoning, ToolCall, ToolResult};
     match (&item.kind, &other.kind) {
         (ToolCall(call), ToolCall(other)) => call.call_id == other.call_id,
         (ToolResult(result), ToolResult(other)) => result.call_id == other.call_id,
         (Reasoning { text }, Reasoning { text: shorter }) if other.compacted => {
-            // Without any words nothing is left of it.
+            // Without any text nothing of the item is left.
             let words = shorter.strip_suffix('…').unwrap_or(shorter);
             !words.is_empty() && text.starts_with(words)
         }

@@ -1,4 +1,4 @@
-//! The text that reports changed tools to the model.
+//! The message that reports changed tools to the model.
 
 use std::sync::Arc;
 
@@ -6,14 +6,15 @@ use crate::agent::source_tools::SourceTools;
 use crate::item::truncate_middle;
 use crate::tool::Tool;
 
-/// How many names, or reasons, are listed of each kind.
+/// Maximum number of names, or of reasons, in each list.
 const MAX_LISTED: usize = 20;
 
-/// How many bytes of a name, of a reason or of an error are repeated.
+/// Maximum length of a name, a reason or an error message, in bytes.
 const MAX_TEXT_BYTES: usize = 300;
 
-/// The text about the tools of all sources; `None` if there is nothing to report. `before` is `None` for the
-/// first lists of a run, of which only the tools that were left out are reported.
+/// Creates the message about the tools of all sources; `None` if there is nothing to report.
+/// `before` is `None` for a run's first lists, of which only the tools that were left out are
+/// reported.
 pub(super) fn tool_notice(
     names: &[Arc<str>],
     before: Option<&[SourceTools]>,
@@ -32,7 +33,7 @@ pub(super) fn tool_notice(
     (!parts.is_empty()).then(|| parts.join("\n"))
 }
 
-/// The text about the tools of one source.
+/// The message about the tools of one source.
 fn change_notice(name: &str, before: &SourceTools, now: &SourceTools) -> Option<String> {
     match (&before.failure, &now.failure) {
         (None, Some(error)) => {
@@ -41,7 +42,7 @@ fn change_notice(name: &str, before: &SourceTools, now: &SourceTools) -> Option<
                 "The tools of `{name}` could not be listed, and stay as they were: {why}."
             ));
         }
-        // The tools are those of before.
+        // The listing has failed again, so the tools have not changed.
         (Some(_), Some(_)) => return None,
         (_, None) => {}
     }
@@ -74,7 +75,7 @@ fn list_texts<'a>(texts: impl Iterator<Item = &'a String>) -> Option<String> {
     list(texts.cloned(), "; ")
 }
 
-/// The first texts, and the number of the others; `None` without a text.
+/// Joins the first texts, and adds the number of the others; `None` for an empty iterator.
 fn list(texts: impl Iterator<Item = String>, separator: &str) -> Option<String> {
     let mut texts = texts;
     let clip = |text| truncate_middle(text, MAX_TEXT_BYTES);
@@ -138,7 +139,7 @@ mod tests {
         now.notes = vec!["`b`: why".to_owned(), "`c`: why not".to_owned()];
         let notice = "Some tools of `files` are left out: `b`: why; `c`: why not.";
         check(None, &now, Some(notice));
-        // It was said.
+        // It was reported with the first list.
         check(Some(&now), &now, None);
     }
 

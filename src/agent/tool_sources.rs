@@ -11,14 +11,14 @@ use crate::env::TimeLimit;
 use crate::error::Error;
 use crate::tool::{ListTools, Tool, ToolList, ToolRecord, ToolSource};
 
-/// How long a listing may take, unless set.
+/// The default timeout of a listing.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The tool sources of an agent, in order.
 #[derive(Clone, Default)]
 pub(super) struct ToolSources {
     sources: Vec<Arc<dyn ToolSource>>,
-    /// Their names, in the same order.
+    /// The names of the sources, in the same order.
     names: Vec<Arc<str>>,
     /// `None` for the default.
     timeout: Option<Duration>,
@@ -52,7 +52,7 @@ impl ToolSources {
         async move { call_with_timeout("the listing", limit, || source.list_tools()).await? }
     }
 
-    /// A tool of a recorded list.
+    /// Creates a tool from a recorded list, which looks up the actual tool when it is called.
     pub(super) fn late_bound_tool(self: &Arc<Self>, index: usize, record: ToolRecord) -> Tool {
         let sources = Arc::clone(self);
         let list: Arc<ListTools> = Arc::new(move || {

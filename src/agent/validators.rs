@@ -1,4 +1,4 @@
-//! What an answer must be before a run is completed.
+//! The checks of an answer before a run completes.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::turn::Turn;
 
 type Validator = dyn Fn(&Turn) -> Result<(), String> + Send + Sync;
 
-/// The checks of an agent, in their order. Cheap to clone.
+/// The checks of an agent, in order. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct Validators(Vec<Arc<Validator>>);
 
@@ -23,7 +23,7 @@ impl Validators {
         self.0.is_empty()
     }
 
-    /// What the first check that objects has to say.
+    /// Returns the error of the first check that rejects the answer.
     pub(super) fn first_failure(&self, turn: &Turn) -> Result<Option<String>, Error> {
         let objection = || self.0.iter().find_map(|check| check(turn).err());
         panic_to_error(ErrorKind::Hook, "the validation", objection)

@@ -12,12 +12,12 @@ use crate::error::Error;
 use crate::request::Request;
 use crate::world::EffectKind;
 
-/// Waits until the pool of the run has tokens and a slot for a request, and takes them. They are
-/// given back when the turn is over, or the run is dropped.
+/// Waits until the pool of the run has tokens and a slot for a request, and acquires them. They are
+/// returned when the turn is over, or the run is dropped.
 ///
-/// Returns whether the request is to be sent. It is not if the pool is spent, or if something has
-/// come up while the run waited that is to be looked at first, such as words of a holder; then the
-/// run keeps its place in the order. Dropping the future gives the place up.
+/// Returns whether the request is to be sent. It is not sent if the pool is exhausted, or if
+/// something that must be handled first, such as steered input, arrived while the run waited; then
+/// the run keeps its position in the queue. Dropping the future gives up the position.
 pub(super) async fn wait_for_pool(
     run: &RunShared,
     state: &State,
@@ -35,7 +35,7 @@ pub(super) async fn wait_for_pool(
 async fn acquire_pool_capacity(run: &RunShared, state: &State, request: &Request) -> bool {
     let Some(pool) = run.settings.limits.budget.pool() else { return true };
     let admission = run.control().pool_claim();
-    // Of a request before this one, in a body that does not say when it is over.
+    // Finishes the previous request, in case a custom body has not done so.
     run.finish_request();
     let answer = request.options.max_output_tokens.map_or(pool.tokens_per_response(), u64::from);
     let tokens = estimate_request(run, request).saturating_add(answer);
@@ -59,7 +59,7 @@ async fn acquire_pool_capacity(run: &RunShared, state: &State, request: &Request
     true
 }
 
-/// Whether something is known now that decides on the request.
+/// Whether something has happened that may change the decision to send the request.
 fn should_recheck_before_sending(run: &RunShared, state: &State) -> bool {
     let (control, budget) = (run.control(), &run.settings.limits.budget);
     let spent = run.budget_usage(state);
@@ -72,7 +72,8 @@ fn should_recheck_before_sending(run: &RunShared, state: &State) -> bool {
         || budget.is_exhausted(&spent)
 }
 
-/// How many tokens a request is estimated at. A counter that panics is replaced.
+/// Estimates the tokens of a request. If the window's token counter panics, the default one is
+/// used.
 fn estimate_request(run: &RunShared, request: &Request) -> u64 {
     let window = run.settings.context.window.as_ref();
     let counted = window.and_then(|window| {
@@ -81,7 +82,7 @@ fn estimate_request(run: &RunShared, request: &Request) -> u64 {
     counted.unwrap_or_else(|| estimate_request_tokens(request, &BytesDiv4))
 }
 
-/// Waits for a future, and notes whether it was not ready at once.
+/// Waits for a future, and records whether it was pending.
 async fn await_recording_pending<F: Future>(waited: &mut bool, future: F) -> F::Output {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {

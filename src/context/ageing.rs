@@ -1,4 +1,5 @@
-//! Old thoughts and inputs get shorter with time, whatever room is left.
+//! Shortens old reasoning and tool arguments as a conversation grows, even if the window has
+//! capacity left.
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
@@ -6,18 +7,18 @@ use crate::context::{Compaction, Compactor, Truncator};
 use crate::error::Error;
 use crate::item::History;
 
-/// Shortens the reasoning and the arguments of calls in old turns as a conversation goes on, however
-/// much room the window has: [`Agent::with_ageing`](crate::Agent::with_ageing).
+/// Shortens the reasoning and the call arguments of old turns as a conversation grows, regardless
+/// of how full the window is: see [`Agent::with_ageing`](crate::Agent::with_ageing).
 ///
-/// A turn is old when a number of completed turns have come after it. What happens to it then is
-/// what [`Truncator`] does: the words of the user and of the assistant stay, and so do results.
+/// A turn is old when a number of completed turns have come after it. It is then shortened like
+/// [`Truncator`] does it: messages of the user and the assistant stay, and so do results.
 ///
-/// Each change invalidates what a provider has cached of a request from there on. So turns are not
-/// shortened one by one, but several at once: a run announces one `rewritten` event every few turns,
-/// and in between each request begins as the one before.
+/// Each change invalidates the provider's prompt cache from that item on. Turns are therefore not
+/// shortened one at a time but several at once: a run emits one `rewritten` event every few turns,
+/// and in between, each request starts with the same bytes as the one before.
 ///
-/// It depends on the history alone. As a [`Compactor`] it does the same for a session at rest, with
-/// [`Session::compact`](crate::session::Session::compact).
+/// The result depends on the history alone. As a [`Compactor`], it does the same for an idle
+/// session with [`Session::compact`](crate::session::Session::compact).
 ///
 /// ```
 /// use turnstream::context::Ageing;
@@ -51,28 +52,29 @@ pub struct Ageing {
 }
 
 impl Ageing {
-    /// Shortens a turn when at least this number of completed turns have come after it, and at the
-    /// latest after twice the number; at least 1.
+    /// Shortens a turn after at least this number of completed turns have followed it, and at the
+    /// latest after twice the number. The minimum is 1.
     pub fn after_turns(turns: usize) -> Self {
         let turns = turns.max(1);
         Self { min_turn_age: turns, interval_turns: turns, truncator: Truncator::new() }
     }
 
-    /// Sets how many turns are shortened at once, at least 1: the cached beginning of the requests
-    /// changes once in this number of turns. The number of [`after_turns`](Self::after_turns) unless set.
+    /// Sets how many turns are shortened at once, at least 1: the cached prefix of the requests
+    /// changes once in this number of turns. By default, it is the number given to
+    /// [`after_turns`](Self::after_turns).
     pub fn with_interval(mut self, turns: usize) -> Self {
         self.interval_turns = turns.max(1);
         self
     }
 
-    /// Sets what stays of an old turn; [`Truncator::new`] unless set. Its
-    /// [`with_keep_turns`](Truncator::with_keep_turns) does not count here.
+    /// Sets the limits for old turns; [`Truncator::new`] by default. Its
+    /// [`with_keep_turns`](Truncator::with_keep_turns) is ignored here.
     pub fn with_truncator(mut self, shorten: Truncator) -> Self {
         self.truncator = shorten;
         self
     }
 
-    /// What to replace, or `None` if nothing that is old gets shorter.
+    /// Returns the items to replace, or `None` if no old turn gets shorter.
     pub fn plan_compaction(&self, history: &History) -> Option<Compaction> {
         let turns = history.completed_turns();
         let old = turns.checked_sub(self.min_turn_age)? / self.interval_turns * self.interval_turns;

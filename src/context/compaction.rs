@@ -1,4 +1,4 @@
-//! What to replace so that a history gets shorter, and the law of doing so.
+//! A planned replacement of history items, and the check that it is valid.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,47 +11,48 @@ use crate::item::{History, Item};
 use crate::turn::Turn;
 use crate::usage::Usage;
 
-/// A part of a history, and what stands in for it.
+/// A range of history items, and the items that replace them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Compaction {
-    /// The first entry that is replaced.
+    /// The index of the first item that is replaced.
     pub from: usize,
-    /// The first behind it that is not.
+    /// The index after the last item that is replaced.
     pub to: usize,
-    /// What stands there instead.
+    /// The replacement items.
     pub items: Vec<Item>,
-    /// The tokens that it took to make it, void attempts included.
+    /// The tokens used to make the compaction, including retracted attempts.
     pub usage: Usage,
-    /// The model that has made it, where one was asked.
+    /// The model that made the compaction, if a model was called.
     pub model: Option<String>,
 }
 
 impl Compaction {
-    /// Replaces the entries `from..to` by these, at no cost.
+    /// Replaces the items `from..to` with `items`, with no usage.
     pub fn new(from: usize, to: usize, items: Vec<Item>) -> Self {
         Self { from, to, items, ..Self::default() }
     }
 
-    /// Replaces the entries, without a [check](Self::validate).
+    /// Replaces the items, without [validation](Self::validate).
     pub fn apply(&self, history: &mut History) {
         history.rewrite(self.from..self.to, self.items.iter().cloned());
     }
 
-    /// Whether the history may be rewritten so.
+    /// Checks that this compaction can be applied to the history.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), and the history is to be left as it is, when
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest), and the caller must leave the history
+    /// unchanged, if
     ///
-    /// - the range is not one of the history's,
-    /// - a lawful history would not be [lawful](History::is_settled) any more, for example because
-    ///   a call goes and its result stays,
-    /// - calls wait for their results and could not be [resumed](crate::Agent::resume) any more, for
-    ///   example because the end of their turn goes,
-    /// - a call comes in under an id that the history knows from elsewhere,
-    /// - the note that a [reactive](crate::context::mark_reactive_compaction) compaction left would go: without it the history
-    ///   would be compacted again and again.
+    /// - the range is outside the history,
+    /// - a [settled](History::is_settled) history would not be settled any more, for example
+    ///   because a call is removed and its result stays,
+    /// - pending calls could not be [resumed](crate::Agent::resume) any more, for example because
+    ///   the end of their turn is removed,
+    /// - a new call has an id that the history already uses outside the range,
+    /// - the note of a [reactive](crate::context::mark_reactive_compaction) compaction would be
+    ///   removed: without it, the history would be compacted reactively again and again.
     pub fn validate(&self, history: &History) -> Result<(), Error> {
         if self.from > self.to || self.to > history.len() {
             let (from, to, len) = (self.from, self.to, history.len());

@@ -1,4 +1,4 @@
-//! A compaction that came to nothing, and what it used.
+//! A failed compaction, with its token usage.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use crate::error::Error;
 use crate::usage::Usage;
 
-/// A compaction that came to nothing although a model was asked: what that has used.
+/// A compaction that failed after it had called a model, with the tokens that were used.
 ///
-/// It is the source of the error, and behind it in the chain stands the error that it was. An agent
-/// counts the usage for its run.
+/// It is attached as the source of the error; the original error follows it in the source chain. An
+/// agent counts the usage for its run.
 ///
 /// ```
 /// use turnstream::context::CompactionFailure;
@@ -27,7 +27,7 @@ pub struct CompactionFailure {
 }
 
 impl CompactionFailure {
-    /// The same error with what was used; as it is if that is nothing.
+    /// Returns the error with the usage attached, or unchanged if the usage is zero.
     pub fn attach_usage(error: Error, usage: Usage) -> Error {
         match usage == Usage::default() {
             true => error,
@@ -35,7 +35,7 @@ impl CompactionFailure {
         }
     }
 
-    /// What was used until an error came; nothing where it does not say.
+    /// The usage before the error occurred; zero if the error has none attached.
     pub fn usage_of(error: &Error) -> Usage {
         error.find_source().map_or_else(Usage::default, |failure: &Self| failure.usage)
     }

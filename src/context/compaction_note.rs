@@ -1,4 +1,4 @@
-//! The same compaction with what it leaves in a history.
+//! Compactions with the note or record that they leave in a history.
 
 use crate::context::Compaction;
 use crate::context::compaction_record::{
@@ -7,28 +7,30 @@ use crate::context::compaction_record::{
 };
 use crate::item::{History, Item, ItemKind, Mark};
 
-/// What stands behind what was replaced, where nothing else can carry the record.
+/// The text of the note, which follows the replaced items if no other item can carry the record.
 const COMPACTION_NOTE_TEXT: &str =
     "The conversation up to here was shortened to fit the context window.";
-/// The same compaction with a note behind what it replaces, by which [`was_reactively_compacted`] knows that
-/// this history was compacted because it did not fit. The note is also a [record](record_stale_usage).
+/// Adds a note after the replaced items that marks a reactive compaction: one that was made because
+/// a request did not fit. [`was_reactively_compacted`] looks for this note, which is also a
+/// [record](record_stale_usage).
 ///
-/// The note is a user's item, which every wire takes between any two turns. It never stands inside
-/// a turn or between a call and its result: the range is widened to the next place where it may.
+/// The note is a user item, which every wire accepts between any two turns. It is never placed
+/// inside a turn or between a call and its result: the range is widened to the next turn boundary.
 pub fn mark_reactive_compaction(compaction: Compaction, history: &History) -> Compaction {
     append_compaction_note(compaction, history, REACTIVE_RECORD_KIND)
 }
 
-/// The same compaction with a record of how many completed turns stand behind what it replaces: what
-/// a provider has counted in these is no longer what the history has, and [`estimate`] leaves it
-/// out.
+/// Adds a record of the number of completed turns after the replaced items. The usage that
+/// providers reported for these turns no longer matches the history, so the token [`estimate`]
+/// ignores it.
 ///
 /// [`estimate`]: crate::context::estimate_request_tokens()
 ///
-/// The record is carried by an item that comes in marked `compacted`, as a summary does or a clipped
-/// result; nothing of it is sent. Where no item can carry it, it is a note as [`mark_reactive_compaction`] leaves
-/// one, which is not taken for one of these. The note of an earlier reactive compaction is never
-/// lost: where its place is replaced, it comes behind.
+/// A replacement item that is marked `compacted`, such as a summary or a truncated result, carries
+/// the record; the record is never sent to a provider. If no item can carry it, the record is a
+/// note in the same place as a note of [`mark_reactive_compaction`], but does not count as one. The
+/// note of an earlier reactive compaction is never lost: if it is among the replaced items, it is
+/// added again after the replacement.
 pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Compaction {
     if drops_reactive_note(&compaction, history) {
         return preserve_reactive_note(compaction, history);
@@ -44,8 +46,8 @@ pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Comp
     compaction
 }
 
-/// The same compaction; if it replaces the note of an earlier [reactive] compaction, with that note
-/// after what it puts in its place. Without the note the history could be compacted reactively again.
+/// Adds the note of an earlier reactive compaction after the replacement items if the compaction
+/// would remove it. Without the note, the history could be compacted reactively again.
 pub(crate) fn preserve_reactive_note(compaction: Compaction, history: &History) -> Compaction {
     match drops_reactive_note(&compaction, history) {
         true => append_compaction_note(compaction, history, REACTIVE_RECORD_KIND),
@@ -75,7 +77,7 @@ fn append_compaction_note(mut compaction: Compaction, history: &History, word: &
     compaction
 }
 
-/// Whether what is between these two is a boundary of turns.
+/// Whether the position between these two items is a turn boundary.
 fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
     let (Some(before), Some(behind)) = (before, behind) else { return true };
     let is_outside =
@@ -84,7 +86,7 @@ fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
     behind.as_tool_result().is_none() && (ends || is_outside(behind))
 }
 
-/// Whether notes are replaced, and none of them comes back or stays.
+/// Whether the compaction would remove every note of a reactive compaction that the history has.
 fn drops_reactive_note(compaction: &Compaction, history: &History) -> bool {
     let is_replaced = |at: usize| (compaction.from..compaction.to).contains(&at);
     let kept = history.iter().enumerate().filter(|(at, _)| !is_replaced(*at));
@@ -92,7 +94,7 @@ fn drops_reactive_note(compaction: &Compaction, history: &History) -> bool {
         && !kept.map(|(_, item)| item).chain(&compaction.items).any(is_reactive_note)
 }
 
-/// How many completed turns stand behind what is replaced.
+/// The number of completed turns after the replaced items.
 fn completed_turns_after(compaction: &Compaction, history: &History) -> usize {
     completed_turns(history.iter().skip(compaction.to))
 }

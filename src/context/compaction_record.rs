@@ -1,4 +1,5 @@
-//! The record of a compaction in a history: that there was one, and whose usage is stale since.
+//! The record that a compaction leaves in a history: it shows that the history was compacted, and
+//! for which turns the reported usage is stale.
 
 use std::sync::Arc;
 
@@ -6,22 +7,23 @@ use serde_json::json;
 
 use crate::item::{History, Item, ItemKind, ProviderData};
 
-/// Whose data the record is: no wire's, so that none of it is sent.
+/// The provider name of a record. No wire has this name, so a record is never sent.
 const RECORD_PROVIDER: &str = "turnstream";
-/// What a note is called that a request which did not fit has left.
+/// The kind of a note that is left after a request did not fit.
 pub(super) const REACTIVE_RECORD_KIND: &str = "reactive";
-/// What any other record is called.
+/// The kind of every other record.
 pub(super) const STALE_USAGE_RECORD_KIND: &str = "recorded";
 
-/// Whether the history holds the note of a [reactive](crate::context::mark_reactive_compaction) compaction.
+/// Whether the history has the note of a [reactive](crate::context::mark_reactive_compaction)
+/// compaction.
 pub fn was_reactively_compacted(history: &History) -> bool {
     history.has_compacted_items() && history.newest_first().any(is_reactive_note)
 }
 
-/// How many of the newest completed turns came behind every compaction. Only their usage counts what
-/// the history has.
+/// The number of newest completed turns that came after every compaction. Only their usage matches
+/// the history.
 ///
-/// In a history that was made shorter without a record nobody knows, and it is none.
+/// It is 0 if the history was compacted without a record.
 pub(super) fn turns_since_compaction(history: &History) -> usize {
     if !history.has_compacted_items() {
         return history.completed_turns();
@@ -37,12 +39,12 @@ pub(super) fn turns_since_compaction(history: &History) -> usize {
     fresh.unwrap_or(0)
 }
 
-/// How many of the items end a completed turn.
+/// The number of items that end a completed turn.
 pub(super) fn completed_turns<'a>(items: impl Iterator<Item = &'a Item>) -> usize {
     items.filter(|item| item.turn.is_some()).count()
 }
 
-/// Whether there is room for a record on it: what a provider keeps there must stay.
+/// Whether the item can carry a record. Data that a provider stored with the item must stay.
 pub(super) fn can_carry_record(item: &Item) -> bool {
     let is_own = |data: &Arc<ProviderData>| data.provider == RECORD_PROVIDER;
     let is_free = item.provider_data.as_ref().is_none_or(is_own) && !is_reactive_note(item);
@@ -56,7 +58,7 @@ pub(super) fn can_carry_record(item: &Item) -> bool {
     item.compacted && !item.tombstone && is_free && may
 }
 
-/// A record, as an item carries it.
+/// Makes the record as the provider data of an item.
 pub(super) fn compaction_record(word: &str, stale_turns: usize) -> Arc<ProviderData> {
     Arc::new(ProviderData {
         provider: RECORD_PROVIDER.to_owned(),
@@ -65,8 +67,8 @@ pub(super) fn compaction_record(word: &str, stale_turns: usize) -> Arc<ProviderD
     })
 }
 
-/// How many completed turns stood behind it when it came, where it carries a record. A note without
-/// a number says that of all.
+/// The number of completed turns that followed this item when the record was made, if the item
+/// carries one. A note without a number covers all turns.
 fn recorded_stale_turns(item: &Item) -> Option<usize> {
     let data = item.provider_data.as_ref().filter(|data| data.provider == RECORD_PROVIDER)?;
     let value = data.value.to_value();
@@ -77,7 +79,7 @@ fn recorded_stale_turns(item: &Item) -> Option<usize> {
     Some(stale.unwrap_or(usize::MAX))
 }
 
-/// Whether it is the note of a reactive compaction.
+/// Whether the item is the note of a reactive compaction.
 pub(super) fn is_reactive_note(item: &Item) -> bool {
     let Some(data) = &item.provider_data else { return false };
     item.compacted

@@ -1,4 +1,4 @@
-//! Who says what to replace so that a history gets shorter.
+//! The trait that decides which items of a history to replace to make it shorter.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,22 +10,23 @@ use crate::error::Error;
 use crate::item::History;
 use crate::usage::Usage;
 
-/// Says what to replace so that a history gets shorter.
+/// Decides which items of a history to replace to make it shorter.
 ///
-/// An agent asks it before a request that nears the [window](crate::context::Window), as often as
-/// that happens, and when a request did not fit, once in the life of a history.
+/// An agent calls it before each request that nears the [window](crate::context::Window), and once
+/// in the lifetime of a history after a provider rejected a request because it did not fit.
 pub trait Compactor: Send + Sync {
-    /// What to replace, or `None` if nothing gets shorter.
+    /// Returns the items to replace, or `None` if nothing gets shorter.
     ///
-    /// The history is cheap to clone into the future, which owns what it needs. Dropping the
-    /// future, as an interrupt does, must cancel what it does. An agent drops it when it takes longer
-    /// than [`with_compactor_timeout`](crate::Agent::with_compactor_timeout) says.
+    /// The history is cheap to clone into the future, which must own everything it needs. Dropping
+    /// the future must cancel its work: an interrupt drops it, and so does an agent when the future
+    /// takes longer than [`with_compactor_timeout`](crate::Agent::with_compactor_timeout) allows.
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>>;
 
-    /// Asks another where this one has nothing to replace, or fails.
+    /// Falls back to `second` if this compactor has nothing to replace, or fails.
     ///
-    /// Before a request an agent asks again as long as the history is too long and gets shorter, so that
-    /// `Truncator::new().or(summarize)` summarises only where shortening was not enough.
+    /// Before a request, an agent calls its compactor again while the history is too long and still
+    /// gets shorter, so `Truncator::new().or_else(summarizer)` summarizes only if truncation was
+    /// not enough.
     ///
     /// ```
     /// use futures::executor::block_on;
@@ -56,14 +57,14 @@ impl<C: Compactor + ?Sized> Compactor for Arc<C> {
     }
 }
 
-/// Makes a compactor of a function that needs not wait.
+/// Makes a compactor from a synchronous function.
 ///
 /// ```
 /// use futures::executor::block_on;
 /// use turnstream::context::{Compaction, Compactor, compactor_fn};
 /// use turnstream::{History, Item};
 ///
-/// // Forgets all but the newest entry.
+/// // Drops all but the newest item.
 /// let forget = compactor_fn(|history: &History| {
 ///     let to = history.len().saturating_sub(1);
 ///     Ok((to > 0).then(|| Compaction::new(0, to, Vec::new())))
@@ -103,8 +104,9 @@ where
 
 /// Compactor for the [`or_else`](Compactor::or_else) method.
 ///
-/// The second is asked when the first has given `None` or failed. What the first has used then counts
-/// with what the second gives; its error is told where the second gives nothing.
+/// It calls the second compactor when the first returns `None` or fails. The usage of a failed
+/// first attempt is added to the result of the second. If the second returns `None`, the result is
+/// the error of the first.
 #[derive(Clone, Debug)]
 pub struct OrElse<A, B> {
     first: A,

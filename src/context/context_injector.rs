@@ -1,4 +1,4 @@
-//! What one request is told besides the conversation: chosen up to a cap, with a reason on record.
+//! Adds selected context to a single request, up to a token cap, and records the selection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,69 +10,70 @@ use crate::context::turn_starts::{self, KeptItems};
 use crate::context::{BytesDiv4, CountTokens};
 use crate::item::{History, Item};
 
-/// Something that a request could be told: a piece of a file, a note, a result of a search.
+/// A piece of text that could be added to a request: part of a file, a note, a search result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextCandidate {
-    /// Where it is from, for example `src/lib.rs:1-40`.
+    /// The source of the text, for example `src/lib.rs:1-40`.
     pub source: String,
-    /// What the model reads.
+    /// The text for the model.
     pub text: String,
-    /// Why it matters for this step. Without a reason it is not chosen.
+    /// Why it matters for this step. Candidates without a reason are rejected.
     pub why: String,
 }
 
-/// What was chosen for one request, what was not, and why.
+/// The candidates that were chosen for one request and those that were not, with the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextSelection {
-    /// In the order in which the model reads it.
+    /// The chosen candidates, in the order in which the model reads them.
     pub chosen: Vec<SelectedCandidate>,
-    /// In the order of the candidates.
+    /// The rejected candidates, in the order of the candidates.
     pub left_out: Vec<RejectedCandidate>,
-    /// The tokens of all that was added, constraints and earlier steps included: never more than
-    /// `cap`.
+    /// The tokens of all text that was added, including constraints and the summary of earlier
+    /// steps. Never more than `cap`.
     pub tokens: u64,
-    /// The most that there may be.
+    /// The maximum number of tokens.
     pub cap: u64,
 }
 
-/// Something that was chosen.
+/// A candidate that was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelectedCandidate {
     /// The candidate's source.
     pub source: String,
     /// The candidate's reason.
     pub why: String,
-    /// The tokens that it added.
+    /// The number of tokens that it added.
     pub tokens: u64,
 }
 
-/// Something that was not chosen.
+/// A candidate that was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedCandidate {
-    /// The candidate's source; `constraints` or `steps` where those did not fit.
+    /// The candidate's source; `constraints` or `steps` if one of those sections did not fit.
     pub source: String,
-    /// Why not.
+    /// Why it was rejected.
     pub why: String,
 }
 
-/// What a history is narrowed to.
+/// The context of a request, with the record of how it was selected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InjectedContext {
-    /// What is sent.
+    /// The context that is sent.
     pub context: History,
-    /// The record of it.
+    /// The record of the selection.
     pub selection: ContextSelection,
 }
 
-/// Chooses what a request is told besides the conversation, up to a hard cap.
+/// Adds selected context to a request, up to a hard cap of tokens.
 ///
-/// A function of the history names candidates, the most important first. They are taken in this order
-/// as long as they fit; one that does not fit, or has no reason, is left out, and the next is looked
-/// at. What is chosen stands behind the history as one message of the user: the constraints, the
-/// earlier steps, then each candidate with its source and its reason. Nothing enters the ledger.
+/// A function of the history returns candidates, the most important first. The injector takes them
+/// in this order while they fit; it skips a candidate that does not fit or has no reason, and
+/// continues with the next. The chosen text follows the history as a single user message: first the
+/// constraints, then the summary of earlier steps, then each candidate with its source and its
+/// reason. The stored history is not changed.
 ///
-/// As a [hook](crate::agent::hook::Hook) it does so before each request. Behind the same history the
-/// same candidates give the same bytes.
+/// As a [hook](crate::agent::hook::Hook), it does this before each request. The same history and
+/// the same candidates result in the same bytes.
 ///
 /// ```
 /// use turnstream::context::{ContextCandidate, ContextInjector};
@@ -100,19 +101,20 @@ pub struct ContextInjector {
     max_tokens: u64,
     candidates_fn: Arc<HistoryFn<Vec<ContextCandidate>>>,
     constraints: String,
-    /// `None` is one line a call.
+    /// `None` means one line for each call.
     step_summary_fn: Option<Arc<HistoryFn<String>>>,
     max_turns: Option<usize>,
     counter: Arc<dyn CountTokens>,
     on_selection: Option<Arc<SelectionCallback>>,
 }
 
-/// What is made of a history.
+/// A function of a history.
 type HistoryFn<T> = dyn Fn(&History) -> T + Send + Sync;
 type SelectionCallback = dyn Fn(&ContextSelection) + Send + Sync;
 
 impl ContextInjector {
-    /// Makes one that adds at most `cap` tokens, chosen from what `candidates` makes of the history.
+    /// Creates an injector that adds at most `cap` tokens, chosen from the candidates that
+    /// `candidates` returns for the history.
     pub fn new(
         cap: u64,
         candidates: impl Fn(&History) -> Vec<ContextCandidate> + Send + Sync + 'static,
@@ -128,22 +130,22 @@ impl ContextInjector {
         }
     }
 
-    /// Sets what holds whatever is done. It comes first.
+    /// Sets the constraints: text that is added first, before the summary and the candidates.
     pub fn with_constraints(mut self, text: impl Into<String>) -> Self {
         self.constraints = text.into();
         self
     }
 
-    /// Sends only so many of the newest turns, and at least one, beside all instructions and the
-    /// user's newest words. In the place of the others comes what was done in them; all turns are
-    /// sent unless set.
+    /// Sends only the given number of newest turns (at least one), plus all system items and the
+    /// user's latest message. A summary of the steps in the omitted turns is added instead. By
+    /// default, all turns are sent.
     pub fn with_max_turns(mut self, turns: usize) -> Self {
         self.max_turns = Some(turns.max(1));
         self
     }
 
-    /// Sets how the turns that are not sent are told, from the entries that are left out. Unless
-    /// set it is one line for each call: its name, its arguments, how it ended.
+    /// Sets the function that summarizes the omitted turns; it receives their items. By default,
+    /// the summary has one line for each call: its name, its arguments, and the kind of its result.
     pub fn with_step_summary(
         mut self,
         f: impl Fn(&History) -> String + Send + Sync + 'static,
@@ -152,19 +154,20 @@ impl ContextInjector {
         self
     }
 
-    /// Sets how tokens are counted; [`BytesDiv4`] unless set.
+    /// Sets how tokens are counted; [`BytesDiv4`] by default.
     pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
         self.counter = Arc::new(counter);
         self
     }
 
-    /// Hands each record to whoever keeps it, before the request is sent. It must be quick.
+    /// Sets a function that receives each selection before the request is sent. It must be fast.
     pub fn on_selection(mut self, f: impl Fn(&ContextSelection) + Send + Sync + 'static) -> Self {
         self.on_selection = Some(Arc::new(f));
         self
     }
 
-    /// What is sent of a history, and the record. It does not call [`on_selection`](Self::on_selection).
+    /// Returns the context to send for a history, and the record of the selection. Does not call
+    /// [`on_selection`](Self::on_selection).
     pub fn inject(&self, history: &History) -> InjectedContext {
         let mut context = history.clone();
         let mut earlier = String::new();
@@ -190,7 +193,7 @@ impl ContextInjector {
         InjectedContext { context, selection: choice.selection }
     }
 
-    /// Narrows, and hands the record on.
+    /// Selects the context, and reports the selection.
     pub(crate) fn inject_and_report(&self, history: &History) -> History {
         let InjectedContext { context, selection } = self.inject(history);
         if let Some(told) = &self.on_selection {
@@ -209,7 +212,7 @@ impl fmt::Debug for ContextInjector {
     }
 }
 
-/// What was chosen so far.
+/// Collects the selection, with the text that was added so far.
 struct SelectionBuilder<'a> {
     text: String,
     selection: ContextSelection,
@@ -242,11 +245,12 @@ impl<'a> SelectionBuilder<'a> {
         }
     }
 
-    /// Adds a block and gives its tokens, or why it cannot.
+    /// Appends a block and returns the number of tokens that it added, or the reason why it does
+    /// not fit.
     fn try_append(&mut self, block: &str) -> Result<u64, String> {
         let gap = if self.text.is_empty() { "" } else { "\n\n" };
         let longer = [&self.text, gap, block].concat();
-        // All of it is counted: how a tokenizer cuts depends on what stands around.
+        // The whole text is counted, because a tokenizer's result depends on the surrounding text.
         let total = self.counter.count(&longer);
         let tokens = total.saturating_sub(self.selection.tokens);
         if total > self.selection.cap {

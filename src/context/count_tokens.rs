@@ -1,9 +1,9 @@
-//! How many tokens a text has.
+//! Counting the tokens of a text.
 
-/// Counts the tokens of a text. A closure is enough.
+/// Counts the tokens of a text. Closures implement it.
 ///
-/// It is asked for texts of any length, often, and in the poll in which the number is needed, so it
-/// must be quick.
+/// It is called often, synchronously while a future or stream is polled, and with texts of any
+/// length, so it must be fast.
 ///
 /// ```
 /// use turnstream::context::{CountTokens, BytesDiv4};
@@ -13,7 +13,7 @@
 /// assert_eq!(BytesDiv4.count("to be or not"), 3);
 /// ```
 pub trait CountTokens: Send + Sync {
-    /// How many tokens the text has.
+    /// Returns the number of tokens of the text.
     fn count(&self, text: &str) -> u64;
 }
 
@@ -23,11 +23,11 @@ impl<F: Fn(&str) -> u64 + Send + Sync> CountTokens for F {
     }
 }
 
-/// The guess without a tokenizer: a quarter of the bytes, rounded up.
+/// Estimates tokens without a tokenizer: a quarter of the bytes, rounded up.
 ///
-/// It is near for English ("1 token ~= 4 chars in English",
-/// <https://help.openai.com/en/articles/4936856>), some tens of percent too low for code and JSON, and
-/// counts a character of Chinese or Japanese, which has three bytes, as three quarters of a token.
+/// The estimate is close for English ("1 token ~= 4 chars in English",
+/// <https://help.openai.com/en/articles/4936856>), some tens of percent too low for code and JSON,
+/// and counts a Chinese or Japanese character, which has three bytes, as three quarters of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BytesDiv4;
 

@@ -1,30 +1,30 @@
-//! How many tokens a history or a request has.
+//! Token estimates for histories and requests.
 
 use crate::context::CountTokens;
 use crate::context::compaction_record::turns_since_compaction;
 use crate::item::{Content, History, Item, ItemKind, Part};
 use crate::request::Request;
 
-/// What an image or a file is guessed at: what Anthropic counts for an image that it has not made
-/// smaller ("tokens = (width px * height px)/750", at most some 1.15 megapixels,
-/// <https://docs.anthropic.com/en/docs/build-with-claude/vision>). A long PDF has more.
+/// The assumed number of tokens of an image or a file. This is what Anthropic counts for an image
+/// that it does not scale down ("tokens = (width px * height px)/750", at most about 1.15
+/// megapixels, <https://docs.anthropic.com/en/docs/build-with-claude/vision>). A long PDF has more.
 const TOKENS_PER_MEDIA: u64 = 1_600;
-/// What stands around an item: its role, its ids, the marks of the wire.
+/// The assumed overhead of an item: its role, its ids, the markup of the wire.
 const TOKENS_PER_ITEM_OVERHEAD: u64 = 4;
 
-/// Estimates the tokens of a history: what the provider has counted in the newest completed turn, and
-/// a guess for what came since.
+/// Estimates the tokens of a history: the usage that the provider reported for the newest completed
+/// turn, plus a guess for the items after it.
 ///
-/// A turn's usage counts all that was sent before it, the system prompt and the tools included, and
-/// its answer. It does not count what the history has if that was made shorter since:
+/// A turn's usage covers everything that was sent before the turn, including the system prompt and
+/// the tools, and its answer. It becomes stale when the history is made shorter:
 ///
-/// - The compactions of an agent leave a [record](crate::context::record_stale_usage) of the turns that stood
-///   behind them; the usage of these is stale.
-/// - In a history that was made shorter without a record, all usage is stale.
+/// - A compaction by an agent leaves a [record](crate::context::record_stale_usage) of the number
+///   of completed turns that followed the compacted items; their usage is stale.
+/// - In a history that was compacted without a record, all usage is stale.
 ///
-/// Both are known from the items alone, so that a history which was read back has the same estimate.
-/// Where no usage counts, it is the [`count_tokens`] for everything, without the system prompt and the
-/// tools: [`estimate_request_tokens`] has these.
+/// Both are derived from the items alone, so a history that was loaded from storage has the same
+/// estimate. If no usage is valid, the estimate is [`count_tokens`] for all items, without the
+/// system prompt and the tools; [`estimate_request_tokens`] includes those.
 ///
 /// ```
 /// use turnstream::context::{BytesDiv4, estimate_tokens};
@@ -45,23 +45,23 @@ pub fn estimate_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
     estimate_from_usage(history, counter).unwrap_or_else(|| count_tokens(history, counter))
 }
 
-/// Estimates the tokens of a request as [`estimate_tokens`] does, of its context. Where no usage counts, the
-/// guess includes the system prompt and the tools.
+/// Estimates the tokens of a request like [`estimate_tokens`] does for its context. If no usage is
+/// valid, the guess includes the system prompt and the tools.
 pub fn estimate_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     estimate_from_usage(&request.context, counter)
         .unwrap_or_else(|| count_request_tokens(request, counter))
 }
 
-/// Guesses the tokens of all items, whatever a provider has counted.
+/// Guesses the tokens of all items, ignoring the usage that providers have reported.
 ///
-/// Each is its text as `counter` has it, and 4 for what stands around it; an image or a file is
-/// 1,600. What is void counts nothing. Signatures of providers are left out; their own items are
-/// counted as their JSON.
+/// Each item counts as the tokens of its text according to `counter`, plus 4 for its overhead; an
+/// image or a file counts as 1,600. Items marked as a tombstone count as 0. Provider signatures are
+/// left out; provider-specific items are counted as their JSON.
 pub fn count_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
     saturating_sum(history.newest_first().map(|item| count_item_tokens(item, counter)))
 }
 
-/// Guesses the tokens of a request: its context, its system prompt, its tools.
+/// Guesses the tokens of a request: its context, its system prompt and its tools.
 pub(crate) fn count_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     let system = [&request.system.stable, &request.system.volatile];
     // The model does not see deferred tools.
@@ -104,14 +104,14 @@ fn count_content_tokens(content: &Content, counter: &dyn CountTokens) -> u64 {
     }
 }
 
-/// The newest usage that counts, and a guess for what is behind it.
+/// The newest valid usage, plus a guess for the items after it.
 pub(super) fn estimate_from_usage(history: &History, counter: &dyn CountTokens) -> Option<u64> {
     let mut fresh = turns_since_compaction(history);
     let mut since = 0_u64;
     for item in history.newest_first() {
         if let Some(turn) = &item.turn {
             fresh = fresh.checked_sub(1)?;
-            // Some servers count nothing.
+            // Some servers do not report usage.
             if turn.usage.total() > 0 && !item.tombstone {
                 return Some(turn.usage.total().saturating_add(since));
             }
@@ -121,7 +121,7 @@ pub(super) fn estimate_from_usage(history: &History, counter: &dyn CountTokens) 
     None
 }
 
-// A counter may say anything.
+// A counter may return any number.
 fn saturating_sum(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }

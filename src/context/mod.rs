@@ -1,15 +1,15 @@
-//! What a model is sent of a long history: how many tokens that is, and how it gets less.
+//! Context management: estimating how many tokens a request has, and making long histories shorter.
 //!
 //! | | |
 //! |---|---|
-//! | [`estimate_tokens`], [`estimate_request_tokens`] | how many tokens there are: the last usage, and a guess for what came since |
-//! | [`Window`] | how many the model takes, and when that is near |
-//! | [`Compactor`] | says what to replace in the ledger: [`Truncator`] by rule, [`Summarizer`] by a model |
-//! | [`Ageing`] | shortens old thoughts and inputs as a conversation goes on, whatever room is left |
-//! | [`ContextInjector`] | chooses what one request is told besides, up to a cap, and says why; the ledger stays |
+//! | [`estimate_tokens`], [`estimate_request_tokens`] | estimate tokens: the last usage plus a guess for newer items |
+//! | [`Window`] | the size of a model's context window, and when it is nearly full |
+//! | [`Compactor`] | decides which items to replace: [`Truncator`] by rules, [`Summarizer`] with a model |
+//! | [`Ageing`] | shortens old reasoning and arguments as a conversation grows, even in a large window |
+//! | [`ContextInjector`] | adds selected context to one request, up to a cap, and records the reasons |
 //!
-//! An agent uses them: see [the guide](crate::guide::agent). They do no I/O of their own, and nothing is
-//! spawned.
+//! Agents use these types: see [the guide](crate::guide::agent). They perform no I/O of their own
+//! and spawn no tasks.
 
 mod ageing;
 mod compaction;

@@ -1,11 +1,11 @@
-//! A conversation as text, for somebody who is to read it and not to go on with it.
+//! A conversation as plain text, for a model that reads it but does not continue it.
 
 use std::fmt::Write;
 
 use crate::item::{Content, Item, ItemKind, Part, truncate_middle};
 
-/// What was said and done, with at most `max_bytes` for each result and for the arguments of a call.
-/// Thoughts are left out, and so are items of a provider's own.
+/// Formats the messages, calls and results, with at most `max_bytes` for each result and each
+/// call's arguments. Reasoning and provider-specific items are left out.
 pub(super) fn format_transcript<'a>(
     items: impl IntoIterator<Item = &'a Item>,
     max_bytes: usize,
@@ -36,7 +36,7 @@ pub(super) fn format_transcript<'a>(
     text
 }
 
-/// One line for each call, oldest first: its name, its arguments, how it ended.
+/// One line for each call, oldest first: its name, its arguments, and the kind of its result.
 pub(super) fn call_summary(items: &[&Item]) -> String {
     let mut text = String::new();
     let live = || items.iter().filter(|item| !item.tombstone);
@@ -52,11 +52,11 @@ pub(super) fn call_summary(items: &[&Item]) -> String {
 }
 
 fn push_section(text: &mut String, who: &str, words: &str) {
-    // Writing into a string does not fail.
+    // Writing to a string does not fail.
     let _ = write!(text, "[{who}]\n{words}\n\n");
 }
 
-/// The words of a content, with a note for each of its media.
+/// The text of a content, with a placeholder for each image or file.
 pub(super) fn content_text(content: &Content, left_out: &str) -> String {
     let part_words = |part: &Part| match part {
         Part::Text { text } => text.clone(),

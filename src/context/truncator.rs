@@ -1,4 +1,4 @@
-//! The plain compactor: old turns without their bulk, by rule and without a model.
+//! The compactor that shortens old turns by fixed rules, without calling a model.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,27 +14,29 @@ use crate::item::{
     Content, History, Item, ItemKind, Mark, Media, MediaSource, Part, ToolCall, ToolResult,
 };
 
-/// How much longer the results of the newest turns may be than those of old ones.
+/// How many times longer the results of the newest turns may be than those of old turns.
 const NEW_TURN_RESULT_LIMIT_FACTOR: usize = 8;
 
-/// A prefix that is shorter than this says nothing.
+/// A shorter prefix would carry no information.
 const MIN_PREFIX_BYTES: usize = 16;
 
-/// Shortens a history by rule, without asking a model.
+/// Shortens a history by fixed rules, without calling a model.
 ///
-/// All that the user and the assistant said stays, and so does every call with its result. In
-/// turns older than the newest four
+/// All messages of the user and the assistant stay, and so does every call with its result. In all
+/// but the newest four turns,
 ///
-/// - reasoning keeps its first 200 bytes; signed reasoning, which may not be changed, goes,
+/// - reasoning is cut to its first 200 bytes; signed reasoning, which may not be changed, is
+///   removed,
 /// - long arguments of calls keep their fields, with a prefix of each long text.
 ///
-/// Results stay whole. With [`with_max_result_bytes`](Self::with_max_result_bytes) they are clipped as well, to
-/// their head and tail, and pictures and files in them go; then also in the newest turns, to eight times
-/// the length. What the provider itself ran in a turn is kept, and then the reasoning and the arguments
-/// of that turn too, since the one may be refused without the other.
+/// Results stay whole by default. With [`with_max_result_bytes`](Self::with_max_result_bytes), they
+/// are truncated to their head and tail, and images and files in them are removed; this also
+/// applies to the newest turns, at eight times the limit. If a turn has provider-specific items,
+/// such as a tool that the provider itself ran, these stay, and so do the turn's reasoning and
+/// arguments, because the provider may reject one without the other.
 ///
-/// What is changed is marked `compacted`; what is so marked is left alone. [`Ageing`] does the same
-/// without a limit being near.
+/// Changed items are marked `compacted`; items that already have this mark are not changed again.
+/// [`Ageing`] does the same without a limit being near.
 ///
 /// [`Ageing`]: crate::context::Ageing
 ///
@@ -70,7 +72,7 @@ const MIN_PREFIX_BYTES: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncator {
     keep_turns: usize,
-    /// `None` leaves results whole.
+    /// `None` keeps results whole.
     max_result_bytes: Option<usize>,
     max_arguments_bytes: usize,
     max_reasoning_bytes: usize,
@@ -88,46 +90,48 @@ impl Default for Truncator {
 }
 
 impl Truncator {
-    /// Makes one with the numbers above, and 1,024 bytes for arguments.
+    /// Creates a truncator with the limits above, and 1,024 bytes for arguments.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how many of the newest completed turns count as new; 4 unless set, and at least 1: the
-    /// reasoning of the newest turn goes with its calls.
+    /// Sets how many of the newest completed turns count as new: 4 by default, and at least 1,
+    /// because the newest turn's reasoning belongs to its calls.
     pub fn with_keep_turns(mut self, turns: usize) -> Self {
         self.keep_turns = turns;
         self
     }
 
-    /// Clips results: one of an old turn has at most this number of bytes, and one of the newest turns at
-    /// most eight times the number. Results stay whole unless this is set.
+    /// Truncates results: those of old turns to this number of bytes, and those of the newest turns
+    /// to eight times the number. By default, results stay whole.
     ///
-    /// One huge result is what most often fills a context window, and the newest one is what the model
-    /// has asked for last: see [`Toolkit::with_max_result_bytes`](crate::Toolkit::with_max_result_bytes) for a limit
-    /// before it enters the history.
+    /// A context window most often fills up because of a single huge result, and the newest result
+    /// is the one that the model requested last: [`Toolkit::with_max_result_bytes`] limits results
+    /// before they enter the history.
+    ///
+    /// [`Toolkit::with_max_result_bytes`]: crate::Toolkit::with_max_result_bytes
     pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
         self.max_result_bytes = Some(bytes);
         self
     }
 
-    /// Sets how many bytes the arguments of a call of an old turn may have; 1,024 unless set. Longer ones
-    /// are replaced by an object: their own fields with a prefix of each long value, where that is short
-    /// enough, else one that has their length and their beginning.
+    /// Sets the maximum number of bytes of a call's arguments in old turns; 1,024 by default.
+    /// Longer arguments are replaced by an object: their own fields with a prefix of each long
+    /// value if that is short enough, otherwise an object with their length and their prefix.
     pub fn with_max_arguments_bytes(mut self, bytes: usize) -> Self {
         self.max_arguments_bytes = bytes;
         self
     }
 
-    /// Sets how many bytes the reasoning of an old turn may have; 200 unless set. Of longer reasoning a
-    /// prefix stays, with 0 nothing. Signed reasoning goes whatever is set: providers refuse it when it
-    /// was changed.
+    /// Sets the maximum number of bytes of an old turn's reasoning; 200 by default. Longer
+    /// reasoning is cut to a prefix; with 0 it is removed. Signed reasoning is always removed,
+    /// because providers reject it after a change.
     pub fn with_max_reasoning_bytes(mut self, bytes: usize) -> Self {
         self.max_reasoning_bytes = bytes;
         self
     }
 
-    /// What to replace, or `None` if nothing gets shorter.
+    /// Returns the items to replace, or `None` if nothing gets shorter.
     pub fn plan_compaction(&self, history: &History) -> Option<Compaction> {
         let items: Vec<&Item> = history.iter().collect();
         let old = self.old_item_count(&items);
@@ -142,7 +146,7 @@ impl Truncator {
         let from = changes.iter().position(ItemChange::is_modification)?;
         let to = changes.iter().rposition(ItemChange::is_modification)? + 1;
         if !changes.iter().any(|change| matches!(change, ItemChange::Replace(_))) {
-            // Something has to say that the history was shortened.
+            // At least one item must carry the mark that the history was shortened.
             changes[to - 1] = ItemChange::Replace(strip_reasoning_text(items[to - 1]));
         }
         let replaced = changes.into_iter().zip(&items).take(to).skip(from);
@@ -150,7 +154,7 @@ impl Truncator {
         Some(Compaction::new(from, to, items))
     }
 
-    /// How many entries belong to old turns: all up to the results of the newest old one.
+    /// The number of items that belong to old turns, up to the last result of the newest old turn.
     fn old_item_count(&self, items: &[&Item]) -> usize {
         let mut ends = items.iter().enumerate().rev().filter(|(_, item)| item.turn.is_some());
         let Some((end, _)) = ends.nth(self.keep_turns.max(1)) else { return 0 };
@@ -186,7 +190,7 @@ impl Truncator {
         }
         let words = Content::Text(content_text(&result.content, " left out"));
         let content = words.truncate_middle(max, None).unwrap_or(words);
-        // What says how much is missing may be longer than what is.
+        // The text that reports the omitted length may be longer than the omitted text.
         if content.text_len() >= content_byte_len(&result.content) {
             return ItemChange::Keep;
         }
@@ -201,7 +205,7 @@ impl Truncator {
             return ItemChange::Keep;
         }
         if max == 0 {
-            // Nothing is left of it but what its turn is known by, if it carries that.
+            // Only the turn's info is left of it, if this item carries that.
             return if item.turn.is_some() {
                 ItemChange::Replace(strip_reasoning_text(item))
             } else {
@@ -217,7 +221,7 @@ impl Truncator {
             return ItemChange::Keep;
         };
         let kind = ItemKind::ToolCall(ToolCall { arguments, ..call.clone() });
-        // What the provider keeps of a call may be bound to its arguments.
+        // The provider data of a call may depend on its arguments.
         ItemChange::Replace(Item { kind, provider_data: None, ..item.clone() })
     }
 }
@@ -228,7 +232,7 @@ impl Compactor for Truncator {
     }
 }
 
-/// What becomes of an entry.
+/// The change to an item.
 enum ItemChange {
     Keep,
     Remove,
@@ -252,7 +256,7 @@ impl ItemChange {
     }
 }
 
-/// Marks the entries of turns in which there is an item of the provider's own.
+/// Marks the items of all turns that have a provider-specific item.
 fn mark_turns_with_provider_items(items: &[&Item], own: &mut [bool]) {
     let mut start = 0;
     let mut found = false;
@@ -273,7 +277,7 @@ fn mark_turns_with_provider_items(items: &[&Item], own: &mut [bool]) {
     own[start..].fill(found);
 }
 
-/// A thought without its words.
+/// A reasoning item without its text.
 fn strip_reasoning_text(item: &Item) -> Item {
     let kind = ItemKind::Reasoning { text: String::new() };
     Item { kind, provider_data: None, ..item.clone() }
@@ -289,9 +293,10 @@ fn truncated_prefix(text: &str, max: usize) -> String {
     }
 }
 
-/// Arguments of more than `max` bytes as a shorter object. `None` if there is none.
+/// Shortens arguments of more than `max` bytes to a smaller object. Returns `None` if they are
+/// within the limit or do not get shorter.
 ///
-/// It is written by hand, so that its bytes are the same whatever features `serde_json` has.
+/// The object is written by hand, so its bytes do not depend on the features of `serde_json`.
 fn shorten_arguments(call: &ToolCall, max: usize) -> Option<String> {
     let (written, len) = (call.arguments_or_empty_object(), call.arguments.len());
     if len <= max {
@@ -320,7 +325,7 @@ fn shorten_arguments(call: &ToolCall, max: usize) -> Option<String> {
     (arguments.len() < len).then_some(arguments)
 }
 
-/// A value, of which a prefix stays as a string if it has more than `max` bytes.
+/// The JSON value, or, if it has more than `max` bytes, a string with its prefix.
 fn shorten_json_value(value: &RawValue, max: usize) -> String {
     let raw = value.get();
     if raw.len() <= max {
@@ -334,7 +339,7 @@ fn write_object<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> Stri
     let mut text = String::from("{");
     for (name, value) in fields {
         let comma = if text.len() == 1 { "" } else { "," };
-        // Writing into a string does not fail.
+        // Writing to a string does not fail.
         let _ = write!(text, "{comma}{}:{value}", to_json_string(name));
     }
     text + "}"
@@ -344,7 +349,7 @@ fn to_json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The bytes of a content, those of images and files included.
+/// The number of bytes of a content, including its images and files.
 fn content_byte_len(content: &Content) -> usize {
     match content {
         Content::Text(text) => text.len(),

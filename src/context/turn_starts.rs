@@ -1,16 +1,16 @@
-//! Where turns begin.
+//! Finding the items at which turns start.
 
 use crate::item::{Item, ItemKind};
 
-/// Where the newest `turns` turns begin. What the user said right before them belongs to them. 0 if
-/// there are no more.
+/// The index at which the newest `turns` turns start. The user messages directly before a turn
+/// belong to it. 0 if the history has fewer turns.
 ///
-/// It is never between a call and its result: those stand behind the turn of their calls.
+/// The index is never between a call and its result: results follow the turn of their calls.
 pub(super) fn start_of_newest_turns(items: &[&Item], turns: usize) -> usize {
     turn_starts_newest_first(items).nth(turns.saturating_sub(1)).unwrap_or(0)
 }
 
-/// Where each turn begins, the newest first, as [`start_of_newest_turns`] has it.
+/// The index at which each turn starts, newest first, as defined by [`start_of_newest_turns`].
 pub(super) fn turn_starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize> + 'a {
     let mut starts = Vec::new();
     let mut before: Option<&Item> = None;
@@ -29,7 +29,8 @@ pub(super) fn turn_starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<
     })
 }
 
-/// The user's newest words: several in a row count as one. Summaries and notes are not the user's.
+/// The user's latest message, which may be several consecutive items. Summaries and notes do not
+/// count as messages of the user.
 pub(super) fn newest_prompt<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
     let Some(end) = items.iter().rposition(|item| item.is_prompt()) else { return Vec::new() };
     let live = items.iter().take(end + 1).rev().copied().filter(|item| !item.tombstone);
@@ -42,15 +43,15 @@ pub(super) fn is_system_item(item: &Item) -> bool {
     matches!(item.kind, ItemKind::System { .. })
 }
 
-/// What stays of entries that are left out: the instructions, and the user's newest words where they
-/// are among them.
+/// The items that are kept from a range that is left out: the system items, and the user's latest
+/// message if it is in that range.
 pub(super) struct KeptItems {
     pub(super) instructions: Vec<Item>,
     pub(super) prompt: Vec<Item>,
 }
 
 impl KeptItems {
-    /// Of the entries before `cut`.
+    /// Collects the kept items from the items before `cut`.
     pub(super) fn new(items: &[&Item], cut: usize) -> Self {
         let (old, new) = items.split_at(cut.min(items.len()));
         let owned = |items: Vec<&Item>| items.into_iter().cloned().collect();

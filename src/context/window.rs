@@ -1,4 +1,4 @@
-//! How much the model takes, and when that is near.
+//! The size of a model's context window, and when a request counts as nearly filling it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +7,13 @@ use crate::context::estimate::estimate_from_usage;
 use crate::context::{BytesDiv4, CountTokens, count_request_tokens, estimate_request_tokens};
 use crate::request::{Options, Request};
 
-/// The context window of a model, and from where on it counts as nearly full. Cheap to clone.
+/// The context window of a model, with the threshold at which it counts as nearly full. Cheap to
+/// clone.
 ///
-/// It is nearly full at four fifths, or earlier where the longest answer that the options allow would
-/// not fit behind the request any more: some providers refuse such a request. The fifth that is left
-/// is for the answer where its length is not limited, for what the estimate is wrong by, and for
-/// results that come before it is looked at again.
+/// The threshold is 80% of the window by default. It is lower if the longest answer that the
+/// options allow would not fit after the request: some providers reject such a request. The
+/// remaining 20% leave capacity for the answer if its length is not limited, for errors of the
+/// estimate, and for tool results that arrive before the next check.
 ///
 /// ```
 /// use turnstream::context::Window;
@@ -31,31 +32,33 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window of so many tokens, requests and answers together.
+    /// Creates a window with the given total of tokens, requests and answers together.
     pub fn new(tokens: u64) -> Self {
         Self { tokens, threshold_percent: 80, counter: Arc::new(BytesDiv4) }
     }
 
-    /// Sets at how many percent it is nearly full; 80 unless set, and at most 100.
+    /// Sets the percentage of the window at which it counts as nearly full: 80 by default, at most
+    /// 100.
     pub fn with_threshold_percent(mut self, percent: u32) -> Self {
         self.threshold_percent = percent.min(100);
         self
     }
 
-    /// Sets how tokens are counted that no provider has counted; [`BytesDiv4`] unless set.
+    /// Sets how to count tokens that no provider has counted; [`BytesDiv4`] by default.
     pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
         self.counter = Arc::new(counter);
         self
     }
 
-    /// How many tokens it has.
+    /// The size of the window, in tokens.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// How many tokens a request may have before it is nearly full.
+    /// The number of tokens from which a request counts as nearly filling the window.
     ///
-    /// A longest answer that is as long as the window leaves nothing to plan with: it is ignored.
+    /// [`max_output_tokens`](Options::max_output_tokens) is ignored if it is not smaller than the
+    /// window.
     pub fn threshold(&self, options: &Options) -> u64 {
         let part = u128::from(self.tokens) * u128::from(self.threshold_percent) / 100;
         let part = u64::try_from(part).unwrap_or(u64::MAX);
@@ -66,17 +69,18 @@ impl Window {
         }
     }
 
-    /// The [estimate](estimate_request_tokens) of a request by the window's counter.
+    /// [Estimates](estimate_request_tokens) the tokens of a request with the window's counter.
     pub fn estimate_request_tokens(&self, request: &Request) -> u64 {
         estimate_request_tokens(request, &*self.counter)
     }
 
-    /// The estimate, where a provider has counted most of it.
+    /// The estimate, or `None` if no usage reported by a provider applies.
     pub(crate) fn estimate_from_usage(&self, request: &Request) -> Option<u64> {
         estimate_from_usage(&request.context, &*self.counter)
     }
 
-    /// Estimates a request by the window's counter alone, without the usage that a provider has reported.
+    /// Estimates the tokens of a request with the window's counter alone, ignoring the usage that
+    /// providers have reported.
     pub fn count_request_tokens(&self, request: &Request) -> u64 {
         count_request_tokens(request, &*self.counter)
     }

@@ -1,4 +1,4 @@
-//! What comes from outside and must be repeatable in a test: ids, the date, randomness.
+//! External inputs that tests replace: ids, the date, randomness.
 
 mod timer;
 
@@ -7,10 +7,10 @@ use std::time::SystemTime;
 
 pub(crate) use timer::{Deadline, DeadlineOutcome, TimeLimit, instant_after};
 
-/// Where new ids come from: histories and what is appended to them are named by it.
+/// A source of new ids, for histories and for the items appended to them.
 ///
-/// Everything that draws an id takes it as an argument, so that the same script with the same
-/// ids gives the same bytes.
+/// All code that needs a new id takes the source as an argument, so that the same script with the
+/// same ids produces the same bytes.
 ///
 /// ```
 /// use turnstream::env::{CountingIds, Ids};
@@ -34,7 +34,7 @@ impl Ids for SystemIds {
     }
 }
 
-/// Ids that count up from one behind a prefix, for tests.
+/// Ids that count up from 1 after a prefix, for tests.
 #[derive(Debug, Default)]
 pub struct CountingIds {
     prefix: String,
@@ -55,7 +55,7 @@ impl Ids for CountingIds {
     }
 }
 
-/// What day and time it is. How long something takes is measured by the runtime instead, whose
+/// A source of the current date and time. Durations are measured by the runtime instead, whose
 /// time a test can pause.
 pub trait Clock: Send + Sync {
     /// Returns the date and time.
@@ -72,7 +72,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still, for tests.
+/// A clock that always returns the same time, for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct FixedClock(pub SystemTime);
 
@@ -82,14 +82,14 @@ impl Clock for FixedClock {
     }
 }
 
-/// Where chance comes from: jitter, and nothing that has to be secret.
+/// A source of random numbers for jitter, not for secrets.
 pub trait Random: Send + Sync {
     /// Returns 64 random bits.
     fn next_u64(&self) -> u64;
 
     /// Returns a number from 0 up to but not including 1.
     fn next_f64(&self) -> f64 {
-        // 53 bits are what a float holds exactly.
+        // A float holds 53 bits exactly.
         #[expect(clippy::cast_precision_loss)]
         let fraction = (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         fraction
@@ -106,18 +106,18 @@ impl Random for SystemRandom {
     }
 }
 
-/// 64 bits of the operating system's.
+/// 64 random bits from the operating system.
 fn next_system_u64() -> u64 {
-    // Law: a system that has none cannot seed a hash map of std either, which panics as well.
+    // Invariant: on a system without randomness, std could not seed a hash map and would panic too.
     getrandom::u64().expect("the operating system gives random numbers")
 }
 
-/// The same numbers for the same seed (`SplitMix64`), for tests.
+/// A generator that returns the same numbers for the same seed (`SplitMix64`), for tests.
 #[derive(Debug)]
 pub struct SeededRandom(AtomicU64);
 
 impl SeededRandom {
-    /// Makes a source that begins at `seed`.
+    /// Makes a generator that starts from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }

@@ -1,4 +1,4 @@
-//! Timers of the runtime, if it has any.
+//! Timers of the runtime, if it has timers enabled.
 
 use std::cell::Cell;
 use std::panic::catch_unwind;
@@ -10,11 +10,11 @@ use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep};
 
 thread_local! {
-    /// The runtime that this thread last found to have no time.
+    /// The runtime that was last found, on this thread, to have no timers.
     static WITHOUT_TIME: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
-/// A timer, and the runtime that drives it.
+/// A timer, and the id of the runtime that drives it.
 #[derive(Debug)]
 struct Timer {
     sleep: Pin<Box<Sleep>>,
@@ -22,10 +22,11 @@ struct Timer {
 }
 
 impl Timer {
-    /// A timer that ends at `at`. `None` outside of a tokio runtime, and in one whose time is not
-    /// enabled.
+    /// A timer that ends at `at`. `None` outside of a tokio runtime, and in a runtime whose time is
+    /// not enabled.
     fn try_new(at: Instant) -> Option<Self> {
-        // Without a runtime it would panic; without time it does, and there is no way to ask.
+        // `sleep_until` panics without a runtime or without timers. The first can be checked, the
+        // second only by catching the panic.
         let runtime = current_runtime()?;
         let sleep = catch_unwind(|| Box::pin(tokio::time::sleep_until(at))).ok();
         WITHOUT_TIME.set(sleep.is_none().then_some(runtime));
@@ -33,32 +34,32 @@ impl Timer {
     }
 }
 
-/// The runtime in which this is called.
+/// The id of the current runtime.
 fn current_runtime() -> Option<Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
-/// Whether the runtime is known to have no time. Asking again would cost a panic, which a hook of the
-/// process prints.
+/// Whether the current runtime is known to have no timers. Trying again would cost a panic, which
+/// the process's panic hook prints.
 fn is_time_disabled() -> bool {
     let known = WITHOUT_TIME.get();
     known.is_some() && known == current_runtime()
 }
 
-/// When a wait that begins at `from` is over. One that ends farther away than clocks go never is.
+/// The end of a wait that begins at `from`; `None` if it is too far in the future to need a timer.
 pub(crate) fn instant_after(from: Instant, wait: Duration) -> Option<Instant> {
     (wait < FAR_FUTURE).then(|| from.checked_add(wait)).flatten()
 }
 
-/// A timer that is farther away than this would only be in the way.
+/// Waits of this duration or longer need no timer.
 const FAR_FUTURE: Duration = Duration::from_hours(24 * 365);
 
-/// How long something may take.
+/// The maximum duration of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeLimit {
-    /// A default of this crate. It does not hold where there are no timers.
+    /// A default of this crate. It is ignored if the runtime has no timers.
     Default(Duration),
-    /// A limit that was set. What takes time fails where there are no timers.
+    /// A limit that the user set. The operation fails if the runtime has no timers.
     Explicit(Duration),
 }
 
@@ -70,31 +71,32 @@ impl TimeLimit {
     }
 }
 
-/// Ends a wait. Its one timer is made when there is something to wait for.
+/// Ends a wait. Its timer is made on the first poll that has to wait.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     limit: TimeLimit,
-    /// `None` if it never rings.
+    /// `None` if it never expires.
     expires_at: Option<Instant>,
     timer: Option<Timer>,
 }
 
-/// Why a wait is over.
+/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeadlineOutcome {
     /// The time is up.
     TimeUp,
-    /// The limit was set, and there is no timer that could keep it.
+    /// The limit is explicit, and the runtime has no timer to enforce it.
     NoTimer,
 }
 
 impl Deadline {
-    /// Counts from now.
+    /// A deadline counted from now.
     pub(crate) fn new(limit: TimeLimit) -> Self {
         Self::starting_at(Instant::now(), limit)
     }
 
-    /// Counts from now, with its timer set. `None` where there are no timers.
+    /// A deadline counted from now with its timer already made. `None` if the runtime has no
+    /// timers.
     pub(crate) fn try_start(time: Duration) -> Option<Self> {
         let mut alarm = Self::new(TimeLimit::Explicit(time));
         if let Some(at) = alarm.expires_at {
@@ -103,18 +105,18 @@ impl Deadline {
         Some(alarm)
     }
 
-    /// Counts from then.
+    /// A deadline counted from `from`.
     pub(crate) fn starting_at(from: Instant, limit: TimeLimit) -> Self {
         Self { limit, expires_at: instant_after(from, limit.duration()), timer: None }
     }
 
-    /// Whether the time is up, which costs no timer.
+    /// Whether the time is up. Needs no timer.
     pub(crate) fn is_over(&self) -> bool {
         self.expires_at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Rings later by this much. A timer that is set already rings when it did before, and is then
-    /// set again.
+    /// Extends the deadline by `pause`. An existing timer still fires at the old time and is then
+    /// reset.
     pub(crate) fn extend(&mut self, pause: Duration) {
         self.expires_at = self.expires_at.and_then(|at| at.checked_add(pause));
     }
@@ -125,7 +127,7 @@ impl Deadline {
         if self.is_over() {
             return Poll::Ready(DeadlineOutcome::TimeUp);
         }
-        // What goes on in another runtime needs a timer there: that of the first may stand still.
+        // In another runtime a new timer is needed: the first runtime may no longer run.
         self.timer.take_if(|timer| Some(timer.runtime) != current_runtime());
         let is_default = matches!(self.limit, TimeLimit::Default(_));
         if self.timer.is_none() && !(is_default && is_time_disabled()) {

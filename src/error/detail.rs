@@ -1,25 +1,25 @@
-//! What only some errors have.
+//! Details that only some errors have.
 
 use serde::{Deserialize, Serialize};
 
-/// What there was too much of, where a provider says so.
+/// The limit that was exceeded, as the provider reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RateLimitScope {
-    /// Requests in a short while.
+    /// Requests per short interval, such as a minute.
     Requests,
-    /// Tokens in a short while, those asked for and those expected together.
+    /// Tokens per short interval, input and expected output together.
     Tokens,
-    /// Tokens of requests in a short while.
+    /// Input tokens per short interval.
     InputTokens,
-    /// Tokens of answers in a short while.
+    /// Output tokens per short interval.
     OutputTokens,
-    /// Requests at one time.
+    /// Concurrent requests.
     Concurrency,
-    /// An allowance of a day or more, of whatever kind.
+    /// Any allowance per day or longer.
     Daily,
-    /// This one request is larger than the whole allowance. Waiting does not help, a smaller
+    /// This single request is larger than the whole allowance. Waiting does not help; a smaller
     /// request does.
     RequestSize,
     /// A scope of a later version.
@@ -27,41 +27,41 @@ pub enum RateLimitScope {
     Other,
 }
 
-/// Why a key did not open the door.
+/// Why authentication failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AuthProblem {
     /// No key was sent.
     MissingKey,
-    /// The key is not known, or not written as keys are.
+    /// The key is unknown or malformed.
     InvalidKey,
-    /// The key was good once.
+    /// The key has expired.
     ExpiredKey,
-    /// The key is known, and may not do this or use this model.
+    /// The key is known, but not allowed to do this or to use this model.
     Forbidden,
-    /// The service is not offered where the request comes from.
+    /// The service is not available in the region that the request comes from.
     Region,
     /// A problem of a later version.
     #[serde(other)]
     Other,
 }
 
-/// By how much a request is too long, in tokens, as far as the provider says so.
+/// By how many tokens a request exceeds the context window, as far as the provider reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct ContextLimits {
-    /// What fits.
+    /// The number of tokens that fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// What the request takes. Some providers count the answer's limit in.
+    /// The number of tokens requested. Some providers include the maximum output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested: Option<u64>,
 }
 
 impl ContextLimits {
-    /// Makes the limits of what a provider says.
+    /// Makes the limits from the numbers that a provider reports.
     pub fn new(limit: Option<u64>, requested: Option<u64>) -> Self {
         Self { limit, requested }
     }

@@ -1,4 +1,4 @@
-//! The error.
+//! The error type.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -12,11 +12,11 @@ use crate::error::redacted_source::RedactedSource;
 use crate::error::source_chain::{format_source_chain, source_chain};
 use crate::error::{AuthProblem, ContextLimits, ErrorKind, RateLimitScope};
 
-/// What went wrong, cheap to clone.
+/// The error of this crate. Cheap to clone.
 ///
-/// The message is one line and holds no key. Details that only some errors have are getters.
-/// Serialised, it is the flat object that is printed as an `error` line; the
-/// [source](StdError::source) is not part of it, and not of equality.
+/// The message is one line and contains no key. Getters return details that only some errors have.
+/// It serializes to the flat object that is printed as an `error` line; the
+/// [source](StdError::source) is not serialized, and not compared by `==`.
 ///
 /// ```
 /// use turnstream::{Error, ErrorKind};
@@ -36,16 +36,16 @@ struct ErrorFields {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// Facts about an error that are not shown, serialised or compared.
+/// Facts about an error that are not displayed, serialized or compared.
 #[derive(Clone, Copy, Default)]
 struct ErrorFlags {
-    /// A layer that takes back what was said has tried again, and has given up.
+    /// A layer that can retract output retried the request and gave up.
     are_retries_exhausted: bool,
-    /// It stood in the body of an answer.
+    /// The error was read from the body of a response.
     is_server_message: bool,
 }
 
-/// The part of an error that is data.
+/// The serialized part of an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct ErrorData {
     kind: ErrorKind,
@@ -69,7 +69,8 @@ struct ErrorData {
 }
 
 impl Error {
-    /// Makes an error of a kind. The message is a lower-case fragment without a full stop.
+    /// Makes an error of a kind. By convention the message is a lower-case fragment without a full
+    /// stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(ErrorFields {
             data: ErrorData {
@@ -89,122 +90,123 @@ impl Error {
         }))
     }
 
-    /// Adds what caused it.
+    /// Sets the source.
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.fields_mut().source = Some(Arc::new(source));
         self
     }
 
-    /// Adds the HTTP status.
+    /// Sets the HTTP status.
     pub fn with_status(mut self, status: u16) -> Self {
         self.fields_mut().data.status = Some(status);
         self
     }
 
-    /// Adds how long the provider asked to wait.
+    /// Sets how long the provider asked to wait.
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.fields_mut().data.retry_after_ms = Some(millis);
         self
     }
 
-    /// Adds the provider's id of the request.
+    /// Sets the provider's id of the request.
     pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
         self.fields_mut().data.request_id = Some(id.into());
         self
     }
 
-    /// Adds the name of the parameter that the provider objects to.
+    /// Sets the name of the parameter that the provider rejects.
     pub fn with_parameter(mut self, name: impl Into<String>) -> Self {
         self.fields_mut().data.parameter = Some(name.into());
         self
     }
 
-    /// Adds what there was too much of.
+    /// Sets which rate limit was exceeded.
     pub fn with_rate_limit_scope(mut self, scope: RateLimitScope) -> Self {
         self.fields_mut().data.scope = Some(scope);
         self
     }
 
-    /// Adds what is wrong with the key.
+    /// Sets why authentication failed.
     pub fn with_auth_problem(mut self, problem: AuthProblem) -> Self {
         self.fields_mut().data.auth = Some(problem);
         self
     }
 
-    /// Adds by how much the request is too long.
+    /// Sets by how much the request is too long.
     pub fn with_context_limits(mut self, limits: ContextLimits) -> Self {
         self.fields_mut().data.context_limits = Some(limits);
         self
     }
 
-    /// Adds whether the provider wants to be asked again, whatever the kind makes of it.
+    /// Sets whether the provider says that a retry may succeed, which overrides the kind's default.
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.fields_mut().data.retryable = Some(retryable);
         self
     }
 
-    /// What a caller can act on.
+    /// The kind of the error, which tells the caller how to react.
     pub fn kind(&self) -> ErrorKind {
         self.0.data.kind
     }
 
-    /// One line for a person, the same as `to_string()`.
+    /// A one-line message for a human reader, the same as `to_string()`.
     pub fn message(&self) -> &str {
         &self.0.data.message
     }
 
-    /// The HTTP status, where there was one.
+    /// The HTTP status, if there was a response.
     pub fn status(&self) -> Option<u16> {
         self.0.data.status
     }
 
-    /// How long the provider asked to wait before the next try.
+    /// How long the provider asked to wait before a retry.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.data.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// The provider's id of the request, for its support.
+    /// The provider's id of the request, for its support team.
     pub fn request_id(&self) -> Option<&str> {
         self.0.data.request_id.as_deref()
     }
 
-    /// The parameter that the provider objects to.
+    /// The parameter that the provider rejects.
     pub fn parameter(&self) -> Option<&str> {
         self.0.data.parameter.as_deref()
     }
 
-    /// What there was too much of, if this is a [rate limit](ErrorKind::RateLimited) and the
-    /// provider says so.
+    /// Which limit was exceeded, if this is a [rate limit](ErrorKind::RateLimited) and the provider
+    /// reports it.
     pub fn rate_limit_scope(&self) -> Option<RateLimitScope> {
         self.0.data.scope
     }
 
-    /// What is wrong with the key, if this is a matter of [keys](ErrorKind::Auth) and it is known.
+    /// Why authentication failed, if this is an [`Auth`](ErrorKind::Auth) error and the reason is
+    /// known.
     pub fn auth_problem(&self) -> Option<AuthProblem> {
         self.0.data.auth
     }
 
-    /// By how much the request is too long, if it [is](ErrorKind::ContextWindow) and the provider
-    /// gives numbers.
+    /// By how much the request is too long, if this is a
+    /// [`ContextWindow`](ErrorKind::ContextWindow) error and the provider reports numbers.
     pub fn context_limits(&self) -> Option<ContextLimits> {
         self.0.data.context_limits
     }
 
-    /// Whether the same request, sent again later, may succeed.
+    /// Whether the same request may succeed if it is sent again later.
     ///
-    /// What the provider says about it counts first ([`with_retryable`](Self::with_retryable)),
-    /// then whether the [kind](ErrorKind::is_transient) passes by itself. A request that is larger
-    /// than the whole of an allowance ([`RateLimitScope::RequestSize`]) never fits it.
+    /// The provider's own statement comes first ([`with_retryable`](Self::with_retryable)), then
+    /// whether the kind is [transient](ErrorKind::is_transient). A request that is larger than a
+    /// whole allowance ([`RateLimitScope::RequestSize`]) can never succeed.
     ///
-    /// It says nothing of whether a consumer has seen a part of the answer already, nor of when to
-    /// come back: that is [`retry_after`](Self::retry_after), where the provider says so.
+    /// It does not consider whether a consumer has already seen a part of the answer. When to retry
+    /// is in [`retry_after`](Self::retry_after), if the provider reports it.
     pub fn is_retryable(&self) -> bool {
         let fits = self.rate_limit_scope() != Some(RateLimitScope::RequestSize);
         self.0.data.retryable.unwrap_or_else(|| self.kind().is_transient() && fits)
     }
 
-    /// What the provider said about asking again, if it said so.
+    /// The provider's own statement on whether a retry may succeed, if it made one.
     #[cfg(feature = "http")]
     pub(crate) fn retryable_override(&self) -> Option<bool> {
         self.0.data.retryable
@@ -215,8 +217,8 @@ impl Error {
         source_chain(self).skip(1).find_map(|source| source.downcast_ref())
     }
 
-    /// The same with its texts, all that a server may have written, passed through `f`. Sources
-    /// that `f` would change are replaced by what they show.
+    /// Applies `f` to the error's texts, any of which a server may have written. Sources
+    /// whose text `f` would change are replaced by their redacted text.
     #[cfg(feature = "http")]
     pub(crate) fn map_text_and_sources(mut self, f: impl Fn(&str) -> String) -> Self {
         if let Some(source) =
@@ -227,7 +229,7 @@ impl Error {
         self.map_text(f)
     }
 
-    /// The same with its own texts, and not its sources, passed through `f`.
+    /// Applies `f` to the error's own texts, but not to its sources.
     #[cfg(feature = "http")]
     pub(crate) fn map_text(mut self, f: impl Fn(&str) -> String) -> Self {
         let shown = &mut self.fields_mut().data;
@@ -237,43 +239,43 @@ impl Error {
         self
     }
 
-    /// The same with `context` before its message.
+    /// Prepends `context` to the message.
     pub(crate) fn with_context(mut self, context: &str) -> Self {
         let message = &mut self.fields_mut().data.message;
         *message = format!("{context}: {message}");
         self
     }
 
-    /// The same, returned by a layer that has tried again and takes back what was said.
+    /// Marks the error as returned by a layer that can retract output and retried the request.
     pub(crate) fn mark_retries_exhausted(mut self) -> Self {
         self.fields_mut().flags.are_retries_exhausted = true;
         self
     }
 
-    /// Whether a layer below has tried again that takes back what was said.
+    /// Whether a layer below that can retract output has already retried the request.
     pub(crate) fn are_retries_exhausted(&self) -> bool {
         self.0.flags.are_retries_exhausted
     }
 
-    /// The same, read in the body of an answer.
+    /// Marks the error as read from the body of a response.
     pub(crate) fn mark_as_server_message(mut self) -> Self {
         self.fields_mut().flags.is_server_message = true;
         self
     }
 
-    /// Whether it stood in the body of an answer.
+    /// Whether it was read from the body of a response.
     #[cfg(feature = "http")]
     pub(crate) fn is_server_message(&self) -> bool {
         self.0.flags.is_server_message
     }
 
-    /// The same as data alone.
+    /// Removes the source, so that only data is left.
     pub(crate) fn without_source(mut self) -> Self {
         self.fields_mut().source = None;
         self
     }
 
-    /// The same with another source, made of the one it has.
+    /// Replaces the source with one made from it.
     pub(crate) fn map_source<S: StdError + Send + Sync + 'static>(
         mut self,
         f: impl FnOnce(Option<Arc<dyn StdError + Send + Sync>>) -> S,
@@ -283,7 +285,7 @@ impl Error {
         self
     }
 
-    /// Makes an error of the text that something panicked with.
+    /// Makes an error from the message of a panic.
     pub(crate) fn from_panic(place: &str, message: &str) -> Self {
         Self::new(ErrorKind::Panic, format!("{place} panicked: {message}"))
     }
@@ -293,8 +295,8 @@ impl Error {
     }
 }
 
-/// The message. With `#`, as in `{error:#}`, the messages of its sources follow, each after a colon;
-/// sources that the text ends with already are left out.
+/// Writes the message. With `#`, as in `{error:#}`, the messages of its sources follow, each after
+/// a colon; sources whose message the text already ends with are left out.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match f.alternate() {
@@ -304,9 +306,9 @@ impl fmt::Display for Error {
     }
 }
 
-/// One line for a person, as `fn main() -> Result<(), turnstream::Error>` prints it: the message,
-/// then in brackets the kind and what is known of the answer. `{error:#?}` shows all fields and the
-/// source.
+/// Writes one line for a human reader, as `fn main() -> Result<(), turnstream::Error>` prints it:
+/// the message, then in parentheses the kind and the details of the response. `{error:#?}` shows
+/// all fields and the source.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.0.data;

@@ -1,67 +1,67 @@
-//! What a caller can act on.
+//! The kinds of errors, by what a caller can do about them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a caller can act on.
+/// The kind of an error, by what a caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// No connection could be made, or it broke before the answer had begun. Whether the provider
-    /// got the request is not known in the latter case.
+    /// No connection could be made, or it broke before the response began. In the latter case the
+    /// provider may have received the request.
     Connect,
-    /// Nothing came in time; see [`Timeouts`](crate::http::Timeouts). In the middle of a turn its
-    /// source is a [`PartialTurn`](crate::turn::PartialTurn).
+    /// A timeout expired; see [`Timeouts`](crate::http::Timeouts). If a part of the turn arrived,
+    /// the source is a [`PartialTurn`](crate::turn::PartialTurn).
     Timeout,
-    /// The key is missing, wrong, or not allowed to do this; [`Error::auth_problem`](super::Error::auth_problem)
-    /// may say which.
+    /// The key is missing, wrong, or not allowed to do this;
+    /// [`Error::auth_problem`](super::Error::auth_problem) may have the reason.
     Auth,
-    /// The account cannot pay.
+    /// The account has no credit or no valid means of payment.
     Billing,
-    /// Too many requests or tokens. [`Error::retry_after`](super::Error::retry_after) may say when
-    /// to come back, [`Error::rate_limit_scope`](super::Error::rate_limit_scope) what there was too much of.
+    /// Too many requests or tokens. [`Error::retry_after`](super::Error::retry_after) may have the
+    /// time to wait, [`Error::rate_limit_scope`](super::Error::rate_limit_scope) the limit.
     RateLimited,
-    /// The provider has no room at the moment.
+    /// The provider has no capacity at the moment.
     Overloaded,
-    /// The provider failed.
+    /// The provider failed with an internal error.
     Server,
     /// The request does not fit the model's context window;
-    /// [`Error::context_limits`](super::Error::context_limits) may say by how much.
+    /// [`Error::context_limits`](super::Error::context_limits) may have the numbers.
     ContextWindow,
-    /// The provider refuses the request as it is; sending it again will not help.
+    /// The provider rejects the request as it is; sending it again will not help.
     InvalidRequest,
-    /// The wire, the model or the store cannot do what was asked for.
+    /// The wire, the model or the store does not support the requested operation.
     Unsupported,
-    /// The provider's filter refused the request.
+    /// A content filter blocked the request or the answer, or the model refused.
     Filtered,
-    /// The model's own generation broke off, for example in a call that is none. The request was
-    /// fine; asking again may give another answer.
+    /// The model's generation failed, for example in an invalid tool call. The request was
+    /// valid; sending it again may give another answer.
     GenerationFailed,
     /// A turn ended without its terminal marker; its source is a
     /// [`PartialTurn`](crate::turn::PartialTurn).
     IncompleteTurn,
-    /// The model's answer has not the form that was asked for; the source is a
-    /// [`ParseError`](crate::turn::ParseError). Asking again may help.
+    /// The model's answer does not have the required form; the source is a
+    /// [`ParseError`](crate::turn::ParseError). Asking the model again may help.
     Malformed,
-    /// The provider sent what its protocol does not allow.
+    /// The provider violated its own protocol.
     Protocol,
-    /// Something was larger than a limit of this crate.
+    /// A size exceeded a limit of this crate.
     TooLarge,
     /// A hook failed or took too long. It ends a run unless the hook only observes.
     Hook,
-    /// Code that was handed in panicked.
+    /// Code that the caller supplied panicked.
     Panic,
     /// A store failed.
     Store,
-    /// Somebody else wrote first.
+    /// Another writer was first.
     Conflict,
-    /// A replay did something else than what was recorded; its source is a
+    /// A replay diverged from the recording; the source is a
     /// [`ReplayMismatch`](crate::replay::ReplayMismatch) or a
     /// [`RequestMismatch`](crate::provider::RequestMismatch).
     ReplayMismatch,
-    /// A run ended in another way than `completed`; its source is the
+    /// A run ended with a reason other than `completed`; the source is the
     /// [`Outcome`](crate::event::Outcome).
     Unfinished,
     /// Anything else, and kinds of a later version.
@@ -70,7 +70,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Returns the kind as it is written on the wire, for example `rate_limited`.
+    /// Returns the name of the kind as it is serialized, for example `rate_limited`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -99,8 +99,9 @@ impl ErrorKind {
         }
     }
 
-    /// Whether what went wrong may pass by itself, so that the same request, sent again later, may
-    /// succeed. [`Error::is_retryable`](super::Error::is_retryable) knows more about one error.
+    /// Whether errors of this kind may be temporary, so that the same request may succeed if it is
+    /// sent again later. [`Error::is_retryable`](super::Error::is_retryable) considers more of an
+    /// error.
     pub fn is_transient(self) -> bool {
         match self {
             Self::Connect

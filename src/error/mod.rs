@@ -1,4 +1,4 @@
-//! One error type. Its kind says what a caller can do, its source what happened.
+//! The error type. Its kind tells what a caller can do; its source tells what happened.
 
 mod detail;
 mod error;

@@ -1,4 +1,4 @@
-//! Panics of code that was handed in, which stay inside.
+//! Catches panics of code that the caller supplied.
 
 use std::any::Any;
 use std::mem;
@@ -8,12 +8,12 @@ use futures::FutureExt;
 
 use crate::error::{Error, ErrorKind};
 
-/// Runs code that may panic. The error is the text that it panicked with.
+/// Runs code that may panic. The error is the panic's message.
 pub(crate) fn catch_panic<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(panic_message)
 }
 
-/// Runs code that may panic. A panic is an error of this kind that names whose code it was.
+/// Runs code that may panic. A panic becomes an error of this kind that names whose code panicked.
 pub(crate) fn panic_to_error<T>(
     kind: ErrorKind,
     whose: &str,
@@ -22,7 +22,7 @@ pub(crate) fn panic_to_error<T>(
     catch_panic(f).map_err(|message| Error::new(kind, format!("{whose} panicked: {message}")))
 }
 
-/// The same of a future, each poll of which may panic. The error is of kind
+/// Like [`panic_to_error`] for a future, each poll of which may panic. The error is of kind
 /// [`Panic`](ErrorKind::Panic).
 pub(crate) async fn panic_to_error_async<T>(
     whose: &str,
@@ -32,10 +32,10 @@ pub(crate) async fn panic_to_error_async<T>(
     ended.unwrap_or_else(|payload| Err(Error::from_panic(whose, &panic_message(payload))))
 }
 
-/// The text that code panicked with, where it panicked with one.
+/// The message of a panic, if its payload is a string.
 ///
-/// It takes what the code panicked with, since dropping that may panic in turn. What comes of the
-/// second panic is leaked: dropping it could go on for ever.
+/// Drops the payload, which may panic in turn. The payload of that second panic is leaked, because
+/// dropping it could panic again without end.
 fn panic_message(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&'static str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -50,7 +50,8 @@ fn panic_message(payload: Box<dyn Any + Send>) -> String {
 mod tests {
     use super::*;
 
-    /// Panics when it is dropped, with a payload like itself as often as the number says.
+    /// Panics when it is dropped, `self.0` times in a row: each panic has another `Bomb` as its
+    /// payload.
     struct Bomb(u32);
 
     impl Drop for Bomb {

@@ -1,11 +1,11 @@
-//! Sources that would show what must not be shown.
+//! Replaces sources that contain secrets.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use super::source_chain;
 
-/// What a source showed before it was rewritten, and those below it.
+/// The redacted messages of a source and of all sources below it.
 #[derive(Debug)]
 pub(super) struct RedactedSource(String);
 
@@ -17,7 +17,7 @@ impl RedactedSource {
     ) -> Option<Self> {
         let below = source_chain(source);
         let same = |text: &str| f(text) == text;
-        // The short and the long form of `Debug` differ in more than line ends.
+        // The short and the long form of `Debug` differ in more than line breaks.
         let clean = |error: &(dyn StdError + 'static)| {
             same(&error.to_string()) && same(&format!("{error:?}")) && same(&format!("{error:#?}"))
         };

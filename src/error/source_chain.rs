@@ -2,17 +2,18 @@
 
 use std::error::Error as StdError;
 
-/// An error, its source, the source of that, and so on.
+/// An error, its source, the source's source, and so on.
 pub(crate) fn source_chain<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> + Clone {
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// The messages of an error and of its sources, joined by colons. Many errors repeat the words of one
-/// of their sources: where the text ends with those, this source and those before it are left out.
+/// The messages of an error and of its sources, joined by colons. Many errors repeat the message of
+/// one of their sources: if the text ends with a source's message, that source and the ones before
+/// it are left out.
 pub(crate) fn format_source_chain(error: &dyn StdError) -> String {
-    /// More sources than any error has; a chain that is a circle would never end.
+    /// More sources than any error has; a cyclic chain would never end.
     const MAX_SOURCES: usize = 32;
     let mut text = error.to_string();
     let sources = std::iter::successors(error.source(), |&error| error.source());

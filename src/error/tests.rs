@@ -127,7 +127,7 @@ fn the_alternate_form_shows_the_whole_chain_and_no_words_twice() {
     );
     let said = Error::new(ErrorKind::Store, "not kept: while writing page 3").with_source(page);
     assert_eq!(format!("{said:#}"), "not kept: while writing page 3: the disk is full");
-    // The message ends with the words of the deepest source, and those between say nothing more.
+    // The message ends with that of the deepest source, and the source between adds nothing.
     let root = Error::new(ErrorKind::Connect, "refused");
     let between = Error::new(ErrorKind::Connect, "error sending request").with_source(root);
     let whole = Error::new(ErrorKind::Connect, "could not connect: refused").with_source(between);

@@ -1,42 +1,42 @@
-//! Which budget ended a run.
+//! The budget that ended a run.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A budget and how much of it was used. What was used may be more than the limit: a response
-/// that crosses it is kept, since it was paid for.
+/// A budget and how much of it was used. The used amount may exceed the limit, because a response
+/// that crosses the limit is kept: it was paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BudgetExceeded {
-    /// What was counted, and with it the unit of the two numbers.
+    /// The counted quantity, which also determines the unit of the two numbers.
     pub kind: BudgetKind,
-    /// How much was used.
+    /// The amount that was used.
     pub used: u64,
-    /// How much there was.
+    /// The amount that was available.
     pub limit: u64,
-    /// A token target was given up because the model no longer got further.
+    /// Whether a token target was abandoned because the model made no more progress.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub diminishing_returns: bool,
 }
 
-/// What a budget counts.
+/// The quantity that a budget counts, and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BudgetKind {
-    /// Tokens of answers.
+    /// Output tokens.
     OutputTokens,
-    /// Tokens of requests and answers.
+    /// Input and output tokens.
     TotalTokens,
-    /// Tokens of requests and answers, of all that share a pool.
+    /// Input and output tokens of all runs that share a pool.
     Pool,
-    /// Millionths of the unit that the prices are in.
+    /// Money, in millionths of the currency unit of the prices.
     Money,
     /// Milliseconds since the first poll.
     Time,
-    /// Calls of tools.
+    /// Tool calls.
     ToolCalls,
-    /// Tokens of answers that the model was asked to spend.
+    /// Output tokens that the model was asked to spend.
     Target,
     /// A kind of a later version.
     #[serde(other)]
@@ -62,7 +62,7 @@ impl fmt::Display for BudgetExceeded {
     }
 }
 
-/// Millionths as units, with as many digits as they have.
+/// Formats millionths as units, without trailing zeros.
 fn format_millionths(millionths: u64) -> String {
     let digits = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
     digits.trim_end_matches('0').trim_end_matches('.').to_owned()

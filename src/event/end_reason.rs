@@ -10,17 +10,17 @@ use crate::error::{Error, ErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// The model was done.
+    /// The model finished.
     Completed,
-    /// The cap on model calls was reached.
+    /// The limit on model calls was reached.
     MaxTurns,
-    /// Somebody interrupted it.
+    /// The run was interrupted.
     Interrupted(InterruptedPhase),
-    /// A holder or a hook stopped it at a boundary.
+    /// The run's owner or a hook stopped it between two iterations.
     Stopped,
-    /// A stop hook ended it; [`Outcome::why`](crate::Outcome::why) has its words.
+    /// A stop hook ended it; [`Outcome::why`](crate::Outcome::why) has the hook's message.
     StopHookPrevented,
-    /// The context window is full, and the history is compacted already or cannot be.
+    /// The context window is full, and the history was already compacted or cannot be.
     ContextWindow,
     /// The output limit cut the model off.
     Truncated,
@@ -30,60 +30,60 @@ pub enum EndReason {
     Filtered,
     /// The model's replies could not be used.
     Malformed,
-    /// The model made the same calls again and again, with the same results; see
+    /// The model repeated the same calls with the same results; see
     /// [`Limits::end_after_repeats`](crate::agent::Limits::end_after_repeats).
     Repeating,
-    /// A budget was spent.
+    /// A budget was exhausted.
     Budget,
     /// A turn ended without its terminal marker.
     Incomplete,
-    /// Calls wait for somebody outside.
+    /// Calls wait for a verdict or a result from outside.
     Pending,
-    /// The model, where it is [asked for evidence](crate::Agent::with_evidence), or a stop hook says
-    /// that something is missing.
+    /// The model, if it is [required to give evidence](crate::Agent::with_evidence), or a stop hook
+    /// reported that something is missing.
     Blocked,
-    /// The model claims success without [evidence](crate::Agent::with_evidence), or a stop hook says
-    /// that it does.
+    /// The model claimed success without the required [evidence](crate::Agent::with_evidence), or a
+    /// stop hook reported that it did.
     Unproven,
-    /// The provider failed or refused the request, or none could be made.
+    /// The provider failed or rejected the request, or no request could be made.
     ProviderError,
-    /// A hook that decides, or a validation, failed.
+    /// A deciding hook or a validation failed.
     HookError,
-    /// A reason of a later version. No run of this one ends for it.
+    /// A reason of a later version. Runs of this version never end with it.
     Other,
 }
 
-/// Where a run was interrupted.
+/// The phase in which a run was interrupted.
 ///
 /// | the run was | phase |
 /// |---|---|
-/// | before its first request, its input appended or not | `Streaming` |
-/// | waiting for a turn or receiving it, a retry, a retracted attempt and the time until the next attempt included | `Streaming` |
-/// | after a complete turn, none of whose calls has begun: no tool has started, no approval was requested and no result is in | `Streaming` |
-/// | after a complete turn without calls, with whatever is appended then | `Streaming` |
-/// | running the calls of a turn, or waiting for an approval of one | `Tools` |
-/// | after the results, before the next request is begun: a hook, a compaction, input that was steered | `Tools` |
-/// | resuming calls of an earlier run, from its first event on | `Tools` |
+/// | before its first request, whether or not its input was appended | `Streaming` |
+/// | waiting for a turn or receiving it, including retries, retracted attempts and delays | `Streaming` |
+/// | after a complete turn, before a tool starts, an approval is requested or a result arrives | `Streaming` |
+/// | after a complete turn without calls, including what is appended then | `Streaming` |
+/// | running the calls of a turn, or waiting for an approval of one of them | `Tools` |
+/// | after the results, before the next request begins: a hook, a compaction, steering input | `Tools` |
+/// | resuming calls of an earlier run, from its first event | `Tools` |
 ///
-/// [`TurnStarted`](crate::Event::TurnStarted) begins a request. In either phase every call that has no
-/// result gets one before the run ends.
+/// [`TurnStarted`](crate::Event::TurnStarted) begins a request. In both phases, every call without
+/// a result gets one before the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InterruptedPhase {
     /// From the first tool of a turn until the next request.
     Tools,
-    /// Before a turn, during it, and after it until its first tool. A phase of a later version is read
-    /// as this.
+    /// Before a turn, during it, and after it until its first tool. Phases of later versions are
+    /// deserialized as this.
     #[serde(other)]
     Streaming,
 }
 
-/// Writes both directions between the reasons and their names in one place.
+/// Defines both conversions between the reasons and their names.
 macro_rules! reason_names {
     ($($Reason:ident = $name:literal),* $(,)?) => {
         impl EndReason {
-            /// The reason as it is written, for example `max_turns`.
+            /// The name of the reason as it is serialized, for example `max_turns`.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$Reason => $name,)*
@@ -92,7 +92,7 @@ macro_rules! reason_names {
                 }
             }
 
-            /// The reason of this name; `phase` is that of an interrupted run.
+            /// The reason with this name; `phase` is used for an interrupted run.
             pub(super) fn named(name: &str, phase: Option<InterruptedPhase>) -> Self {
                 match name {
                     $($name => Self::$Reason,)*
@@ -125,7 +125,7 @@ reason_names! {
 }
 
 impl EndReason {
-    /// The reason of a run that an error ended.
+    /// The reason of a run that ended with an error.
     pub fn from_error(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::IncompleteTurn => Self::Incomplete,
@@ -135,7 +135,7 @@ impl EndReason {
         }
     }
 
-    /// Whether the model still wanted more when a run ended for this reason.
+    /// Whether a run that ended for this reason ended before the model was finished.
     pub fn is_partial(self) -> bool {
         match self {
             Self::Completed | Self::Refused | Self::Filtered | Self::Blocked | Self::Unproven => {

@@ -1,4 +1,4 @@
-//! What a run gives out.
+//! The events of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,45 +21,45 @@ use crate::usage::Usage;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Items entered the history.
+    /// Items were appended to the history.
     Appended {
-        /// Where they come from.
+        /// Where the items come from.
         why: AppendReason,
-        /// The receipt of whoever handed them in, else drawn.
+        /// The id of the receipt that the sender of the items got, or else a generated id.
         id: String,
         /// The items.
         items: Vec<Item>,
     },
-    /// Entries `from..to` of the history were replaced. A compaction that came to nothing and was paid for
-    /// replaces none of them: `from` is `to`, and there are no items.
+    /// Entries `from..to` of the history were replaced. If a compaction failed but used tokens,
+    /// nothing is replaced: `from` equals `to`, and `items` is empty.
     Rewritten {
-        /// What for.
+        /// Why they were replaced.
         why: RewriteReason,
-        /// The first entry that was replaced.
+        /// The index of the first entry that was replaced.
         from: usize,
-        /// The first entry behind them that stays.
+        /// The index after the last entry that was replaced.
         to: usize,
-        /// What stands there now.
+        /// The entries that replace them.
         items: Vec<Item>,
-        /// The tokens that it took to find out what stands there, void attempts included. They count
-        /// for the run. Not written where there are none.
+        /// The tokens used to make the replacement, void attempts included. They count for the run.
+        /// Not serialized if it is zero.
         usage: Usage,
     },
     /// A request is about to be sent.
     TurnStarted {
-        /// Which model call of the run it is, from 1.
+        /// The number of this model call within the run, from 1.
         turn: u32,
-        /// The model that is asked. A provider made of several names its first; which one has
-        /// answered is in the [turn](Turn::model).
+        /// The requested model. A provider made of several providers reports the first one's model;
+        /// the model that answered is in the [turn](Turn::model).
         model: String,
-        /// Why the run went on; `None` for the first.
+        /// Why the run continued; `None` for the first call.
         transition: Option<Transition>,
     },
-    /// The turn streams.
+    /// An event of the turn that streams.
     Turn(TurnEvent),
-    /// Tools run.
+    /// An event of a tool call.
     Tool(ToolEvent),
-    /// An event of a sub-agent, which runs as the tool call `call_id`.
+    /// An event of a sub-agent that runs as the tool call `call_id`.
     Nested {
         /// The parent's call.
         call_id: String,
@@ -68,26 +68,26 @@ pub enum Event {
         /// The sub-agent's event.
         event: Box<Event>,
     },
-    /// The run goes on.
+    /// The run continues with another request.
     Continued {
-        /// Why.
+        /// Why it continues.
         reason: Transition,
     },
-    /// The run is over. The last event; if the run failed, its error follows as the stream's `Err`.
+    /// The run ended. This is the last event; if the run failed, the stream then yields its error.
     Finished(Box<Outcome>),
-    /// An event of a later version. Never written, and every fold ignores it.
+    /// An event of a later version. It is never serialized, and every fold ignores it.
     Unknown,
 }
 
-/// What happens while tools run.
+/// The events of tool calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 #[non_exhaustive]
 pub enum ToolEvent {
-    /// Somebody has to approve the call before it runs.
+    /// The call must be approved before it runs.
     #[serde(rename = "approval_requested")]
     ApprovalRequested(ToolCall),
-    /// The tool runs.
+    /// The tool starts to run.
     #[serde(rename = "tool_started")]
     Started {
         /// The call.
@@ -95,32 +95,33 @@ pub enum ToolEvent {
         /// The tool's name.
         name: String,
     },
-    /// The tool says how far it is.
+    /// The tool reports its progress.
     #[serde(rename = "tool_progress")]
     Progress {
         /// The call.
         call_id: String,
         /// The tool's name.
         name: String,
-        /// Whatever the tool says.
+        /// The progress report, in the tool's own format.
         data: RawJson,
     },
-    /// The sub-agent that runs as this call was suspended, since calls of its own wait for a verdict
-    /// or a result from outside. The call stays open until the run is [resumed](crate::Agent::resume):
-    /// then it starts once more, and its sub-agent continues. If the run does not end as `pending`, the
-    /// call is answered like every other that has no result.
+    /// The sub-agent that runs as this call was suspended, because calls of its own wait for a
+    /// verdict or an external result. The call stays open until the run is
+    /// [resumed](crate::Agent::resume): the call then starts again, and its sub-agent continues. If
+    /// the run ends with a reason other than `pending`, the call is answered like any other call
+    /// without a result.
     #[serde(rename = "tool_suspended")]
     Suspended {
         /// The call.
         call_id: String,
         /// The tool's name.
         name: String,
-        /// The calls that wait, as the sub-agent sees them.
+        /// The calls that wait, with paths relative to the sub-agent.
         pending: Vec<PendingCall>,
-        /// What the sub-agent did until here. The run's history keeps it beside the call.
+        /// The sub-agent's history so far. The run's history stores it with the call.
         nested: Box<History>,
     },
-    /// The call has its result. No event of the call follows.
+    /// The call has its result. This is the last event of the call.
     #[serde(rename = "tool_output")]
     Output(ToolResult),
     /// An event of a sub-agent that runs as this call. As an [`Event`] it is [`Event::Nested`].
@@ -136,7 +137,7 @@ pub enum ToolEvent {
 }
 
 impl Event {
-    /// The piece of text, where this is one.
+    /// The piece of text, if this is a text delta.
     pub fn text_delta(&self) -> Option<&Text> {
         match self {
             Self::Turn(event) => event.text_delta(),
@@ -144,7 +145,7 @@ impl Event {
         }
     }
 
-    /// The finished turn, where this is its end.
+    /// The finished turn, if this is its last event.
     pub fn turn_complete(&self) -> Option<&std::sync::Arc<Turn>> {
         match self {
             Self::Turn(event) => event.turn_complete(),
@@ -152,7 +153,7 @@ impl Event {
         }
     }
 
-    /// The result of a tool, where this is one.
+    /// The result of a tool, if this event has one.
     pub fn tool_output(&self) -> Option<&ToolResult> {
         match self {
             Self::Tool(ToolEvent::Output(result)) => Some(result),
@@ -160,8 +161,9 @@ impl Event {
         }
     }
 
-    /// The call that waits for an approval, if this event asks for one. A call of a sub-agent comes in
-    /// `Nested`, and is not returned here: see [`approval_request`](Self::approval_request).
+    /// The call that waits for an approval, if this event requests one. Requests of a sub-agent's
+    /// calls are wrapped in `Nested` and not returned here: see
+    /// [`approval_request`](Self::approval_request).
     pub fn as_approval_request(&self) -> Option<&ToolCall> {
         match self {
             Self::Tool(ToolEvent::ApprovalRequested(call)) => Some(call),
@@ -169,8 +171,8 @@ impl Event {
         }
     }
 
-    /// The call that waits for an approval, if this event asks for one, with the path to it if it is a
-    /// sub-agent's. [`RunHandle::approve`](crate::RunHandle::approve) takes it.
+    /// The call that waits for an approval, if this event requests one, with the path to the call
+    /// if it is a sub-agent's. Pass it to [`RunHandle::approve`](crate::RunHandle::approve).
     ///
     /// ```
     /// use turnstream::event::{Event, ToolEvent};
@@ -193,7 +195,7 @@ impl Event {
         Some(PendingCall { path, ..call.into() })
     }
 
-    /// The event itself, taken out of all sub-agents that it is nested in.
+    /// The innermost event, without the `Nested` wrappers of sub-agents.
     ///
     /// ```
     /// use turnstream::{Event, event::Transition};
@@ -215,18 +217,18 @@ impl Event {
         event
     }
 
-    /// Whether items of the history are replaced. A `rewritten` event that only tells what a compaction
-    /// that failed has cost replaces none.
+    /// Whether the event replaces items of the history. A `rewritten` event that only reports the
+    /// tokens of a failed compaction replaces none.
     pub fn is_rewrite(&self) -> bool {
         matches!(self, Self::Rewritten { from, to, items, .. } if from < to || !items.is_empty())
     }
 
-    /// Whether items are put into the history that no turn and no tool gave, or replaced.
+    /// Whether the event appends or replaces items other than by a turn or a tool result.
     pub(crate) fn changes_items(&self) -> bool {
         matches!(self, Self::Appended { .. } | Self::Rewritten { .. })
     }
 
-    /// The outcome, where this is the end of the run.
+    /// The outcome, if this is the end of the run.
     pub fn outcome(&self) -> Option<&Outcome> {
         match self {
             Self::Finished(outcome) => Some(outcome),
@@ -236,7 +238,7 @@ impl Event {
 }
 
 impl ToolEvent {
-    /// The call that the event is about.
+    /// The id of the call that the event is about.
     pub fn call_id(&self) -> &str {
         match self {
             Self::ApprovalRequested(call) => &call.call_id,

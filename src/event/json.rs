@@ -6,7 +6,7 @@ use crate::event::{AppendReason, Event, Outcome, RewriteReason, Transition};
 use crate::item::{Item, RawJson};
 use crate::usage::Usage;
 
-/// The events that belong to no part of their own, as they are written.
+/// The events that have no JSON form of their own, for serialization.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum EventRef<'a> {
@@ -45,7 +45,7 @@ fn is_zero_usage(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-/// The same as they are read.
+/// The same events, for deserialization.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum EventOwned {
@@ -94,7 +94,7 @@ impl From<EventOwned> for Event {
             EventOwned::TurnStarted { turn, model, transition } => {
                 Self::TurnStarted { turn, model, transition }
             }
-            // What is not known inside is not known outside: it could not be written again.
+            // An unknown inner event makes the outer one unknown: it could not be serialized again.
             EventOwned::Nested { event, .. } if *event == Self::Unknown => Self::Unknown,
             EventOwned::Nested { call_id, name, event } => Self::Nested { call_id, name, event },
             EventOwned::Continued { reason } => Self::Continued { reason },
@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for Event {
             r#type: String,
         }
 
-        // The type decides who reads the rest, so the event is kept as text in between.
+        // `type` decides how the rest is parsed, so the event is first kept as text.
         let json = RawJson::deserialize(deserializer)?;
         let Tag { r#type } = json.deserialize_as().map_err(D::Error::custom)?;
         match r#type.as_str() {

@@ -1,7 +1,7 @@
-//! All that a consumer of a run ever sees, as data.
+//! Everything that a consumer of a run receives, as data.
 //!
-//! Stores, user interfaces and traces are folds over [`Event`]. Its JSON is one flat object a
-//! line; readers skip a `type` they do not know.
+//! Stores, user interfaces and traces are folds over [`Event`]. As JSON, each event is one flat
+//! object on one line; readers skip objects whose `type` they do not know.
 
 mod budget_exceeded;
 mod end_reason;

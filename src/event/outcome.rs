@@ -11,57 +11,57 @@ use crate::item::{Evidence, History, Item, PendingCall, RawJson};
 use crate::turn::ParseError;
 use crate::usage::Usage;
 
-/// How a run ended, and all it leaves behind.
+/// How a run ended, and everything that it produced.
 ///
-/// Equal in what is written, which leaves the history out.
+/// Outcomes are equal if their serialized fields are equal; the history is not compared.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "OutcomeRepr", into = "OutcomeRepr")]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Why it ended.
+    /// Why the run ended.
     pub reason: EndReason,
-    /// What the stop hook or the policy on evidence said that ended it, where one did: why it was
-    /// prevented, what is missing, what is not proven.
+    /// The message of the stop hook or the evidence policy that ended the run, if one did: why it
+    /// was prevented, what is missing, or what is not proven.
     pub why: Option<String>,
-    /// Whether the model still wanted more.
+    /// Whether the run ended before the model was finished.
     pub partial: bool,
-    /// The words of the last turn, with those before it that it continues.
+    /// The text of the last turn, including the truncated turns that it continues.
     pub text: String,
-    /// How many requests were begun; an interrupt may have come before the last was sent.
+    /// The number of requests begun. An interrupt may have come before the last one was sent.
     pub turns: u32,
-    /// The tokens that all of them used, void attempts included.
+    /// The tokens used by all requests, void attempts included.
     pub usage: Usage,
-    /// The tokens that the sub-agents of this run used, which `usage` and `cost` leave out.
+    /// The tokens used by the sub-agents of this run, which `usage` and `cost` do not include.
     pub nested_usage: Usage,
-    /// What the requests of this run cost, in millionths of the unit of the prices, where money is
-    /// limited.
+    /// The cost of this run's requests, in millionths of the currency unit of the prices; `None` if
+    /// the run has no money limit.
     pub cost: Option<u64>,
-    /// The whole history, to go on with. It is not written: in an outcome that was read it holds the
-    /// new items alone, under an empty id.
+    /// The whole history, from which a next run can start. It is not serialized: a deserialized
+    /// outcome has only the new items here, under an empty id.
     pub history: History,
     pub(crate) new_items: Vec<Item>,
-    /// Set exactly when the run failed. The stream of the run yields it as `Err` after `Finished`.
+    /// Set if and only if the run failed. The run's stream yields it as `Err` after `Finished`.
     pub error: Option<Error>,
-    /// The calls that wait for a verdict or a result from outside, those of sub-agents with the path
+    /// The calls that wait for a verdict or an external result. Calls of sub-agents have the path
     /// to them.
     pub pending: Vec<PendingCall>,
-    /// What was handed in and came too late.
+    /// The input that was sent to the run too late to be used.
     pub undelivered: Vec<UndeliveredInput>,
-    /// What tools have put on record.
+    /// The evidence that tools recorded.
     pub evidence: Vec<RawJson>,
-    /// The check that proves a completed run: it passed behind the last change, and none that failed
-    /// is left. It is there whether or not the agent
-    /// [asks for evidence](crate::Agent::with_evidence).
+    /// The check that proves a completed run: it passed after the last change, and no failed check
+    /// remains. It is set whether or not the agent
+    /// [requires evidence](crate::Agent::with_evidence).
     pub proof: Option<Box<Evidence>>,
-    /// Which budget was spent: always with [`EndReason::Budget`], and where a token target was given
-    /// up.
+    /// The exhausted budget: always set with [`EndReason::Budget`], and when a token target was
+    /// abandoned.
     pub budget: Option<BudgetExceeded>,
 }
 
-/// Items that were handed in and came too late.
+/// Items that were sent to the run too late to be used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UndeliveredInput {
-    /// The receipt that was given for them.
+    /// The id of the receipt that the sender got for them.
     pub id: String,
     /// The items.
     pub items: Vec<Item>,
@@ -81,16 +81,15 @@ impl PartialEq for Outcome {
 }
 
 impl Outcome {
-    /// The items that this run appended to the history, in order and its input first: append exactly
-    /// these to a copy of the history that is kept elsewhere.
+    /// The items that this run appended to the history, in order, starting with its input. To
+    /// update a copy of the history that is stored elsewhere, append exactly these.
     ///
-    /// It is what was said and done, whatever became of it later: items that a compaction has
-    /// replaced or that a tombstone marks since are included as they were appended, and the note that
-    /// stands for compacted items is not. Attempts that were retracted are not included.
-    /// [`history`](Self::history) is what the next request would show.
+    /// Items are included as they were appended, even if a compaction replaced them or a tombstone
+    /// marked them later; the summary that replaces compacted items is not included, and neither
+    /// are retracted attempts. [`history`](Self::history) is what the next request would contain.
     ///
-    /// The [history of a suspended sub-agent](History::nested_history) is not an item: a run that ended as
-    /// `pending` with calls of sub-agents is resumed with `history` itself.
+    /// The [history of a suspended sub-agent](History::nested_history) is not an item: if a run
+    /// ended as `pending` with calls of sub-agents, resume it with `history` itself.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -110,12 +109,14 @@ impl Outcome {
         &self.new_items
     }
 
-    /// Reads the answer of a completed run, JSON, into a type, as [`Turn::parse`] does it.
+    /// Parses the answer of a completed run as JSON into a type, like [`Turn::parse`].
     ///
     /// # Errors
     ///
-    /// A run that ended as `malformed` says what is wrong with its last answer; any other that is
-    /// not completed says how it ended.
+    /// The parse error of the last answer if the run ended as `malformed`;
+    /// [`Refused`](ParseError::Refused), [`Filtered`](ParseError::Filtered) or
+    /// [`Truncated`](ParseError::Truncated) if the run ended for that reason; for any other run
+    /// that did not complete, [`RunEndedEarly`](ParseError::RunEndedEarly) with the reason.
     ///
     /// [`Turn::parse`]: crate::turn::Turn::parse
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ParseError> {
@@ -149,8 +150,8 @@ impl Outcome {
         }
     }
 
-    /// The words for somebody who only reads these, for example a parent agent: where the run did
-    /// not complete, a stamp behind them says why.
+    /// The text for a reader that sees nothing else, for example a parent agent. If the run did not
+    /// complete, a label after the text says why.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -218,7 +219,7 @@ impl Outcome {
         }
     }
 
-    /// Finds the outcome that an [`ErrorKind::Unfinished`] carries.
+    /// Finds the outcome in an error of kind [`ErrorKind::Unfinished`].
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source::<UnfinishedRun>().map(|unfinished| &unfinished.0)
     }

@@ -1,4 +1,4 @@
-//! Why things happen: why a run goes on, why items were appended or rewritten.
+//! Reasons: why a run continues, and why items were appended or rewritten.
 
 use std::fmt;
 
@@ -9,27 +9,28 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Transition {
-    /// The tools have answered.
+    /// The tools returned their results.
     NextTurn,
-    /// The output limit cut the model off; it is asked to go on, or again for calls.
+    /// The output limit cut the model off; the model is asked to continue, or to write its calls
+    /// again.
     MaxOutputTokensRecovery,
-    /// A stop hook has something to say.
+    /// A stop hook blocked the end of the run.
     StopHookBlocking,
     /// The context was too long and was compacted.
     ReactiveCompactRetry,
-    /// The reply could not be used; the model was told why, in words or by its calls' results.
+    /// The reply could not be used; a message or the results of its calls tell the model why.
     Corrective,
-    /// A last turn without tools.
+    /// The last turn begins, without tools.
     WrapUp,
     /// The provider paused the turn.
     PauseResumed,
-    /// Somebody steered while the model was stopping.
+    /// The user sent steering input while the model was stopping.
     Steering,
-    /// Somebody had a follow-up waiting.
+    /// A follow-up was waiting.
     FollowUp,
-    /// The turn broke off, was taken back, and is asked for again.
+    /// The turn failed before its end, was retracted, and is requested again.
     Retry,
-    /// Another model takes over.
+    /// The next provider of the fallback list takes over.
     Fallback,
     /// The model stopped below its token target.
     Nudge,
@@ -45,44 +46,44 @@ pub enum Transition {
 pub enum AppendReason {
     /// The run's input.
     Input,
-    /// Handed in while the run was going on.
+    /// Steering input that was sent while the run was active.
     Steer,
-    /// Handed in for when the model stops by itself.
+    /// A follow-up, which was sent for the moment when the model stops on its own.
     FollowUp,
-    /// The model's reply could not be used.
+    /// The message that the model's reply could not be used.
     Corrective,
-    /// The model was cut off and goes on.
+    /// The request to continue after the model was cut off.
     Continuation,
-    /// The model has budget left.
+    /// The request to continue because budget is left below the token target.
     Nudge,
-    /// A stop hook blocked the end.
+    /// The message of a stop hook that blocked the end of the run.
     StopHook,
-    /// Another hook.
+    /// The message of another hook.
     Hook,
-    /// The last turn was announced.
+    /// The announcement of the last turn.
     WrapUp,
     /// A source of a later version.
     #[serde(other)]
     Other,
 }
 
-/// What entries were replaced for.
+/// Why entries were replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RewriteReason {
-    /// To make them shorter.
+    /// Shortened by a compaction.
     Compacted,
-    /// To make them void.
+    /// Marked as void.
     Tombstoned,
-    /// A purpose of a later version.
+    /// A reason of a later version.
     #[serde(other)]
     Other,
 }
 
 impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A unit variant serialises as the string that it is shown as.
+        // A unit variant serializes as the string that `Display` prints.
         self.serialize(f)
     }
 }

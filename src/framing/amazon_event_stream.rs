@@ -1,4 +1,4 @@
-//! Binary messages with their lengths in front.
+//! Binary messages with a length prefix.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -9,27 +9,27 @@ use crate::sse::Frame;
 /// Amazon's event stream encoding, `application/vnd.amazon.eventstream`:
 /// <https://smithy.io/2.0/aws/amazon-eventstream.html>.
 ///
-/// The event type of a frame is the value of the header `:exception-type`, or else of `:error-code`,
-/// or else of `:event-type`; without any it is `message`. Its data is the payload, or the
-/// `:error-message` if the payload is empty. Names of exceptions end in `Exception`, so that a decoder
-/// can tell them from events. Checksums are verified. A message has at most 64 MiB; one that the end
-/// of the body cut off is dropped.
+/// A frame's event type is the value of the header `:exception-type`, or else of `:error-code`, or
+/// else of `:event-type`; without any of them it is `message`. Its data is the payload, or the
+/// `:error-message` if the payload is empty. Names of exceptions end in `Exception`, so a decoder
+/// can distinguish them from events. Checksums are verified. A message has at most 64 MiB; one that
+/// is cut off by the end of the body is dropped.
 #[derive(Debug, Default)]
 pub struct AmazonEventStream {
     bytes: BytesMut,
     has_failed: bool,
-    /// The message that is lent.
+    /// The message that the returned frame borrows.
     event: String,
     data: String,
 }
 
-/// The total length, the length of the headers, and the checksum of both: 4 bytes each.
+/// The total length, the length of the headers, and the checksum of both, 4 bytes each.
 const PRELUDE_BYTES: usize = 12;
-/// The checksum of all that stands before it.
+/// The checksum of all bytes before it.
 const CHECKSUM_BYTES: usize = 4;
 
 impl AmazonEventStream {
-    /// Takes a whole message off the bytes.
+    /// Removes a complete message from the buffer and parses it.
     fn take_message(&mut self) -> Result<Option<()>, Error> {
         let Some(mut prelude) = self.bytes.get(..PRELUDE_BYTES) else { return Ok(None) };
         let sum = crc32fast::hash(&prelude[..PRELUDE_BYTES - CHECKSUM_BYTES]);
@@ -75,13 +75,13 @@ impl AmazonEventStream {
     }
 }
 
-/// Takes a header: its name, and its value if it is a string.
+/// Parses a header: its name, and its value if it is a string.
 fn read_header(headers: &mut Bytes) -> Option<(String, Option<String>)> {
     let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
     let len = headers.try_get_u8().ok()?;
     let name = text(take_bytes(headers, len.into())?);
     let value = match headers.try_get_u8().ok()? {
-        // A truth value has no bytes.
+        // A boolean value has no bytes.
         0 | 1 => return Some((name, None)),
         2 => take_bytes(headers, 1)?,
         3 => take_bytes(headers, 2)?,
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes a message whose headers are strings.
+    /// Encodes a message whose headers are strings.
     fn message(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
         let mut named = Vec::new();
         for (name, value) in headers {
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Messages of the vendor's own test suite, `empty_message` and `payload_no_headers`.
+    /// Messages from the vendor's own test suite, `empty_message` and `payload_no_headers`.
     #[test]
     fn the_checksums_are_those_of_the_vendor() {
         let empty = [0, 0, 0, 0x10, 0, 0, 0, 0, 5, 0xc2, 0x48, 0xeb, 0x7d, 0x98, 0xc8, 0xff];

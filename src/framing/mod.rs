@@ -1,4 +1,4 @@
-//! From the bytes of an answer to its frames: how a wire says where one event ends.
+//! Framings: how the bytes of a response are split into frames.
 //!
 //! | framing | used by |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`AmazonEventStream`] | Amazon Bedrock's Converse, for a wire of your own |
 //!
 //! A reader is fed the chunks of a body and returns its frames. It does no I/O, spawns nothing and
-//! never waits: when it returns `None`, it needs the next chunk.
+//! never waits: `None` means that it needs the next chunk.
 //!
 //! ```
 //! use turnstream::framing::{Framing, NdJson};
@@ -34,20 +34,20 @@ pub use crate::sse::Frame;
 use crate::error::{Error, ErrorKind};
 use crate::sse::FrameReader;
 
-/// The largest frame, in bytes.
+/// Maximum size of a frame, in bytes.
 const MAX_FRAME_BYTES: usize = 64 << 20;
 
-/// Cuts the bytes of an answer into frames.
+/// Splits the bytes of a response into frames.
 ///
-/// After an error a reader returns `None` for ever.
+/// After an error, a reader only returns `None`.
 pub trait Framing {
-    /// The media type that a request asks for in its `accept` header.
+    /// The media type that a request sends in its `accept` header.
     const MEDIA_TYPE: &'static str;
 
-    /// Takes the next chunk of the body.
+    /// Adds the next chunk of the body.
     fn feed(&mut self, chunk: Bytes);
 
-    /// Lends the next frame; `None` until more chunks are fed.
+    /// Returns the next frame; `None` until more chunks are fed.
     ///
     /// # Errors
     ///
@@ -55,19 +55,19 @@ pub trait Framing {
     /// [`Protocol`](ErrorKind::Protocol) for bytes that are not frames.
     fn next_frame(&mut self) -> Option<Result<Frame<'_>, Error>>;
 
-    /// Lends the next frame that is left when the body has ended; call it until it returns `None`. The end may
-    /// have cut off the last one.
+    /// Returns the next frame that is left after the end of the body; call it until it returns
+    /// `None`. The last frame may be cut off.
     ///
     /// # Errors
     ///
-    /// As [`next_frame`](Self::next_frame).
+    /// The same as for [`next_frame`](Self::next_frame).
     fn finish(&mut self) -> Option<Result<Frame<'_>, Error>> {
         self.next_frame()
     }
 
-    /// Returns what an answer is instead if its first byte, white space left out, shows that it is
-    /// not in this framing, whatever its `content-type` is. The text is part of an error's message,
-    /// for example "a web page".
+    /// Detects a response in another format by its first byte that is not white space, whatever its
+    /// `content-type`. Returns a description for an error message, for example "a web page"; `None`
+    /// if the response may be in this framing.
     fn detect_other_format(first: u8) -> Option<&'static str> {
         match first {
             b'{' | b'[' => Some("one JSON document"),

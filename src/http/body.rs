@@ -1,4 +1,4 @@
-//! The body of an answer.
+//! The body of a response.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,19 +13,20 @@ use crate::error::Error;
 use crate::http::TurnDeadlines;
 use crate::http::connection_runtime::ConnectionRuntime;
 
-/// The bytes of an answer as they come. Dropping it closes the connection if it is not at its end.
+/// The bytes of a response as they arrive. Dropping it closes the connection, unless the body has
+/// ended.
 ///
-/// It has no limits on waiting; its reader has.
+/// It has no timeouts of its own; its consumer applies them.
 pub struct Body {
-    /// `None` once it ended.
+    /// `None` after the end of the body.
     bytes: Option<BoxStream<'static, Result<Bytes, Error>>>,
-    /// What was looked at and not taken.
+    /// Chunks that were peeked at and not yet consumed.
     peeked_chunks: VecDeque<Result<Bytes, Error>>,
     runtime: ConnectionRuntime,
 }
 
 impl Body {
-    /// `runtime` drives the connection.
+    /// Creates a body. `runtime` drives the connection.
     pub(super) fn new(
         bytes: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
         runtime: ConnectionRuntime,
@@ -33,12 +34,12 @@ impl Body {
         Self { bytes: Some(bytes.boxed()), peeked_chunks: VecDeque::new(), runtime }
     }
 
-    /// Looks at the first byte that is not white space, without taking it. `None` if there is none
-    /// in 64 pieces.
+    /// Returns the first byte that is not white space, without consuming it. `None` if the first 64
+    /// chunks are blank.
     ///
     /// # Errors
     ///
-    /// When a wait is over.
+    /// If a deadline passes.
     pub(crate) async fn peek_first_byte(
         &mut self,
         deadlines: &mut TurnDeadlines,
@@ -47,7 +48,7 @@ impl Body {
         let mut first = None;
         while first.is_none() && seen.len() < 64 {
             let Some(piece) = deadlines.await_within_limits(self.next()).await? else { break };
-            // Some servers send blank lines for as long as a model loads or a request waits.
+            // Some servers send blank lines while a model is loading or a request is queued.
             deadlines.on_bytes();
             let bytes = piece.as_deref().unwrap_or_default();
             first = bytes.iter().copied().find(|byte| !byte.is_ascii_whitespace());
@@ -97,7 +98,7 @@ mod tests {
     use crate::error::ErrorKind;
     use crate::http::Timeouts;
 
-    /// A body whose pieces come after so many seconds each, and then no more.
+    /// A body whose pieces arrive after the given delays in seconds, and which then stays open.
     fn body(pieces: &'static [(u64, &'static str)]) -> Body {
         let pieces = stream::iter(pieces).then(|(seconds, piece)| async move {
             tokio::time::sleep(Duration::from_secs(*seconds)).await;

@@ -1,4 +1,4 @@
-//! The client: settings, connections, and requests on their way.
+//! The HTTP client: settings, connections, and sending requests.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -19,12 +19,12 @@ use crate::http::response::{Response, ResponseHead, ResponseHook};
 use crate::http::{Body, Endpoint, Header, Secret, is_secret_name, mask_secrets};
 use crate::lock::lock_ignoring_poison;
 
-/// The time limit for a connection, unless the [`Timeouts`](crate::http::Timeouts) of a request have one.
+/// The connect timeout, unless the [`Timeouts`](crate::http::Timeouts) of a request set one.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sends requests and keeps the connections. Cheap to clone; clones share the connections.
+/// Sends requests and pools connections. Cheap to clone; clones share the connections.
 ///
-/// Redirects are not followed: a key is sent to the address that was given and no other.
+/// Redirects are not followed, so that a key is only sent to the configured address.
 #[derive(Clone)]
 pub struct HttpClient {
     clients: Arc<ClientCache>,
@@ -32,8 +32,8 @@ pub struct HttpClient {
     response_hook: Option<Arc<ResponseHook>>,
 }
 
-/// A connection is driven by the runtime that it was made on, so that each has its own client: one
-/// that has ended, or that nobody runs at the moment, would leave a shared connection silent.
+/// One reqwest client per runtime: a connection is driven by the runtime that opened it, and would
+/// stall in another one if that runtime has ended or is not running.
 struct ClientCache {
     customize: Option<Box<CustomizeFn>>,
     uses_proxies: bool,
@@ -42,28 +42,28 @@ struct ClientCache {
 
 type CustomizeFn = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
 
-/// What a client is made for: the runtime that drives it, how long it waits for a connection, and
-/// which connections it uses. reqwest takes these for a client and not for a request.
+/// The properties that a reqwest client is built for: the runtime that drives it, its connect
+/// timeout, and which connections it uses. reqwest has these settings per client, not per request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ClientKey {
     runtime: Id,
     connect_timeout: Duration,
     connection_policy: ConnectionPolicy,
-    /// Whether it goes to servers of this machine, without any proxy.
+    /// Whether its requests go to servers on this machine, without a proxy.
     is_loopback: bool,
 }
 
 type CachedClient = Result<(reqwest::Client, Proxies), Error>;
 
-/// So many clients are remembered, the newest.
+/// Maximum number of cached clients; the oldest one is evicted.
 const MAX_CACHED_CLIENTS: usize = 32;
 
-/// Which connection a request goes out on.
+/// Which connection a request uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionPolicy {
-    /// One that is open and not in use, or else a new one.
+    /// An idle open connection, or else a new one.
     Reuse,
-    /// A new one: the server may have closed those that are open.
+    /// A new connection, because the server may have closed the open ones.
     OpenNew,
 }
 
@@ -115,7 +115,7 @@ impl ClientCache {
         let client = settings.build().map_err(|error| {
             let message = format!("no HTTP client could be made: {}", root_cause(&error));
             let error = Error::new(ErrorKind::Connect, message).with_source(error);
-            // Nothing about it changes by itself.
+            // A retry would fail in the same way.
             error.with_retryable(false)
         })?;
         let proxies = Proxies::from_debug_output(&shown, &client);
@@ -123,43 +123,44 @@ impl ClientCache {
     }
 }
 
-/// One request, as it is sent.
+/// One request to send.
 pub(crate) struct PostRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
-    /// Of two of the same name the later one is sent.
+    /// Of two headers with the same name, the later one is sent.
     pub(crate) headers: &'a [&'a Header],
     pub(crate) body: Bytes,
-    /// How long a connection may take, if not as long as the client says.
+    /// The connect timeout, if it differs from the client's.
     pub(crate) connect_timeout: Option<Duration>,
-    /// What no error shows.
+    /// Secrets to mask in errors.
     pub(crate) secrets: &'a Arc<[Secret]>,
     pub(crate) connection_policy: ConnectionPolicy,
 }
 
 impl HttpClient {
-    /// The client that all providers of this process share unless told otherwise.
+    /// The client that all providers in this process share by default.
     pub fn shared() -> Self {
         static SHARED: OnceLock<HttpClient> = OnceLock::new();
         SHARED.get_or_init(|| Self::from_settings(None, true)).clone()
     }
 
-    /// A client of its own whose settings you change: certificates, proxies, name resolution, a local
-    /// address.
+    /// Creates a client with custom settings, such as certificates, proxies, name resolution or a
+    /// local address.
     ///
-    /// The function is given the settings of the [shared](Self::shared) client. It is called once for
-    /// each tokio runtime that requests are sent from, when the first one is sent; again where a
-    /// provider sets a limit for connections of its own, where a connection that the server closed is
-    /// replaced, and for servers of this machine. It must not send requests itself. If it panics, the
+    /// The function receives the settings of the [shared](Self::shared) client. It is called once
+    /// for each tokio runtime that requests are sent from, with the first request. It is called
+    /// again for a provider with its own connect timeout, to replace a connection that the server
+    /// closed, and for servers on this machine. It must not send requests itself. If it panics, the
     /// turn fails with [`ErrorKind::Panic`].
     ///
-    /// Two things are set after it: redirects are not followed, since the server that a request is
-    /// sent on to would be given the key, and requests to this machine (`localhost`, `127.0.0.1`)
-    /// go through no proxy.
+    /// Two settings are applied after it. Redirects are not followed, because the server that a
+    /// request is redirected to would receive the key. Requests to this machine (`localhost`,
+    /// `127.0.0.1`) never use a proxy.
     ///
-    /// A key belongs into the provider, not into the default headers of this client: the provider does
-    /// not know of those, so that it cannot keep them out of errors, nor from going over plain http.
+    /// Set keys on the provider, not as default headers of this client: the provider does not know
+    /// these headers, so it can neither mask them in errors nor keep them from being sent over
+    /// plain HTTP.
     ///
-    /// This is the one signature of the crate with a type of its transport, which is
+    /// This is the crate's only signature with a type of its transport,
     /// [`reqwest`](crate::http::reqwest).
     ///
     /// ```
@@ -179,27 +180,29 @@ impl HttpClient {
         Self::from_settings(Some(Box::new(customize)), true)
     }
 
-    /// A client of its own that goes straight to its servers, whatever proxy the environment names.
+    /// Creates a client that connects directly to servers and ignores the environment's proxy
+    /// settings.
     pub fn without_proxy() -> Self {
         Self::from_settings(None, false)
     }
 
-    /// What goes wrong in making one, for example no certificates, is told by the first request.
+    /// An error in building a client, such as missing certificates, is returned by the first
+    /// request.
     fn from_settings(customize: Option<Box<CustomizeFn>>, uses_proxies: bool) -> Self {
         let made = Mutex::default();
         let clients = Arc::new(ClientCache { customize, uses_proxies, cached: made });
         Self { clients, clock: Arc::new(SystemClock), response_hook: None }
     }
 
-    /// Sets the clock by which a server's dates are read, for example that of a `retry-after`.
+    /// Sets the clock that a server's dates are compared with, for example that of a `retry-after`.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Sets what is called with the head of every answer: where rate limits and request ids can be
-    /// read off before they become an error. It runs within the poll of the turn and should not
-    /// block. If it panics, the turn fails with [`ErrorKind::Panic`].
+    /// Sets a function that is called with the head of every response, for example to read rate
+    /// limits and request ids. It runs within the poll of the turn and should not block. If it
+    /// panics, the turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::HttpClient;
@@ -218,7 +221,7 @@ impl HttpClient {
         self
     }
 
-    /// The transport's client for requests to `to` that are sent from this runtime.
+    /// The reqwest client for requests to `to` from this runtime.
     #[cfg(feature = "mcp")]
     pub(crate) fn reqwest_client(&self, to: &Endpoint) -> Result<reqwest::Client, Error> {
         let current = connection_runtime::current_runtime()?;
@@ -228,7 +231,8 @@ impl HttpClient {
         Ok(client)
     }
 
-    /// Posts a body and waits for the head of the answer. Dropping the future cancels the request.
+    /// Posts a body and waits for the head of the response. Dropping the future cancels the
+    /// request.
     pub(crate) async fn post(&self, post: PostRequest<'_>) -> Result<Response, Error> {
         let PostRequest {
             endpoint: to,
@@ -253,7 +257,7 @@ impl HttpClient {
         let mut answer = sent.map_err(|error| {
             let closed = is_connection_closed(&error);
             let error = mask(sending_error(to, &proxies, error), secrets);
-            // Marked last, so that a source that is rewritten does not hide the mark.
+            // The mark is set last, so that masking the sources does not remove it.
             if closed { error.map_source(ConnectionClosed) } else { error }
         })?;
         if let Some(hook) = &self.response_hook {
@@ -262,7 +266,7 @@ impl HttpClient {
             panic_to_error(ErrorKind::Panic, "the response hook", || hook(&head))?;
         }
         let (status, headers) = (answer.status().as_u16(), std::mem::take(answer.headers_mut()));
-        // "407 Proxy Authentication Required" comes from no one else.
+        // Only a proxy responds with "407 Proxy Authentication Required".
         let by_proxy = (status == 407).then(|| proxies.proxy_for(to)).flatten();
         let secrets = secrets.clone();
         let bytes =
@@ -278,8 +282,8 @@ impl HttpClient {
     }
 }
 
-/// The headers as the transport takes them. One that is secret, or has a secret in it, is marked: the
-/// transport shows no such value, and keeps none for the compression of later headers.
+/// Converts headers to reqwest's type. A header that is or contains a secret is marked as
+/// sensitive: reqwest does not show its value, and does not use it to compress later headers.
 fn header_map(headers: &[&Header], secrets: &[Secret]) -> Result<HeaderMap, Error> {
     let wrong = |what: &str| {
         let message = format!("{what} has characters that HTTP does not allow");
@@ -315,8 +319,8 @@ fn sending_error(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Err
     Error::new(kind, format!("{what}: {}", root_cause(&error))).with_source(error)
 }
 
-/// Marks an error: the connection was closed before any byte of the answer came. Most likely the
-/// server had closed it while it was not in use.
+/// Marks an error: the connection was closed before the first byte of the response. The server most
+/// likely closed it while it was idle.
 #[derive(Debug)]
 struct ConnectionClosed(Option<Arc<dyn StdError + Send + Sync>>);
 
@@ -332,12 +336,12 @@ impl StdError for ConnectionClosed {
     }
 }
 
-/// Whether the connection was closed before any byte of the answer came.
+/// Whether the connection was closed before the first byte of the response.
 pub(crate) fn was_connection_closed(error: &Error) -> bool {
     error.find_source::<ConnectionClosed>().is_some()
 }
 
-/// The same of reqwest's error. Connections that were never made, and time-outs, are not meant.
+/// The same for reqwest's error, except for connections that were never opened and timeouts.
 fn is_connection_closed(error: &reqwest::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     if error.is_connect() || error.is_timeout() {
@@ -360,7 +364,7 @@ fn reading_error(error: reqwest::Error) -> Error {
     Error::new(ErrorKind::Connect, message).with_source(error)
 }
 
-/// The innermost source says what happened; those around it say it happened.
+/// The text of the innermost source, which says what happened; the outer errors only add context.
 fn root_cause(error: &reqwest::Error) -> String {
     source_chain(error).last().unwrap_or(error).to_string()
 }

@@ -8,7 +8,7 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 
 use crate::error::{Error, ErrorKind};
 
-/// The runtime that polls this, which a request can be sent from.
+/// The runtime of the current task, from which a request can be sent.
 pub(super) fn current_runtime() -> Result<Handle, Error> {
     Handle::try_current().map_err(|error| {
         let message = "an HTTP request needs a tokio runtime, and it was polled outside of any";
@@ -16,11 +16,12 @@ pub(super) fn current_runtime() -> Result<Handle, Error> {
     })
 }
 
-/// The runtime that a request was sent from. reqwest's task on it moves the bytes of the connection.
+/// The runtime that a request was sent from. A task of reqwest's on this runtime transfers the
+/// bytes of the connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionRuntime {
-    /// Set for a current-thread runtime, whose tasks run only while it is polled. The threads of
-    /// others drive the connection wherever the answer is read.
+    /// Set for a current-thread runtime, whose tasks run only while it is polled. A multi-thread
+    /// runtime drives the connection from its own threads, wherever the response is read.
     current_thread_runtime: Option<Id>,
 }
 
@@ -30,9 +31,9 @@ impl ConnectionRuntime {
         Self { current_thread_runtime: is_current_thread.then(|| runtime.id()) }
     }
 
-    /// Returns an error if a wait for the connection may never end: in another runtime than a
-    /// current-thread one that drives it, or outside of any. Whether another thread runs that one
-    /// cannot be found out.
+    /// Returns an error if waiting for the connection might never end: if a current-thread runtime
+    /// drives it, but the current task is in another runtime or outside of any. It is impossible to
+    /// find out whether another thread runs that runtime.
     pub(super) fn ensure_driven(self) -> Result<(), Error> {
         let Some(id) = self.current_thread_runtime else { return Ok(()) };
         if Handle::try_current().is_ok_and(|current| current.id() == id) {
@@ -44,7 +45,7 @@ impl ConnectionRuntime {
         Err(Error::new(ErrorKind::Connect, message))
     }
 
-    /// Waits for `future`, which waits for the connection.
+    /// Waits for `future`, which depends on the connection.
     pub(super) async fn drive<F: Future>(self, future: F) -> Result<F::Output, Error> {
         let mut future = pin!(future);
         poll_fn(|cx| match future.as_mut().poll(cx) {

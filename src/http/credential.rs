@@ -1,4 +1,4 @@
-//! How requests are authorized: by a key, a token, or a signature.
+//! Credentials that authorize requests: a key, a token, or a signature.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,15 +18,16 @@ use crate::http::endpoint::{Header, secrets_in};
 use crate::http::{Endpoint, KeyHeader, Secret};
 use crate::lock::lock_ignoring_poison;
 
-/// A new token is fetched this long before the old one expires, or a tenth of its lifetime if that is
-/// less: it must still be valid when the request arrives.
+/// How long before it expires a token is replaced, or a tenth of its lifetime if that is shorter.
+/// The token must still be valid when the request arrives.
 const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
 
-/// How many refreshes are remembered, the newest. Those of runtimes that ended are among them.
+/// Maximum number of tracked refreshes, including those of runtimes that have ended; the oldest one
+/// is evicted.
 const MAX_TOKEN_REFRESHES: usize = 32;
 
-/// How requests are authorized: by a key, a token, or a signature. Cheap to clone; clones share their
-/// token.
+/// How requests are authorized: with a key, a token, or a signature. Cheap to clone; clones share
+/// their token.
 ///
 /// | credential | sent |
 /// |---|---|
@@ -34,8 +35,8 @@ const MAX_TOKEN_REFRESHES: usize = 32;
 /// | [`token`](Self::token) | as `authorization: Bearer …` |
 /// | [`signer`](Self::signer) | in the headers that the signer returns |
 ///
-/// No error and no `Debug` shows a key, a token or the value of a header whose name has a word such
-/// as `authorization`, `token` or `signature`.
+/// Keys, tokens and the values of headers whose name contains a word such as `authorization`,
+/// `token` or `signature` are masked in errors and in `Debug` output.
 ///
 /// ```
 /// use std::time::Duration;
@@ -64,7 +65,7 @@ type SignFn = dyn Fn(UnsignedRequest) -> BoxFuture<'static, Result<Vec<(String, 
     + Send
     + Sync;
 
-/// A token, and for how long it is valid.
+/// A token and its lifetime.
 #[derive(Clone, Debug)]
 pub struct Token {
     secret: Secret,
@@ -72,31 +73,32 @@ pub struct Token {
 }
 
 impl Token {
-    /// A token that is used until a server refuses it with 401.
+    /// Creates a token that is used until a server rejects it with 401.
     pub fn new(token: impl AsRef<str>) -> Self {
         Self { secret: Secret::new(token), lifetime: None }
     }
 
-    /// Sets how long the token is valid, `expires_in` in OAuth, counted from when `fetch` returns it.
-    /// The first request in the last minute of that time, or in its last tenth if that is less,
-    /// fetches a new token. A token whose lifetime is zero is used by the requests that waited for it.
+    /// Sets the token's lifetime, `expires_in` in OAuth, counted from when `fetch` returns it. The
+    /// first request in the last minute of that time, or in its last tenth if that is shorter,
+    /// fetches a new token. A token with a lifetime of zero is used only by the requests that
+    /// waited for it.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
     }
 }
 
-/// A request before it is signed. `Debug` shows neither its body nor the values of its headers.
+/// A request that is not signed yet. `Debug` shows neither its body nor the values of its headers.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct UnsignedRequest {
     /// The method: `POST`.
     pub method: &'static str,
-    /// The whole URL, with the query. If there is a user name in it, the transport sends that as
-    /// `authorization: Basic …`, unless the signer sets that header.
+    /// The full URL, including the query. If it contains a user name, the transport sends that as
+    /// `authorization: Basic …`, unless the signer sets this header.
     pub url: String,
-    /// The headers, each name once and in lower case. The transport adds `host`,
-    /// `content-length` and `user-agent`.
+    /// The headers, with unique names in lower case. The transport adds `host`, `content-length`
+    /// and `user-agent`.
     pub headers: Vec<(String, String)>,
     /// The body, as it is sent.
     pub body: Bytes,
@@ -114,24 +116,27 @@ impl fmt::Debug for UnsignedRequest {
 }
 
 impl Credential {
-    /// A key that does not change. An empty one counts as none.
+    /// Creates a credential from a fixed key. An empty key counts as not set.
     pub fn key(key: impl AsRef<str>) -> Self {
         Self(CredentialKind::Key(Secret::new(key)))
     }
 
-    /// A token that `fetch` returns.
+    /// Creates a credential from a token that `fetch` returns.
     ///
-    /// It is fetched when the first request needs it, and kept until it expires. If a server answers a request
-    /// that used a kept token with 401, the token is dropped, and the request is sent once more with a new one, at
-    /// once. A 401 for a token that was fetched for this request is the error of the turn. All requests of a tokio
-    /// runtime that need a token at the same time wait for one call of `fetch`. The waiting requests
-    /// poll the future that it returned: if the request that began it is dropped, the others
-    /// continue, and if all are dropped, so is the future. The [`Timeouts`](crate::http::Timeouts) of
-    /// a request include its wait for a token.
+    /// The token is fetched when the first request needs it, and cached until it expires. If a
+    /// server rejects a cached token with 401, the token is discarded, and the request is
+    /// immediately sent once more with a new one. A 401 for a token that was fetched for this
+    /// request is an error of the turn.
     ///
-    /// An error of `fetch` is that of the turn, for all that waited. It is retried by its kind:
-    /// [`ErrorKind::Connect`], `RateLimited`, `Overloaded` and `Server` are, `Timeout` is not. The next request calls `fetch` again. An empty token is an
-    /// [`ErrorKind::Auth`]. If `fetch` panics, the turn fails with [`ErrorKind::Panic`].
+    /// All requests in a tokio runtime that need a token at the same time share one call of
+    /// `fetch`. The waiting requests poll the future that it returned: if the request that started
+    /// it is dropped, the others continue, and if all are dropped, the future is dropped. The
+    /// [`Timeouts`](crate::http::Timeouts) of a request include its wait for a token.
+    ///
+    /// An error of `fetch` fails the turns of all requests that waited for it. Whether it is
+    /// retried depends on its kind: [`ErrorKind::Connect`], `RateLimited`, `Overloaded` and
+    /// `Server` are, `Timeout` is not. The next request calls `fetch` again. An empty token is an
+    /// [`ErrorKind::Auth`] error. If `fetch` panics, the turn fails with [`ErrorKind::Panic`].
     pub fn token<F, R>(fetch: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -144,18 +149,19 @@ impl Credential {
         })))
     }
 
-    /// A signature of each request, for example version 4 of AWS: `sign` is given the request after
-    /// its body is encoded and returns headers, which replace those of the same name.
+    /// Creates a credential that signs each request, for example with AWS Signature Version 4.
+    /// `sign` receives the request with its encoded body and returns headers, which replace those
+    /// of the same name.
     ///
-    /// It is called for each attempt, and dropped with it; the time that it takes counts as part of
-    /// the attempt. An error of `sign` is the error of the turn, and is retried as if the provider had
-    /// returned it. If `sign` panics, the turn fails with [`ErrorKind::Panic`].
+    /// It is called for each attempt and dropped with it; its duration counts as part of the
+    /// attempt. An error of `sign` fails the turn, and is retried as if the provider had returned
+    /// it. If `sign` panics, the turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::Credential;
     ///
     /// let credential = Credential::signer(|request| async move {
-    ///     // `aws-sigv4` or the like has what belongs here.
+    ///     // A crate such as `aws-sigv4` computes the signature.
     ///     let signature = format!("… of {} and {} bytes", request.url, request.body.len());
     ///     Ok(vec![("authorization".to_owned(), signature)])
     /// });
@@ -168,14 +174,14 @@ impl Credential {
         Self(CredentialKind::Signer(Arc::new(move |request| sign(request).boxed())))
     }
 
-    /// Whether there is one at all.
+    /// Whether it is an empty key.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(&self.0, CredentialKind::Key(key) if key.is_empty())
     }
 
-    /// What authorizes one request to `to` with these headers and this body.
+    /// Returns the authorization for one request to `to` with these headers and this body.
     ///
-    /// Dropping the future ends no refresh that other requests wait for.
+    /// Dropping the future does not cancel a refresh that other requests wait for.
     pub(crate) async fn authorize(
         &self,
         key_header: KeyHeader,
@@ -201,7 +207,7 @@ impl Credential {
                 let mut own: Vec<(String, String)> = Vec::with_capacity(headers.size_hint().0);
                 for (name, value) in headers {
                     let name = name.to_ascii_lowercase();
-                    // Of two of the same name the later one is sent.
+                    // Of two headers with the same name, the later one is sent.
                     own.retain(|(known, _)| *known != name);
                     own.push((name, value.clone()));
                 }
@@ -223,20 +229,21 @@ impl Credential {
     }
 }
 
-/// What authorizes one request.
+/// The authorization of one request.
 #[derive(Default)]
 pub(crate) struct Authorization {
     pub(crate) headers: Vec<Header>,
-    /// What of it no error shows.
+    /// Secrets to mask in errors.
     pub(crate) secrets: Vec<Secret>,
-    /// Whether the other headers were signed with these, so that none may replace them.
+    /// Whether these headers are a signature of the other ones, so that they must not be replaced.
     pub(crate) is_signature: bool,
-    /// The token, if an earlier request has used it.
+    /// The token, if it came from the cache.
     cached_token: Option<(Arc<TokenCache>, Arc<CachedToken>)>,
 }
 
 impl Authorization {
-    /// Takes note that a server refused it with 401. Returns whether there may be a better one.
+    /// Discards the token after a server rejected it with 401. Returns whether a new one may be
+    /// accepted.
     pub(crate) fn discard_cached_token(&self) -> bool {
         if let Some((tokens, held)) = &self.cached_token {
             tokens.discard(held);
@@ -245,7 +252,7 @@ impl Authorization {
     }
 }
 
-/// Where tokens come from, and the one that is held.
+/// The source of tokens, and the cached one.
 struct TokenCache {
     fetch_token: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Error>> + Send + Sync>,
     state: Mutex<TokenState>,
@@ -254,8 +261,8 @@ struct TokenCache {
 #[derive(Default)]
 struct TokenState {
     cached_token: Option<Arc<CachedToken>>,
-    /// The refreshes that requests wait for, each begun in this runtime. Those requests hold it;
-    /// without any it is gone.
+    /// The refreshes in progress, one per runtime. The waiting requests own them; a refresh ends
+    /// when all of its requests are dropped.
     refreshes: Vec<(Option<runtime::Id>, WeakShared<Refresh>)>,
 }
 
@@ -263,16 +270,16 @@ type Refresh = BoxFuture<'static, Result<Arc<CachedToken>, Error>>;
 
 struct CachedToken {
     secret: Secret,
-    /// When it is to be fetched anew.
+    /// When it must be replaced.
     stale_at: Option<Instant>,
 }
 
-/// Where a token was.
+/// Where a token came from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TokenOrigin {
-    /// An earlier request may have used it.
+    /// The cache; an earlier request may have used it.
     Cache,
-    /// It was fetched for this one.
+    /// A fetch for this request.
     Fetched,
 }
 
@@ -304,8 +311,8 @@ impl TokenCache {
         refresh.await.map(|held| (held, TokenOrigin::Fetched))
     }
 
-    /// Begins a refresh for the requests of one runtime. What it waits for, such as a connection, is
-    /// driven by that runtime, which may end or stand still while another one goes on.
+    /// Starts a refresh for the requests of one runtime. Its I/O is driven by that runtime, which
+    /// may end or stop running while another one continues.
     fn begin_refresh(
         self: &Arc<Self>,
         here: Option<runtime::Id>,
@@ -339,7 +346,7 @@ impl TokenCache {
         refresh
     }
 
-    /// Drops the token, unless it was replaced since.
+    /// Discards the token, unless it has been replaced already.
     fn discard(&self, held: &Arc<CachedToken>) {
         let mut state = lock_ignoring_poison(&self.state);
         state.cached_token.take_if(|current| Arc::ptr_eq(current, held));
@@ -371,7 +378,7 @@ mod tests {
 
     use super::*;
 
-    /// Tokens `t0`, `t1`, …, each of which takes a second to come and is valid for `lifetime`.
+    /// Tokens `t0`, `t1`, …, each of which takes a second to fetch and is valid for `lifetime`.
     fn source(lifetime: Duration) -> (Arc<AtomicUsize>, Arc<TokenCache>) {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&calls);
@@ -483,7 +490,7 @@ mod tests {
     fn a_token_does_not_wait_for_a_runtime_that_another_request_left() {
         let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
         let credential = Credential::token(|| async {
-            // As a connection does, it moves only in the runtime in which it was begun.
+            // Like a connection, it only makes progress in the runtime that started it.
             let begun = Handle::current().id();
             tokio::task::yield_now().await;
             match Handle::current().id() == begun {
@@ -494,7 +501,7 @@ mod tests {
         let CredentialKind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
         let (first, second) = (runtime(), runtime());
         let mut waiting = Box::pin(secret(&tokens));
-        // It was begun there, and that runtime does not run any more.
+        // The token's fetch was started in a runtime that has stopped running.
         assert!(first.block_on(async { (&mut waiting).now_or_never() }).is_none());
         let other = second.block_on(async {
             let mut other = Box::pin(secret(&tokens));

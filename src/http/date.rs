@@ -1,16 +1,16 @@
-//! Dates as headers have them. Seconds since 1970, without a calendar of any other kind.
+//! Parses dates in headers to seconds since 1970, without a calendar library.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Reads a date in one of the three forms of HTTP: "a recipient that parses a timestamp value in
+/// Parses a date in one of the three formats of HTTP: "a recipient that parses a timestamp value in
 /// an HTTP field MUST accept all three HTTP-date formats" (RFC 9110, section 5.6.7).
 ///
-/// `now` says which century a year of two digits is of: "a timestamp that appears to be more than
-/// 50 years in the future" is "the most recent year in the past that had the same last two
-/// digits". The name of the day is not looked at.
+/// `now` determines the century of a two-digit year: "a timestamp that appears to be more than 50
+/// years in the future" is "the most recent year in the past that had the same last two digits".
+/// The name of the day is ignored.
 pub(super) fn parse_http_date(text: &str, now: SystemTime) -> Option<SystemTime> {
     let (_, date) = text.trim().split_once([',', ' '])?;
     let mut words = date.split([' ', '-']).filter(|word| !word.is_empty());
@@ -37,7 +37,8 @@ pub(super) fn parse_http_date(text: &str, now: SystemTime) -> Option<SystemTime>
     }
 }
 
-/// Reads a date of RFC 3339, `2026-01-31T12:00:00Z`, with or without a fraction and an offset.
+/// Parses an RFC 3339 date, `2026-01-31T12:00:00Z`, with an optional fraction, in UTC or with an
+/// offset.
 pub(super) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     let (date, time) = text.trim().split_once(['T', 't', ' '])?;
     let mut date = date.splitn(3, '-').map(parse_digits);
@@ -63,7 +64,8 @@ pub(super) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     }
 }
 
-/// `08:49:37`, or without the seconds, as seconds of the day. A leap second counts as the next.
+/// Parses `08:49:37`, or a time without seconds, to seconds of the day. A leap second counts as the
+/// next second.
 fn parse_time_of_day(time: &str) -> Option<u64> {
     let mut parts = time.splitn(3, ':').map(parse_digits);
     let (hours, minutes) = (parts.next()??, parts.next()??);
@@ -71,7 +73,7 @@ fn parse_time_of_day(time: &str) -> Option<u64> {
     (hours < 24 && minutes < 60 && seconds <= 60).then_some(hours * 3600 + minutes * 60 + seconds)
 }
 
-/// At most four digits.
+/// Parses at most four digits.
 fn parse_digits(text: &str) -> Option<u64> {
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
@@ -88,8 +90,8 @@ fn unix_time(year: u64, month: u64, day: u64, seconds: u64) -> Option<SystemTime
     if !(1970..=9999).contains(&year) || !(1..=in_month).contains(&day) {
         return None;
     }
-    // The days of a year that begins in March end with the odd month: Howard Hinnant,
-    // "chrono-Compatible Low-Level Date Algorithms".
+    // If a year starts in March, the leap day is at its end: Howard Hinnant, "chrono-Compatible
+    // Low-Level Date Algorithms".
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     let since_1970 = days.checked_sub(719_468)?;

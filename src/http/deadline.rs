@@ -1,4 +1,4 @@
-//! A limit on waiting that costs no timer while nothing is waited for.
+//! A deadline that needs a timer only while a task waits for it.
 
 use std::fmt;
 use std::pin::Pin;
@@ -7,15 +7,16 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::time::{Instant, Sleep};
 
-/// A timer that may be moved as often as its owner likes. It is made when there is something to wait for, and
-/// set again only when it fires too early.
+/// A timer whose deadline can be moved cheaply. The tokio timer is created at the first wait, and
+/// reset only if it fires too early or the deadline moves forward.
 #[derive(Default)]
 pub(super) struct ResettableTimer(Option<ArmedTimer>);
 
 struct ArmedTimer {
     sleep: Pin<Box<Sleep>>,
-    /// The waker with which it was polled last, by its addresses. The timer keeps a clone, so they are those of
-    /// no other task; the clone itself may have another table of functions, and would not be known again.
+    /// The waker of the last poll, identified by its addresses. The timer holds a clone of the
+    /// waker, so no other task has the same addresses. The clone itself cannot be compared instead,
+    /// because it may have another vtable.
     waker: (usize, usize),
 }
 
@@ -24,7 +25,7 @@ fn waker_addresses(waker: &Waker) -> (usize, usize) {
 }
 
 impl ResettableTimer {
-    /// Ready when `at` has come; `None` never comes. `now` is the current time.
+    /// Ready when the deadline `at` has passed; `None` never passes. `now` is the current time.
     pub(super) fn poll(
         &mut self,
         at: Option<Instant>,
@@ -32,7 +33,8 @@ impl ResettableTimer {
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         let Some(at) = at else { return Poll::Pending };
-        // A task that has done much in this poll is not woken by its timer.
+        // Checked here because tokio's cooperative budget may keep the timer from firing in this
+        // poll.
         if now >= at {
             return Poll::Ready(());
         }
@@ -40,7 +42,7 @@ impl ResettableTimer {
             sleep: Box::pin(tokio::time::sleep_until(at)),
             waker: (0, 0),
         });
-        // A later time than before is set when the timer fires.
+        // A later deadline is set when the timer fires.
         let fires_at = timer.sleep.deadline();
         let waker = waker_addresses(cx.waker());
         if fires_at > at {
@@ -113,7 +115,7 @@ mod tests {
         assert!(poll(&mut timer, began + 3 * SECOND, &task).is_pending());
         tokio::time::sleep_until(began + SECOND).await;
         assert!(poll(&mut timer, began + 3 * SECOND, &task).is_pending());
-        // An earlier time is set at once.
+        // An earlier deadline is set immediately.
         assert!(poll(&mut timer, began + 2 * SECOND, &task).is_pending());
         tokio::time::sleep_until(began + 2 * SECOND).await;
         assert_eq!(task.0.load(Ordering::Relaxed), 2);

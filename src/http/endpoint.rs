@@ -1,4 +1,4 @@
-//! Where requests go.
+//! The URLs that requests are sent to.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,18 +10,18 @@ use reqwest::Url;
 use crate::error::{Error, ErrorKind};
 use crate::http::Secret;
 
-/// The name of a header, and its value.
+/// The name and the value of a header.
 pub(crate) type Header = (Cow<'static, str>, String);
 
-/// An address that requests go to. Its user name and password, if any, are never shown.
+/// A URL that requests are sent to. Its user name and password, if any, are never shown.
 #[derive(Clone)]
 pub(crate) struct Endpoint(Url);
 
-/// What a path has in the place of the model's name.
+/// The placeholder for the model's name in a path.
 const MODEL_PLACEHOLDER: &str = "{model}";
 
 impl Endpoint {
-    /// Reads a base URL; each `/` at its end is ignored.
+    /// Parses a base URL; trailing slashes are ignored.
     pub(crate) fn new(base: &str) -> Result<Self, Error> {
         let Self(mut url) = Self::exact(base)?;
         let path = url.path().trim_end_matches('/').to_owned();
@@ -29,7 +29,7 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// Reads the URL that requests go to.
+    /// Parses the full URL of a request.
     pub(crate) fn exact(base: &str) -> Result<Self, Error> {
         let wrong = |what: &str| {
             let message = format!("the base URL {what}");
@@ -44,10 +44,10 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// An address below this one: `path`, with the model's name in the place of each `{model}`, and
-    /// after a `?` the parameters that are added to the query unless it has them already. Those of
-    /// `query` come first. Path and parameters are encoded where they are not yet; a model's name is
-    /// encoded whole, but for its `/`.
+    /// Returns a URL below this one. In `path`, `{model}` is replaced by the model's name, and
+    /// parameters after a `?` are added to the query unless it has them already; those of `query`
+    /// take precedence. The path and the parameters may be percent-encoded already; the model's
+    /// name is fully encoded, except for `/`.
     pub(crate) fn join(
         &self,
         path: &str,
@@ -65,10 +65,11 @@ impl Endpoint {
                 return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("model"));
             }
         }
-        // What is encoded in a path is decoded below, in a model's name it stays as it is.
+        // Percent-encoding in the path is decoded below, but in the model's name it must stay as it
+        // is.
         let path =
             path.trim_start_matches('/').replace(MODEL_PLACEHOLDER, &model.replace('%', "%25"));
-        // Law: only an address that cannot be a base has no segments, and `new` refuses those.
+        // Invariant: only a URL that cannot be a base has no segments, and `new` rejects those.
         if let Ok(mut segments) = url.path_segments_mut()
             && !path.is_empty()
         {
@@ -92,9 +93,9 @@ impl Endpoint {
         &self.0
     }
 
-    /// What of the address is not to be shown: its password, the values of its query, and what becomes
-    /// of a user name and password on their way. Not a version (Azure's `api-version=preview`, a word
-    /// that errors use) or another short word.
+    /// The secrets in the URL: the password, the values in the query, and the user name and
+    /// password in the encoding in which they are sent. A version (Azure's `api-version=preview`, a
+    /// word that errors use) and other short words are not secrets.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &str| value.len() >= 8;
         let query = self.0.query_pairs().filter(|(name, _)| name != "api-version");
@@ -105,13 +106,13 @@ impl Endpoint {
         }
         let (user, password) = (percent_decode(self.0.username()), self.0.password());
         let password = password.map(percent_decode).unwrap_or_default();
-        // A user name alone is a key.
+        // A user name without a password is a key.
         let key = if password.is_empty() { &user } else { &password };
         secrets.extend([Secret::new(key), Secret::new(basic_credentials(&user, &password))]);
         secrets
     }
 
-    /// Whether it is on this machine.
+    /// Whether the server is on this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.host_name().trim_matches(['[', ']']);
         match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
@@ -120,24 +121,24 @@ impl Endpoint {
         }
     }
 
-    /// Whether what is sent to it can be read on its way.
+    /// Whether requests are sent unencrypted.
     pub(crate) fn is_plain_http(&self) -> bool {
         self.0.scheme() == "http"
     }
 
-    /// Whether there is a user name, a password or a key in it.
+    /// Whether the URL contains a user name, a password or a key.
     pub(crate) fn has_credentials(&self) -> bool {
         let in_query = |(name, _): (Cow<'_, str>, Cow<'_, str>)| is_secret_name(&name);
         let in_front = !self.0.username().is_empty() || self.0.password().is_some();
         in_front || self.0.query_pairs().any(in_query)
     }
 
-    /// The host, without its port, and without the dot that a whole name may end with.
+    /// The host without its port, and without the trailing dot of a fully qualified name.
     pub(crate) fn host_name(&self) -> &str {
         self.0.host_str().unwrap_or_default().trim_end_matches('.')
     }
 
-    /// Host and port, the part that can be shown.
+    /// Host and port, the part of the URL that can be shown.
     pub(crate) fn host_and_port(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         match self.0.port() {
@@ -147,7 +148,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a header, or a field of a query, holds what is not to be shown, by the words of its name.
+/// Whether a header or query parameter contains a secret, judging by the words in its name.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     const SECRET_WORDS: [&str; 15] = [
         "auth",
@@ -166,18 +167,19 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
         "bearer",
         "assertion",
     ];
-    // It says which request is sent again, and opens nothing.
+    // An idempotency key only identifies a repeated request and is not a secret.
     let is_idempotency = name.eq_ignore_ascii_case("idempotency-key");
     let is_word = |part: &str| SECRET_WORDS.iter().any(|word| part.eq_ignore_ascii_case(word));
     !is_idempotency && name.split(['-', '_', '.']).any(is_word)
 }
 
-/// What of a header is not to be shown; nothing if its name does not say that it is secret.
+/// The secrets in a header; empty if its name does not indicate a secret.
 pub(crate) fn secrets_in((name, value): &Header) -> Vec<Secret> {
     if !is_secret_name(name) {
         return Vec::new();
     }
-    // Of `Bearer abc` and `session=abc; user=def`, also each part, if it is not a short word.
+    // In `Bearer abc` and `session=abc; user=def`, each part is a secret as well, unless it is a
+    // short word.
     let parts = value
         .split([' ', ';', ','])
         .flat_map(|part| part.split_once('=').map_or([part, part], |(_, value)| [part, value]));
@@ -185,13 +187,13 @@ pub(crate) fn secrets_in((name, value): &Header) -> Vec<Secret> {
     std::iter::once(value.as_str()).chain(parts).map(Secret::new).collect()
 }
 
-/// How a user name and a password travel: `user:password` in base64 (RFC 7617), without the `=` at
-/// its end.
+/// The encoding of a user name and password: `user:password` in base64 (RFC 7617), without the
+/// trailing `=`.
 fn basic_credentials(user: &str, password: &str) -> String {
     STANDARD_NO_PAD.encode(format!("{user}:{password}"))
 }
 
-/// A text with its `%XX` read; what is none stays.
+/// Decodes percent-encoding; invalid sequences are kept as they are.
 fn percent_decode(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

@@ -1,11 +1,11 @@
-//! The header that a key is sent in.
+//! The header in which a key is sent.
 
-/// The header that a key is sent in.
+/// The header in which a key is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyHeader {
     /// `authorization: Bearer …`
     Bearer,
-    /// The key alone in the header of this name, for example `api-key`.
+    /// The key without a prefix, in the header with this name, for example `api-key`.
     Named(&'static str),
 }

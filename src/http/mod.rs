@@ -1,7 +1,7 @@
-//! Bytes to a provider and back: one transport, shared by all providers.
+//! The HTTP transport, shared by all providers.
 //!
-//! The transport is reqwest, in few files; one signature names a type of it:
-//! [`HttpClient::customized`].
+//! It is built on reqwest, which only few files use. The only public signature with a reqwest type
+//! is [`HttpClient::customized`].
 
 #[cfg(feature = "http")]
 mod body;
@@ -45,8 +45,8 @@ pub use key_header::KeyHeader;
 pub(crate) use parse_delay::{parse_delay, parse_duration_prefix};
 #[cfg(feature = "http")]
 pub(crate) use rate_limit_headers::exhausted_rate_limit;
-/// The transport, for [`HttpClient::customized`]: its version may change with any version of this
-/// crate.
+/// The transport, re-exported for [`HttpClient::customized`]. Its version may change in any release
+/// of this crate.
 #[cfg(feature = "http")]
 pub use reqwest;
 #[cfg(feature = "http")]

@@ -1,18 +1,18 @@
-//! How long to wait, in the ways servers say it.
+//! Parses delays in the formats that servers use.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::http::date::{parse_http_date, parse_rfc3339};
 
-/// Reads a span with its units, `6m0s`, `1.57s`, `88ms`, `1h2m`, or `2 minutes 3 seconds`, as far
-/// as the text is one. Gives what is behind it as well.
+/// Parses a duration with units at the start of a text: `6m0s`, `1.57s`, `88ms`, `1h2m`, or
+/// `2 minutes 3 seconds`. Also returns the text after it.
 pub(crate) fn parse_duration_prefix(text: &str) -> Option<(Duration, &str)> {
     let mut total = Duration::ZERO;
     let mut rest = text.trim_start();
     let mut read = None;
     loop {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        // A full stop behind a number ends the sentence.
+        // A full stop after a number ends the sentence.
         let number = rest[..digits].trim_end_matches('.');
         let Ok(number) = number.parse::<f64>() else { return read };
         let behind = rest[digits..].trim_start();
@@ -32,10 +32,10 @@ pub(crate) fn parse_duration_prefix(text: &str) -> Option<(Duration, &str)> {
     }
 }
 
-/// Reads when to come back: a number of seconds, a span with units, a date, or the seconds or
-/// milliseconds since 1970. What lies in the past is no wait.
+/// Parses a delay: a number of seconds, a duration with units, a date, or a Unix time in seconds or
+/// milliseconds. A time in the past is a delay of zero.
 pub(crate) fn parse_delay(text: &str, now: SystemTime) -> Option<Duration> {
-    /// No server asks for thirty years; so many seconds are a date.
+    /// No server requests a delay of thirty years, so a number this large is a date.
     const MIN_UNIX_SECONDS: f64 = 1e9;
     const MIN_UNIX_MILLIS: f64 = 1e12;
     let text = text.trim();
@@ -105,7 +105,7 @@ mod tests {
         {
             check(text, None);
         }
-        // Farther away than dates go.
+        // Beyond the range of dates.
         for power in 18..=23 {
             parse_delay(&format!("1e{power}"), UNIX_EPOCH);
         }

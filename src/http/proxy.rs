@@ -1,4 +1,4 @@
-//! Which proxy a request goes through, for the words of an error.
+//! Determines which proxy a request uses, for error messages.
 
 use std::error::Error as StdError;
 
@@ -10,17 +10,17 @@ use crate::http::Endpoint;
 /// The proxies of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Proxies {
-    /// It has none.
+    /// No proxies.
     None,
-    /// Those that the environment, or the system, names.
+    /// The proxies of the environment or the operating system.
     System,
-    /// Those that it was given, as its settings show them.
+    /// The proxies in the client's settings, as `Debug` shows them.
     Custom(String),
 }
 
 impl Proxies {
-    /// Reads them off the settings of a client, and the client: neither has a getter, and both show
-    /// what proxies they have.
+    /// Reads the proxies from the `Debug` output of a client and its settings, because neither has
+    /// a getter for them.
     pub(super) fn from_debug_output(settings: &str, client: &reqwest::Client) -> Self {
         match (proxy_list(settings), proxy_list(&format!("{client:?}"))) {
             (_, None) => Self::None,
@@ -29,7 +29,7 @@ impl Proxies {
         }
     }
 
-    /// The proxy for an address, if requests to it go through one that is known.
+    /// The proxy for a URL, if requests to it use one that is known.
     pub(super) fn proxy_for(&self, endpoint: &Endpoint) -> Option<String> {
         match self {
             Self::None => None,
@@ -49,7 +49,7 @@ impl Proxies {
     }
 }
 
-/// The list of proxies in what a client, or its settings, shows.
+/// The list of proxies in the `Debug` output of a client or its settings.
 fn proxy_list(shown: &str) -> Option<&str> {
     let (_, list) = shown.split_once("proxies: [")?;
     let mut open = 1_usize;
@@ -64,7 +64,7 @@ fn proxy_list(shown: &str) -> Option<&str> {
     Some(&list[..end.unwrap_or(list.len())])
 }
 
-/// The part of a proxy's address that can be shown: not its user name and password.
+/// The part of a proxy's address that can be shown, without user name and password.
 fn proxy_host(address: &str) -> Option<String> {
     let url = reqwest::Url::parse(address).ok()?;
     let host = url.host_str()?;
@@ -75,9 +75,9 @@ fn proxy_host(address: &str) -> Option<String> {
     })
 }
 
-/// Whether an error came up on the way to the proxy, or is what the proxy said to the request for a
-/// tunnel.
+/// Whether an error occurred on the connection to the proxy, or is the proxy's response to the
+/// request for a tunnel.
 pub(super) fn is_tunnel_error(error: &(dyn StdError + 'static)) -> bool {
-    // The type of it is not public.
+    // The error's type is private.
     source_chain(error).any(|error| error.to_string().starts_with("tunnel error"))
 }

@@ -1,14 +1,14 @@
-//! What is left of an account's allowances, by the headers of an answer.
+//! Reads rate limits from the headers of a response.
 
 use std::time::{Duration, SystemTime};
 
 use crate::error::RateLimitScope;
 use crate::http::parse_delay::parse_delay;
 
-/// The allowances, by their headers: in place of `{}` stands what is told, `remaining` or `reset`.
+/// The headers of each rate limit, where `{}` is `remaining` or `reset`.
 ///
-/// `x-ratelimit-reset-*` are spans (`6m0s`, at Azure seconds), those of Anthropic dates of RFC
-/// 3339, and `x-ratelimit-reset` is seconds or, at `OpenRouter`, milliseconds since 1970.
+/// `x-ratelimit-reset-*` are durations (`6m0s`; seconds at Azure), those of Anthropic are RFC 3339
+/// dates, and `x-ratelimit-reset` is in seconds or, at `OpenRouter`, a Unix time in milliseconds.
 const RATE_LIMIT_HEADERS: &[(&str, Option<RateLimitScope>)] = &[
     ("x-ratelimit-{}-requests", Some(RateLimitScope::Requests)),
     ("x-ratelimit-{}-tokens", Some(RateLimitScope::Tokens)),
@@ -16,17 +16,17 @@ const RATE_LIMIT_HEADERS: &[(&str, Option<RateLimitScope>)] = &[
     ("anthropic-ratelimit-input-tokens-{}", Some(RateLimitScope::InputTokens)),
     ("anthropic-ratelimit-output-tokens-{}", Some(RateLimitScope::OutputTokens)),
     ("anthropic-ratelimit-tokens-{}", Some(RateLimitScope::Tokens)),
-    // Mistral, which does not say until when.
+    // Mistral, which sends no reset time.
     ("x-ratelimit-{}-req-minute", Some(RateLimitScope::Requests)),
     ("x-ratelimit-{}", None),
 ];
 
-/// What is used up, and when it is full again, by the headers that every answer has. They say so
-/// less well than [`retry_after`] and the words of an error do.
+/// Returns the exhausted rate limit and the time until it resets, from headers that every response
+/// has. They are less precise than [`retry_after`] and an error's message.
 ///
-/// Of several that are used up it is the one that takes longest. When an allowance is full again of which
-/// something is left says nothing about when to come back. Where only one time is told, and not of what
-/// there is how much left, it is taken for that of the allowance that is used up.
+/// If several limits are exhausted, the one with the longest reset time is returned. The reset time
+/// of a limit with remaining capacity is ignored. If there is only one reset time and no remaining
+/// count for it, that limit is assumed to be exhausted.
 pub(crate) fn exhausted_rate_limit<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
     now: SystemTime,
@@ -116,7 +116,7 @@ mod tests {
             None,
         );
         check(&[("x-ratelimit-remaining-req-minute", "0")], Some(RateLimitScope::Requests), None);
-        // At Azure: nothing is known.
+        // Azure sends this for unknown limits.
         check(
             &[("x-ratelimit-remaining-tokens", "-1"), ("x-ratelimit-reset-tokens", "0")],
             None,

@@ -1,4 +1,4 @@
-//! The head of an answer, and the words of one that is an error.
+//! The head of a response, and the text of an error response.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,12 +12,12 @@ use crate::http::{
     Body, DRAIN_TIMEOUT, MAX_DRAIN_BYTES, Secret, exhausted_rate_limit, mask_secrets, retry_after,
 };
 
-/// How long the words of an error are waited for, once its status is known. The limits of the turn
-/// hold as well.
+/// Maximum time to wait for the text of an error response after its head. The turn's deadlines
+/// apply as well.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the id of a request stands, in the order of preference: Anthropic, OpenAI and many
-/// others, Azure, Mistral, AWS, and the edge that many of them stand behind.
+/// The headers with the id of a request, in order of preference: Anthropic, OpenAI and many others,
+/// Azure, Mistral, AWS, and the CDN that many of them use.
 static REQUEST_ID_HEADERS: [HeaderName; 8] = [
     HeaderName::from_static("request-id"),
     HeaderName::from_static("x-request-id"),
@@ -29,11 +29,11 @@ static REQUEST_ID_HEADERS: [HeaderName; 8] = [
     HeaderName::from_static("cf-ray"),
 ];
 
-/// What a hook is: see [`HttpClient::with_response_hook`](crate::http::HttpClient::with_response_hook).
+/// The type of a response hook; see
+/// [`HttpClient::with_response_hook`](crate::http::HttpClient::with_response_hook).
 pub(super) type ResponseHook = dyn Fn(&ResponseHead<'_>) + Send + Sync;
 
-/// The head of an answer: what a server says before its body. No key is in it, whatever the server
-/// echoes.
+/// The head of a response: status and headers. Secrets that the server echoes are masked.
 #[derive(Debug)]
 pub struct ResponseHead<'a> {
     status: u16,
@@ -56,34 +56,34 @@ impl<'a> ResponseHead<'a> {
         self.status
     }
 
-    /// Who answers: host and port.
+    /// The server's host and port.
     pub fn host(&self) -> &str {
         self.host
     }
 
-    /// The first value of a header, whose case does not matter.
+    /// The first value of a header. The name is not case-sensitive.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// All headers, their names in lower case.
+    /// All headers, with names in lower case.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.headers.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// The provider's id of the request, under whatever name it has.
+    /// The provider's id of the request, from whichever header it is in.
     pub fn request_id(&self) -> Option<&str> {
         REQUEST_ID_HEADERS.iter().find_map(|name| self.header(name.as_str()))
     }
 }
 
-/// An answer whose head has come.
+/// A response whose head has been received.
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(super) headers: HeaderMap,
-    /// When the head came.
+    /// When the head was received.
     pub(crate) received_at: SystemTime,
-    /// The proxy that it is of.
+    /// The proxy that sent the response, if it is not the provider's.
     pub(crate) answering_proxy: Option<String>,
     pub(crate) body: Body,
 }
@@ -103,32 +103,33 @@ impl Response {
         ids.and_then(|id| id.to_str().ok()).map(str::to_owned)
     }
 
-    /// How long the provider asks to wait.
+    /// The retry delay that the provider requests.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         retry_after(|name| self.header(name), self.received_at)
     }
 
-    /// What is used up, and when it is full again.
+    /// The exhausted rate limit, and the time until it resets.
     pub(crate) fn exhausted_rate_limit(&self) -> (Option<RateLimitScope>, Option<Duration>) {
         exhausted_rate_limit(|name| self.header(name), self.received_at)
     }
 
-    /// Whether the provider wants to be asked again: a header of Anthropic and of OpenAI.
+    /// Whether the provider asks for a retry, in a header of Anthropic and OpenAI.
     pub(crate) fn should_retry_header(&self) -> Option<bool> {
         self.header("x-should-retry")?.trim().parse().ok()
     }
 
-    /// How the body is packed, if it is.
+    /// The compression of the body, if it is compressed.
     pub(crate) fn content_encoding(&self) -> Option<&str> {
         let encoding = self.header("content-encoding").map(str::trim);
         encoding.filter(|encoding| !matches!(*encoding, "" | "identity"))
     }
 
-    /// Reads the words of an answer that is not a stream into `words`, as much as errors have.
-    /// Dropping the future leaves there what came so far.
+    /// Reads the body of an error response into `words`, up to a maximum size. If the future is
+    /// dropped, the bytes received so far stay in `words`.
     pub(crate) async fn read_error_body(&mut self, words: &mut Vec<u8>) {
         let mut until = Instant::now() + ERROR_BODY_TIMEOUT;
-        // What cannot be read, or not soon, is left out: this is for the words of an error.
+        // Read errors and slow bodies are ignored, because the text is only part of an error
+        // message.
         while words.len() < MAX_DRAIN_BYTES
             && let Ok(Ok(Some(piece))) = tokio::time::timeout_at(until, self.body.try_next()).await
         {

@@ -1,13 +1,13 @@
-//! When the server wants to be asked again, by the headers of its answer.
+//! Reads the retry delay from the headers of a response.
 
 use std::time::{Duration, SystemTime};
 
 use crate::http::parse_delay::parse_delay;
 
-/// Reads how long to wait from `retry-after-ms` and `retry-after`: the longer of the two.
+/// Reads the retry delay from `retry-after-ms` and `retry-after`, and returns the longer one.
 ///
-/// `retry-after` is a number of seconds or a date (RFC 9110, section 10.2.3), which is why it takes
-/// to know what time it is `now`. A date in the past is no wait.
+/// `retry-after` is a number of seconds or a date (RFC 9110, section 10.2.3), which is why the
+/// current time `now` is required. A date in the past is a delay of zero.
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};

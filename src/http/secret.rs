@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::http::secret_search::secret_ranges;
 
-/// A key. `Debug` does not show it, and it is taken out of whatever a server echoes.
+/// A key. `Debug` does not show it, and it is masked in text that a server echoes.
 ///
 /// ```
 /// use turnstream::http::Secret;
@@ -17,32 +17,32 @@ use crate::http::secret_search::secret_ranges;
 #[derive(Clone)]
 pub struct Secret(Arc<str>);
 
-/// Stands for a key.
+/// The replacement for a key.
 const MASK: &str = "…";
 
 impl Secret {
-    /// Keeps a key. White space around it, as from a file, is dropped.
+    /// Creates a secret. White space around the key, as from a file, is trimmed.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().into())
     }
 
-    /// The key itself, for the header it belongs into.
+    /// The key itself, for the header in which it is sent.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is no key.
+    /// Whether the key is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes the key out of a text, also where it is encoded, escaped, in another case, broken over
-    /// lines, or cut off with dots or asterisks. Keys of less than four bytes are left in.
+    /// Masks the key in a text, even if it is encoded, escaped, in different case, broken over
+    /// lines, or truncated with dots or asterisks. Keys of less than four bytes are not masked.
     pub fn mask_in(&self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         let mut end = 0;
         for place in secret_ranges(&self.0, text) {
-            // The one before it may have ended in the middle of this one.
+            // An earlier range may overlap this one.
             if place.end <= end {
                 continue;
             }
@@ -63,7 +63,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Takes all secrets out of a text.
+/// Masks all secrets in a text.
 #[cfg(feature = "http")]
 pub(crate) fn mask_secrets(secrets: &[Secret], text: &str) -> String {
     secrets.iter().fold(text.to_owned(), |text, secret| secret.mask_in(&text))

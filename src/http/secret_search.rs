@@ -1,28 +1,30 @@
-//! Where a key is in a text, in any form in which servers and proxies write one.
+//! Finds a key in a text, in all forms in which servers and proxies write it.
 
 use std::ops::Range;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// Shorter ones are not keys, and masking them would only garble a text.
+/// Minimum length of a key. Masking shorter ones would only garble the text.
 const MIN_SECRET_BYTES: usize = 4;
-/// A key of this length may be written in another case, or over several lines.
+/// Minimum length of a key that is also found in different case or broken over lines.
 const LONG_SECRET_BYTES: usize = 8;
-/// So much of a key is masked also where no mark says that it was cut off, if it is half of the key.
+/// Minimum length of a part of a key that is masked even without an elision mark, if it is at least
+/// half of the key.
 const MIN_PARTIAL_SECRET_BYTES: usize = 12;
-/// How many times a byte may be escaped or encoded.
+/// Maximum number of times a byte may be escaped or encoded.
 const MAX_ESCAPE_DEPTH: usize = 8;
-/// How many bytes a mark for what was left out may have: some have as many as the key.
+/// Maximum number of bytes of an elision mark, which may be as long as the key.
 const MAX_ELISION_BYTES: usize = 4096;
-/// How many bytes a break within a key may have.
+/// Maximum number of bytes of a line break within a key.
 const MAX_LINE_BREAK_BYTES: usize = 256;
 
-/// The places of a key in a text, from left to right, and the pieces of it where it was cut off.
+/// The ranges of a key in a text, from left to right, including the visible parts of a truncated
+/// key.
 ///
-/// It is found as it is, percent-encoded any number of times, escaped as in JSON, in another case, with
-/// line breaks or spaces in it, with its middle or end replaced by dots or asterisks, and in base64 of
-/// either alphabet, also as a part of a longer text.
+/// It is found literally, percent-encoded any number of times, with JSON escapes, in different
+/// case, with line breaks or spaces in it, with its middle or end replaced by dots or asterisks,
+/// and in base64 of either alphabet, even as a part of a longer text.
 pub(super) fn secret_ranges(key: &str, text: &str) -> Vec<Range<usize>> {
     let key = SecretPattern {
         bytes: key.as_bytes(),
@@ -51,24 +53,24 @@ pub(super) fn secret_ranges(key: &str, text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Bytes to be found, and what may be different about them.
+/// Bytes to find, and how their text may differ.
 struct SecretPattern<'a> {
     bytes: &'a [u8],
-    /// Letters may be of the other case.
+    /// Whether letters match in either case.
     ignores_case: bool,
-    /// White space may be in between.
+    /// Whether white space is allowed between the bytes.
     allows_line_breaks: bool,
 }
 
 impl SecretPattern<'_> {
-    /// Where the key is, or a piece of it that was cut off, if that begins here.
+    /// The range of the key, or of a truncated part of it, that begins at `at`.
     fn match_at(&self, text: &[u8], at: usize) -> Option<Range<usize>> {
         let length = self.bytes.len();
         let (count, end) = self.match_bytes(self.bytes, text, at);
         if count == length {
             return Some(at..end);
         }
-        // A dot of the key may as well be one of those that stand for its rest.
+        // A dot may belong to the key or to the elision mark.
         let dots =
             text[at..end].iter().rev().take_while(|byte| matches!(byte, b'.' | b'*')).count();
         if count >= MIN_SECRET_BYTES
@@ -80,7 +82,7 @@ impl SecretPattern<'_> {
         if count >= MIN_PARTIAL_SECRET_BYTES && count * 2 >= length {
             return Some(at..end);
         }
-        // Only the end of the key is shown.
+        // Only the end of the key may be visible.
         if length < LONG_SECRET_BYTES || ends_in_elision(&text[..at]) {
             return None;
         }
@@ -88,7 +90,7 @@ impl SecretPattern<'_> {
         Some(at..self.suffix_match_end(text, cut, MIN_SECRET_BYTES, length - 1)?)
     }
 
-    /// How many of these bytes are written from here on, and where they end.
+    /// Matches these bytes at `from`. Returns how many match, and the position after them.
     fn match_bytes(&self, bytes: &[u8], text: &[u8], from: usize) -> (usize, usize) {
         let mut end = from;
         for (count, wanted) in bytes.iter().enumerate() {
@@ -106,7 +108,8 @@ impl SecretPattern<'_> {
         (bytes.len(), end)
     }
 
-    /// Where a byte ends that is written here: as it is, as `%2F` or `%252f`, as `\/` or `\u002f`.
+    /// Matches one byte: literally, as `%2F` or `%252f`, as `\/` or `\u002f`. Returns the position
+    /// after it.
     fn match_byte(&self, wanted: u8, follows: &[u8], text: &[u8], at: usize) -> Option<usize> {
         let is = |byte: u8| match self.ignores_case {
             true => byte.eq_ignore_ascii_case(&wanted),
@@ -146,7 +149,7 @@ impl SecretPattern<'_> {
         }
     }
 
-    /// Where the longest end of the key is over that is written here.
+    /// Matches the longest suffix of the key at `at`. Returns the position after it.
     fn suffix_match_end(&self, text: &[u8], at: usize, least: usize, most: usize) -> Option<usize> {
         let tails = (least..=most).rev().map(|len| &self.bytes[self.bytes.len() - len..]);
         tails.into_iter().find_map(|tail| match self.match_bytes(tail, text, at) {
@@ -156,8 +159,8 @@ impl SecretPattern<'_> {
     }
 }
 
-/// Where the mark is over that begins here and says that something was left out: `…`, or at least this
-/// many dots, asterisks or bullets.
+/// The end of the elision mark that begins at `at`: `…`, or at least `least` dots, asterisks or
+/// bullets.
 fn elision_end(text: &[u8], at: usize, least: usize) -> Option<usize> {
     let (mut end, mut weight) = (at, 0);
     while end - at < MAX_ELISION_BYTES {
@@ -174,13 +177,14 @@ fn elision_end(text: &[u8], at: usize, least: usize) -> Option<usize> {
     (weight >= least && weight > 0).then_some(end)
 }
 
-/// Whether what begins here goes on with a mark that began before.
+/// Whether an elision mark at the end of `text` may continue after it.
 fn ends_in_elision(text: &[u8]) -> bool {
     matches!(text, [.., b'.' | b'*'])
         || ["…", "•"].iter().any(|mark| text.ends_with(mark.as_bytes()))
 }
 
-/// Where white space is over that begins here, also as it is escaped in JSON or in an address.
+/// The end of the white space that begins at `at`, including white space escaped as in JSON or
+/// URLs.
 fn line_break_end(text: &[u8], at: usize) -> Option<usize> {
     let mut end = at;
     while end - at < MAX_LINE_BREAK_BYTES {
@@ -201,7 +205,7 @@ fn line_break_end(text: &[u8], at: usize) -> Option<usize> {
     (end > at).then_some(end)
 }
 
-/// How many backslashes a text begins with, as far as anything is escaped.
+/// The number of backslashes at the start of a text, up to the maximum depth of escapes.
 fn count_backslashes(text: &[u8]) -> usize {
     text.iter().take(MAX_ESCAPE_DEPTH).take_while(|byte| **byte == b'\\').count()
 }
@@ -211,8 +215,8 @@ fn hex_value(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok().filter(|_| all)
 }
 
-/// What is the same in every text in base64 that holds the key: its whole groups of three bytes, from
-/// each of the three places at which it may begin in a group, in both alphabets.
+/// The parts that are the same in every base64 text that contains the key: its complete groups of
+/// three bytes, for each of the three positions of its start in a group, in both alphabets.
 fn base64_fragments(key: &[u8]) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = Vec::new();
     for alphabet in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
@@ -227,7 +231,8 @@ fn base64_fragments(key: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// Where a key in base64 is, with the groups before and after it that may hold its first and last bytes.
+/// The range of a key in base64, with the adjacent groups that may contain its first and last
+/// bytes.
 fn range_in_base64(encoded: &[Vec<u8>], text: &[u8], at: usize) -> Option<Range<usize>> {
     let letter =
         |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');

@@ -1,14 +1,15 @@
-//! How long to wait for what.
+//! The timeouts of requests.
 
 use std::time::Duration;
 
-/// How long the rest of a body is read after its last word, and how much of it: at its end, the
-/// connection can be used again.
+/// How long, and how many bytes, the rest of a body is read after the end-of-stream marker. If the
+/// body ends within these limits, the connection can be reused.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 
-/// How long a provider waits for the server, for each thing apart. They hold for each attempt at a
-/// request; [`Budget::with_time_limit`](crate::agent::Budget::with_time_limit) holds for a whole run. Set what is to differ:
+/// How long a provider waits for the server, with a limit for each phase. The limits apply to each
+/// attempt at a request; [`Budget::with_time_limit`](crate::agent::Budget::with_time_limit) applies
+/// to a whole run. Set those that differ from the default:
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,39 +21,39 @@ pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 /// # let _ = patient;
 /// ```
 ///
-/// Each that runs out is an [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) that says which it
-/// was, but for a connection that does not come about, an
-/// [`ErrorKind::Connect`](crate::ErrorKind::Connect). Behind the first event of a turn it carries the
-/// [`PartialTurn`](crate::turn::PartialTurn); behind its stop reason there is no error any more,
-/// and the turn completes.
+/// A timeout is an [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) error whose message names the
+/// limit, except for `connect`, which is an [`ErrorKind::Connect`](crate::ErrorKind::Connect)
+/// error. After the first event of a turn, the error carries the
+/// [`PartialTurn`](crate::turn::PartialTurn). After the stop reason, a timeout is not an error, and
+/// the turn completes.
 ///
-/// The limits on a first and on the whole are counted from the sending of the request, the others
-/// only while a consumer waits: how long it takes with an event is its own affair. They are by
-/// tokio's clock, which a test can pause.
+/// `first_byte`, `first_output` and `turn` run from when the request is sent; `idle` and
+/// `idle_output` run only while the consumer waits, so the time that it takes to handle an event is
+/// not counted. All limits use tokio's clock, which tests can pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until there is a connection: 10 seconds unless set.
-    /// Providers with the same client and limit share their connections.
+    /// Limit for opening a connection; 10 seconds unless set. Providers with the same client and
+    /// limit share their connections.
     pub connect: Option<Duration>,
-    /// From sending the request to the first byte of the answer's body; 5 minutes unless set. A
-    /// server that reads the prompt before it says anything takes its time here.
+    /// From sending the request to the first byte of the response body; 5 minutes unless set. It
+    /// includes the time in which a server processes the prompt before it sends anything.
     pub first_byte: Duration,
-    /// From sending the request to the first piece of the model's answer: text, reasoning, a
-    /// refusal, a call; 15 minutes unless set. Pings and comments are none.
+    /// From sending the request to the first output of the model: text, reasoning, a refusal or a
+    /// tool call; 15 minutes unless set. Pings and comments do not count.
     ///
-    /// Models may think for minutes without a word of it on the wire.
+    /// Models may reason for minutes without sending anything.
     pub first_output: Duration,
-    /// Between two pieces of the body, whatever they hold; 5 minutes unless set. A ping is enough,
-    /// but some vendors send none while the model thinks.
+    /// Between two chunks of the body, whatever they contain; 5 minutes unless set. A ping resets
+    /// it, but some vendors send no pings while the model reasons.
     pub idle: Duration,
-    /// Between two pieces of the model's answer; 15 minutes unless set. A ping is not enough.
+    /// Between two pieces of the model's output; 15 minutes unless set. A ping does not reset it.
     pub idle_output: Duration,
-    /// From sending the request to the end of the turn; [never](Self::NEVER) unless set.
+    /// From sending the request to the end of the turn; [`NEVER`](Self::NEVER) unless set.
     pub turn: Duration,
 }
 
 impl Timeouts {
-    /// For what may take any time.
+    /// No limit.
     pub const NEVER: Duration = Duration::MAX;
 }
 

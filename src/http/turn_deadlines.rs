@@ -1,4 +1,4 @@
-//! How long a turn is waited for: the one place where the [`Timeouts`] are measured.
+//! The deadlines of a turn. All [`Timeouts`] are measured here.
 
 #[cfg(feature = "http")]
 use std::future::poll_fn;
@@ -15,30 +15,30 @@ use crate::error::{Error, ErrorKind};
 use crate::http::Timeouts;
 use crate::http::deadline::ResettableTimer;
 
-/// When the waits of a turn are over, each by its own limit.
+/// The deadlines of a turn, each with its own limit.
 ///
-/// Whoever reads the turn tells it what came and polls it while there is nothing to read. Without
-/// limits, which is the default, the wait never ends.
+/// The consumer of the turn reports bytes and output to it, and polls it while there is nothing to
+/// read. Without limits, which is the default, it never times out.
 #[derive(Debug, Default)]
 pub(crate) struct TurnDeadlines {
     timeouts: Option<Timeouts>,
-    /// Who is waited for, for the words of an error.
+    /// The server, for error messages.
     host: String,
-    /// When the whole turn is over.
+    /// The deadline of the whole turn.
     turn_deadline: Option<Instant>,
     bytes_wait: EventWait,
     output_wait: EventWait,
     timer: ResettableTimer,
 }
 
-/// A wait for the first of several things, and then for each next one.
+/// A wait for the first event of a kind, and then for each next one.
 #[derive(Clone, Copy, Debug)]
 enum EventWait {
-    /// For the first, until then.
+    /// Waiting for the first event, until this deadline.
     UntilFirst(Option<Instant>),
-    /// For nothing: one came, and the reader has not waited for the next one yet.
+    /// Not waiting: an event has arrived, and the consumer does not wait for the next one yet.
     NotWaiting,
-    /// For the next, until then.
+    /// Waiting for the next event, until this deadline.
     UntilNext(Option<Instant>),
 }
 
@@ -49,7 +49,7 @@ impl Default for EventWait {
 }
 
 impl EventWait {
-    /// Begins to wait for the next one, if it does not wait yet.
+    /// Starts to wait for the next event, unless it is already waiting.
     fn start_waiting(&mut self, now: Instant, limit: Duration) {
         if let Self::NotWaiting = self {
             *self = Self::UntilNext(instant_after(now, limit));
@@ -65,7 +65,7 @@ impl EventWait {
 }
 
 impl TurnDeadlines {
-    /// The limits of a request to `host` that is sent now.
+    /// Starts the deadlines of a request to `host` that is sent now.
     #[cfg(feature = "http")]
     pub(crate) fn start(timeouts: Timeouts, host: String) -> Self {
         let began = Instant::now();
@@ -79,17 +79,17 @@ impl TurnDeadlines {
         }
     }
 
-    /// A piece of the body came.
+    /// Records that a chunk of the body has arrived.
     pub(crate) fn on_bytes(&mut self) {
         self.bytes_wait = EventWait::NotWaiting;
     }
 
-    /// The model said something.
+    /// Records that the model has produced output.
     pub(crate) fn on_output(&mut self) {
         self.output_wait = EventWait::NotWaiting;
     }
 
-    /// Waits for `future` as long as the limits allow.
+    /// Waits for `future` within the limits.
     #[cfg(feature = "http")]
     pub(crate) async fn await_within_limits<F: Future>(
         &mut self,
@@ -103,10 +103,10 @@ impl TurnDeadlines {
         .await
     }
 
-    /// Ready with the error when a wait is over.
+    /// Returns the error when a deadline has passed.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let Some(timeouts) = self.timeouts else { return Poll::Pending };
-        // The only look at the clock in a wait.
+        // The clock is read only here.
         let now = Instant::now();
         self.bytes_wait.start_waiting(now, timeouts.idle);
         self.output_wait.start_waiting(now, timeouts.idle_output);

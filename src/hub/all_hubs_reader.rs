@@ -22,18 +22,18 @@ use crate::session::Session;
 /// The time between two attempts to reach the log.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// The time between two looks at the store while the log is unavailable.
+/// The time between two checks of the store while the log is unavailable.
 const STORE_CHECK: Duration = Duration::from_secs(1);
 
 /// The next action of a reader.
 enum Step {
-    /// Looks for a run that is active.
+    /// Looks for an active run.
     Attach,
     Read {
         run: String,
         order: u64,
     },
-    /// Shows the session as the store has it, with all runs up to this order.
+    /// Yields the session's state from the store, which contains all runs up to this order.
     Load {
         seen: u64,
     },
@@ -43,7 +43,7 @@ enum Step {
 }
 
 impl Step {
-    /// Reads the run, unless others were missed before it.
+    /// Reads the next run, or loads the session if runs before it were missed.
     fn after_wait(next: AnnouncedRun, seen: u64) -> Self {
         match next.order == seen || next.previous == seen {
             true => Self::Read { run: next.run, order: next.order },
@@ -52,8 +52,9 @@ impl Step {
     }
 }
 
-/// Whether the run of a log is gone, so that the store is all there is of it. That a run of this hub was dropped is an
-/// error for its readers; one of another hub may continue anywhere.
+/// Whether a run's log is gone, so that only the store has its data. If a run of this hub was
+/// dropped, its readers get an error instead; a dropped run of another hub may continue on any
+/// machine.
 fn is_gone(error: &Error, is_own: bool) -> bool {
     let is_lost = NotRunning::from_error(error).is_some() || RunLost::from_error(error).is_some();
     let is_dropped =
@@ -61,7 +62,7 @@ fn is_gone(error: &Error, is_own: bool) -> bool {
     is_lost || (is_dropped && !is_own)
 }
 
-/// Reads a session over all its runs, of all hubs.
+/// Reads a session over all its runs in all hubs.
 pub(super) fn read_all_hubs(
     logs: Logs,
     directory: Arc<dyn RunDirectory>,
@@ -82,7 +83,7 @@ pub(super) fn read_all_hubs(
                             step = Step::Read { run: last.run, order: last.order };
                             continue;
                         }
-                        // Its runs are about to be announced again.
+                        // The active runs are about to be announced again.
                         Ok(_) if outage.is_settling() => None,
                         Ok(last) => {
                             step = Step::Load { seen: last.map_or(0, |last| last.order) };
@@ -146,7 +147,7 @@ pub(super) fn read_all_hubs(
                     }
                 }
             };
-            // The log cannot be read, or not yet.
+            // The log cannot be read now, or is not complete yet.
             if let Some(error) = failed {
                 if LogUnavailable::from_error(&error).is_none() {
                     yield Err(error);
@@ -189,12 +190,12 @@ struct ThisHub {
 }
 
 impl ThisHub {
-    /// Whether the run is one of this hub, and has not ended.
+    /// Whether the run belongs to this hub and has not ended.
     fn runs(&self, run: &str) -> bool {
         self.logs.registry().run(run).is_some_and(|place| !place.has_ended())
     }
 
-    /// Waits, and no longer than until the hub is closed.
+    /// Waits for the future, but only until the hub is closed.
     async fn until_closed<T>(
         &mut self,
         future: impl Future<Output = Result<T, Error>>,
@@ -219,15 +220,15 @@ impl Drop for ThisHub {
     }
 }
 
-/// The time in which the log cannot be read, or lacks runs that are active.
+/// The time during which the log cannot be read or lacks active runs.
 struct Outage {
     settle_time: Duration,
-    /// Until then the directory may lack runs that are active.
+    /// Until this time the directory may lack active runs.
     settled_at: Option<Instant>,
-    /// When the store is looked at next; `None` if the reader has shown nothing yet.
+    /// The time of the next check of the store; `None` if the reader has yielded nothing yet.
     check_at: Option<Instant>,
     has_shown_events: bool,
-    /// The version of the session that was shown since it began.
+    /// The version of the session that was yielded during the outage.
     shown: Option<u64>,
 }
 
@@ -236,7 +237,7 @@ impl Outage {
         Self { settle_time, settled_at: None, check_at: None, has_shown_events: false, shown: None }
     }
 
-    /// The log was unavailable at this moment.
+    /// Records that the log was unavailable at this moment.
     fn begin(&mut self) {
         let now = Instant::now();
         self.settled_at = now.checked_add(self.settle_time);
@@ -245,7 +246,7 @@ impl Outage {
         }
     }
 
-    /// The reader shows what is current.
+    /// Ends the outage, because the reader shows the current state.
     fn end(&mut self) {
         (self.settled_at, self.check_at, self.shown) = (None, None, None);
         self.has_shown_events = true;
@@ -255,7 +256,8 @@ impl Outage {
         self.settled_at.is_some_and(|at| Instant::now() < at)
     }
 
-    /// Waits a moment, and returns a snapshot of the session if it is time for one and the session has grown.
+    /// Returns a snapshot of the session if a check is due and the session has grown. Otherwise
+    /// waits a moment.
     async fn next_check(&mut self, session: &Session) -> Result<Option<HubEvent>, Error> {
         let is_due = |at: Instant| at <= Instant::now();
         if self.check_at.is_none_or(is_due) {

@@ -1,4 +1,4 @@
-//! The fewest events that say the same.
+//! Reduces the events of a run to an equivalent shorter list.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,20 +7,21 @@ use crate::event::{Event, ToolEvent};
 use crate::item::ToolResult;
 use crate::turn::{ReasoningKind, Text, TurnEvent};
 
-/// The events of a run so far, without those that later ones made needless: a turn that is complete has no
-/// deltas, and a call has its last progress alone. Folding them gives what folding all events gives.
+/// The events of a run so far, without those that later events made redundant: a complete turn has
+/// no deltas, and of a call's progress only the last event is kept. Folding them gives the same
+/// result as folding all events.
 #[derive(Debug, Default)]
 pub(super) struct CompactEvents {
     entries: BTreeMap<u64, Entry>,
     next: u64,
-    /// Those of the run itself and of each sub-agent, by the calls that lead to it.
+    /// The lanes of the run itself and of each sub-agent.
     lanes: Vec<Lane>,
 }
 
 #[derive(Debug)]
 enum Entry {
     Event(Arc<Event>),
-    /// Deltas with the same key, as one.
+    /// Consecutive deltas with the same key, merged into one.
     Delta {
         parents: Parents,
         key: DeltaKey,
@@ -28,7 +29,7 @@ enum Entry {
     },
 }
 
-/// The ids and the names of the calls that lead to a sub-agent.
+/// The ids and names of the calls that lead to a sub-agent.
 type Parents = Arc<[(String, String)]>;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -39,13 +40,13 @@ enum DeltaKey {
     Arguments(String),
 }
 
-/// One run: the agent's, or that of a sub-agent.
+/// The state of one run: the agent's own, or a sub-agent's.
 #[derive(Debug)]
 struct Lane {
     parents: Parents,
-    /// The events of the turn that streams.
+    /// The indices of the events of the turn that streams.
     open_turn: Vec<u64>,
-    /// The last progress of each call.
+    /// The index of the last progress event of each call.
     progress: HashMap<String, u64>,
 }
 
@@ -56,7 +57,7 @@ impl CompactEvents {
             Event::Unknown => {}
             Event::Turn(inner) => self.turn_event(lane, inner, event),
             Event::Tool(inner) => self.tool_event(lane, inner, event),
-            // Whatever streams until here is a turn that broke off, which stays.
+            // An open turn here was cut off; its events are kept.
             Event::TurnStarted { .. }
             | Event::Appended { .. }
             | Event::Rewritten { .. }
@@ -81,7 +82,7 @@ impl CompactEvents {
         at
     }
 
-    /// The lane of an event, and the event as that run has it.
+    /// The lane of an event, and the event without its `Nested` wrappers.
     fn lane_of<'a>(&mut self, event: &'a Event) -> (usize, &'a Event) {
         let mut parents: Vec<(&str, &str)> = Vec::new();
         let mut inner = event;
@@ -95,7 +96,7 @@ impl CompactEvents {
             let ids = lane.parents.iter().map(|(call_id, _)| call_id.as_str());
             ids.eq(parents.iter().map(|(call_id, _)| *call_id))
         };
-        // The newest is looked at first: it is the one that runs.
+        // The newest lane is checked first, because it is usually the one that runs.
         let at = self.lanes.iter().rposition(is_it).unwrap_or_else(|| {
             let owned = |&(call_id, name): &(&str, &str)| (call_id.to_owned(), name.to_owned());
             self.lanes.push(Lane {
@@ -169,7 +170,7 @@ impl CompactEvents {
         });
     }
 
-    /// Adds a delta to the newest of the block it belongs to.
+    /// Adds a delta to the newest entry of the block that it belongs to.
     fn delta(&mut self, lane: usize, key: DeltaKey, delta: &Text) {
         for at in self.lanes[lane].open_turn.iter().rev() {
             match self.entries.get_mut(at) {
@@ -187,7 +188,8 @@ impl CompactEvents {
 }
 
 impl Entry {
-    /// Whether deltas before it are of another block than those after it, or have another kind.
+    /// Whether the entry belongs to the block of a delta with this key, so that the delta cannot be
+    /// merged into an entry before it.
     fn is_of_same_block(&self, key: &DeltaKey) -> bool {
         match (self, key) {
             (Self::Delta { key: other, .. }, _) => match (other, key) {
@@ -208,7 +210,7 @@ impl Entry {
         }
     }
 
-    /// The event of a turn that this is, of the run or of a sub-agent.
+    /// The turn event in this entry, of the run or of a sub-agent.
     fn turn_event(&self) -> Option<&TurnEvent> {
         let Self::Event(event) = self else { return None };
         let mut inner: &Event = event;

@@ -1,4 +1,4 @@
-//! Where the events of runs are read.
+//! The logs that store the events of runs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::hub::{EventNumber, Snapshot};
 /// An entry in the log of a run.
 #[derive(Clone, Debug)]
 pub struct LogEntry {
-    /// Its number. Those of an attempt rise from 0. After an append that failed some are left out.
+    /// Its number. The numbers of an attempt increase from 0. After a failed append, some numbers
+    /// are skipped.
     pub number: EventNumber,
     /// The event, the snapshot or the end.
     pub content: LogContent,
@@ -25,7 +26,7 @@ pub struct LogEntry {
 pub enum LogContent {
     /// An event of the run.
     Event(Arc<Event>),
-    /// All that the entries before it say. The first entry of each attempt is one.
+    /// The state after all entries before it. The first entry of each attempt is a snapshot.
     Snapshot(Arc<Snapshot>),
     /// The end, with the error that the stream of events ended with.
     End(Option<Error>),
@@ -33,81 +34,93 @@ pub enum LogContent {
 
 /// The logs of runs, which any number of readers follow.
 ///
-/// A log belongs to the attempt at a run that was begun last: what an earlier one appends is refused. So a runner
-/// that lost its run, and does not know it yet, cannot mix its events into those of its successor.
+/// A log belongs to the latest attempt at a run: appends of earlier attempts are rejected. So a
+/// runner that lost its run, but does not know it yet, cannot mix its events with those of its
+/// successor.
 pub trait EventLog: Send + Sync {
-    /// Begins an attempt at a run, and returns its epoch: 1 for the first, and one more for each that follows.
+    /// Begins an attempt at a run, and returns its epoch: 1 for the first attempt, and one more for
+    /// each later one.
     ///
     /// # Errors
     ///
     /// [`Store`](ErrorKind::Store) if the log cannot be written.
     fn begin<'a>(&'a self, run: &'a str) -> BoxFuture<'a, Result<u64, Error>>;
 
-    /// Appends entries of one run and one epoch, in order. Entries before `trim_before` may be removed: readers that
-    /// come later begin with a snapshot.
+    /// Appends entries of one run and one epoch, in order. Entries before `trim_before` may be
+    /// removed: readers that attach later begin with a snapshot.
     ///
-    /// It may wait for readers that are slow, for a limited time. Dropping the future leaves open whether the entries
-    /// are written. An append that fails is not tried again. If the log is [unavailable](LogUnavailable), the run
-    /// continues, or waits, as [`LogOutage`](crate::hub::LogOutage) says, and the next append begins with a snapshot.
-    /// Otherwise the run is interrupted, which stores the partial turn, and ends.
+    /// It may wait for slow readers, for a limited time. If the future is dropped, the entries may
+    /// or may not have been written. A failed append is not retried. If the log is
+    /// [unavailable](LogUnavailable), the run continues or waits, as set with
+    /// [`LogOutage`](crate::hub::LogOutage), and the next append begins with a snapshot. After any
+    /// other error the run is interrupted, which stores the partial turn, and ends.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict), with a [`StaleEpoch`] as its source, if another attempt was begun;
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if the log was removed;
-    /// [`Store`](ErrorKind::Store) if they cannot be written. Nothing is written then, unless the source is
-    /// [`LogUnavailable`]: that leaves it open.
+    /// - [`Conflict`](ErrorKind::Conflict), with a [`StaleEpoch`] as its source, if another attempt
+    ///   was begun;
+    /// - [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if the
+    ///   log was removed;
+    /// - [`Store`](ErrorKind::Store) if the entries cannot be written.
+    ///
+    /// Nothing was written then, unless the source is [`LogUnavailable`]: in that case it is
+    /// unknown.
     fn append(
         &self,
         entries: Vec<LogEntry>,
         trim_before: Option<EventNumber>,
     ) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Reads the entries after a number, then those that come, up to the end.
+    /// Reads the entries after a number, then new entries as they are appended, up to the end.
     ///
-    /// Without a number, or with one that the log does not have any more, it begins with the last snapshot. When a new
-    /// attempt begins, the reader gets the first snapshot of that attempt. If the numbers before a snapshot were left
-    /// out, it gets that snapshot. All others are skipped. The place is that of the call, not of the first poll; a log
-    /// on another machine may find it a round trip later. Dropping the stream stops reading, and nothing else.
+    /// Without a number, or with one that the log no longer has, it begins with the last snapshot.
+    /// Later snapshots are skipped, except the first snapshot of a new attempt and a snapshot
+    /// before which numbers are missing. The starting position is that of the call, not of the
+    /// first poll; a log on another machine may determine it a round trip later. Dropping the
+    /// stream stops reading and has no other effect.
     ///
     /// # Errors
     ///
-    /// The stream ends with an error whose source is [`NotRunning`] if no such run exists, whose source is
-    /// [`TooSlow`] if entries were removed that it had not read, whose source is [`RunLost`] if the process of the run
-    /// has died, whose source is [`LogUnavailable`] if the log cannot be read for now, and of kind
-    /// [`Other`](ErrorKind::Other) if the run was dropped.
+    /// The stream ends with an error:
+    ///
+    /// - with [`NotRunning`] as its source if no such run exists;
+    /// - with [`TooSlow`] as its source if entries were removed that it had not read;
+    /// - with [`RunLost`] as its source if the process of the run has died;
+    /// - with [`LogUnavailable`] as its source if the log cannot be read for now;
+    /// - of kind [`Other`](ErrorKind::Other) if the run was dropped.
     fn read(
         &self,
         run: &str,
         after: Option<&EventNumber>,
     ) -> BoxStream<'static, Result<LogEntry, Error>>;
 
-    /// Removes the log of a run, unless another attempt than this one was begun. Its readers read what is there;
-    /// without an end they get an error. It is called when the time for which the hub keeps ended runs is over, or
-    /// when the run is dropped. It must not block: a log on another machine may be left to expire.
+    /// Removes the log of a run, unless an attempt other than `epoch` was begun. Its readers still
+    /// get the remaining entries, and then an error if the log has no end. It is called when the
+    /// hub's retention time for ended runs is over, or when the run is dropped. It must not block:
+    /// a log on another machine may be left to expire.
     fn remove(&self, run: &str, epoch: u64);
 
-    /// Which runs there are of which key, if several hubs share the log. `None` unless implemented: each hub then
-    /// knows its own runs only.
+    /// The directory of runs by key, if several hubs share the log. Returns `None` by default: each
+    /// hub then knows only its own runs.
     fn directory(&self) -> Option<Arc<dyn RunDirectory>> {
         None
     }
 
-    /// How full the logs are.
+    /// The number of entries and of cut-off readers.
     fn stats(&self) -> LogStats {
         LogStats::default()
     }
 }
 
-/// How full logs are.
+/// The number of entries in logs, and of readers that were cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStats {
-    /// The entries of all logs.
+    /// The number of entries in all logs.
     pub entries: usize,
-    /// The entries of the fullest log.
+    /// The number of entries in the fullest log.
     pub fullest: usize,
-    /// How many readers were cut since the beginning, as [`TooSlow`].
+    /// The number of readers that were cut off so far, with [`TooSlow`].
     pub cut_readers: u64,
 }
 
@@ -117,9 +130,9 @@ pub struct LogStats {
 pub struct StaleEpoch {
     /// The run.
     pub run: String,
-    /// The epoch of the attempt that wanted to append.
+    /// The epoch of the attempt that tried to append.
     pub epoch: u64,
-    /// That of the attempt that was begun last.
+    /// The epoch of the latest attempt.
     pub found: u64,
 }
 
@@ -129,7 +142,7 @@ impl From<StaleEpoch> for Error {
     }
 }
 
-/// The source of an error: no such run exists, or it has ended.
+/// The source of an error: the run does not exist, or it has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no run `{run}` is running")]
 pub struct NotRunning {
@@ -143,12 +156,12 @@ impl From<NotRunning> for Error {
     }
 }
 
-/// The source of an error: a reader did not keep up, and entries were removed that it had not read. It can attach
-/// again after the last number that it has seen, and gets a snapshot.
+/// The source of an error: a reader did not keep up, and entries that it had not read were removed.
+/// It can attach again after the number of the last entry that it received, and gets a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the reader was too slow")]
 pub struct TooSlow {
-    /// The last entry that it has read, if any.
+    /// The number of the last entry that it read, if any.
     pub last: Option<EventNumber>,
 }
 
@@ -158,8 +171,9 @@ impl From<TooSlow> for Error {
     }
 }
 
-/// The source of an error: the log, or the inbox, cannot be reached for now. Whether the last write was done is not
-/// known. The sessions of the runs are not concerned: they are in their store.
+/// The source of an error: the log or the inbox cannot be reached for now. The last write may or
+/// may not have been done. The sessions of the runs are not affected, because they are in their own
+/// store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the log of runs is unavailable")]
 pub struct LogUnavailable;
@@ -170,8 +184,8 @@ impl From<LogUnavailable> for Error {
     }
 }
 
-/// The source of an error: the process of a run has died, or has not given a sign of life for too long.
-/// [`Session::resume`](crate::session::Session::resume) continues what it was working on.
+/// The source of an error: the process of a run has died, or has sent no heartbeat for too long.
+/// [`Session::resume`](crate::session::Session::resume) continues its work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process of the run `{run}` is gone")]
 pub struct RunLost {
@@ -188,7 +202,7 @@ impl From<RunLost> for Error {
 macro_rules! from_error {
     ($($source:ident),*) => {$(
         impl $source {
-            /// Finds it in an error.
+            /// Finds it among the sources of an error.
             pub fn from_error(error: &Error) -> Option<&Self> {
                 error.find_source()
             }

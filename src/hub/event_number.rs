@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 /// The number of an event in the log of its run: `{run}.{epoch}-{number}`.
 ///
-/// It is what a reader sends when it connects again, as the id of a server-sent event for example. Readers treat it
-/// as opaque. Numbers of one run rise with each event, and an attempt at the run that
-/// follows another has a higher epoch.
+/// A reader sends it when it reconnects, for example as the id of a server-sent event, and treats
+/// it as opaque. The numbers of a run increase with each event, and each new attempt at the run has
+/// a higher epoch.
 ///
 /// ```
 /// use turnstream::hub::EventNumber;
@@ -26,7 +26,7 @@ pub struct EventNumber {
 }
 
 impl EventNumber {
-    /// The number of an event of this run.
+    /// Makes the number of an event of this run.
     pub fn new(run: impl Into<Arc<str>>, epoch: u64, number: u64) -> Self {
         Self { run: run.into(), epoch, number }
     }
@@ -36,22 +36,22 @@ impl EventNumber {
         &self.run
     }
 
-    /// Which attempt at the run it is, from 1.
+    /// The number of the attempt at the run, from 1.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Which entry of this attempt it is, from 0.
+    /// The number of the entry within this attempt, from 0.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether nothing was left out between an entry and this one of the same attempt.
+    /// Whether this entry directly follows `last` in the same attempt.
     pub(super) fn is_next_after(&self, last: &Self) -> bool {
         (self.epoch, Some(self.number)) == (last.epoch, last.number.checked_add(1))
     }
 
-    /// Where it stands in the log of its run.
+    /// The position in the log of its run.
     pub(super) fn position(&self) -> (u64, u64) {
         (self.epoch, self.number)
     }
@@ -63,7 +63,7 @@ impl fmt::Display for EventNumber {
     }
 }
 
-/// A text that is not the number of an event.
+/// The error for a text that is not the number of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the number of an event")]
 pub struct ParseEventNumberError;
@@ -82,7 +82,7 @@ impl FromStr for EventNumber {
     }
 }
 
-/// A number as `Display` writes it.
+/// Parses a number in the form that `Display` writes.
 fn parse_digits(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain)

@@ -31,12 +31,13 @@ use crate::hub::source::RunSource;
 use crate::session::Session;
 use crate::task::OwnedTask;
 
-/// How long an interrupted run has to write what there is, when the hub shuts down.
+/// The time that interrupted runs have to store their partial turns when the hub shuts down.
 const INTERRUPT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs agents in tasks of their own, for readers that come and go. Clones share it.
+/// Runs agents in their own tasks, for readers that come and go. Clones share the hub.
 ///
-/// Dropping the last clone drops all runs synchronously, with their tools and their requests to models.
+/// Dropping the last clone synchronously drops all runs, with their tools and their requests to
+/// models.
 #[derive(Clone)]
 pub struct Hub(Arc<HubInner>);
 
@@ -63,19 +64,20 @@ impl Default for Hub {
 }
 
 impl Hub {
-    /// A hub in the memory of this process.
+    /// Makes a hub in the memory of this process.
     ///
-    /// A log keeps at most 1,024 entries, and at least half as many; readers that are further back are cut. A run
-    /// without readers continues, and its log is kept for a minute after its end.
+    /// A log keeps at most 1,024 entries, and at least half as many; readers that lag further are
+    /// cut off. A run without readers continues. Its log is kept for a minute after its end.
     pub fn new() -> Self {
         Self::with_backend(MemoryLog::new(), MemoryInbox::new())
     }
 
-    /// A hub with logs and inboxes of your own, in a [`MemoryLog`] with other settings for example.
+    /// Makes a hub with the given logs and inboxes, for example a [`MemoryLog`] with other
+    /// settings.
     ///
-    /// If the log has a [directory](EventLog::directory), as the one in Redis has, all hubs that share it are one: see
-    /// [on many machines](crate::hub#on-many-machines). Otherwise the runs are those of this hub alone, also if
-    /// another one writes to the same place.
+    /// If the log has a [directory](EventLog::directory), like the one in Redis, all hubs that
+    /// share it know each other's runs: see [on many machines](crate::hub#on-many-machines).
+    /// Otherwise the hub knows only its own runs, even if another hub writes to the same log.
     pub fn with_backend(log: impl EventLog + 'static, inbox: impl CommandInbox + 'static) -> Self {
         let settings = HubSettings {
             log: Arc::new(log),
@@ -89,42 +91,45 @@ impl Hub {
         Self::from_settings(settings)
     }
 
-    /// A hub whose logs and inboxes are in Redis, with all hubs of other processes on the same server: see
-    /// [on many machines](crate::hub#on-many-machines).
+    /// Makes a hub whose logs and inboxes are in Redis, shared with the hubs of other processes on
+    /// the same server: see [on many machines](crate::hub#on-many-machines).
     #[cfg(feature = "redis")]
     pub fn with_redis(events: crate::hub::redis::RedisEvents) -> Self {
         Self::with_backend(events.clone(), events)
     }
 
-    /// Sets how many entries the log of a run keeps at most: 1,024 unless set, and at least 16. After each half of
-    /// them a snapshot is written, and everything before the previous snapshot is removed.
+    /// Sets the maximum number of entries in the log of a run: 1,024 by default, and at least 16.
+    /// After each half of them a snapshot is written, and everything before the previous snapshot
+    /// is removed.
     ///
-    /// Like the other settings it makes a hub of its own, which has none of the runs of this one.
+    /// Like the other settings, it makes a separate hub, which has none of this hub's runs.
     pub fn with_capacity(self, entries: usize) -> Self {
         self.with(|settings| settings.capacity = entries.max(16))
     }
 
-    /// Sets whether a run without readers is interrupted. It continues unless set. Readers of other hubs do not count.
+    /// Sets whether a run without readers is interrupted. By default it continues. Readers in other
+    /// hubs do not count.
     pub fn with_unattended(self, unattended: Unattended) -> Self {
         self.with(|settings| settings.unattended = unattended)
     }
 
-    /// Sets what a run does while its log is unavailable. It continues unless set.
+    /// Sets what a run does while its log is unavailable. By default it continues.
     pub fn with_log_outage(self, log_outage: LogOutage) -> Self {
         self.with(|settings| settings.log_outage = log_outage)
     }
 
-    /// Sets how long the log of a run is kept after its end, for readers that connect again: a minute unless set.
+    /// Sets how long the log of a run is kept after its end, for readers that reconnect: a minute
+    /// by default.
     pub fn with_ended_kept_for(self, time: Duration) -> Self {
         self.with(|settings| settings.keep_ended = time)
     }
 
-    /// Sets where the ids of runs and commands come from. They have 128 random bits unless set.
+    /// Sets the source of the ids of runs and commands. By default, ids have 128 random bits.
     pub fn with_ids(self, ids: impl Ids + 'static) -> Self {
         self.with(|settings| settings.ids = Arc::new(ids))
     }
 
-    /// A hub of its own with other settings.
+    /// Makes a separate hub with other settings.
     fn with(self, change: impl FnOnce(&mut HubSettings)) -> Self {
         let mut settings = self.0.settings.clone();
         change(&mut settings);
@@ -135,22 +140,28 @@ impl Hub {
         Self(Arc::new(HubInner { settings, registry: Arc::default() }))
     }
 
-    /// Starts a run under a key, which is the id of its session as a rule. A hub has at most one active run of
-    /// each key. Hubs that share a log check this as far as they know; only the lease of the session guarantees it.
+    /// Starts a run under a key, which is usually the id of its session. A hub has at most one
+    /// active run for each key. Hubs that share a log check this as far as they know; only the
+    /// session's lease guarantees it.
     ///
-    /// To make the run only when the key is free, [reserve](Self::reserve) it first.
+    /// To make the run only if the key is free, [reserve](Self::reserve) the key first.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict), with [`AlreadyRunning`](crate::hub::AlreadyRunning) as its source, if a
-    /// run has the key, of this hub or, if that is known, of another one; an error with
-    /// [`ShuttingDown`](crate::hub::ShuttingDown) as its source; whatever the log and the inbox fail with. The run is
-    /// dropped then. A log that is unavailable is an error, with [`LogUnavailable`] as its source, only if runs
-    /// [pause](LogOutage::Pause) for it.
+    /// - [`Conflict`](ErrorKind::Conflict), with [`AlreadyRunning`](crate::hub::AlreadyRunning) as
+    ///   its source, if a run already has the key, in this hub or, as far as is known, in another
+    ///   one;
+    /// - an error with [`ShuttingDown`](crate::hub::ShuttingDown) as its source if the hub is
+    ///   shutting down;
+    /// - the errors of the log and the inbox. If the log is unavailable, this is an error, with
+    ///   [`LogUnavailable`] as its source, only if runs [pause](LogOutage::Pause) while the log is
+    ///   unavailable.
+    ///
+    /// After an error the run is dropped.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub async fn start(
         &self,
         key: impl Into<String>,
@@ -159,22 +170,26 @@ impl Hub {
         self.reserve(key)?.start(run).await
     }
 
-    /// Takes a key for a run that is yet to be made.
+    /// Reserves a key for a run that is not yet made.
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start).
+    /// [`Conflict`](ErrorKind::Conflict), with [`AlreadyRunning`](crate::hub::AlreadyRunning) as
+    /// its source, if a run of this hub has the key or a reservation holds it; an error with
+    /// [`ShuttingDown`](crate::hub::ShuttingDown) as its source if the hub is shutting down.
     pub fn reserve(&self, key: impl Into<String>) -> Result<Reservation, Error> {
         let key = key.into();
         self.0.registry.reserve(&key)?;
         Ok(Reservation { hub: self.clone(), key, is_started: false })
     }
 
-    /// Waits until no run has the key, and takes it. Of several that wait, any may be next.
+    /// Waits until no run has the key, and reserves it. If several callers wait, any of them may be
+    /// next.
     ///
     /// # Errors
     ///
-    /// One with [`ShuttingDown`](crate::hub::ShuttingDown) as its source.
+    /// An error with [`ShuttingDown`](crate::hub::ShuttingDown) as its source if the hub is
+    /// shutting down.
     pub async fn reserve_when_free(&self, key: impl Into<String>) -> Result<Reservation, Error> {
         let key = key.into();
         let mut waiter = Waiter { registry: &self.0.registry, key: &key, id: None };
@@ -183,7 +198,8 @@ impl Hub {
         Ok(Reservation { hub: self.clone(), key, is_started: false })
     }
 
-    /// The id of the run of this hub that has the key. [`find_run`](Self::find_run) knows those of other hubs too.
+    /// The id of this hub's run that has the key. [`find_run`](Self::find_run) also finds the runs
+    /// of other hubs.
     pub fn run_id(&self, key: &str) -> Option<String> {
         self.0.registry.current(key).map(|place| place.run.to_string())
     }
@@ -192,7 +208,8 @@ impl Hub {
     ///
     /// # Errors
     ///
-    /// One with [`LogUnavailable`] as its source if this hub has no such run, and the others cannot be asked.
+    /// An error with [`LogUnavailable`] as its source if this hub has no such run and the other
+    /// hubs cannot be reached.
     pub async fn find_run(&self, key: &str) -> Result<Option<String>, Error> {
         if let Some(run) = self.run_id(key) {
             return Ok(Some(run));
@@ -202,16 +219,18 @@ impl Hub {
         Ok(last.filter(|last| last.is_active).map(|last| last.run))
     }
 
-    /// The runs of all hubs that share the log whose process has died, or has given no sign of life for a few seconds.
-    /// After a [claim](Self::claim_lost_run), [`Session::resume`](crate::session::Session::resume) continues what a
-    /// run was working on. Empty for a log without a [directory](EventLog::directory).
+    /// Lists the runs of all hubs on this log whose process has died, or has sent no heartbeat for
+    /// a few seconds. After a [claim](Self::claim_lost_run),
+    /// [`Session::resume`](crate::session::Session::resume) continues the work of such a run.
+    /// Returns an empty list for a log without a [directory](EventLog::directory).
     ///
-    /// A run is listed until the next run of its key begins. If the log has lost its data, runs that were lost before
-    /// are not listed: the state of a session in its store says what is unfinished.
+    /// A run is listed until the next run of its key begins. If the log lost its data, runs that
+    /// were lost before are not listed: the session's state in its store shows whether it is
+    /// unfinished.
     ///
     /// # Errors
     ///
-    /// One with [`LogUnavailable`] as its source.
+    /// An error with [`LogUnavailable`] as its source if the log cannot be reached.
     pub async fn lost_runs(&self) -> Result<Vec<LostRun>, Error> {
         match self.directory() {
             Some(directory) => directory.lost().await,
@@ -219,12 +238,13 @@ impl Hub {
         }
     }
 
-    /// Claims a lost run for this hub for half a minute. `false` if another hub has claimed it. It spares needless
-    /// attempts; exclusion is left to the lease of the session.
+    /// Claims a lost run for this hub for half a minute. Returns `false` if another hub has claimed
+    /// it. A claim only avoids needless attempts; mutual exclusion is ensured by the session's
+    /// lease.
     ///
     /// # Errors
     ///
-    /// One with [`LogUnavailable`] as its source.
+    /// An error with [`LogUnavailable`] as its source if the log cannot be reached.
     pub async fn claim_lost_run(&self, lost: &LostRun) -> Result<bool, Error> {
         match self.directory() {
             Some(directory) => directory.claim(lost).await,
@@ -232,26 +252,28 @@ impl Hub {
         }
     }
 
-    /// Reads the run of this hub that has the key, after the event with this number.
+    /// Reads this hub's run that has the key, after the event with this number.
     ///
-    /// Without a number, or if the event is gone or is one of another run, it begins with a
-    /// [snapshot](crate::hub::HubEvent::Snapshot). The last run of a key can also be read after its end by those who
-    /// have a number of it, for as long as its log is kept. A page that shows a session reads it with
-    /// [`read_session`](Self::read_session), which also works while no run is active.
+    /// Without a number, or if the event was removed or belongs to another run, the reader begins
+    /// with a [snapshot](crate::hub::HubEvent::Snapshot). With a number of the key's last run, that
+    /// run can also be read after its end, for as long as its log is kept. For a page that shows a
+    /// session, use [`read_session`](Self::read_session), which also works while no run is active.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if no run has the key.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if no run
+    /// has the key.
     pub fn read(&self, key: &str, after: Option<&EventNumber>) -> Result<Reader, Error> {
         let reader = self.logs().read(key, after);
         reader.ok_or_else(|| NotRunning { run: key.to_owned() }.into())
     }
 
-    /// Reads the run of this hub with this id, also if it has ended, for as long as its log is kept.
+    /// Reads this hub's run with this id, even after its end, for as long as its log is kept.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if this hub has no such log.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if this
+    /// hub has no such log.
     pub fn read_run(&self, run_id: &str, after: Option<&EventNumber>) -> Result<Reader, Error> {
         match self.0.registry.run(run_id) {
             Some(place) => Ok(self.logs().read_run(place, after)),
@@ -259,36 +281,40 @@ impl Hub {
         }
     }
 
-    /// Reads the run with this id, of this hub or of another one that shares its log. Without such a log, the reader
-    /// ends with an error that has [`NotRunning`] as its source.
+    /// Reads the run with this id, in this hub or in another one that shares its log. If no log
+    /// exists for it, the reader ends with an error that has [`NotRunning`] as its source.
     ///
-    /// It counts as a reader of the run only if the run is one of this hub.
+    /// It counts as a reader of the run only if the run belongs to this hub.
     pub fn read_any_run(&self, run_id: &str, after: Option<&EventNumber>) -> Reader {
         self.logs().read_any_run(run_id, after)
     }
 
-    /// Reads a session over all its runs, those of other hubs that share the log included; see [`SessionReader`].
+    /// Reads a session over all its runs, including runs of other hubs that share the log; see
+    /// [`SessionReader`].
     pub fn read_session(&self, session: &Session, after: Option<&EventNumber>) -> SessionReader {
         SessionReader::new(self.logs(), session.clone(), after.cloned())
     }
 
-    /// Sends a command to a run, and waits until the run has taken it: that input is queued for the model, not that
-    /// the model has read it. The receipt has the id that the event `Appended` has too once the input is in the
-    /// history. Input that comes too late for that is in [`Outcome::undelivered`](crate::Outcome::undelivered).
+    /// Sends a command to a run, and waits until the run has accepted it. For input this means that
+    /// it is queued for the model, not that the model has read it. The receipt has the id of the
+    /// event `Appended` that is yielded once the input is in the history. Input that comes too late
+    /// for that is in [`Outcome::undelivered`](crate::Outcome::undelivered).
     ///
-    /// [`find_run`](Self::find_run) gives the run of a key, which may be one of another hub. A command to a run that has ended meanwhile never reaches the
-    /// next one.
+    /// [`find_run`](Self::find_run) returns the run of a key, even if it belongs to another hub. If
+    /// the run ends before it gets the command, the command does not reach the key's next run.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`] as its source if the run has ended, takes no
-    /// more input or does not exist; the error of the [handle](crate::RunHandle) of the run;
-    /// [`Overloaded`](ErrorKind::Overloaded) if too many commands wait; [`Unsupported`](ErrorKind::Unsupported) if
-    /// the stream takes no commands; one with [`LogUnavailable`] as its source if the inbox cannot be reached, which
-    /// leaves open whether the run takes the command.
+    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`] as its source if the run
+    ///   has ended, accepts no more input or does not exist;
+    /// - the error of the run's [handle](crate::RunHandle);
+    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands are waiting;
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the stream accepts no commands;
+    /// - an error with [`LogUnavailable`] as its source if the inbox cannot be reached. The run may
+    ///   still receive the command.
     pub async fn send(&self, run_id: &str, command: Command) -> Result<InputReceipt, Error> {
         let id = self.0.settings.ids.next_id();
-        // A run of this hub can be reached, also if an inbox on another machine cannot.
+        // A run of this hub can be reached even if an inbox on another machine cannot.
         if self.directory().is_some()
             && let Some(place) = self.0.registry.run(run_id)
             && !place.has_ended()
@@ -298,7 +324,7 @@ impl Hub {
         self.0.settings.inbox.send(run_id, id, command).await
     }
 
-    /// Counts runs, readers and entries.
+    /// Counts the hub's runs, readers and entries.
     pub fn stats(&self) -> HubStats {
         let places = self.0.registry.runs();
         let log = self.0.settings.log.stats();
@@ -313,13 +339,14 @@ impl Hub {
         }
     }
 
-    /// Refuses new runs, and waits up to `limit` for those that are active. Then it interrupts them, which stores the
-    /// partial turns of sessions. After ten more seconds those still active are dropped. A stream that takes no
-    /// commands is dropped at `limit`.
+    /// Rejects new runs, and waits up to `limit` for the active runs to end. Then it interrupts
+    /// them, which stores the partial turns of sessions, and after ten more seconds drops those
+    /// that are still active. A stream that accepts no commands is dropped at `limit`.
     ///
-    /// Readers of sessions end with an error that has [`ShuttingDown`](crate::hub::ShuttingDown) as its source,
-    /// after the last event of their run. So a web server waits for this first, and then for its connections to end.
-    /// Dropping the future lets the runs continue; the hub stays closed.
+    /// Readers of sessions end with an error that has [`ShuttingDown`](crate::hub::ShuttingDown) as
+    /// its source, after the last event of their run. A web server should therefore wait for this
+    /// future first, and then for its connections to end. If the future is dropped, the runs
+    /// continue, but the hub stays closed.
     pub async fn shut_down(&self, limit: Duration) {
         let registry = &self.0.registry;
         registry.close();
@@ -336,18 +363,18 @@ impl Hub {
         self.0.settings.log.directory()
     }
 
-    /// Refuses if another hub has an active run of the key, as far as that is known.
+    /// Returns an error if another hub has an active run of the key, as far as that is known.
     async fn check_other_hubs(&self, key: &str, run: &str) -> Result<(), Error> {
         let Some(directory) = self.directory() else { return Ok(()) };
         let Some(last) = directory.last(key).await? else { return Ok(()) };
-        // The next attempt at the same run takes its place.
+        // The next attempt at the same run replaces it.
         match last.is_active && last.run != run && self.0.registry.run(&last.run).is_none() {
             true => Err(AlreadyRunning { key: key.to_owned() }.into()),
             false => Ok(()),
         }
     }
 
-    /// The logs, for readers: they do not keep the hub.
+    /// The logs, for readers. They do not keep the hub alive.
     fn logs(&self) -> Logs {
         let (log, registry) = (Arc::clone(&self.0.settings.log), Arc::clone(&self.0.registry));
         Logs::new(log, registry)
@@ -373,7 +400,7 @@ impl Drop for HubInner {
     }
 }
 
-/// Takes itself away when it is dropped.
+/// Waits for a key, and unregisters when it is dropped.
 struct Waiter<'a> {
     registry: &'a Registry,
     key: &'a str,
@@ -386,7 +413,7 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// A key that was taken for a run. Dropping it gives the key back.
+/// A key that is reserved for a run. Dropping it releases the key.
 #[derive(Debug)]
 #[must_use = "dropping it gives the key back"]
 pub struct Reservation {
@@ -404,7 +431,7 @@ impl Reservation {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub async fn start(mut self, run: impl Into<RunSource>) -> Result<RunOwner, Error> {
         let RunSource { events, start, starts_at, handle, run_id, attempt } = run.into();
         let runtime = Handle::current();
@@ -475,7 +502,8 @@ impl Drop for Reservation {
     }
 }
 
-/// Owns a run of a hub. Dropping it drops the run synchronously, with its tools and its request to the model.
+/// Owns a run of a hub. Dropping it synchronously drops the run, with its tools and its request to
+/// the model.
 #[must_use = "dropping it drops the run"]
 pub struct RunOwner {
     place: Arc<RunPlace>,
@@ -489,13 +517,13 @@ impl RunOwner {
         &self.place.run
     }
 
-    /// Reads the run from its start. The reader keeps the log of the run, so it can also be polled after its end. If it
-    /// does not keep up, it is cut.
+    /// Reads the run from its start. The reader keeps the run's log, so it can also be polled after
+    /// the run's end. It is cut off if it does not keep up.
     pub fn read(&self) -> Reader {
         self.logs.read_run(Arc::clone(&self.place), None)
     }
 
-    /// Leaves the run to the hub. Returns its id.
+    /// Leaves the run to the hub, so that it continues without this owner. Returns its id.
     pub fn detach(mut self) -> String {
         self.is_detached = true;
         self.place.run.to_string()
@@ -514,19 +542,19 @@ impl Drop for RunOwner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubStats {
-    /// The runs that have not ended.
+    /// The number of active runs.
     pub runs: usize,
-    /// The readers of runs.
+    /// The number of readers of runs.
     pub readers: usize,
-    /// The entries of all logs.
+    /// The number of entries in all logs.
     pub entries: usize,
-    /// The entries of the fullest log.
+    /// The number of entries in the fullest log.
     pub fullest_log: usize,
-    /// How many entries a log may have.
+    /// The maximum number of entries in a log.
     pub capacity: usize,
-    /// How many readers were cut since the beginning.
+    /// The number of readers that were cut off so far.
     pub cut_readers: u64,
-    /// How long the reader has been there that came first.
+    /// The time since the oldest current reader was attached.
     pub oldest_reader: Option<Duration>,
 }
 

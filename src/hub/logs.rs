@@ -1,4 +1,4 @@
-//! The way from a key or a number to a reader.
+//! Makes readers for runs, from a key or an id.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ impl Logs {
         &self.registry
     }
 
-    /// Reads the run that has the key, or the last one, if it has ended and this is a number of it.
+    /// Reads the key's active run. If `after` is a number of the key's last run, that run is read
+    /// even if it has ended.
     pub(super) fn read(&self, key: &str, after: Option<&EventNumber>) -> Option<Reader> {
         let last = after.and_then(|number| self.registry.last_run(key, number.run()));
         let place = last.or_else(|| self.registry.current(key))?;
@@ -36,12 +37,12 @@ impl Logs {
         Reader::new(Arc::clone(&place.run), entries, Some(place))
     }
 
-    /// Reads a run that may be one of another hub.
+    /// Reads a run that may belong to another hub.
     pub(super) fn read_foreign_run(&self, run: &str, after: Option<&EventNumber>) -> Reader {
         Reader::new(run.into(), self.log.read(run, after), None)
     }
 
-    /// Reads a run, of this hub or of another one.
+    /// Reads a run of this hub or of another one.
     pub(super) fn read_any_run(&self, run: &str, after: Option<&EventNumber>) -> Reader {
         match self.registry.run(run) {
             Some(place) => self.read_run(place, after),

@@ -13,17 +13,17 @@ use crate::hub::NotRunning;
 use crate::hub::command_inbox::{Command, CommandInbox, SentCommand};
 use crate::lock::lock_ignoring_poison;
 
-/// So many commands may wait for a run that is busy.
+/// The maximum number of commands that wait for a busy run.
 const MAX_WAITING: usize = 1_000;
 
 /// The inboxes of runs in the memory of this process. Clones share them.
 ///
-/// At most 1,000 commands wait for one run; more are refused.
+/// At most 1,000 commands wait for one run; more are rejected.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryInbox(Arc<Mutex<HashMap<String, mpsc::Sender<SentCommand>>>>);
 
 impl MemoryInbox {
-    /// No inboxes.
+    /// Makes an empty set of inboxes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -41,7 +41,7 @@ impl MemoryInbox {
         });
         let sent = {
             let mut inboxes = lock_ignoring_poison(&self.0);
-            // A clone of the sender would have room of its own.
+            // Not on a clone: each clone of the sender would add capacity.
             let sender = inboxes.get_mut(run).ok_or_else(not_running)?;
             sender.try_send(command).map_err(|error| error.is_full())
         };

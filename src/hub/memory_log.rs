@@ -13,26 +13,26 @@ use crate::hub::run_log::{LogReader, RunLog};
 use crate::hub::settings::SlowReaders;
 use crate::lock::lock_ignoring_poison;
 
-/// How many removed logs are remembered by their epochs.
+/// The maximum number of removed logs whose epochs are remembered.
 const MAX_REMOVED: usize = 1_024;
 
 /// The logs of runs in the memory of this process. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLog {
     logs: Arc<Mutex<HashMap<String, Arc<RunLog>>>>,
-    /// The last epochs of runs whose log was removed: the next attempt at one has another.
+    /// The last epochs of runs whose log was removed, so that the next attempt gets a new epoch.
     removed: Arc<Mutex<VecDeque<(String, u64)>>>,
     cut_readers: Arc<Mutex<u64>>,
     slow_readers: SlowReaders,
 }
 
 impl MemoryLog {
-    /// No logs. Readers that are too slow are cut.
+    /// Makes an empty set of logs. Readers that are too slow are cut off.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets what is done with readers that are too slow.
+    /// Sets the treatment of readers that are too slow.
     pub fn with_slow_readers(mut self, slow_readers: SlowReaders) -> Self {
         self.slow_readers = slow_readers;
         self

@@ -1,16 +1,17 @@
 //! Runs that outlive their readers.
 //!
-//! A run is a stream: dropping it cancels it. That is right for a page that is closed, and wrong for a page that is
-//! loaded again. In a [`Hub`] a run continues however many consumers it has: the hub pulls each run in a task of its
-//! own and writes the events into a [log](EventLog). Any number of readers read from the log, each at its own place.
-//! Commands reach the run through its [inbox](CommandInbox).
+//! A run is a stream: dropping it cancels it. This is right for a page that is closed, but not for
+//! a page that is reloaded. In a [`Hub`] a run continues with any number of readers, or none: the
+//! hub polls each run in its own task and writes the events into a [log](EventLog). Any number of
+//! readers read the log, each at its own position. Commands reach the run through its
+//! [inbox](CommandInbox).
 //!
 //! | to read | use |
 //! |---|---|
-//! | a session, whether or not a run is active, and all runs that follow: a page | [`Hub::read_session`] |
+//! | a session with its active run, if any, and all later runs, for a page | [`Hub::read_session`] |
 //! | the active run of a session, up to its end | [`Hub::read`] |
-//! | one run by its id | [`Hub::read_run`], or [`Hub::read_any_run`] if it may be one of another machine |
-//! | the run that this code has started, from its first event | [`RunOwner::read`] |
+//! | one run by its id | [`Hub::read_run`], or [`Hub::read_any_run`] if it may be on another machine |
+//! | the run that this code started, from its first event | [`RunOwner::read`] |
 //!
 //! ```
 //! use futures::StreamExt;
@@ -24,17 +25,17 @@
 //! let agent = Agent::new(Scripted::new(["Hello!"]));
 //! let hub = Hub::new();
 //!
-//! // One request of a page starts a run, and leaves it to the hub.
+//! // One request of a page starts a run and leaves it to the hub.
 //! let session = Session::open(MemoryStore::new(), "chat-1").await?;
 //! let place = hub.reserve(session.id())?;
 //! let run_id = place.start(session.run(&agent, "Hi").await?).await?.detach();
 //!
-//! // Another one reads it, and loses its connection.
+//! // Another request reads the run and loses its connection.
 //! let mut reader = hub.read("chat-1", None)?;
 //! let first = reader.next().await.unwrap()?;
 //! drop(reader);
 //!
-//! // It connects again with the number of the last event that it has.
+//! // It reconnects with the number of the last event that it received.
 //! let mut reader = hub.read("chat-1", first.number())?;
 //! while let Some(event) = reader.next().await {
 //!     if let HubEvent::Event { event, .. } = event? {
@@ -48,9 +49,9 @@
 //!
 //! # For a browser
 //!
-//! With the feature `ui`, [`Sse::respond_to_reader`](crate::ui::sse::Sse::respond_to_reader) sends what a reader gets
-//! as server-sent events; the other protocols of [`ui`](crate::ui) take [`Reader::into_events`]. The example `web` is a
-//! whole server. Its route for a page:
+//! With the feature `ui`, [`Sse::respond_to_reader`](crate::ui::sse::Sse::respond_to_reader) sends
+//! the items of a reader as server-sent events; the other protocols of [`ui`](crate::ui) take
+//! [`Reader::into_events`]. The example `web` is a complete server. Its route for a page:
 //!
 //! ```
 //! # #[cfg(feature = "ui")]
@@ -67,7 +68,7 @@
 //!     session: &Session,
 //!     last_event_id: Option<&str>,
 //! ) -> Response<ResponseBody<impl Stream<Item = Result<HubEvent, Error>> + use<>, HubEvent>> {
-//!     // An id that cannot be parsed is like none: the reader begins with a snapshot.
+//!     // An id that cannot be parsed is treated as missing: the reader begins with a snapshot.
 //!     let after: Option<EventNumber> = last_event_id.and_then(|id| id.parse().ok());
 //!     Sse::new().respond_to_reader(hub.read_session(session, after.as_ref()))
 //! }
@@ -76,24 +77,26 @@
 //!
 //! # On many machines
 //!
-//! A hub knows its own runs. With the feature `redis`, hubs whose logs and inboxes are on one Redis or Valkey server
-//! (`hub::redis::RedisEvents`) know those of all, and any of them serves a page: [`Hub::read_session`],
-//! [`Hub::find_run`], [`Hub::read_any_run`] and [`Hub::send`] reach a run wherever it runs. The sessions have to be in
-//! one store that all machines use.
+//! A hub on its own knows only its own runs. With the feature `redis`, hubs whose logs and inboxes
+//! are on one Redis or Valkey server (`hub::redis::RedisEvents`) know each other's runs, and each
+//! of them can serve a page: [`Hub::read_session`], [`Hub::find_run`], [`Hub::read_any_run`] and
+//! [`Hub::send`] reach a run on any machine. The sessions must be in one store that all machines
+//! use.
 //!
 //! | question | answered by |
 //! |---|---|
-//! | who may run a session | the [lease](crate::session::Lease) in its store |
-//! | what was said | the session in its store |
-//! | what is being said now | the log |
+//! | which process may run a session | the [lease](crate::session::Lease) in its store |
+//! | the finished part of the conversation | the session in its store |
+//! | the events of the active run | the log |
 //!
-//! So a log may lose everything at any time, and no session loses anything. While it is
-//! [unavailable](LogUnavailable), a run continues or waits, as [`Hub::with_log_outage`] says; commands fail at once;
-//! and readers of sessions show the finished turns from the store, until a snapshot of the run follows.
+//! So even if a log loses all its data, no session loses anything. While the log is
+//! [unavailable](LogUnavailable), a run continues or waits, as set with [`Hub::with_log_outage`];
+//! commands fail immediately; and readers of sessions show the finished turns from the store, until
+//! they can show a snapshot of the run.
 //!
-//! When a process dies, its runs are [lost](RunLost) within five seconds. Readers elsewhere get what the store has and
-//! wait; [`Hub::lost_runs`] lists the runs, and one process of those that [claim](Hub::claim_lost_run) a run resumes
-//! its session:
+//! When a process dies, its runs count as [lost](RunLost) within five seconds. Readers on other
+//! machines show the state of the store and wait. [`Hub::lost_runs`] lists the lost runs, and the
+//! process that [claims](Hub::claim_lost_run) a run resumes its session:
 //!
 //! ```
 //! # use turnstream::hub::Hub;
@@ -111,8 +114,8 @@
 //! }
 //! ```
 //!
-//! A hub keeps to its own runs in [`Hub::run_id`], [`Hub::read`], [`Hub::reserve_when_free`], [`Hub::stats`],
-//! [`Hub::shut_down`] and in what counts as a reader for [`Unattended`].
+//! [`Hub::run_id`], [`Hub::read`], [`Hub::reserve_when_free`], [`Hub::stats`], [`Hub::shut_down`]
+//! and the readers counted for [`Unattended`] only consider the hub's own runs.
 //!
 //! # Dropping
 //!
@@ -123,7 +126,8 @@
 //! | the last clone of the [`Hub`] | all runs are dropped before the call returns |
 //! | the runtime | all of its runs are dropped |
 //!
-//! A run that another thread polls at that moment is dropped when its poll returns. The turn that streams is lost with a run that is dropped, and the readers of the run end with an error.
+//! If another thread is polling the run at that moment, the run is dropped when the poll returns.
+//! With the run, the turn that streams is lost, and the readers of the run end with an error.
 //! [`Command::Interrupt`] ends a run and keeps the part of the turn that has arrived.
 
 mod all_hubs_reader;

@@ -20,17 +20,17 @@ pub(super) struct OneHubReader {
     logs: Logs,
     session: Session,
     state: ReadState,
-    /// The order of the last run that it has read, or that is in the snapshot of the session.
+    /// The order of the last run that was read or is contained in the session's snapshot.
     seen: u64,
-    /// Its place among those that wait for a run.
+    /// Its id in the list of waiters for a run.
     waiter: Option<u64>,
 }
 
 enum ReadState {
-    /// Nothing was read.
+    /// Nothing was read yet.
     New(Option<EventNumber>),
     Reading(Reader),
-    /// No run is there: the session is read from the store.
+    /// No run is active: the session is loaded from the store.
     Loading(BoxFuture<'static, Result<Snapshot, Error>>),
     Waiting,
     Ended,
@@ -47,7 +47,8 @@ impl OneHubReader {
         self.state = ReadState::Reading(reader);
     }
 
-    /// Loads the session with all runs up to this one. Those that begin meanwhile follow.
+    /// Loads the session, which contains all runs up to this one. Runs that begin meanwhile are
+    /// read afterwards.
     fn load(&mut self, last: u64) {
         self.seen = last;
         self.state = ReadState::Loading(self.load_session());
@@ -77,7 +78,7 @@ impl Stream for OneHubReader {
             match &mut this.state {
                 ReadState::New(after) => {
                     let key = this.session.id();
-                    // Before it is asked for a run, which may begin meanwhile.
+                    // Before the registry is asked for a run, because one may begin meanwhile.
                     let last = this.logs.registry().last_order(key);
                     match this.logs.read(key, after.as_ref()) {
                         Some(reader) => this.read(reader),

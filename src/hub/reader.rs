@@ -1,4 +1,4 @@
-//! One reader of a run.
+//! A reader of one run.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use crate::hub::event_log::{LogContent, LogEntry};
 use crate::hub::registry::RunPlace;
 use crate::hub::{EventNumber, Snapshot};
 
-/// One item of a reader.
+/// An item that a reader yields.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum HubEvent {
-    /// Everything so far. It replaces what the reader has of this run.
+    /// The state so far. It replaces everything that the reader has received of this run.
     Snapshot {
-        /// The number to continue after; `None` if no run is working on the session, or if that is not known because the
-        /// log is unavailable.
+        /// The number to continue after; `None` if the session has no active run, or if that is
+        /// unknown because the log is unavailable.
         number: Option<EventNumber>,
-        /// Everything so far.
+        /// The state so far.
         snapshot: Arc<Snapshot>,
     },
     /// An event of the run.
@@ -36,8 +36,8 @@ pub enum HubEvent {
     Ended {
         /// The number of the end.
         number: EventNumber,
-        /// The error that the stream ended with: that of a run that failed, or the error that stopped it before it had
-        /// [finished](Event::Finished).
+        /// The error that the stream ended with: the error of a failed run, or the error that
+        /// stopped it before its [`Finished`](Event::Finished) event.
         error: Option<Error>,
     },
 }
@@ -64,15 +64,16 @@ impl From<LogEntry> for HubEvent {
 
 /// Reads one run, up to its end.
 ///
-/// It ends with [`HubEvent::Ended`], or with an error if it cannot read on: [`TooSlow`](crate::hub::TooSlow) if it
-/// did not keep up, [`RunLost`](crate::hub::RunLost) if the process of the run has died,
-/// [`LogUnavailable`](crate::hub::LogUnavailable) if the log cannot be reached for now, or one that says that the run
-/// was dropped. Dropping it stops reading; the run continues.
+/// It ends with [`HubEvent::Ended`], or with an error if it cannot continue:
+/// [`TooSlow`](crate::hub::TooSlow) if it did not keep up, [`RunLost`](crate::hub::RunLost) if the
+/// process of the run has died, [`LogUnavailable`](crate::hub::LogUnavailable) if the log cannot be
+/// reached for now, or another error if the run was dropped. Dropping the reader stops reading; the
+/// run continues.
 #[must_use = "streams do nothing unless polled"]
 pub struct Reader {
     run: Arc<str>,
     entries: BoxStream<'static, Result<LogEntry, Error>>,
-    /// Where it counts as a reader; `None` for a run of another hub.
+    /// The run that counts it as a reader, and its number; `None` for a run of another hub.
     place: Option<(Arc<RunPlace>, u64)>,
 }
 
@@ -99,11 +100,13 @@ impl Reader {
         self.place.as_ref().map_or(0, |(place, _)| place.order())
     }
 
-    /// The events alone, those of the first snapshot included, for code that reads the events of a run. For those
-    /// of the whole run, read it without a number; turns that were complete before have no deltas.
+    /// Yields only the events, including those of the first snapshot, for code that reads the
+    /// events of a run. To get the whole run, create the reader without a number; turns that were
+    /// already complete then have no deltas.
     ///
-    /// The error of a run that failed is the last item, as with a [`Run`](crate::Run). A second snapshot is an
-    /// error: another attempt at the run has begun, and what was given is void.
+    /// The error of a failed run is the last item, as with a [`Run`](crate::Run). A second snapshot
+    /// becomes an error: another attempt at the run has begun, so the events that were already
+    /// yielded are void.
     pub fn into_events(self) -> impl Stream<Item = Result<Event, Error>> + Send {
         let mut is_first = true;
         self.flat_map(move |read| {

@@ -1,4 +1,4 @@
-//! Which runs there are.
+//! The runs of a hub.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,21 +19,21 @@ use crate::hub::source::CallProgress;
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
-/// A run, as those see it who are not its runner.
+/// A run, as seen by everything except its runner.
 pub(super) struct RunPlace {
     pub(super) run: Arc<str>,
     pub(super) key: String,
     pub(super) handle: Option<RunHandle>,
-    /// Where progress of calls goes that run apart. Set for an attempt at a durable run, which takes most commands
-    /// elsewhere.
+    /// Receives the progress of calls that run apart. `Some` for an attempt at a durable run, which gets most commands
+    /// through its engine.
     progress: Option<Mutex<mpsc::Sender<CallProgress>>>,
-    /// Woken by readers that come and go.
+    /// Woken when readers come and go.
     pub(super) runner_waker: AtomicWaker,
     pub(super) task: OnceLock<OwnedTask>,
     has_ended: AtomicBool,
-    /// How many runs of the hub had begun before it. 0 until it has begun.
+    /// The position in the order in which the hub's runs began, from 1; 0 until the run has begun.
     order: AtomicU64,
-    /// When each reader came.
+    /// The time at which each reader was attached.
     readers: Mutex<BTreeMap<u64, Instant>>,
 }
 
@@ -57,14 +57,14 @@ impl RunPlace {
         }
     }
 
-    /// Drops what runs, in this call.
+    /// Synchronously drops the run's task.
     pub(super) fn close(&self) {
         if let Some(task) = self.task.get() {
             task.close();
         }
     }
 
-    /// Sends a command to the run, which is one of this process.
+    /// Sends a command to the run, which belongs to this process.
     pub(super) fn send(&self, id: String, command: Command) -> Result<InputReceipt, Error> {
         if self.has_ended() {
             return Err(NotRunning { run: self.run.to_string() }.into());
@@ -74,7 +74,7 @@ impl RunPlace {
         Ok(InputReceipt { id })
     }
 
-    /// Does a command to the run.
+    /// Applies a command to the run.
     pub(super) fn apply(&self, id: String, command: Command) -> Result<(), Error> {
         let refused = |message: &str| Err(Error::new(ErrorKind::Unsupported, message));
         let Some(handle) = &self.handle else {
@@ -97,7 +97,8 @@ impl RunPlace {
         }
     }
 
-    /// Ends the run so that what there is of it is kept, or drops it if it takes no commands or continues elsewhere.
+    /// Interrupts the run, so that its results so far are kept. Drops it instead if it accepts no
+    /// commands, or if another attempt continues it.
     pub(super) fn interrupt_or_close(&self) {
         match &self.handle {
             Some(handle) if self.progress.is_none() => handle.interrupt(),
@@ -109,7 +110,7 @@ impl RunPlace {
         self.has_ended.load(Ordering::SeqCst)
     }
 
-    /// Runs of a key that begin later have a higher one.
+    /// The order of the run. Later runs have higher orders.
     pub(super) fn order(&self) -> u64 {
         self.order.load(Ordering::SeqCst)
     }
@@ -132,39 +133,39 @@ impl RunPlace {
         lock_ignoring_poison(&self.readers).len()
     }
 
-    /// How long the reader has been there that came first.
+    /// The time since the oldest current reader was attached.
     pub(super) fn oldest_reader(&self) -> Option<Duration> {
         lock_ignoring_poison(&self.readers).values().min().map(Instant::elapsed)
     }
 }
 
-/// The runs of a hub, and who waits for a run to begin or to end.
+/// The runs of a hub, and the tasks that wait for a run to begin or to end.
 #[derive(Default)]
 pub(super) struct Registry(Mutex<RegistryState>);
 
 #[derive(Default)]
 struct RegistryState {
-    /// Those that run, and those that have ended and whose log is kept.
+    /// The active runs, and ended runs whose log is kept.
     runs: HashMap<Arc<str>, Arc<RunPlace>>,
     keys: HashMap<String, KeyState>,
     is_closed: bool,
-    /// How many runs have begun.
+    /// The number of runs that have begun.
     begun: u64,
     next_waiter: u64,
-    /// Wait for the last run to end.
+    /// Woken when the last run ends.
     idle_waiters: HashMap<u64, Waker>,
 }
 
 #[derive(Default)]
 struct KeyState {
     occupant: Option<Occupant>,
-    /// Wait for a run to begin or to end.
+    /// Woken when a run begins or ends.
     waiters: HashMap<u64, Waker>,
-    /// The order of the run that has begun last, and that of the one before it.
+    /// The orders of the run that began last, and of the one before it.
     last_order: u64,
     previous_order: u64,
     last_run: Option<Arc<str>>,
-    /// How many ask for it: runs whose log is kept, and readers of the session.
+    /// The number of users of this state: runs whose log is kept, and readers of the session.
     interested: usize,
 }
 
@@ -174,11 +175,11 @@ impl KeyState {
     }
 }
 
-/// The news of a key, for a reader of its runs.
+/// The next run of a key, for a reader of its runs.
 pub(super) enum NextRun {
-    /// The next run, which may have ended already. Its log is there.
+    /// The next run, which may have ended already. Its log still exists.
     Begun(Arc<RunPlace>),
-    /// Runs have begun and ended, up to this one.
+    /// Runs have begun and ended, up to the run of this order.
     Missed(u64),
 }
 
@@ -204,7 +205,7 @@ impl RegistryState {
         }
     }
 
-    /// One less is interested in a key.
+    /// Removes one user of a key's state.
     fn lose_interest(&mut self, key: &str) {
         if let Some(state) = self.keys.get_mut(key) {
             state.interested -= 1;
@@ -218,7 +219,7 @@ impl RegistryState {
 }
 
 impl Registry {
-    /// Takes a key for a run.
+    /// Reserves a key for a run.
     pub(super) fn reserve(&self, key: &str) -> Result<(), Error> {
         let mut state = self.lock();
         if state.is_closed {
@@ -232,7 +233,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Gives a key back for which no run was started.
+    /// Releases a reserved key for which no run was started.
     pub(super) fn release(&self, key: &str) {
         let mut state = self.lock();
         if let Some(key) = state.keys.get_mut(key) {
@@ -241,7 +242,7 @@ impl Registry {
         state.wake_key(key);
     }
 
-    /// Puts a run under the key that was taken for it.
+    /// Stores a run under the key that was reserved for it.
     pub(super) fn insert(&self, place: &Arc<RunPlace>) -> Result<(), Error> {
         let mut state = self.lock();
         if state.is_closed {
@@ -265,7 +266,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The run is over, and its key free.
+    /// Marks the run as ended and releases its key.
     pub(super) fn end(&self, place: &RunPlace) {
         if place.has_ended.swap(true, Ordering::SeqCst) {
             return;
@@ -279,7 +280,7 @@ impl Registry {
         drop(ended);
     }
 
-    /// The log of the run is gone.
+    /// Forgets a run whose log was removed.
     pub(super) fn forget(&self, place: &RunPlace) {
         let mut state = self.lock();
         let is_it = |other: &Arc<RunPlace>| std::ptr::eq(&raw const **other, place);
@@ -302,7 +303,7 @@ impl Registry {
         }
     }
 
-    /// A run whose log is there, and after which no other run of its key has begun.
+    /// The run with this id, if its log still exists and it is the key's last run.
     pub(super) fn last_run(&self, key: &str, run: &str) -> Option<Arc<RunPlace>> {
         let state = self.lock();
         let place = state.runs.get(run)?;
@@ -310,7 +311,7 @@ impl Registry {
         (place.key == key && place.order() == last).then(|| Arc::clone(place))
     }
 
-    /// Keeps the order of the runs of a key until [`unfollow`](Self::unfollow).
+    /// Keeps the order of a key's runs until [`unfollow`](Self::unfollow).
     pub(super) fn follow(&self, key: &str) {
         self.lock().keys.entry(key.to_owned()).or_default().interested += 1;
     }
@@ -319,12 +320,12 @@ impl Registry {
         self.lock().lose_interest(key);
     }
 
-    /// The order of the run that has begun last under a key that is followed.
+    /// The order of the last run of a key that is followed.
     pub(super) fn last_order(&self, key: &str) -> u64 {
         self.lock().keys.get(key).map_or(0, |state| state.last_order)
     }
 
-    /// A run whose log is there.
+    /// The run with this id, if its log still exists.
     pub(super) fn run(&self, run: &str) -> Option<Arc<RunPlace>> {
         self.lock().runs.get(run).cloned()
     }
@@ -333,7 +334,7 @@ impl Registry {
         self.lock().runs.values().cloned().collect()
     }
 
-    /// No run begins from here on.
+    /// Prevents new runs.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -347,7 +348,7 @@ impl Registry {
         self.lock().is_closed
     }
 
-    /// Ready when no run begins any more.
+    /// Ready when the registry is closed, so that no more runs begin.
     pub(super) fn poll_closed(
         &self,
         key: &str,
@@ -360,7 +361,7 @@ impl Registry {
         }
     }
 
-    /// Ready when a run has begun after that of this order.
+    /// Ready when a run with a higher order has begun.
     pub(super) fn poll_next(
         &self,
         key: &str,
@@ -383,7 +384,7 @@ impl Registry {
         })
     }
 
-    /// Ready when the key was taken for a run.
+    /// Ready when the key was reserved for a run.
     pub(super) fn poll_reserve(
         &self,
         key: &str,
@@ -426,7 +427,7 @@ impl Registry {
         }
     }
 
-    /// Takes a waiter away that was dropped.
+    /// Removes a waiter that was dropped.
     pub(super) fn stop_waiting(&self, key: &str, waiter: Option<u64>) {
         let Some(id) = waiter else { return };
         let mut state = self.lock();
@@ -436,7 +437,7 @@ impl Registry {
         state.remove_if_unneeded(key);
     }
 
-    /// Ready when no run has a key.
+    /// Ready when no run is active.
     pub(super) fn poll_idle(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.is_idle() {
@@ -449,12 +450,12 @@ impl Registry {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, RegistryState> {
-        // Nothing of a user runs while it is held.
+        // No user code runs while the lock is held.
         lock_ignoring_poison(&self.0)
     }
 }
 
-/// The source of an error: a run has the key already.
+/// The source of an error: the key already has an active run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a run of `{key}` is running")]
 pub struct AlreadyRunning {
@@ -463,7 +464,7 @@ pub struct AlreadyRunning {
 }
 
 impl AlreadyRunning {
-    /// Finds it in an error.
+    /// Finds it among the sources of an error.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
@@ -475,13 +476,13 @@ impl From<AlreadyRunning> for Error {
     }
 }
 
-/// The source of an error: the hub begins no runs any more.
+/// The source of an error: the hub is shutting down and starts no more runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hub is shutting down")]
 pub struct ShuttingDown;
 
 impl ShuttingDown {
-    /// Finds it in an error.
+    /// Finds it among the sources of an error.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }

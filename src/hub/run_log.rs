@@ -1,4 +1,4 @@
-//! The log of one run, as a process holds it.
+//! The log of one run in the memory of a process.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -24,33 +24,33 @@ pub(super) struct RunLog {
 pub(super) struct RunLogState {
     epoch: u64,
     entries: VecDeque<LogEntry>,
-    /// How many entries were removed.
+    /// The number of entries that were removed.
     removed: u64,
-    /// How it ends for those who have read all entries, if it has no end: with this error.
+    /// The error that readers get after all entries, if the log has no end.
     closed: Option<Error>,
-    /// Nothing can be read beyond the entries for now.
+    /// The error that readers get after the entries while no more can be read.
     outage: Option<Error>,
     readers: HashMap<u64, ReaderPlace>,
-    /// How many readers there were.
+    /// The number of readers that were ever attached.
     reader_count: u64,
     writer: Option<Waker>,
 }
 
-/// Where a reader is.
+/// The position of a reader.
 #[derive(Debug)]
 struct ReaderPlace {
-    /// The next entry that it reads, counted from the first one that the log ever had.
+    /// The index of the entry that it reads next, counted from the first entry ever written.
     next: u64,
     waker: Option<Waker>,
 }
 
 impl RunLog {
     pub(super) fn lock(&self) -> MutexGuard<'_, RunLogState> {
-        // Nothing of a user runs while it is held.
+        // No user code runs while the lock is held.
         lock_ignoring_poison(&self.state)
     }
 
-    /// Waits until no reader needs the entries before a number, for no longer than this.
+    /// Waits until no reader needs the entries before a number, for at most `limit`.
     pub(super) async fn wait_for_readers(&self, before: &EventNumber, limit: Duration) {
         let mut deadline = Deadline::try_start(limit);
         std::future::poll_fn(|cx| {
@@ -71,7 +71,7 @@ impl RunLog {
 }
 
 impl RunLogState {
-    /// The epoch of the attempt that it belongs to.
+    /// The epoch of the attempt that the log belongs to.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -84,7 +84,8 @@ impl RunLogState {
         self.entries.len()
     }
 
-    /// Removes the entries before a number, and adds these. Returns how many readers are cut.
+    /// Removes the entries before `trim_before`, and adds `entries`. Returns the number of readers
+    /// that are cut off.
     pub(super) fn append(
         &mut self,
         entries: Vec<LogEntry>,
@@ -97,7 +98,7 @@ impl RunLogState {
         cut
     }
 
-    /// Reports it to its readers after the entries that are there, until something is appended.
+    /// Reports an outage to readers after the existing entries, until an entry is appended.
     #[cfg(feature = "redis")]
     pub(super) fn set_outage(&mut self, outage: Option<Error>) {
         self.outage = outage;
@@ -106,19 +107,19 @@ impl RunLogState {
         }
     }
 
-    /// More entries can follow.
+    /// Clears the end of the log, so that more entries can follow.
     #[cfg(feature = "redis")]
     pub(super) fn reopen(&mut self) {
         self.closed = None;
     }
 
-    /// Where the last entry stands.
+    /// The position of the last entry.
     #[cfg(feature = "redis")]
     pub(super) fn last_position(&self) -> Option<(u64, u64)> {
         self.entries.back().map(|entry| entry.number.position())
     }
 
-    /// The entries after a position, from the last snapshot on.
+    /// The entries after a position, but not before the last snapshot.
     #[cfg(feature = "redis")]
     pub(super) fn entries_after(&self, position: (u64, u64)) -> Vec<LogEntry> {
         let from = usize::try_from(self.last_snapshot() - self.removed).unwrap_or(0);
@@ -126,20 +127,20 @@ impl RunLogState {
         entries.filter(|entry| entry.number.position() > position).cloned().collect()
     }
 
-    /// Ends it for its readers, after the entries that are there.
+    /// Ends the log for its readers with this error, after the existing entries.
     pub(super) fn close(&mut self, error: Error) {
         self.closed = Some(error);
         self.wake_readers();
     }
 
-    /// Counts the entries before a number, those that were removed included.
+    /// The number of entries before a number, including removed ones.
     fn index_of(&self, number: &EventNumber) -> u64 {
         let position = number.position();
         let here = self.entries.partition_point(|entry| entry.number.position() < position);
         self.removed + here as u64
     }
 
-    /// Removes the entries before a number. Returns how many readers are cut by that.
+    /// Removes the entries before a number. Returns the number of readers that are cut off by that.
     fn trim(&mut self, before: &EventNumber) -> u64 {
         let keep_from = self.index_of(before);
         let count = usize::try_from(keep_from - self.removed).unwrap_or(usize::MAX);
@@ -165,7 +166,7 @@ impl RunLogState {
         self.removed + self.entries.iter().rposition(is_snapshot).unwrap_or(0) as u64
     }
 
-    /// The next entry for a reader that has read the entry with this number.
+    /// The index of the next entry for a reader that has read the entry with this number.
     fn first_after(&self, number: &EventNumber) -> Option<u64> {
         let position = number.position();
         let at = self.entries.partition_point(|entry| entry.number.position() < position);
@@ -177,7 +178,7 @@ impl RunLogState {
 /// One reader of a log.
 pub(super) struct LogReader {
     log: Arc<RunLog>,
-    /// Which reader of the log it is.
+    /// The number of this reader within the log.
     id: u64,
     last: Option<EventNumber>,
     has_ended: bool,
@@ -197,7 +198,7 @@ impl LogReader {
         Self { log, id, last, has_ended: false }
     }
 
-    /// The next entry, however it is to be read.
+    /// The next entry, including snapshots that the reader may skip.
     fn poll_entry(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<LogEntry, Error>>> {
         let mut state = lock_ignoring_poison(&self.log.state);
         let state = &mut *state;

@@ -14,18 +14,22 @@ use crate::hub::one_hub_reader::OneHubReader;
 use crate::hub::reader::HubEvent;
 use crate::session::Session;
 
-/// Reads a session over all its runs: the one that is running, and those that begin while it reads. If the log of the
-/// hub has a [directory](crate::hub::EventLog::directory), those of other hubs are among them.
+/// Reads a session over all its runs: the active one, and those that begin while it reads. If the
+/// log of the hub has a [directory](crate::hub::EventLog::directory), this includes the runs of
+/// other hubs.
 ///
-/// It begins with the event after a number, or with a snapshot: that of the run, or that of the session if none is
-/// running. When a run has ended, it waits for the next. One that has ended before the reader was polled again is read
-/// from its log. If that is gone, or if there were several, a snapshot of the session follows. So it does when the
-/// process of a run in another hub has died. It ends with an error only: if the store cannot be read, if it did not
-/// keep up, or if the hub shuts down or is dropped. Dropping it stops reading; the run continues.
+/// It begins with the event after a number, or with a snapshot of the active run, or of the session
+/// if no run is active. When a run has ended, it waits for the next. If that run has also ended
+/// before the reader is polled again, the run is read from its log. If its log was removed, if
+/// there were several such runs, or if the process of a run in another hub has died, a snapshot of
+/// the session follows. The reader ends only with an error: if the store cannot be read, if the
+/// reader did not keep up, or if the hub shuts down or is dropped. Dropping the reader stops
+/// reading; the run continues.
 ///
-/// If the log of several hubs is [unavailable](crate::hub::LogUnavailable), it shows the finished turns that the store
-/// has: at once if it has shown nothing yet, else after a second, and again whenever the session has grown. When the
-/// log is back, a snapshot of the run follows.
+/// If a log that several hubs share is [unavailable](crate::hub::LogUnavailable), the reader shows
+/// the finished turns from the store: immediately if it has not yielded anything yet, otherwise
+/// after a second, and again whenever the session has grown. When the log is available again, a
+/// snapshot of the run follows. log is back, a snapshot of the run follows.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionReader {
     session: Session,

@@ -1,4 +1,4 @@
-//! How a hub treats readers.
+//! Settings of a hub.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlowReaders {
-    /// They are cut, with [`TooSlow`](crate::hub::TooSlow). The run does not notice.
+    /// They are cut off, with [`TooSlow`](crate::hub::TooSlow). The run is not delayed.
     #[default]
     Cut,
-    /// The run waits for them whenever the log is full, for at most this long; then they are cut.
+    /// The run waits for them whenever the log is full, for at most this duration; then they are
+    /// cut off.
     Wait(Duration),
 }
 
@@ -20,8 +21,8 @@ pub enum Unattended {
     /// It continues.
     #[default]
     Continue,
-    /// It is [interrupted](crate::RunHandle::interrupt) after this time without a reader. A stream that takes no
-    /// commands is dropped.
+    /// It is [interrupted](crate::RunHandle::interrupt) after this time without a reader. A stream
+    /// that accepts no commands is dropped instead.
     InterruptAfter(Duration),
 }
 
@@ -29,11 +30,12 @@ pub enum Unattended {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogOutage {
-    /// It continues, without an entry in the log. When the log is back, a snapshot is written first. If the run
-    /// has ended by then, its end is written, unless the time for which ended runs are kept is over. A run can begin,
-    /// too.
+    /// It continues without appending to the log. When the log is available again, a snapshot is
+    /// written first. If the run has ended by then, its end is written, unless the retention time
+    /// for ended runs is over. Runs can also begin during the outage.
     #[default]
     Continue,
-    /// It is not polled until the log is back, so that an interrupt takes effect then. It cannot begin before.
+    /// It is not polled until the log is available again; an interrupt also takes effect only then.
+    /// Runs cannot begin during the outage.
     Pause,
 }

@@ -1,4 +1,4 @@
-//! A run so far.
+//! A snapshot of a run.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::journal::Journal;
 use crate::session::{Session, SessionState};
 use crate::usage::Usage;
 
-/// A run so far: the history that it began with, and events that say what has happened since.
+/// The state of a run so far: the history that it began with, and the events since then.
 ///
-/// The events are fewer than the run had: a complete turn has no deltas, what was taken back is gone, and of a
-/// tool's progress there is the last. Folding them gives what folding all of them gives, so a reader that has
-/// nothing begins with them and continues with the events that follow.
+/// The events are reduced: a complete turn has no deltas, retracted output is left out, and only
+/// the last progress of a tool is kept. Folding them gives the same result as folding all events,
+/// so a new reader begins with them and continues with the events that follow.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     run: Option<Arc<str>>,
@@ -33,7 +33,7 @@ impl Snapshot {
         Self { run, start, starts_at, events, pending: Vec::new() }
     }
 
-    /// As it was written by another process.
+    /// Makes a snapshot that another process wrote.
     #[cfg(feature = "redis")]
     pub(in crate::hub) fn from_parts(
         run: Option<Arc<str>>,
@@ -45,13 +45,13 @@ impl Snapshot {
         Self { run, start, starts_at, events, pending }
     }
 
-    /// The calls that waited before the events.
+    /// The calls that were pending before the events.
     #[cfg(feature = "redis")]
     pub(in crate::hub) fn pending_before(&self) -> &[PendingCall] {
         &self.pending
     }
 
-    /// A session that no run is working on.
+    /// Makes the snapshot of a session that has no active run.
     pub fn of_session(session: &Session) -> Self {
         let pending = match session.state() {
             SessionState::Pending { calls } => calls,
@@ -66,7 +66,8 @@ impl Snapshot {
         }
     }
 
-    /// The run; `None` if none is working on the session, or if that is not known because the log is unavailable.
+    /// The id of the run; `None` if the session has no active run, or if that is unknown because
+    /// the log is unavailable.
     pub fn run(&self) -> Option<&str> {
         self.run.as_deref()
     }
@@ -76,17 +77,18 @@ impl Snapshot {
         &self.start
     }
 
-    /// How many entries the session had when the run began; `None` for a run without a session.
+    /// The number of entries that the session had when the run began; `None` for a run without a
+    /// session.
     pub fn starts_at(&self) -> Option<u64> {
         self.starts_at
     }
 
-    /// The events since, to be folded over [`start`](Self::start).
+    /// The events since the start, to be folded over [`start`](Self::start).
     pub fn events(&self) -> &[Arc<Event>] {
         &self.events
     }
 
-    /// The fold of all of it.
+    /// Folds the events over the starting history.
     pub fn to_journal(&self) -> Journal {
         let journal = Journal::new(self.start.clone());
         for event in &self.events {
@@ -95,12 +97,12 @@ impl Snapshot {
         journal
     }
 
-    /// The history so far, with the turn that streams as an interrupted one.
+    /// The history so far; a turn that is still streaming is in it as an interrupted turn.
     pub fn history(&self) -> History {
         self.to_journal().history()
     }
 
-    /// The tokens that the run has used so far, with those of its sub-agents.
+    /// The tokens that the run has used so far, including its sub-agents.
     pub fn usage(&self) -> Usage {
         let journal = self.to_journal();
         journal.usage() + journal.nested_usage()
@@ -124,7 +126,7 @@ impl Snapshot {
     }
 }
 
-/// Whether the call has its verdict or its result with this event.
+/// Whether the call gets its verdict or its result with this event.
 fn is_settled_by(call: &PendingCall, event: &Event) -> bool {
     let mut path = call.path.iter();
     let mut inner = event;
@@ -138,7 +140,7 @@ fn is_settled_by(call: &PendingCall, event: &Event) -> bool {
         Event::Tool(ToolEvent::Started { call_id, .. }) => {
             path.next().is_none() && *call_id == call.call_id
         }
-        // A result settles whatever its sub-agents have asked.
+        // A result also settles all requests of the call's sub-agents.
         Event::Tool(ToolEvent::Output(result)) => {
             result.call_id == *path.next().unwrap_or(&call.call_id)
         }

@@ -1,4 +1,4 @@
-//! The runs that a hub takes.
+//! The event streams that a hub can run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::session::SessionRun;
 
 /// A stream of events for a hub, with the history that it begins with.
 ///
-/// A [`Run`] and a [`SessionRun`] are made into one as they are, before the first poll.
+/// A [`Run`] or a [`SessionRun`] that was not polled yet converts into one.
 pub struct RunSource {
     pub(super) events: BoxStream<'static, Result<Event, Error>>,
     pub(super) start: History,
     pub(super) starts_at: Option<u64>,
-    /// `None` for a stream that takes no commands.
+    /// `None` for a stream that accepts no commands.
     pub(super) handle: Option<RunHandle>,
     pub(super) run_id: Option<String>,
     /// Set for an attempt at a durable run.
     pub(super) attempt: Option<DurableAttempt>,
 }
 
-/// The beginning of an attempt at a durable run.
+/// The start of an attempt at a durable run.
 pub(super) struct DurableAttempt {
-    /// The events of the steps that earlier attempts have kept, which the first snapshot contains.
+    /// The events of the steps that earlier attempts stored; the first snapshot contains them.
     pub(super) replayed: Vec<Arc<Event>>,
-    /// To the attempt.
+    /// Sends the progress of calls that run apart to the attempt.
     pub(super) progress: mpsc::Sender<CallProgress>,
 }
 
@@ -44,7 +44,8 @@ pub(crate) struct CallProgress {
 }
 
 impl RunSource {
-    /// A loop of your own, which begins with this history. It takes no commands; to end it, the hub drops it.
+    /// Makes a source from your own loop, which begins with this history. It accepts no commands;
+    /// the hub drops it to end it.
     pub fn new(
         history: History,
         events: impl Stream<Item = Result<Event, Error>> + Send + 'static,
@@ -53,10 +54,12 @@ impl RunSource {
         Self { events, start: history, starts_at: None, handle: None, run_id: None, attempt: None }
     }
 
-    /// An attempt at a durable run: the events of the attempt that are new, after those that it has replayed.
+    /// Makes a source from an attempt at a durable run: the attempt's new events, after those that
+    /// it replayed.
     ///
-    /// Of all commands it takes only interrupts, and the progress of its calls: the others reach it through the engine,
-    /// which keeps them. It is not interrupted but dropped when the hub shuts down, since another attempt continues it.
+    /// Interrupts and the progress of its calls are the only commands that it accepts: other commands reach it
+    /// through the engine, which stores them. When the hub shuts down, it is dropped instead of interrupted, since
+    /// another attempt continues it.
     #[cfg(feature = "durable")]
     pub(crate) fn of_attempt(
         run_id: &str,
@@ -77,15 +80,15 @@ impl RunSource {
         }
     }
 
-    /// Sets the id of the run; unless set, one is drawn. If a run with this id was begun before, this is the next
-    /// attempt at it, and the earlier attempt can append nothing more.
+    /// Sets the id of the run; by default an id is generated. If a run with this id exists, this is
+    /// the next attempt at it, and the earlier attempt cannot append any more.
     pub fn with_run_id(mut self, id: impl Into<String>) -> Self {
         self.run_id = Some(id.into());
         self
     }
 
-    /// Calls `look` with each event before it is written to the log, for a [trace](crate::trace::Trace) or for
-    /// measurements. The run waits for it.
+    /// Calls `look` with each event before it is written to the log, for example for a
+    /// [trace](crate::trace::Trace) or metrics. The run waits for the call to return.
     pub fn inspect(self, mut look: impl FnMut(&Event) + Send + 'static) -> Self {
         let events = self.events.inspect_ok(move |event| look(event)).boxed();
         Self { events, ..self }
@@ -93,8 +96,9 @@ impl RunSource {
 }
 
 impl RunSource {
-    /// Calls `look` with the error that the stream of events ends with, before it is written to the log. It has its
-    /// sources, such as a [`LeaseLost`](crate::session::LeaseLost); readers on other machines get it without them.
+    /// Calls `look` with the error that ends the stream of events, before it is written to the log.
+    /// Here the error has its sources, such as a [`LeaseLost`](crate::session::LeaseLost); readers
+    /// on other machines get it without them.
     pub fn inspect_err(self, mut look: impl FnMut(&Error) + Send + 'static) -> Self {
         let events = self.events.inspect_err(move |error| look(error)).boxed();
         Self { events, ..self }

@@ -1,14 +1,14 @@
-//! What a user says or a tool returns: text, or parts with images and files.
+//! The content of a user message or a tool result: text, or parts with images and files.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// Text, or a list of parts. Serialised, it is a string or an array.
+/// Text, or a list of parts. It is serialized as a string or an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// Text and nothing else.
+    /// Only text.
     Text(String),
     /// Text, images and files in the order given.
     Parts(Vec<Part>),
@@ -33,26 +33,26 @@ pub enum Part {
 /// An image or a file, with its media type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Media {
-    /// For example `image/png`.
+    /// The media type, for example `image/png`.
     pub media_type: String,
-    /// Where the bytes are.
+    /// The bytes, or their URL.
     #[serde(flatten)]
     pub source: MediaSource,
 }
 
-/// Where the bytes of a medium are.
+/// The bytes of an image or a file, or their URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MediaSource {
-    /// Here, in base64 (standard alphabet, padded).
+    /// The bytes, in base64 (standard alphabet, padded).
     Data(String),
-    /// At an address that the provider fetches.
+    /// A URL that the provider fetches.
     Url(String),
 }
 
 impl Content {
-    /// The text of all text parts, one after the other.
+    /// Returns the text of all text parts, concatenated.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -60,7 +60,7 @@ impl Content {
         }
     }
 
-    /// The parts; a plain text is one part.
+    /// Returns the parts; plain text becomes one part.
     pub fn into_parts(self) -> Vec<Part> {
         match self {
             Self::Text(text) => vec![Part::Text { text }],
@@ -70,7 +70,7 @@ impl Content {
 }
 
 impl Media {
-    /// The address of the bytes: a `data:` URL where they are here.
+    /// The URL of the bytes: a `data:` URL if they are inline.
     pub(crate) fn to_url(&self) -> Cow<'_, str> {
         match &self.source {
             MediaSource::Data(data) => format!("data:{};base64,{data}", self.media_type).into(),
@@ -80,7 +80,7 @@ impl Media {
 }
 
 impl Part {
-    /// The text of a text part.
+    /// The text, if this is a text part.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text { text } => Some(text),
@@ -88,19 +88,19 @@ impl Part {
         }
     }
 
-    /// Makes an image of base64 data.
+    /// Creates an image from base64 data.
     pub fn image(media_type: impl Into<String>, base64: impl Into<String>) -> Self {
         let source = MediaSource::Data(base64.into());
         Self::Image(Media { media_type: media_type.into(), source })
     }
 
-    /// Makes an image of an address that the provider fetches.
+    /// Creates an image from a URL that the provider fetches.
     pub fn image_url(media_type: impl Into<String>, url: impl Into<String>) -> Self {
         let source = MediaSource::Url(url.into());
         Self::Image(Media { media_type: media_type.into(), source })
     }
 
-    /// Makes a file, for example a PDF, of base64 data.
+    /// Creates a file, for example a PDF, from base64 data.
     pub fn file(media_type: impl Into<String>, base64: impl Into<String>) -> Self {
         let source = MediaSource::Data(base64.into());
         Self::File(Media { media_type: media_type.into(), source })

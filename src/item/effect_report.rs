@@ -1,11 +1,11 @@
-//! What a tool puts on record besides its words.
+//! The side effects and evidence that a tool reports in addition to its result.
 
 use serde::{Deserialize, Serialize};
 
 use crate::item::RawJson;
 
-/// What a call did to the world, and what it can prove. The model does not see it; stores, traces
-/// and the outcome do.
+/// The side effects of a call, and evidence of its work. The model does not see them; stores,
+/// traces and the outcome contain them.
 ///
 /// ```
 /// use turnstream::item::{EffectReport, SideEffect};
@@ -21,24 +21,24 @@ use crate::item::RawJson;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EffectReport {
-    /// What is different in the world, in the order in which it was told.
+    /// The side effects, in the order in which they were reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub side_effects: Vec<SideEffect>,
-    /// What proves something: a command and its exit code, a diff. Collected in the outcome.
+    /// The evidence, for example a command with its exit code, or a diff. The outcome collects it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<RawJson>,
 }
 
-/// Something that a call changed outside of the conversation.
+/// A change that a call made outside of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SideEffect {
-    /// What was done: `changed`, `created`, `deleted`, `sent`, or a word of your own.
+    /// The kind of change: `changed`, `created`, `deleted`, `sent`, or a custom word.
     pub kind: String,
-    /// What it was done to: a path, an id, an address.
+    /// The target of the change: a path, an id, an address.
     pub target: String,
 }
 
-/// A check that was run and what came of it: the usual form of what is put on record as evidence.
+/// A check that was run, with its result: the usual format of evidence.
 ///
 /// ```
 /// use turnstream::item::{Evidence, RawJson};
@@ -51,54 +51,54 @@ pub struct SideEffect {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What was run, as somebody else could run it again.
+    /// The command, in a form that another person can run again.
     pub command: String,
-    /// What it ended with; `None` if a signal or a timeout ended it.
+    /// The exit code; `None` if a signal or a timeout ended the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// What it complained of, shortened.
+    /// The error output, shortened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_snippet: Option<String>,
 }
 
 impl Evidence {
-    /// A command and its exit code.
+    /// Creates evidence from a command and its exit code.
     pub fn from_command(command: impl Into<String>, exit_code: i32) -> Self {
         Self { command: command.into(), exit_code: Some(exit_code), stderr_snippet: None }
     }
 
-    /// The same with what the command complained of. Nothing but white space is left out.
+    /// Sets the error output of the command. A text of only white space is left out.
     pub fn with_stderr(mut self, snippet: impl Into<String>) -> Self {
         let snippet = snippet.into();
         self.stderr_snippet = (!snippet.trim().is_empty()).then_some(snippet);
         self
     }
 
-    /// Whether the check passed: it ended with 0.
+    /// Whether the check passed: its exit code is 0.
     pub fn is_passing(&self) -> bool {
         self.exit_code == Some(0)
     }
 
-    /// Reads what was put on record. `None` if it has another form.
+    /// Reads evidence from its JSON. Returns `None` if it has another form.
     pub fn from_json(json: &RawJson) -> Option<Self> {
         json.deserialize_as().ok()
     }
 }
 
 impl EffectReport {
-    /// Whether nothing was put on record.
+    /// Whether the report has no side effects and no evidence.
     pub fn is_empty(&self) -> bool {
         self.side_effects.is_empty() && self.evidence.is_empty()
     }
 }
 
 impl SideEffect {
-    /// Something that was there is different.
+    /// Creates the record of a change to something that already existed.
     pub fn of_change(target: impl Into<String>) -> Self {
         Self { kind: "changed".to_owned(), target: target.into() }
     }
 
-    /// Something is there that was not.
+    /// Creates the record of something that was created.
     pub fn of_creation(target: impl Into<String>) -> Self {
         Self { kind: "created".to_owned(), target: target.into() }
     }

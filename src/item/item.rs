@@ -1,4 +1,4 @@
-//! One entry of the ledger.
+//! One entry of a history.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::{Content, RawJson, ToolCall, ToolResult, TurnInfo};
 
-/// One entry of the ledger: what was said, and what is known about it.
+/// One entry of a history: a message, a tool call or a tool result, with its metadata.
 ///
-/// Serialised, it is one flat object with a `type`.
+/// It is serialized as one flat JSON object with a `type` field.
 ///
 /// ```
 /// use turnstream::Item;
@@ -24,26 +24,26 @@ use crate::item::{Content, RawJson, ToolCall, ToolResult, TurnInfo};
     reason = "each is a mark of its own, and one field of the JSON"
 )]
 pub struct Item {
-    /// What was said.
+    /// The kind of the item, with its content.
     #[serde(flatten)]
     pub kind: ItemKind,
-    /// What the provider wants to see again, verbatim.
+    /// Data that the provider needs back verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_data: Option<Arc<ProviderData>>,
     /// It belongs to a turn that did not complete.
     #[serde(default, skip_serializing_if = "is_false")]
     pub interrupted: bool,
-    /// It was shortened, or stands in for what was folded away.
+    /// It was shortened, or it replaces items that were compacted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub compacted: bool,
-    /// It is void: kept in the ledger, never sent.
+    /// A tombstone: the item stays in the history but is never sent to a provider.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tombstone: bool,
-    /// The model said it on its way to the answer, and the provider says so: it is not part of the
-    /// answer.
+    /// The provider marks it as commentary: text that the model wrote before its answer, and which
+    /// is not part of the answer.
     #[serde(default, skip_serializing_if = "is_false")]
     pub commentary: bool,
-    /// On the last item of a completed turn: what is known of the turn.
+    /// Set on the last item of a completed turn: the metadata of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Arc<TurnInfo>>,
 }
@@ -53,50 +53,52 @@ fn is_false(mark: &bool) -> bool {
     !mark
 }
 
-/// What was said.
+/// The kind of an item, with its content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ItemKind {
-    /// An instruction. Leading ones join the request's system prompt, later ones stay in place.
+    /// A system instruction. Leading ones join the request's system prompt; later ones keep their
+    /// position.
     System {
         /// The instruction.
         text: String,
     },
-    /// What the user said.
+    /// A message of the user.
     User {
         /// Text, or parts with images and files.
         content: Content,
     },
-    /// What the model said.
+    /// Text that the model wrote.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// What the model thought.
+    /// Reasoning of the model.
     Reasoning {
-        /// The words; empty where a provider shows none.
+        /// The text; empty if the provider does not show it.
         text: String,
     },
-    /// What the model wants to run.
+    /// A tool call that the model requests.
     ToolCall(ToolCall),
-    /// What running it gave.
+    /// The result of a tool call.
     ToolResult(ToolResult),
-    /// A provider's own item; all of it is in the provider data.
+    /// A provider-specific item; all of its content is in `provider_data`.
     Other,
 }
 
-/// What a provider wants to see again, verbatim: signatures, encrypted reasoning, its own items.
+/// Data that a provider needs back verbatim: signatures, encrypted reasoning, provider-specific
+/// items.
 ///
-/// It is sent back to the provider and model that wrote it and to nobody else.
+/// It is sent only to the provider and model that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderData {
-    /// The wire it came over, for example `anthropic`.
+    /// The wire that it was received over, for example `anthropic`.
     pub provider: String,
     /// The model that wrote it.
     #[serde(default)]
     pub model: String,
-    /// The provider's own value.
+    /// The value, in the provider's own format.
     pub value: RawJson,
 }
 
@@ -112,14 +114,14 @@ impl ProviderData {
 pub enum Mark {
     /// It belongs to a turn that did not complete.
     Interrupted,
-    /// It was shortened, or stands in for what was folded away.
+    /// It was shortened, or it replaces items that were compacted.
     Compacted,
-    /// It is void: kept in the ledger, never sent.
+    /// A tombstone: the item stays in the history but is never sent to a provider.
     Tombstone,
 }
 
 impl Item {
-    /// Makes an item without marks and provider data.
+    /// Creates an item without marks or provider data.
     pub fn new(kind: ItemKind) -> Self {
         Self {
             kind,
@@ -132,27 +134,27 @@ impl Item {
         }
     }
 
-    /// What the user said.
+    /// Creates a user message.
     pub fn user(content: impl Into<Content>) -> Self {
         Self::new(ItemKind::User { content: content.into() })
     }
 
-    /// An instruction.
+    /// Creates a system instruction.
     pub fn system(text: impl Into<String>) -> Self {
         Self::new(ItemKind::System { text: text.into() })
     }
 
-    /// What the model said.
+    /// Creates a text of the model.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(ItemKind::Text { text: text.into() })
     }
 
-    /// What the model thought.
+    /// Creates a reasoning item of the model.
     pub fn reasoning(text: impl Into<String>) -> Self {
         Self::new(ItemKind::Reasoning { text: text.into() })
     }
 
-    /// What the model wants to run.
+    /// Creates a tool call. `arguments` is JSON text.
     pub fn tool_call(
         call_id: impl Into<String>,
         name: impl Into<String>,
@@ -165,18 +167,18 @@ impl Item {
         }))
     }
 
-    /// What running a call gave.
+    /// Creates the item for a tool result.
     pub fn tool_result(result: ToolResult) -> Self {
         Self::new(ItemKind::ToolResult(result))
     }
 
-    /// The same as the last item of a completed turn.
+    /// Makes this the last item of a completed turn, with the given info.
     pub fn with_turn_info(mut self, info: TurnInfo) -> Self {
         self.turn = Some(Arc::new(info));
         self
     }
 
-    /// Whether the model wrote it: text, reasoning, a call, or an item of the provider's own.
+    /// Whether the model wrote it: text, reasoning, a call, or a provider-specific item.
     pub fn is_model_output(&self) -> bool {
         match self.kind {
             ItemKind::Text { .. }
@@ -187,12 +189,12 @@ impl Item {
         }
     }
 
-    /// A provider's own item.
+    /// Creates a provider-specific item.
     pub fn provider_item(data: ProviderData) -> Self {
         Self { provider_data: Some(Arc::new(data)), ..Self::new(ItemKind::Other) }
     }
 
-    /// The same with a mark.
+    /// Adds a mark.
     pub fn with_mark(mut self, mark: Mark) -> Self {
         match mark {
             Mark::Interrupted => self.interrupted = true,
@@ -202,7 +204,7 @@ impl Item {
         self
     }
 
-    /// What the user said, where this is it.
+    /// The content, if this is a user item.
     pub fn as_user(&self) -> Option<&Content> {
         match &self.kind {
             ItemKind::User { content } => Some(content),
@@ -210,12 +212,13 @@ impl Item {
         }
     }
 
-    /// Whether the user said it, and it is not void and does not stand in for what was folded away.
+    /// Whether this is a message of the user: neither a tombstone nor a replacement for compacted
+    /// items.
     pub(crate) fn is_prompt(&self) -> bool {
         self.as_user().is_some() && !self.compacted && !self.tombstone
     }
 
-    /// The call, where this is one.
+    /// The tool call, if this is one.
     pub fn as_tool_call(&self) -> Option<&ToolCall> {
         match &self.kind {
             ItemKind::ToolCall(call) => Some(call),
@@ -223,7 +226,7 @@ impl Item {
         }
     }
 
-    /// The result, where this is one.
+    /// The tool result, if this is one.
     pub fn as_tool_result(&self) -> Option<&ToolResult> {
         match &self.kind {
             ItemKind::ToolResult(result) => Some(result),
@@ -231,7 +234,7 @@ impl Item {
         }
     }
 
-    /// The model's words, where this is text.
+    /// The text, if this is a text of the model.
     pub fn as_text(&self) -> Option<&str> {
         match &self.kind {
             ItemKind::Text { text } => Some(text),

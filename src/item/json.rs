@@ -1,4 +1,4 @@
-//! A JSON value kept as its text.
+//! A JSON value stored as its text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +9,10 @@ use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, MapAccess, Se
 use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A JSON value kept as its compact text, cheap to clone.
+/// A JSON value stored as compact text. Cheap to clone.
 ///
-/// It keeps the order of the keys, also through any self-describing format and through tagged or
-/// flattened structs. That is what lets an opaque value of a provider be sent back as it came.
+/// It keeps the order of the keys, even through other self-describing formats and through tagged or
+/// flattened structs. This allows opaque provider values to be sent back unchanged.
 ///
 /// ```
 /// use turnstream::item::RawJson;
@@ -25,50 +25,52 @@ use serde_json::value::RawValue;
 pub struct RawJson(Arc<str>);
 
 impl RawJson {
-    /// Makes it of anything that serialises to JSON.
+    /// Serializes a value to JSON.
     ///
     /// # Errors
     ///
-    /// As `serde_json::to_string`: a map whose keys are not strings, or a failing `Serialize`.
+    /// The errors of `serde_json::to_string`: a map whose keys are not strings, or a failing
+    /// `Serialize`.
     pub fn new<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         serde_json::to_string(value).map(|text| Self(text.into()))
     }
 
-    /// Reads a JSON text. White space outside strings is dropped, numbers and escapes are written
-    /// in one way (`1e2` is `100.0`), and a number beyond what 64 bits hold is a float.
+    /// Parses a JSON text. White space outside of strings is dropped, numbers and escapes are
+    /// normalized (`1e2` becomes `100.0`), and a number that does not fit into 64 bits becomes a
+    /// float.
     ///
     /// # Errors
     ///
-    /// When the text is not one JSON value.
+    /// If the text is not a single JSON value.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// The compact text.
+    /// Returns the compact text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Reads it as a type.
+    /// Deserializes the value.
     ///
     /// # Errors
     ///
-    /// When the value does not fit the type.
+    /// If the value does not match the type.
     pub fn deserialize_as<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.0)
     }
 
-    /// The value as `serde_json` has it, its keys in the same order. `null` if it is nested deeper
-    /// than the 128 levels that `serde_json` reads.
+    /// Returns the value as a `serde_json::Value`, with its keys in the same order. Returns `null`
+    /// if it is nested deeper than the 128 levels that `serde_json` reads.
     pub fn to_value(&self) -> serde_json::Value {
         self.deserialize_as().unwrap_or_default()
     }
 }
 
 impl RawJson {
-    /// The same value, but that arrays and objects that are nested deeper than 64 levels are strings
-    /// which hold their JSON. An event has levels of its own, one more for each sub-agent, and what is
-    /// written is to be read again.
+    /// Replaces arrays and objects nested deeper than 64 levels with strings that contain their
+    /// JSON. An event adds levels of its own, one more for each sub-agent, and must still be
+    /// readable after it was written.
     pub(crate) fn limit_depth(self) -> Self {
         const MAX_DEPTH: usize = 64;
         if nesting_depth(&self.0) <= MAX_DEPTH {
@@ -97,7 +99,7 @@ impl RawJson {
     }
 }
 
-/// Reads a JSON text as a type, or says what does not fit, and where.
+/// Deserializes a JSON text; the error says what does not match, and at which path.
 pub(crate) fn from_str_with_path<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -109,7 +111,7 @@ pub(crate) fn from_str_with_path<T: DeserializeOwned>(text: &str) -> Result<T, S
     Ok(read)
 }
 
-/// Reads the arguments of a call as a type. A type without any content, such as `()`, is read from any
+/// Deserializes the arguments of a call. A zero-sized type, such as `()`, deserializes from any
 /// object.
 pub(crate) fn parse_arguments<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     from_str_with_path(text).or_else(|why| {
@@ -158,21 +160,21 @@ impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut text = Vec::new();
         deserializer.deserialize_any(JsonTranscriber(&mut text))?;
-        // Law: serde_json writes UTF-8 only.
+        // Invariant: `serde_json` only writes UTF-8.
         String::from_utf8(text).map(|text| Self(text.into())).map_err(de::Error::custom)
     }
 }
 
-/// The one key of the map as which `serde_json` presents a number that is not a small integer, if any
-/// crate has turned on its feature `arbitrary_precision`. The value is the number's text.
+/// The only key of the map as which `serde_json` presents a number that is not a small integer if
+/// its feature `arbitrary_precision` is enabled by any crate. The value is the text of the number.
 const SERDE_JSON_NUMBER_KEY: &str = "$serde_json::private::Number";
 
-/// The number of such a map. `None` if a float cannot hold it.
+/// Parses the number of such a map. Returns `None` if it is out of the range of a float.
 pub(crate) fn parse_finite_f64(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// A key of a map that a self-describing format presents.
+/// A key of a map in a self-describing format.
 #[derive(PartialEq)]
 pub(crate) enum MapKey<'a> {
     /// The value is the text of a number; see [`parse_finite_f64`].
@@ -210,7 +212,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for MapKey<'a> {
     }
 }
 
-/// Writes whatever it visits as JSON text, maps in the order they are visited.
+/// Writes every visited value as JSON text, with the keys of maps in the order in which they are
+/// visited.
 struct JsonTranscriber<'a>(&'a mut Vec<u8>);
 
 impl JsonTranscriber<'_> {
@@ -277,7 +280,7 @@ impl<'de> Visitor<'de> for JsonTranscriber<'_> {
             first = self.0.len();
             self.0.push(b',');
         }
-        // The comma behind the last element, if there was one.
+        // Removes the comma after the last element, if there was one.
         self.0.truncate(first);
         self.0.push(b']');
         Ok(())
@@ -308,7 +311,7 @@ impl<'de> Visitor<'de> for JsonTranscriber<'_> {
     }
 }
 
-/// How deep arrays and objects of a JSON text stand inside one another.
+/// The maximum nesting depth of arrays and objects in a JSON text.
 pub(crate) fn nesting_depth(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     for (_, bracket) in structural_brackets(json) {
@@ -323,7 +326,7 @@ pub(crate) fn nesting_depth(json: &str) -> usize {
     deepest
 }
 
-/// The brackets of arrays and objects of a JSON text, with their places.
+/// The brackets of arrays and objects in a JSON text, with their positions.
 fn structural_brackets(json: &str) -> impl Iterator<Item = (usize, u8)> {
     let (mut quoted, mut escaped) = (false, false);
     json.bytes().enumerate().filter(move |(_, byte)| {

@@ -1,8 +1,8 @@
-//! What is said, and the ledger it is written into.
+//! Items, and the history that holds them.
 //!
-//! An [`Item`] is one flat entry: a user's message, a piece of the model's text or reasoning, a
-//! tool call, its result. A [`History`] is the list of them. Providers group items into the
-//! messages of their wire at their own boundary; nothing above knows those messages.
+//! An [`Item`] is one flat entry: a user message, a piece of the model's text or reasoning, a tool
+//! call, or a tool result. A [`History`] is a list of items. Each provider module groups items into
+//! the messages of its wire; the rest of the crate does not know these messages.
 
 mod content;
 mod effect_report;

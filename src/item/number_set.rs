@@ -1,23 +1,23 @@
-//! A set of numbers that is shared by its clones.
+//! A set of numbers that shares its structure with its clones.
 
 use std::sync::Arc;
 
-/// A set of numbers.
+/// A persistent set of numbers.
 ///
-/// Clones share it; adding a number copies the path to it and nothing else, so that a large set
-/// costs no more to add to than a small one.
+/// Clones share their structure; adding a number copies only the path to it, so the cost does not
+/// grow with the size of the set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NumberSet(Option<Arc<TrieNode>>);
 
 #[derive(Clone, Debug)]
 enum TrieNode {
     Leaf(u64),
-    /// By the next four bits of the number.
+    /// Indexed by the next four bits of the number.
     Branch([NumberSet; 16]),
 }
 
 impl NumberSet {
-    /// Adds a number. Whether it was not there.
+    /// Adds a number. Returns whether it was missing.
     pub(crate) fn insert(&mut self, number: u64) -> bool {
         let is_missing = !self.contains(number);
         if is_missing {
@@ -38,7 +38,8 @@ impl NumberSet {
         }
     }
 
-    /// Two numbers differ in one of their sixteen slots, so that it ends there at the latest.
+    /// The recursion ends after at most sixteen levels, because two different numbers differ in one
+    /// of their sixteen four-bit groups.
     fn insert_at(&mut self, number: u64, depth: u32) {
         let Some(node) = &mut self.0 else {
             self.0 = Some(Arc::new(TrieNode::Leaf(number)));
@@ -58,7 +59,7 @@ impl NumberSet {
 }
 
 fn slot_index(number: u64, depth: u32) -> usize {
-    // Law: four bits fit.
+    // Invariant: four bits fit into a `usize`.
     usize::try_from((number >> (4 * depth)) & 15).unwrap_or_default()
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-/// Calls in their order, each until it has its result, with what its user has to know of it.
+/// A queue of calls, each kept until its result is taken, with data of the user of this type.
 ///
-/// A result can be held until it is taken: results come in any order, and are read in call order.
-/// Where two calls have one id, the first that waits is meant.
+/// Results may arrive in any order; they are buffered and read in call order. If two calls have the
+/// same id, a result belongs to the first one that is unanswered.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenCalls<C, R = ()>(VecDeque<(C, Option<R>)>);
 
@@ -15,24 +15,25 @@ impl<C, R> OpenCalls<C, R> {
         self.0.iter().filter(|(_, result)| result.is_none()).map(|(call, _)| call)
     }
 
-    /// Whether no call waits.
+    /// Whether no call is unanswered.
     pub(crate) fn all_answered(&self) -> bool {
         self.unanswered().next().is_none()
     }
 
-    /// The first of these calls that waits, as a place to compare with others. A place is good until
-    /// calls are taken away.
+    /// The position of the first matching unanswered call, which can be compared with other
+    /// positions. It is valid until calls are removed.
     pub(crate) fn position(&self, is_it: impl Fn(&C) -> bool) -> Option<usize> {
         self.0.iter().position(|(call, result)| result.is_none() && is_it(call))
     }
 
-    /// The first of these calls that waits.
+    /// The first matching unanswered call.
     pub(crate) fn find_mut(&mut self, is_it: impl Fn(&C) -> bool) -> Option<&mut C> {
         let at = self.position(is_it)?;
         self.0.get_mut(at).map(|(call, _)| call)
     }
 
-    /// Holds the result of the first of these calls that waits. Gives it back if none does.
+    /// Buffers the result of the first matching unanswered call. Returns the result if there is no
+    /// such call.
     pub(crate) fn buffer_result(&mut self, is_it: impl Fn(&C) -> bool, result: R) -> Option<R> {
         match self.position(is_it).and_then(|at| self.0.get_mut(at)) {
             Some((_, held)) => held.replace(result),
@@ -40,17 +41,17 @@ impl<C, R> OpenCalls<C, R> {
         }
     }
 
-    /// The results that are held, in call order.
+    /// The buffered results, in call order.
     pub(crate) fn buffered_results(&self) -> impl Iterator<Item = &R> {
         self.0.iter().filter_map(|(_, result)| result.as_ref())
     }
 
-    /// The place of the last call whose result is held.
+    /// The position of the last call whose result is buffered.
     pub(crate) fn last_buffered_position(&self) -> Option<usize> {
         self.0.iter().rposition(|(_, result)| result.is_some())
     }
 
-    /// Takes the results that are held, in call order. The calls without one wait on.
+    /// Takes the buffered results, in call order, and removes their calls. Unanswered calls stay.
     pub(crate) fn take_buffered_results(&mut self) -> Vec<R> {
         let mut held = Vec::new();
         if self.0.is_empty() {
@@ -64,25 +65,25 @@ impl<C, R> OpenCalls<C, R> {
             None => true,
         });
         if self.0.is_empty() {
-            // A run may wait for its next calls for long.
+            // Frees the memory, because it may take a long time until the run has calls again.
             self.0 = VecDeque::new();
         }
         held
     }
 
-    /// Takes the first of these calls that waits: its result is not held here.
+    /// Removes the first matching unanswered call; its result does not go through this buffer.
     pub(crate) fn take_first_unanswered(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
         let at = self.position(is_it)?;
         self.0.remove(at).map(|(call, _)| call)
     }
 
-    /// Takes the last of these calls that waits.
+    /// Removes the last matching unanswered call.
     pub(crate) fn take_last_unanswered(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
         let at = self.0.iter().rposition(|(call, result)| result.is_none() && is_it(call))?;
         self.0.remove(at).map(|(call, _)| call)
     }
 
-    /// Forgets the other calls, and their results.
+    /// Keeps only the matching calls, with their results.
     pub(crate) fn retain(&mut self, keep: impl Fn(&C) -> bool) {
         self.0.retain(|(call, _)| keep(call));
     }
@@ -167,12 +168,12 @@ mod tests {
         assert_eq!(calls.unanswered().collect::<Vec<_>>(), [&("b", 2), &("a", 3)]);
     }
 
-    /// The same without any order kept: what happened, looked through each time.
+    /// A naive model: it keeps no order and searches all calls and results each time.
     #[derive(Default)]
     struct Model {
-        /// By the number of the call.
+        /// Each call's number and id.
         calls: Vec<(u64, u64)>,
-        /// By the number of the call, in the order in which they came.
+        /// The number of the call and the result, in order of arrival.
         results: Vec<(u64, u64)>,
     }
 
@@ -256,7 +257,8 @@ mod tests {
                     calls.find_mut(is_it).copied(),
                     model.of_id(id).first().map(|it| (*it, id))
                 );
-                // A result that comes stands behind those that are held, or before the last.
+                // A new result goes before the last buffered one if its call comes before that
+                // one's call.
                 let first = model.of_id(id).first().copied();
                 let last = model.results.iter().map(|(number, _)| *number).max();
                 let (place, last_held) = (calls.position(is_it), calls.last_buffered_position());

@@ -1,11 +1,11 @@
-//! A call that waits, and where it waits.
+//! A pending call, with the path of sub-agents that leads to it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::item::ToolCall;
 
-/// A call that waits for a verdict, or for a result from outside: one of the run's own, or one of a
-/// sub-agent.
+/// A call that waits for a verdict or for an external result. It was made by the run itself or by
+/// one of its sub-agents.
 ///
 /// ```
 /// use turnstream::item::{PendingCall, ToolCall};
@@ -23,38 +23,39 @@ use crate::item::ToolCall;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingCall {
-    /// The ids of the calls that the sub-agents run as, from the outermost sub-agent to the one that made
-    /// this call. Empty for a call of the run itself.
+    /// The ids of the calls that run the sub-agents, from the outermost sub-agent to the one that
+    /// made this call. Empty for a call of the run itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
     /// The call's id, unique in the history of the agent that made it.
     pub call_id: String,
     /// The tool's name.
     pub name: String,
-    /// The arguments that would run, as JSON text.
+    /// The arguments with which the call would run, as JSON text.
     pub arguments: String,
 }
 
 impl PendingCall {
-    /// The call without its path.
+    /// Returns the call without its path.
     pub fn to_tool_call(&self) -> ToolCall {
         let Self { path: _, call_id, name, arguments } = self.clone();
         ToolCall { call_id, name, arguments }
     }
 
-    /// The same call, seen from the agent whose call `parent` runs the sub-agent.
+    /// Returns the same call as seen by the parent agent, whose call `parent` runs the sub-agent.
     pub fn with_parent_call(mut self, parent: &str) -> Self {
         self.path.insert(0, parent.to_owned());
         self
     }
 
-    /// The id of the run's own call that waits with it: the first of the path, or that of the call itself.
+    /// The id of the run's own call that is pending: the first of the path, or the call's own id if
+    /// the path is empty.
     pub fn root_call_id(&self) -> &str {
         self.path.first().unwrap_or(&self.call_id)
     }
 
-    /// The call of the run's own that its sub-agent runs as, and the same call seen from there. `None`
-    /// if it is a call of the run itself.
+    /// The id of the run's own call that runs the sub-agent, and this call as the sub-agent sees
+    /// it. `None` if it is a call of the run itself.
     pub(crate) fn split_root(&self) -> Option<(&str, Self)> {
         let (parent, path) = self.path.split_first()?;
         Some((parent, Self { path: path.to_vec(), ..self.clone() }))

@@ -1,30 +1,30 @@
-//! What makes a history lawful: one result for each call, directly behind its turn.
+//! Settling: the rule that each call has exactly one result, directly after its turn.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::item::{Item, ItemKind, ResultKind, ToolCall, ToolResult};
 
-/// What a call is answered with when its tool had started, or nobody knows.
+/// The text of a result for a call whose tool had started, or may have started.
 pub const INTERRUPTED_MID_EXECUTION: &str = "Interrupted mid-execution";
-/// What a call is answered with when its tool had not started.
+/// The text of a result for a call whose tool had not started.
 pub const INTERRUPTED_BEFORE_START: &str = "Interrupted by user";
-/// The text of a result whose tool was running when the time of its run was over.
+/// The text of a result if the tool was running when the time limit of its run was reached.
 pub const TIMED_OUT_MID_EXECUTION: &str = "Timed out: the time of this run is over. What it began may \
      have been done in part: look before you call it again.";
-/// The text of a result whose tool had not begun when the time of its run was over.
+/// The text of a result if the tool had not started when the time limit of its run was reached.
 pub const TIMED_OUT_BEFORE_START: &str = "Not run: the time of this run is over.";
 
-/// What is known of lawful items before those that are settled.
+/// The call ids of a settled prefix, which are needed to settle the items after it.
 #[derive(Default)]
 pub(super) struct PriorCallIds<'a> {
-    /// The ids of the calls among them that count.
+    /// The ids of its calls, without tombstones.
     pub(super) live_call_ids: HashSet<&'a str>,
-    /// Every id that is there or was rewritten away.
+    /// Every id that is or was in the history, including rewritten items.
     pub(super) used_call_ids: HashSet<&'a str>,
 }
 
-/// Returns the lawful form of the items.
+/// Returns the settled form of the items.
 pub(super) fn settle(items: &[&Item], before: &PriorCallIds<'_>) -> Vec<Item> {
     let plan = SettlePlan::new(items, before);
     let mut out = Vec::with_capacity(items.len());
@@ -36,7 +36,8 @@ pub(super) fn settle(items: &[&Item], before: &PriorCallIds<'_>) -> Vec<Item> {
         }
         match &item.kind {
             ItemKind::ToolResult(result) => {
-                // A result whose call is not in this batch was moved to its call, or has none.
+                // A result whose call is not in this batch was moved to its call, or does not have
+                // one.
                 if let Some(call_at) = plan.call_by_result.get(&at)
                     && (batch.start..at).contains(call_at)
                 {
@@ -62,7 +63,7 @@ pub(super) fn settle(items: &[&Item], before: &PriorCallIds<'_>) -> Vec<Item> {
     out
 }
 
-/// Returns the calls of completed turns that no result answers.
+/// Returns the calls of completed turns that do not have a result.
 pub(super) fn unanswered_calls(items: &[&Item], before: &PriorCallIds<'_>) -> Vec<ToolCall> {
     let plan = SettlePlan::new(items, before);
     let answered: HashSet<usize> = plan.call_by_result.values().copied().collect();
@@ -72,21 +73,21 @@ pub(super) fn unanswered_calls(items: &[&Item], before: &PriorCallIds<'_>) -> Ve
         .collect()
 }
 
-/// Which result answers which call, by their positions. Tombstones and calls of turns that broke off have
-/// none.
+/// The positions of calls and their results. Tombstones and calls of interrupted turns are not
+/// paired.
 pub(super) struct CallResultPairs {
     pub(super) call_by_result: HashMap<usize, usize>,
     pub(super) result_by_call: HashMap<usize, usize>,
 }
 
-/// Returns the pairs that settling these items keeps together.
+/// Returns the pairs of calls and results that settling keeps together.
 pub(super) fn pair_calls_with_results(items: &[&Item]) -> CallResultPairs {
     let SettlePlan { call_by_result: call_of, result_by_call: result_of, .. } =
         SettlePlan::new(items, &PriorCallIds::default());
     CallResultPairs { call_by_result: call_of, result_by_call: result_of }
 }
 
-/// The same law, checked in one pass over all items.
+/// Checks the same rule in a single pass over all items.
 #[cfg(test)]
 pub(super) fn is_settled(items: &[&Item]) -> bool {
     let mut seen: HashSet<&str> = HashSet::new();
@@ -121,13 +122,13 @@ pub(super) fn is_settled(items: &[&Item]) -> bool {
     open.is_empty()
 }
 
-/// Whether the calls so far must have been answered before `item`.
+/// Whether the calls before `item` must have been answered.
 pub(super) fn ends_batch(item: &Item, answering: bool, turn_ended: bool) -> bool {
     let speaks_from_outside = matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
     answering || turn_ended || speaks_from_outside
 }
 
-/// The calls that are being read, from a place on, and their results so far.
+/// A batch of calls that starts at `start`, with the state needed to find its end.
 #[derive(Default)]
 struct CallBatch {
     start: usize,
@@ -148,7 +149,7 @@ impl CallBatch {
         }
     }
 
-    /// Writes the results of its calls that are not among its items.
+    /// Writes the results of the batch's calls that are not among its items.
     fn close(&mut self, end: usize, items: &[&Item], plan: &SettlePlan, out: &mut Vec<Item>) {
         for call_at in self.start..end {
             let item = items[call_at];
@@ -181,7 +182,7 @@ impl CallBatch {
     }
 }
 
-/// Which result belongs to which call, by their places, and the new ids of doubled calls.
+/// The positions of calls and their results, and the new ids of calls with duplicate ids.
 struct SettlePlan {
     call_by_result: HashMap<usize, usize>,
     result_by_call: HashMap<usize, usize>,
@@ -196,15 +197,15 @@ impl SettlePlan {
             new_call_ids: HashMap::new(),
         };
         let live = || items.iter().enumerate().filter(|(_, item)| !item.tombstone);
-        // Also those of tombstones, and those that were rewritten away.
+        // Includes the ids of tombstones and of items that were rewritten.
         let here = items.iter().filter_map(|item| Some(item.as_tool_call()?.call_id.clone()));
         let mut taken: HashSet<String> =
             here.chain(before.used_call_ids.iter().map(|id| (*id).to_owned())).collect();
         let mut renamed: HashMap<&str, usize> = HashMap::new();
         let mut seen: HashSet<&str> = before.live_call_ids.clone();
         let mut void: HashSet<&str> = HashSet::new();
-        // Places of calls without a result, the newest batch first, and of results without a call, all
-        // by id.
+        // By id: the positions of calls without a result, newest batch first, and of results
+        // without a call.
         let mut calls: HashMap<&str, BTreeSet<(Reverse<usize>, usize)>> = HashMap::new();
         let mut early: HashMap<&str, VecDeque<usize>> = HashMap::new();
         let (mut batch, mut answering, mut turn_ended) = (0, false, false);
@@ -236,8 +237,8 @@ impl SettlePlan {
                     }
                 }
                 ItemKind::ToolResult(result) => {
-                    // The first open call of that id in the newest batch that has one; else it
-                    // waits for a call still to come.
+                    // Takes the first open call of that id in the newest batch that has one;
+                    // otherwise the result waits for a later call.
                     match calls.get_mut(result.call_id.as_str()).and_then(BTreeSet::pop_first) {
                         Some((_, call_at)) => plan.add_pair(call_at, at),
                         None if seen.contains(result.call_id.as_str()) => {}
@@ -259,7 +260,7 @@ impl SettlePlan {
 
 /// Returns the first of `<id>_dup1`, `<id>_dup2`, … that is not in use.
 ///
-/// All up to `last` are known to be in use; it is set to the one that is given.
+/// All numbers up to `last` must be in use; `last` is set to the number of the returned id.
 pub(crate) fn unused_call_id(id: &str, last: &mut usize, in_use: impl Fn(&str) -> bool) -> String {
     loop {
         *last += 1;

@@ -1,4 +1,4 @@
-//! What becomes void together, so that a history without it can still be sent.
+//! Computes which items must become tombstones together, so that the history can still be sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -7,45 +7,47 @@ use crate::error::{Error, ErrorKind};
 use crate::item::settle::{CallResultPairs, pair_calls_with_results};
 use crate::item::{History, Item, ItemKind, Mark};
 
-/// A range of a history, and the same items with those marked as tombstones that become void.
+/// A range of a history with its new items, some of which are marked as tombstones.
 ///
-/// Made by [`History::tombstone_edits`]. A `rewritten` event with the reason `tombstoned` says the same.
+/// [`History::tombstone_edits`] returns these edits. A `rewritten` event with the reason
+/// `tombstoned` has the same content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TombstoneEdit {
-    /// The first item of the range.
+    /// The index of the first item of the range.
     pub from: usize,
-    /// The first after it that is not in the range.
+    /// The index after the last item of the range.
     pub to: usize,
-    /// The items that replace those of the range, as many as it has.
+    /// The items that replace the range, the same number as before.
     pub items: Vec<Item>,
 }
 
 impl TombstoneEdit {
-    /// Replaces the range of the history that they were made for. No position changes.
+    /// Replaces the range in the history for which the edit was made. No item changes its position.
     pub fn apply(&self, history: &mut History) {
         history.rewrite(self.from..self.to, self.items.iter().cloned());
     }
 }
 
 impl History {
-    /// What to replace so that the items at these positions, counted from 0, become void: they stay in
-    /// the history, marked as [tombstones](Item::tombstone), and are never sent.
+    /// Returns the edits that mark the items at these positions (counted from 0) as
+    /// [tombstones](Item::tombstone): they stay in the history but are never sent.
     ///
-    /// Items that cannot be sent without each other become void together:
+    /// Items that cannot be sent without each other are marked together:
     ///
-    /// - A call takes its result along, and a result its call. Other calls of the turn stay.
-    /// - An item of a turn, such as a text or a call, takes all reasoning of the turn along:
-    ///   providers sign reasoning together with what follows it.
-    /// - Of a turn that has an item of the [provider's own](crate::item::ItemKind::Other), such as a
-    ///   search that it ran, all items become void, with the results of their calls.
+    /// - A call is marked with its result, and a result with its call. Other calls of the turn
+    ///   stay.
+    /// - With an item of a turn, such as a text or a call, all reasoning of the turn is marked:
+    ///   providers sign reasoning together with the items after it.
+    /// - If a turn has a [provider-specific item](crate::item::ItemKind::Other), such as a search
+    ///   that the provider ran, all items of the turn are marked, with the results of their calls.
     ///
-    /// What the user and the system said becomes void alone. The note of a compaction can become void
-    /// too, and is still [known](crate::context::was_reactively_compacted). An item that is void already changes
-    /// nothing. The [info](Item::turn) of a turn, such as its usage, moves to the last of its items
-    /// that is not void.
+    /// User and system items are marked alone. The note of a compaction can be marked too, and
+    /// [`was_reactively_compacted`](crate::context::was_reactively_compacted) still finds it. Items
+    /// that are tombstones already change nothing. The [info](Item::turn) of a turn, such as its
+    /// usage, moves to the turn's last item that is not a tombstone.
     ///
-    /// The ranges do not overlap, and the history can be sent after each of them. The list is empty
-    /// if nothing changes.
+    /// The ranges do not overlap, and the history can be sent after each edit. The list is empty if
+    /// nothing changes.
     ///
     /// ```
     /// use turnstream::{History, Item};
@@ -65,9 +67,9 @@ impl History {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) with the [parameter](Error::parameter) at fault:
-    /// a position that the history does not have, or the id of a call that would become void and waits
-    /// for its result.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) with the invalid
+    /// [parameter](Error::parameter): a position outside the history, or the id of a call that
+    /// would be marked while it waits for its result.
     pub fn tombstone_edits(
         &self,
         positions: impl IntoIterator<Item = usize>,
@@ -94,7 +96,7 @@ impl History {
     }
 }
 
-/// A position that no item can be made void at, in a history of `len` items.
+/// The error for a position outside a history of `len` items.
 pub(crate) fn position_out_of_range_error(at: usize, len: usize) -> Error {
     let message = format!("there is no item {at}: there are {len}");
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(at.to_string())
@@ -102,13 +104,14 @@ pub(crate) fn position_out_of_range_error(at: usize, len: usize) -> Error {
 
 struct TombstonePlan<'a> {
     items: Vec<&'a Item>,
-    /// The range of the turn that an item belongs to; empty for an item that is not the model's.
+    /// The range of the turn to which each item belongs; empty for items that the model did not
+    /// write.
     turn_ranges: Vec<Range<usize>>,
     call_result_pairs: CallResultPairs,
 }
 
 impl TombstonePlan<'_> {
-    /// The positions that become void with these.
+    /// The positions to mark, including all items that must be marked together with `chosen`.
     fn expand_selection(&self, mut chosen: Vec<usize>) -> Result<BTreeSet<usize>, Error> {
         let mut void = BTreeSet::new();
         while let Some(at) = chosen.pop() {
@@ -119,7 +122,7 @@ impl TombstonePlan<'_> {
             if let Some(call) = item.as_tool_call() {
                 match self.call_result_pairs.result_by_call.get(&at) {
                     Some(result) => chosen.push(*result),
-                    // The call of a turn that broke off never gets one.
+                    // A call of an interrupted turn never gets a result.
                     None if item.interrupted => {}
                     None => return Err(open_call_error(&call.call_id)),
                 }
@@ -136,13 +139,14 @@ impl TombstonePlan<'_> {
         Ok(void)
     }
 
-    /// The ranges that hold them, each with all that is void of a turn and with the results of its calls.
+    /// Makes the edits. Each range includes all items of a turn that are marked, and the results of
+    /// its calls.
     fn edits(&self, void: &BTreeSet<usize>) -> Vec<TombstoneEdit> {
         let mut changed: BTreeMap<usize, Item> = BTreeMap::new();
         for at in void {
             changed.insert(*at, self.items[*at].clone().with_mark(Mark::Tombstone));
         }
-        // First and last position of each.
+        // The first and the last position of each range.
         let mut ranges: Vec<(usize, usize)> = Vec::new();
         for at in void {
             let turn = &self.turn_ranges[*at];
@@ -156,7 +160,7 @@ impl TombstonePlan<'_> {
             if let (Some(info), Some(last)) =
                 (&self.items[*at].turn, turn.clone().rev().find(stays))
             {
-                // What ends the turn now.
+                // This item is the last of its turn now.
                 changed.insert(last, Item { turn: Some(info.clone()), ..self.items[last].clone() });
                 if let Some(item) = changed.get_mut(at) {
                     item.turn = None;
@@ -190,7 +194,7 @@ fn open_call_error(call_id: &str) -> Error {
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(call_id)
 }
 
-/// The turn of each item, complete or broken off.
+/// The range of each item's turn, complete or interrupted.
 fn turn_ranges(items: &[&Item]) -> Vec<Range<usize>> {
     let mut turns = Vec::with_capacity(items.len());
     while let Some(first) = items.get(turns.len()) {

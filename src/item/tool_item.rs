@@ -1,4 +1,4 @@
-//! A tool call as the model wrote it, and the result it got.
+//! Tool calls as the model wrote them, and their results.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,24 +10,25 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, EffectReport, json};
 
-/// A call that the model asks for, as plain data.
+/// A tool call that the model requests, as plain data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The id that its result answers to, unique in a history.
+    /// The id that links the call to its result, unique in a history.
     pub call_id: String,
     /// The tool's name as the model wrote it.
     pub name: String,
-    /// The raw JSON text that the model wrote; it may be empty, cut off or not JSON at all.
+    /// The raw JSON text that the model wrote; it may be empty, cut off or invalid.
     pub arguments: String,
 }
 
 impl ToolCall {
-    /// The arguments to run with or to send: empty ones and `null` are `{}`.
+    /// Returns the arguments to run or send; empty arguments and `null` become `{}`.
     pub fn arguments_or_empty_object(&self) -> &str {
         or_empty_object(&self.arguments)
     }
 
-    /// Reads the arguments as a type; empty ones and `null` are `{}`, and `()` is read from any object.
+    /// Deserializes the arguments; empty arguments and `null` are read as `{}`, and any object
+    /// deserializes into `()`.
     ///
     /// ```
     /// use turnstream::item::ToolCall;
@@ -48,8 +49,8 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// [`Malformed`](ErrorKind::Malformed) if they are not JSON or do not fit the type; the message
-    /// says where.
+    /// [`Malformed`](ErrorKind::Malformed) if they are not JSON or do not match the type; the
+    /// message has the location.
     pub fn parse_arguments<T: DeserializeOwned>(&self) -> Result<T, Error> {
         json::parse_arguments(self.arguments_or_empty_object()).map_err(|why| {
             let message = format!("the arguments of `{}` do not fit: {why}", self.name);
@@ -65,34 +66,34 @@ fn or_empty_object(arguments: &str) -> &str {
     }
 }
 
-/// Checks that the arguments of a call are JSON of any shape; empty ones are.
+/// Checks that the arguments of a call are JSON of any shape. Empty arguments are valid.
 pub(crate) fn validate_json(arguments: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<IgnoredAny>(or_empty_object(arguments)).map(drop)
 }
 
-/// What a call got as its answer.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ToolResultRepr", into = "ToolResultRepr")]
 pub struct ToolResult {
-    /// The call it answers.
+    /// The id of the call that it answers.
     pub call_id: String,
     /// The tool's name.
     pub name: String,
-    /// What the model is shown.
+    /// The content that the model receives.
     pub content: Content,
-    /// How it came about; anything but [`ResultKind::Ok`] is an error to the model.
+    /// How the call ended; the model receives every kind except [`ResultKind::Ok`] as an error.
     pub kind: ResultKind,
-    /// What the tool has put on record besides its words, where it did. The model does not see it.
+    /// The side effects and evidence that the tool reported, if any. The model does not see them.
     pub report: Option<Arc<EffectReport>>,
 }
 
 impl ToolResult {
-    /// Whether the model is told that the call failed.
+    /// Whether the result is sent to the model as an error.
     pub fn is_error(&self) -> bool {
         self.kind != ResultKind::Ok
     }
 
-    /// Answers `call`.
+    /// Creates a result for `call`.
     pub fn for_call(call: &ToolCall, kind: ResultKind, content: impl Into<Content>) -> Self {
         Self {
             call_id: call.call_id.clone(),
@@ -103,14 +104,14 @@ impl ToolResult {
         }
     }
 
-    /// The same with what the tool has put on record. An empty report is none.
+    /// Sets the side effects and evidence that the tool reported. An empty report becomes `None`.
     pub fn with_report(mut self, report: EffectReport) -> Self {
         self.report = (!report.is_empty()).then(|| Arc::new(report));
         self
     }
 }
 
-/// How a result came about, a closed set.
+/// How a tool call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -123,24 +124,24 @@ pub enum ResultKind {
     Timeout,
     /// The tool panicked.
     Panic,
-    /// The arguments were not JSON, or did not fit; the tool did not run.
+    /// The arguments were not JSON or did not match the schema; the tool did not run.
     InvalidArguments,
-    /// There is no such tool.
+    /// The tool does not exist.
     UnknownTool,
-    /// Somebody or something refused the call; the tool did not run.
+    /// A user, a policy or a hook denied the call; the tool did not run.
     Denied,
-    /// The run ended before the result was there.
+    /// The run ended before the result was available.
     Interrupted,
-    /// The turn was cut off by the output limit; the tool did not run.
+    /// The output limit cut off the turn; the tool did not run.
     Truncated,
-    /// A budget was spent; the tool did not run.
+    /// A budget was exhausted; the tool did not run.
     Budget,
-    /// The turn did not allow calls; the tool did not run.
+    /// The turn did not allow tool calls; the tool did not run.
     Skipped,
 }
 
 impl ResultKind {
-    /// The kind as it is written, for example `invalid_arguments`.
+    /// The kind as it is serialized, for example `invalid_arguments`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -157,12 +158,12 @@ impl ResultKind {
         }
     }
 
-    /// Whether the tool was started and came to an end of its own, good or bad.
+    /// Whether the tool was started and then returned, failed, timed out or panicked.
     pub fn has_executed(self) -> bool {
         matches!(self, Self::Ok | Self::Error | Self::Timeout | Self::Panic)
     }
 
-    /// Whether the tool was never started because of what the model wrote.
+    /// Whether the tool was not started because of an error in what the model wrote.
     pub fn is_model_error(self) -> bool {
         matches!(self, Self::InvalidArguments | Self::UnknownTool)
     }
@@ -174,7 +175,7 @@ impl fmt::Display for ResultKind {
     }
 }
 
-/// `is_error` is written for readers that know no kinds, and follows from the kind.
+/// `is_error` is written for readers that do not know the kinds; it is derived from the kind.
 #[derive(Clone, Serialize, Deserialize)]
 struct ToolResultRepr {
     call_id: String,
@@ -189,7 +190,7 @@ struct ToolResultRepr {
     report: EffectReport,
 }
 
-/// A kind of a later version follows from `is_error`.
+/// Ignores kinds of later versions; the kind is derived from `is_error` then.
 fn deserialize_known_kind<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ResultKind>, D::Error> {

@@ -1,11 +1,11 @@
-//! Content that is too long, shortened in the middle.
+//! Shortening long content by cutting out its middle.
 
 use std::borrow::Cow;
 
 use crate::item::{Content, Part};
 
 impl Content {
-    /// How many bytes of text there are; media do not count.
+    /// Returns the number of bytes of text; images and files do not count.
     pub fn text_len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -13,13 +13,13 @@ impl Content {
         }
     }
 
-    /// The same with at most `max_bytes` of text, or `None` if there is no more.
+    /// Shortens the content to at most `max_bytes` of text. Returns `None` if it is not longer.
     ///
-    /// Head and tail are kept, in halves and in whole characters. Between them stands a marker
-    /// that says how many bytes were left out, and `note`, for example where the whole lies. The
-    /// marker counts: only where it alone is longer than `max_bytes`, the text is longer, and
-    /// nothing but the marker. The text of several parts counts together; media stay in their
-    /// places.
+    /// The head and the tail are kept, half of the bytes each, cut at character boundaries. Between
+    /// them is a marker with the number of omitted bytes, and with `note` if there is one, for
+    /// example to say where the full text is stored. The marker counts towards `max_bytes`; if it
+    /// alone is longer than that, the result is longer and consists only of the marker. The text of
+    /// all parts counts together; images and files keep their positions.
     ///
     /// ```
     /// use turnstream::item::Content;
@@ -45,13 +45,14 @@ impl Content {
     }
 }
 
-/// A text of at most `max_bytes` bytes, with its head and its tail; see [`Content::truncate_middle`].
+/// Shortens a text to at most `max_bytes` bytes, keeping its head and tail; see
+/// [`Content::truncate_middle`].
 pub(crate) fn truncate_middle(text: String, max_bytes: usize) -> String {
     let content = Content::from(text);
     content.truncate_middle(max_bytes, None).unwrap_or(content).text()
 }
 
-/// What is taken out of a text, and what stands there instead.
+/// The range to cut out of a text, and the marker that replaces it.
 struct Truncation {
     from: usize,
     to: usize,
@@ -64,7 +65,7 @@ impl Truncation {
             Some(note) => format!("\n[{bytes} bytes were left out here. {note}]\n"),
             None => format!("\n[{bytes} bytes were left out here]\n"),
         };
-        // No marker is longer than that of the whole.
+        // The longest possible marker is the one for the full length.
         let room = max_bytes.saturating_sub(marker(text.len()).len());
         let tail = room / 2;
         let from = text.floor_char_boundary(room - tail);
@@ -72,11 +73,11 @@ impl Truncation {
         Self { from, to, marker: marker(to - from) }
     }
 
-    /// What stays of a piece of the text that begins at `start`.
+    /// Returns the rest of a piece of the text that starts at offset `start`.
     fn apply(&self, piece: &str, start: usize) -> String {
         let inside = |at: usize| at.saturating_sub(start).min(piece.len());
         let (head, tail) = (&piece[..inside(self.from)], &piece[inside(self.to)..]);
-        // The marker stands in the piece in which the cut begins.
+        // The marker goes into the piece in which the cut starts.
         let holds_marker = start <= self.from && self.from < start + piece.len();
         [head, if holds_marker { &self.marker } else { "" }, tail].concat()
     }

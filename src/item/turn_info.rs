@@ -1,4 +1,4 @@
-//! What the last item of a turn remembers of its turn.
+//! The metadata of a completed turn, stored on its last item.
 
 use std::borrow::Cow;
 
@@ -8,31 +8,32 @@ use crate::usage::Usage;
 
 /// Why the model stopped.
 ///
-/// It is a veto, never the signal to go on: whether tools are wanted follows from the calls of a
-/// complete turn. The wire's own word is kept beside it.
+/// A stop reason can prevent tool calls from running, but it never starts them: whether the model
+/// requests tools is determined by the calls of the complete turn. The provider's original value is
+/// [`Turn::raw_stop_reason`](crate::turn::Turn::raw_stop_reason).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// It was done.
+    /// The model finished its answer.
     Stop,
-    /// It wants tools.
+    /// The model requests tool calls.
     ToolCalls,
-    /// It ran into the output limit.
+    /// The answer reached the output limit.
     MaxTokens,
-    /// A filter cut it off.
+    /// A content filter cut off the answer.
     ContentFilter,
-    /// It refused.
+    /// The model refused to answer.
     Refusal,
-    /// The provider paused the turn; sending the history again goes on with it.
+    /// The provider paused the turn; sending the history again continues it.
     Pause,
     /// The context window is full.
     ContextWindow,
-    /// A word this crate does not know, as the wire had it.
+    /// A reason that this crate does not know, as the wire sent it.
     Other(String),
 }
 
 impl StopReason {
-    /// The reason as it is written into events.
+    /// The reason as it is serialized in events.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Stop => "stop",
@@ -74,14 +75,14 @@ impl<'de> Deserialize<'de> for StopReason {
     }
 }
 
-/// What the last item of a completed turn carries: with it a history says that the turn is complete,
-/// and why the model stopped.
+/// Metadata on the last item of a completed turn. It records that the turn is complete, and why the
+/// model stopped.
 ///
 /// ```
 /// use turnstream::History;
 /// use turnstream::item::{Item, StopReason, TurnInfo};
 ///
-/// // A history that was not written by a run, and whose call can be resumed.
+/// // A history that was not written by a run, with a call that can be resumed.
 /// let call = Item::tool_call("c1", "delete", r#"{"path":"notes.md"}"#);
 /// let call = call.with_turn_info(TurnInfo::new(StopReason::ToolCalls));
 /// let history = History::from_items("h", [Item::user("Delete my notes"), call]);
@@ -89,10 +90,10 @@ impl<'de> Deserialize<'de> for StopReason {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnInfo {
-    /// What the turn cost.
+    /// The token usage of the turn.
     #[serde(default)]
     pub usage: Usage,
-    /// The model that answered, as the wire names it.
+    /// The model that answered, by the wire's name for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The provider's id of the response.
@@ -103,12 +104,12 @@ pub struct TurnInfo {
 }
 
 impl TurnInfo {
-    /// The end of a turn of which nothing else is known.
+    /// Creates the info with only a stop reason.
     pub fn new(stop_reason: StopReason) -> Self {
         Self { usage: Usage::default(), model: None, response_id: None, stop_reason }
     }
 
-    /// Sets what the turn cost.
+    /// Sets the token usage of the turn.
     pub fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
         self

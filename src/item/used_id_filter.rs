@@ -1,12 +1,13 @@
-//! Which call ids a history ever held, told without a look at its entries.
+//! A filter for the call ids that a history has ever used, which avoids a search through its items.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::item::NumberSet;
 
-/// A set of ids by their hashes. It never forgets one, and may take an id for one of its own.
+/// A set of ids, stored as hashes. Ids are never removed, and hash collisions can cause false
+/// positives.
 ///
-/// Clones share it, and a long history costs no more to append to than a short one.
+/// Clones share their structure, and the cost of adding an id does not grow with the history.
 #[derive(Clone, Default)]
 pub(super) struct UsedIdFilter(NumberSet);
 
@@ -15,7 +16,7 @@ impl UsedIdFilter {
         self.0.insert(hash(id));
     }
 
-    /// Whether the id may be here. If not, it is not.
+    /// Whether the id may be in the set. If this returns `false`, it is not.
     pub(super) fn may_contain(&self, id: &str) -> bool {
         self.0.contains(hash(id))
     }

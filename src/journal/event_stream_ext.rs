@@ -1,4 +1,4 @@
-//! The methods of a stream of events.
+//! Extension methods for streams of events.
 
 use futures::Stream;
 
@@ -7,11 +7,11 @@ use crate::event::Event;
 use crate::journal::{FinishWith, Journal, JournalTo};
 use crate::trace::{Trace, TraceTo};
 
-/// Methods on any stream of events, an agent's or a hand-written loop's.
+/// Extension methods for streams of events, from an agent or from a hand-written loop.
 pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
-    /// Writes every event into `journal`, in the poll in which it passes.
+    /// Writes every event into `journal`, in the same poll that yields it.
     ///
-    /// Dropping the stream drops what is below it; the journal stays as it is.
+    /// Dropping the stream also drops the wrapped stream; the journal keeps its state.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -41,23 +41,24 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
         JournalTo::new(self, journal.clone())
     }
 
-    /// Writes every step into `trace`, in the poll in which it ends.
+    /// Writes every step into `trace`, in the same poll in which the step ends.
     ///
-    /// Dropping the stream drops what is below it; the trace stays as it is. The trace of a
-    /// hand-written loop has an end only if its events end with [`Finished`](Event::Finished): call this
-    /// after [`finish_with`](Self::finish_with).
+    /// Dropping the stream also drops the wrapped stream; the trace keeps its state. The trace of a
+    /// hand-written loop has an end only if its events end with [`Finished`](Event::Finished): call
+    /// this after [`finish_with`](Self::finish_with).
     fn trace_to(self, trace: &Trace) -> TraceTo<Self> {
         TraceTo::new(self, trace.clone())
     }
 
-    /// Gives a hand-written loop its ending, as an agent has one: calls that have no result are
-    /// answered as interrupted, and [`Event::Finished`] comes last.
+    /// Ends a hand-written loop as an agent ends a run: calls without a result are answered as
+    /// interrupted, and [`Event::Finished`] is the last event.
     ///
-    /// An `Err` becomes the outcome's error; it follows `Finished`, so that `?` propagates it. An end
-    /// with every turn complete and every call answered is `completed`, else `stopped`, also if a
-    /// call still needed an approval. After a panic comes `None`, and after a `Finished` of the
-    /// events' own its error, if it has one, and then `None`. Use it after
-    /// [`journal_to`](Self::journal_to) with the same journal: the outcome is read from there.
+    /// An `Err` becomes the error of the outcome; it is yielded after `Finished`, so that `?`
+    /// propagates it. If the stream ends with all turns complete and all calls answered, the reason
+    /// is `completed`, otherwise `stopped`, even if a call still needs an approval. After a panic,
+    /// the stream yields `None`. After a `Finished` event of the wrapped stream, it yields the
+    /// error of that outcome, if there is one, and then `None`. Call this after
+    /// [`journal_to`](Self::journal_to) with the same journal: the outcome is read from it.
     fn finish_with(self, journal: &Journal) -> FinishWith<Self> {
         FinishWith::new(self, journal.clone())
     }

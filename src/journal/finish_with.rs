@@ -1,4 +1,4 @@
-//! The ending of a hand-written loop.
+//! The end of a hand-written loop.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -16,15 +16,15 @@ use crate::journal::Journal;
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct FinishWith<T> {
-    /// `None` once it ended; dropped before anything is made up.
+    /// `None` after it ended; dropped before the ending events are made.
     #[pin]
     events: Option<T>,
     journal: Journal,
-    /// Stays set when a poll panics.
+    /// Stays `true` if a poll panics.
     is_polling: bool,
-    /// `Some` from the end of the events to `Finished`.
+    /// `Some` from the end of the wrapped stream until `Finished` is yielded.
     pending_end: Option<(EndReason, Option<Error>)>,
-    /// `Some` from `Finished` to the `Err` of a loop that failed.
+    /// `Some` from `Finished` until the error of a failed loop is yielded.
     pending_error: Option<Error>,
 }
 
@@ -46,7 +46,7 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
         if std::mem::replace(this.is_polling, false) {
-            // What is below panicked: there is nothing to say about its end.
+            // The wrapped stream panicked, so the reason of its end is unknown.
             this.events.set(None);
         }
         if let Some(events) = this.events.as_mut().as_pin_mut() {

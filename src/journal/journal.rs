@@ -1,4 +1,4 @@
-//! The fold of a run's events, for everybody who wants to look.
+//! The shared fold of a run's events.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,14 +12,16 @@ use crate::journal::run_fold::RunFold;
 use crate::lock::lock_ignoring_poison;
 use crate::usage::Usage;
 
-/// What the events so far have made of the history they began with. Clones share it.
+/// The history, usage and state that result from a run's events so far. Clones share the same
+/// state.
 ///
-/// It is in memory and does no I/O. Whoever holds it can look at any time, also after the stream
-/// was dropped: a turn that is still open is shown as interrupted, and results that are there
-/// stand in call order. What it shows can be sent after [`History::settled`].
+/// A journal is in memory and performs no I/O. It can be read at any time, also after the stream
+/// was dropped: a turn that is still open appears as interrupted, and the results received so far
+/// are in the order of their calls. The history can be sent to a provider after
+/// [`History::settled`].
 ///
-/// Events of sub-agents go into journals of their own, one a call: see [`nested_journal`](Self::nested_journal).
-/// They change nothing here.
+/// Events of sub-agents go into nested journals, one for each call: see
+/// [`nested_journal`](Self::nested_journal). They do not change this journal's history.
 ///
 /// ```
 /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
@@ -35,17 +37,17 @@ use crate::usage::Usage;
 #[derive(Clone, Debug)]
 pub struct Journal(Arc<Mutex<JournalState>>);
 
-/// The story of a run, and those of its sub-agents.
+/// The fold of a run, and the journals of its sub-agents.
 #[derive(Debug)]
 struct JournalState {
     fold: RunFold,
-    /// One journal a call that a sub-agent ran as, in the order of their first events. A child's lock
-    /// is taken below its parent's and never the other way.
+    /// One journal for each call that runs a sub-agent, in the order of their first events. A
+    /// child's lock is taken while its parent's is held, never the other way round.
     nested_journals: Vec<(String, Journal)>,
 }
 
 impl Journal {
-    /// Begins with what is there.
+    /// Creates a journal that starts with `history`.
     pub fn new(history: History) -> Self {
         Self(Arc::new(Mutex::new(JournalState {
             fold: RunFold::new(history),
@@ -53,29 +55,30 @@ impl Journal {
         })))
     }
 
-    /// Takes the next event. Taps do this; call it for events that pass no tap.
+    /// Applies the next event. Streams of [`journal_to`](crate::EventStreamExt::journal_to) call
+    /// this for each event; call it yourself for events that do not pass through such a stream.
     pub fn observe(&self, event: &Event) {
         self.with_state(|book| book.observe(event));
     }
 
-    /// The history as it is now.
+    /// Returns the current history.
     pub fn history(&self) -> History {
         self.with_state(|book| book.history())
     }
 
-    /// The items that were appended since the beginning, in order, as they were appended: see
-    /// [`Outcome::new_items`](crate::Outcome::new_items).
+    /// Returns the items that were appended since this journal was created, in order and as they
+    /// were appended: see [`Outcome::new_items`](crate::Outcome::new_items).
     pub fn new_items(&self) -> Vec<Item> {
         self.with_state(|book| book.fold.new_items())
     }
 
-    /// The tokens of all requests so far, void and unfinished attempts included, those of sub-agents
-    /// not.
+    /// Returns the tokens of all requests so far, including retracted and unfinished attempts, but
+    /// not those of sub-agents.
     pub fn usage(&self) -> Usage {
         self.with_state(|book| book.fold.usage())
     }
 
-    /// Where an interrupt would find the run; see [`InterruptedPhase`].
+    /// Returns the phase in which an interrupt would stop the run now; see [`InterruptedPhase`].
     pub fn phase(&self) -> InterruptedPhase {
         self.with_state(|book| book.fold.phase())
     }
@@ -85,17 +88,18 @@ impl Journal {
         self.with_state(|book| book.fold.all_calls_answered())
     }
 
-    /// Whether a turn has begun and is not complete.
+    /// Whether a turn has started and is not complete.
     pub fn has_open_turn(&self) -> bool {
         self.with_state(|book| book.fold.has_open_turn())
     }
 
-    /// The journal of the sub-agent that runs, or ran, as the call `call_id`; `None` before its
+    /// Returns the journal of the sub-agent that the call `call_id` runs or ran; `None` before its
     /// first event.
     ///
-    /// It begins with an empty history whose id is this one's, a slash and the call id. It stays
-    /// when the run is dropped or interrupted, and goes on when the sub-agent does. What the
-    /// sub-agent's own sub-agents did is in the nested journals of that journal.
+    /// A nested journal starts with an empty history whose id is this history's id, a slash and the
+    /// call id. It stays when the run is dropped or interrupted, and it continues when the
+    /// sub-agent continues. The sub-agent's own sub-agents are in the nested journals of that
+    /// journal.
     ///
     /// ```
     /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
@@ -120,35 +124,35 @@ impl Journal {
         self.with_state(|book| book.nested_journal(call_id).cloned())
     }
 
-    /// The calls that sub-agents ran as, in the order of their first events.
+    /// Returns the ids of the calls that ran sub-agents, in the order of their first events.
     pub fn nested_call_ids(&self) -> Vec<String> {
         self.with_state(|book| book.nested_journals.iter().map(|(id, _)| id.clone()).collect())
     }
 
-    /// The tokens of the sub-agents so far, with those of their own sub-agents and so on.
+    /// Returns the tokens of all sub-agents so far, at all levels of nesting.
     pub fn nested_usage(&self) -> Usage {
         self.with_state(|book| book.nested_usage())
     }
 
-    /// The history, and how many of its entries have their final position: the turn that is open and
-    /// the results that wait for those of other calls are not among them.
+    /// The history, and the number of its items that have their final position. The open turn and
+    /// the results that wait for results of other calls do not count.
     pub(crate) fn history_and_final_len(&self) -> (History, usize) {
         self.with_state(|book| (book.history(), book.fold.final_history().len()))
     }
 
-    /// Notes with what arguments calls are pending.
+    /// Records the arguments with which calls are pending.
     pub(crate) fn set_effective_calls(&self, calls: impl IntoIterator<Item = ToolCall>) {
         self.with_state(|book| {
             calls.into_iter().for_each(|call| book.fold.set_effective_call(call));
         });
     }
 
-    /// Notes what a call put on record that may end without a result of its own.
+    /// Records the effect report of a call that may end without a result of its own.
     pub(crate) fn set_effect_report(&self, call_id: &str, report: EffectReport) {
         self.with_state(|book| book.fold.set_effect_report(call_id, report));
     }
 
-    /// A result for the next call that has none, already observed: the calls were dropped, and the
+    /// Makes and observes a result for the next call that has none: the calls were dropped, and the
     /// run continues.
     pub(crate) fn next_missing_result(&self, cut: Interruption) -> Option<Event> {
         self.with_state(|book| {
@@ -158,13 +162,13 @@ impl Journal {
         })
     }
 
-    /// How many requests were begun.
+    /// The number of requests that were started.
     pub(crate) fn requests(&self) -> u32 {
         self.with_state(|book| book.fold.requests())
     }
 
-    /// The next event of an ending, already observed: a made-up result for each call that has
-    /// none, unless they are pending, then `Finished`.
+    /// Makes and observes the next event of an ending: a result for each call that has none, unless
+    /// the calls are pending, and then `Finished`.
     pub(crate) fn next_ending_event(
         &self,
         reason: EndReason,
@@ -185,14 +189,15 @@ impl Journal {
         })
     }
 
-    /// How it would end now. Open calls are shown where the reason is `Pending`.
+    /// Returns the outcome that the run would have if it ended now. Its pending calls are listed
+    /// only if the reason is `Pending`.
     pub fn outcome(&self, reason: EndReason, error: Option<Error>) -> Outcome {
         self.with_state(|book| book.outcome(reason, error, None, Vec::new()))
     }
 
     fn with_state<T>(&self, f: impl FnOnce(&mut JournalState) -> T) -> T {
-        // Nothing of a user runs while the lock is held, and below it only those of children are
-        // taken.
+        // No user code runs while the lock is held, and only the locks of nested journals are taken
+        // meanwhile.
         f(&mut lock_ignoring_poison(&self.0))
     }
 }
@@ -206,8 +211,8 @@ impl JournalState {
         }
     }
 
-    /// Takes the next event of the sub-agent that runs as `call_id`. One that was suspended continues
-    /// with its history.
+    /// Applies the next event of the sub-agent that runs as `call_id`. A suspended sub-agent
+    /// continues with its earlier history.
     fn observe_nested(&mut self, call_id: &str, event: &Event) {
         if is_ignored_event(event) {
             return;
@@ -222,12 +227,12 @@ impl JournalState {
         self.nested_journals.push((call_id.to_owned(), child));
     }
 
-    /// The newest is looked at first: it is the one that runs.
+    /// Searches from the newest, because the newest one is running.
     fn nested_journal(&self, call_id: &str) -> Option<&Journal> {
         self.nested_journals.iter().rev().find(|(id, _)| id == call_id).map(|(_, child)| child)
     }
 
-    /// Of all levels.
+    /// The sum over all levels of nesting.
     fn nested_usage(&self) -> Usage {
         self.nested_journals.iter().map(|(_, child)| child.usage() + child.nested_usage()).sum()
     }
@@ -248,7 +253,8 @@ impl JournalState {
     }
 }
 
-/// Whether it is an event that nobody knows, in however many wrappings: a store does not keep it.
+/// Whether the event, or the event that is nested in it, is of an unknown kind. Stores skip those
+/// too.
 fn is_ignored_event(event: &Event) -> bool {
     match event {
         Event::Unknown => true,

@@ -1,4 +1,4 @@
-//! The tap that writes a journal.
+//! The stream that writes events into a journal.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

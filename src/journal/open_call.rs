@@ -1,4 +1,4 @@
-//! What the fold of a run knows of a call that waits for its result.
+//! The state of a call that waits for its result.
 
 use crate::event::ToolEvent;
 use crate::item::{
@@ -6,27 +6,27 @@ use crate::item::{
     TIMED_OUT_BEFORE_START, TIMED_OUT_MID_EXECUTION, ToolCall, ToolResult,
 };
 
-/// Why calls get no result of their own.
+/// Why calls do not get a result of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interruption {
     /// The run was interrupted, or failed.
     Interrupted,
-    /// Its time is over.
+    /// The time limit of the run was reached.
     TimedOut,
 }
 
 /// A call of a completed turn, until it has its result.
 #[derive(Debug)]
 pub(super) struct OpenCall {
-    /// As the model wrote it.
+    /// The call as the model wrote it.
     call: ToolCall,
-    /// As it was shown to whoever has to allow it: a rule may have written it anew.
+    /// The call as it was shown for approval: a hook may have rewritten it.
     pub(super) effective_call: Option<ToolCall>,
-    /// The tool that runs, since it was started.
+    /// The name of the tool that runs; `Some` once it has started.
     started_tool: Option<String>,
-    /// What its sub-agent waits for, if that was suspended.
+    /// The calls that its sub-agent waits for, if the sub-agent is suspended.
     pub(super) nested_pending_calls: Vec<PendingCall>,
-    /// What it put on record, where it was dropped.
+    /// The effects that it reported before it was dropped.
     pub(super) report: EffectReport,
 }
 
@@ -35,18 +35,18 @@ impl OpenCall {
         &self.call.call_id
     }
 
-    /// The name that the model called the tool by.
+    /// The name by which the model called the tool.
     pub(super) fn name(&self) -> &str {
         &self.call.name
     }
 
-    /// Notes that its tool runs.
+    /// Records that the tool is running.
     pub(super) fn mark_started(&mut self, tool: &str) {
         self.started_tool = Some(tool.to_owned());
         self.nested_pending_calls.clear();
     }
 
-    /// Its result, where it gets none of its own.
+    /// The result for a call that does not get one of its own.
     pub(super) fn missing_result(&self, cut: Interruption) -> ToolEvent {
         let (kind, text) = match (cut, self.started_tool.is_some()) {
             (Interruption::Interrupted, true) => {
@@ -59,7 +59,7 @@ impl OpenCall {
             (Interruption::TimedOut, false) => (ResultKind::Budget, TIMED_OUT_BEFORE_START),
         };
         let mut result = ToolResult::for_call(&self.call, kind, text);
-        // As in the other events of the call.
+        // The result has the same tool name as the other events of the call.
         let shown_call = self.effective_call.as_ref().map(|call| &call.name);
         if let Some(name) = self.started_tool.as_ref().or(shown_call) {
             result.name.clone_from(name);
@@ -67,7 +67,7 @@ impl OpenCall {
         ToolEvent::Output(result.with_report(self.report.clone()))
     }
 
-    /// The call as it would run, or what its sub-agent waits for.
+    /// The call as it would run, or the calls that its sub-agent waits for.
     pub(super) fn pending_calls(&self) -> Vec<PendingCall> {
         match self.nested_pending_calls.is_empty() {
             true => vec![self.effective_call.as_ref().unwrap_or(&self.call).into()],

@@ -1,4 +1,4 @@
-//! The fold of events over a history, without any sharing.
+//! The fold of events over a history, without shared state.
 
 use std::collections::HashSet;
 
@@ -14,37 +14,37 @@ use crate::journal::open_call::{Interruption, OpenCall};
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
-/// What the events so far have made of a history.
+/// The history, usage and state that result from the events so far.
 #[derive(Debug)]
 pub(super) struct RunFold {
-    /// Without the turn that is open and the results that are held.
+    /// The history without the open turn and the buffered results.
     history: History,
-    /// What was appended before the history was last rewritten, as it was then.
+    /// The items that were appended before the last rewrite of the history, as they were then.
     earlier_new_items: Vec<Item>,
-    /// The history's length when it was last rewritten, or at first: what comes after it is new.
+    /// The length of the history after its last rewrite, or at the start; items after it are new.
     new_items_start: usize,
-    /// The turn that streams.
+    /// The turn that is streaming.
     partial_turn: PartialTurn,
-    /// The calls of completed turns, with the results that are held.
+    /// The unanswered calls of completed turns, with their buffered results.
     open_calls: OpenCalls<OpenCall, ToolResult>,
     phase: InterruptedPhase,
-    /// What the results in the history have put on record, also those that were rewritten since.
+    /// The evidence in the results of the history, including results that were rewritten since.
     evidence: Vec<RawJson>,
-    /// Of completed turns, of void attempts, and of what was rewritten.
+    /// The usage of completed turns, of retracted attempts, and of compactions.
     usage: Usage,
     request_count: u32,
     completed_turns: u32,
-    /// With what it continues.
+    /// The text of the last turn, including the text that it continues.
     last_text: String,
-    /// What the open turn continues.
+    /// The text that the open turn continues.
     continued_text: String,
-    /// Whether the next turn continues the text of the last.
+    /// Whether the next turn continues the text of the last turn.
     next_turn_continues: bool,
 }
 
 impl RunFold {
     pub(super) fn new(history: History) -> Self {
-        // Calls that are still open can be answered by the events to come.
+        // Later events can still answer calls that are open.
         let unanswered = history.unanswered_calls().into_iter().map(OpenCall::from);
         let mut calls: OpenCalls<OpenCall, ToolResult> = unanswered.collect();
         for call_id in history.suspended_call_ids() {
@@ -106,7 +106,7 @@ impl RunFold {
                 );
                 self.history.rewrite(*from..*to, items.iter().cloned());
                 self.new_items_start = self.history.len();
-                // A call that was rewritten away waits for nothing any more.
+                // A call that a rewrite removed no longer waits for a result.
                 if !self.open_calls.all_answered() {
                     let open: HashSet<String> = (self.history.unanswered_calls().into_iter())
                         .map(|call| call.call_id)
@@ -123,7 +123,7 @@ impl RunFold {
                 self.continued_text = if continues { last } else { String::new() };
             }
             Event::Finished(_) => self.flush_open_turn(),
-            // A child's story is its own: nothing of it changes ours.
+            // The events of a sub-agent go into its own journal and do not change this one.
             Event::Tool(ToolEvent::Nested { .. } | ToolEvent::Progress { .. })
             | Event::Nested { .. }
             | Event::Continued { .. }
@@ -132,11 +132,11 @@ impl RunFold {
     }
 
     fn observe_turn_event(&mut self, event: &TurnEvent) {
-        // It opens no turn.
+        // A retry does not open a turn.
         if let TurnEvent::Retrying { .. } = event {
             return;
         }
-        // Without a `TurnStarted` a turn begins with its first event.
+        // Without a `TurnStarted`, a turn starts with its first event.
         self.flush_results();
         match event {
             TurnEvent::TurnComplete { turn } => {
@@ -161,7 +161,8 @@ impl RunFold {
         if let Some(call) = self.open_calls.find_mut(is_it)
             && call.name() != result.name
         {
-            // The model called the tool by another one: in the history a result has the name of its call.
+            // The model called the tool by another name; in the history, a result has the name of
+            // its call.
             call.name().clone_into(&mut item.name);
         }
         self.open_calls.buffer_result(is_it, item);
@@ -177,7 +178,7 @@ impl RunFold {
         }
     }
 
-    /// Writes what is held and what is open into the history.
+    /// Writes the buffered results and the open turn into the history.
     fn flush_open_turn(&mut self) {
         self.flush_results();
         if !self.partial_turn.is_empty() {
@@ -188,13 +189,13 @@ impl RunFold {
         }
     }
 
-    /// Notes what somebody has to allow.
+    /// Records a call as it needs approval.
     pub(super) fn set_effective_call(&mut self, asked: ToolCall) {
         let call_id = asked.call_id.clone();
         self.update_call(&call_id, |call| call.effective_call = Some(asked));
     }
 
-    /// Notes what a call put on record that was dropped.
+    /// Records the effect report of a call that was dropped.
     pub(super) fn set_effect_report(&mut self, call_id: &str, report: EffectReport) {
         self.update_call(call_id, |call| call.report = report);
     }
@@ -205,7 +206,8 @@ impl RunFold {
         }
     }
 
-    /// The history as it is now, with those of suspended sub-agents that have continued since.
+    /// The current history, including those histories of suspended sub-agents that have continued
+    /// since.
     pub(super) fn history(&self, continued: impl Fn(&str) -> Option<History>) -> History {
         let mut history = self.history.clone();
         for call_id in self.history.suspended_call_ids() {
@@ -218,7 +220,7 @@ impl RunFold {
         history
     }
 
-    /// What of the history has its final position.
+    /// The part of the history whose items have their final position.
     pub(super) fn final_history(&self) -> &History {
         &self.history
     }
@@ -250,8 +252,8 @@ impl RunFold {
         self.open_calls.unanswered().next().map(|call| call.missing_result(cut))
     }
 
-    /// What comes before a run can end for this reason: a result for the next call that has none.
-    /// Calls that are pending get theirs from outside.
+    /// The event that must precede the end of a run for this reason: a result for the next call
+    /// that has none. Pending calls get their results from outside the run.
     pub(super) fn missing_result_before_end(
         &self,
         reason: EndReason,
@@ -265,12 +267,13 @@ impl RunFold {
         }
     }
 
-    /// How many requests were begun.
+    /// The number of requests that were started.
     pub(super) fn requests(&self) -> u32 {
         self.request_count
     }
 
-    /// How it would end now with this history, which is as [`history`](Self::history) gives it.
+    /// The outcome that the run would have if it ended now with this history, which must be the one
+    /// that [`history`](Self::history) returns.
     pub(super) fn outcome(
         &self,
         history: History,
@@ -310,17 +313,17 @@ impl RunFold {
     }
 }
 
-/// The phase that an event begins.
+/// The phase that an event starts.
 fn phase_started_by(event: &Event) -> Option<InterruptedPhase> {
     match event {
         Event::Tool(ToolEvent::Started { .. } | ToolEvent::ApprovalRequested(_)) => {
             Some(InterruptedPhase::Tools)
         }
-        // The end of a run answers calls that never began.
+        // At the end of a run, calls that never started get an `Interrupted` result.
         Event::Tool(ToolEvent::Output(result)) => {
             (result.kind != ResultKind::Interrupted).then_some(InterruptedPhase::Tools)
         }
-        // A retry opens no turn.
+        // A retry does not open a turn.
         Event::Turn(TurnEvent::Retrying { .. })
         | Event::Tool(
             ToolEvent::Progress { .. } | ToolEvent::Suspended { .. } | ToolEvent::Nested { .. },
@@ -335,7 +338,7 @@ fn phase_started_by(event: &Event) -> Option<InterruptedPhase> {
     }
 }
 
-/// What a result has put on record.
+/// The evidence that a result carries.
 fn result_evidence(result: &ToolResult) -> impl Iterator<Item = RawJson> {
     result.report.iter().flat_map(|report| report.evidence.iter().cloned())
 }

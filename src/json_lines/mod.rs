@@ -1,12 +1,13 @@
-//! JSON lines: an object a line, each ended by LF. Sessions, traces and recordings are written so.
+//! JSON lines: one object per line, each terminated by LF. Sessions, traces and recordings use this
+//! format.
 //!
-//! [`LineWriter`] writes lines until something fails, and [`lines`], [`parse_values`] and [`read_lines`] read
-//! them. A last line without its LF may be torn: a crash has left its beginning.
+//! [`LineWriter`] writes lines until an error occurs; [`split_lines`], [`parse_values`] and
+//! [`read_lines`] read them. A last line without its LF may be torn: truncated by a crash.
 //!
-//! The file of a session is read by these and not written by a [`LineWriter`]. An append is one write,
-//! whose first line has the length and the checksum of what follows; it is acknowledged when it is on the
-//! disk, and taken back where it fails, so that the next one works. It goes to a file that is opened and
-//! locked for it alone, as others may have written since.
+//! A session's file is read with these functions but not written by a [`LineWriter`]. An append is
+//! a single write, whose first line has the length and the checksum of the rest. It is acknowledged
+//! after it has reached the disk, and undone if it fails, so that the next append works. Each
+//! append opens and locks the file for itself, because other processes may have written to it.
 
 mod read;
 mod write;

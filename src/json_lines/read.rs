@@ -1,4 +1,4 @@
-//! How lines are read.
+//! Reads lines.
 
 use std::fmt::Display;
 use std::io::{self, BufRead};
@@ -6,10 +6,10 @@ use std::io::{self, BufRead};
 use memchr::memchr;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-/// A line.
+/// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line<T> {
-    /// Counted from one.
+    /// Counted from 1.
     pub(crate) number: usize,
     /// Without the LF.
     pub(crate) text: T,
@@ -17,7 +17,7 @@ pub(crate) struct Line<T> {
     pub(crate) is_terminated: bool,
 }
 
-/// The lines of a text.
+/// Splits a text into lines.
 pub(crate) fn split_lines(text: &[u8]) -> impl Iterator<Item = Line<&[u8]>> {
     let (mut left, mut number) = (text, 0);
     std::iter::from_fn(move || {
@@ -34,7 +34,7 @@ pub(crate) fn split_lines(text: &[u8]) -> impl Iterator<Item = Line<&[u8]>> {
     })
 }
 
-/// The lines of a reader, up to its first failure. That has the number of the line.
+/// The lines of a reader, up to its first error, which is returned with the number of the line.
 pub(crate) fn read_lines(
     mut from: impl BufRead,
 ) -> impl Iterator<Item = Result<Line<Vec<u8>>, (usize, io::Error)>> {
@@ -59,12 +59,12 @@ pub(crate) fn read_lines(
     })
 }
 
-/// Hands over the values of a text, line by line; empty lines are passed over. Returns the last line if
-/// it is torn: if it has no LF and cannot be read.
+/// Deserializes each line and passes the value to `take`; blank lines are skipped. Returns the last
+/// line if it is torn, that is, without LF and not valid.
 ///
 /// # Errors
 ///
-/// The number of the first line that cannot be read or is refused, and why.
+/// The number of the first line that is invalid or that `take` rejects, and the reason.
 pub(crate) fn parse_values<V: DeserializeOwned>(
     text: &str,
     mut take: impl FnMut(V) -> Result<(), String>,
@@ -74,7 +74,7 @@ pub(crate) fn parse_values<V: DeserializeOwned>(
         let refused = |why: &dyn Display| format!("line {}: {why}", line.number);
         match serde_json::from_slice(line.text) {
             Ok(value) => take(value).map_err(|why| refused(&why))?,
-            // Without its end it was never written to its end.
+            // A line without LF was not written completely.
             Err(_) if !line.is_terminated && line.number > 1 => return Ok(Some(line.text)),
             Err(error) => return Err(refused(&error)),
         }
@@ -88,11 +88,11 @@ impl<T: AsRef<[u8]>> Line<T> {
     }
 }
 
-/// Whether a crash may have left this of a line: the beginning of an object in compact JSON.
+/// Whether a crash may have left these bytes of a line: the start of an object in compact JSON.
 pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
     let text = match str::from_utf8(tail) {
         Ok(text) => text,
-        // In the middle of a character.
+        // The text ends in the middle of a character.
         Err(error) if error.error_len().is_none() => {
             str::from_utf8(&tail[..error.valid_up_to()]).unwrap_or_default()
         }
@@ -102,7 +102,7 @@ pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
         let parsed = serde_json::from_str::<IgnoredAny>(text);
         parsed.is_err_and(|error| error.is_eof())
     };
-    // `1.` or `1e` is not a number to `serde_json`, not even at the end.
+    // `serde_json` rejects `1.` and `1e` as numbers, even at the end of the input.
     let number = |c: char| matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
     text.starts_with('{')
         && (is_complete_object(tail)
@@ -110,7 +110,7 @@ pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
             || needs_more(text.trim_end_matches(number)))
 }
 
-/// Whether this is all of a line, without its LF.
+/// Whether this is a complete line without its LF.
 pub(crate) fn is_complete_object(tail: &[u8]) -> bool {
     tail.ends_with(b"}") && serde_json::from_slice::<IgnoredAny>(tail).is_ok()
 }
@@ -119,7 +119,7 @@ pub(crate) fn is_complete_object(tail: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// The numbers in a text of lines, and the last line if it is torn.
+    /// Checks the numbers in a text of lines, and the last line if it is torn.
     fn check(text: &str, expected: Result<(&[u32], Option<&str>), &str>) {
         let mut read = Vec::new();
         let torn = parse_values(text, |number: u32| match number {
@@ -149,7 +149,7 @@ mod tests {
         check("1\n\"", Ok((&[1], Some("\""))));
         check("1\nx\n", Err("line 2: expected value"));
         check("1\n\n13\n", Err("line 3: it is 13"));
-        // A text that does not even begin is not one that was cut.
+        // Invalid text in the first line is not treated as truncated.
         check("x", Err("line 1: "));
     }
 

@@ -1,37 +1,38 @@
-//! Where lines are written.
+//! Writes lines.
 
 use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// How many bytes of lines are collected before they are handed to the writer, in any case.
+/// The number of buffered bytes after which lines are passed to the writer.
 const MAX_BUFFERED_BYTES: usize = 16 << 10;
 
-/// Collects lines, and hands them to a writer until that fails. Nothing is written after the first
-/// failure, which stays.
+/// Buffers lines and passes them to a writer. After the first error, it keeps the error and writes
+/// nothing more.
 pub(crate) struct LineWriter<F> {
     out: Box<dyn Write + Send>,
     buffer: Vec<u8>,
-    /// Not after a failure, and not while the writer is called: it may panic.
+    /// False after an error, and during a call of the writer, which may panic.
     is_open: bool,
     failure: Option<F>,
     make_failure: fn(io::Error) -> F,
 }
 
 impl<F> LineWriter<F> {
-    /// Makes one that tells its failure as `to_failure` does.
+    /// Creates a writer that converts its error with `to_failure`.
     pub(crate) fn new(out: impl Write + Send + 'static, to_failure: fn(io::Error) -> F) -> Self {
         let (out, lines) = (Box::new(out), Vec::new());
         Self { out, buffer: lines, is_open: true, failure: None, make_failure: to_failure }
     }
 
-    /// Appends a line. It is written with the next [`write`](Self::write), or when many bytes wait.
+    /// Appends a line. It is written by the next [`write`](Self::write), or when the buffer is
+    /// full.
     pub(crate) fn append(&mut self, line: &impl Serialize) {
         self.append_with(|lines| push_json_line(lines, line));
     }
 
-    /// The same of an object that is JSON already, or could not be.
+    /// Appends an object that is already serialized, or the error of serializing it.
     pub(crate) fn append_json(&mut self, json: serde_json::Result<String>) {
         self.append_with(|lines| {
             lines.extend(json?.as_bytes());
@@ -52,7 +53,7 @@ impl<F> LineWriter<F> {
         }
     }
 
-    /// Hands the lines to the writer that were appended.
+    /// Passes the buffered lines to the writer.
     pub(crate) fn write(&mut self) {
         if !self.buffer.is_empty() {
             self.try_io(|out, lines| out.write_all(lines));
@@ -60,13 +61,13 @@ impl<F> LineWriter<F> {
         }
     }
 
-    /// The same, and flushes the writer.
+    /// Passes the buffered lines to the writer and flushes it.
     pub(crate) fn flush(&mut self) {
         self.write();
         self.try_io(|out, _| out.flush());
     }
 
-    /// The first failure.
+    /// The first error.
     pub(crate) fn failure(&self) -> Option<&F> {
         self.failure.as_ref()
     }
@@ -88,11 +89,11 @@ impl<F: fmt::Debug> fmt::Debug for LineWriter<F> {
     }
 }
 
-/// Appends a line to a text. Compact JSON has no LF: inside of a string it is `\n`.
+/// Appends a line to a text. Compact JSON contains no LF, because it is escaped as `\n` in strings.
 ///
 /// # Errors
 ///
-/// If the value is not JSON. Nothing is appended then.
+/// If the value cannot be serialized as JSON. Nothing is appended then.
 fn push_json_line(text: &mut Vec<u8>, line: &impl Serialize) -> serde_json::Result<()> {
     let before = text.len();
     let written = serde_json::to_writer(&mut *text, line);
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps each write, and has room for so many bytes.
+    /// Stores each write, up to a total number of bytes.
     #[derive(Clone)]
     struct LimitedSink(Arc<Mutex<(usize, Vec<String>)>>);
 
@@ -163,7 +164,7 @@ mod tests {
         lines.write();
         assert_eq!(lines.failure().map(String::as_str), Some("the disk is full"));
         for _ in 0..3 {
-            // There would be room for it.
+            // The line would fit into the capacity.
             lines.append_json(Ok(String::new()));
             lines.flush();
         }

@@ -1,4 +1,4 @@
-//! The calls that a connection waits for, and what a server sends on their account.
+//! The calls in progress on a connection, and the messages of the server that belong to them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,14 +11,14 @@ use tokio::sync::oneshot;
 
 use crate::lock::lock_ignoring_poison;
 
-/// Progress that arrives before its call is registered is kept for this many calls.
+/// The maximum number of calls whose progress is kept if it arrives before the call is registered.
 const MAX_EARLY_PROGRESS: usize = 64;
 
-/// Questions of a server that wait for one call.
+/// The maximum number of questions of a server that wait for one call.
 const MAX_WAITING_QUESTIONS: usize = 16;
 
-/// The calls in progress on a connection. The connection's tasks put here what arrives; a call takes it when
-/// it is polled. Nothing is kept for a call that was dropped.
+/// The calls in progress on a connection. The connection's tasks store here what arrives; a call
+/// takes it when it is polled. Nothing is kept for a call that was dropped.
 #[derive(Debug, Default)]
 pub(super) struct ActiveCalls {
     registered: Mutex<Registered>,
@@ -29,9 +29,9 @@ pub(super) struct ActiveCalls {
 struct Registered {
     calls: Vec<Arc<ActiveCall>>,
     early_progress: HashMap<String, Value>,
-    /// Calls that are being sent, whose ids are not known yet.
+    /// The number of calls that are being sent, whose ids are not known yet.
     sending_count: usize,
-    /// The questions that may be of those calls, with the ids of their requests.
+    /// The questions that may belong to those calls, with the ids of their requests.
     early_questions: Vec<(Option<String>, Question)>,
 }
 
@@ -48,13 +48,14 @@ pub(super) struct ActiveCall {
 
 #[derive(Debug, Default)]
 struct CallState {
-    /// The newest progress that was not taken yet: older ones are replaced.
+    /// The newest progress that was not taken yet; it replaces older ones.
     progress: Option<Value>,
     questions: VecDeque<Question>,
     is_over: bool,
 }
 
-/// A request of the server, and where its answer goes. One that is dropped is answered as declined.
+/// A request of the server, and the channel for its answer. If it is dropped, it is answered as
+/// declined.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) method: String,
@@ -62,15 +63,15 @@ pub(super) struct Question {
     pub(super) answer: oneshot::Sender<Value>,
 }
 
-/// Something that arrived for a call beside its answer.
+/// A message for a call other than its answer.
 #[derive(Debug)]
 pub(super) enum Arrived {
     Progress(Value),
     Question(Question),
 }
 
-/// A call that is being sent. The server may ask before the call is registered: such questions wait until it is, or
-/// until this is dropped.
+/// A call that is being sent. If the server asks before the call is registered, its questions wait
+/// until it is, or until this is dropped.
 #[derive(Debug)]
 pub(super) struct SendingCall(Arc<ActiveCalls>);
 
@@ -88,7 +89,7 @@ impl Drop for SendingCall {
 }
 
 impl ActiveCalls {
-    /// Announces a call, before it is sent.
+    /// Announces a call before it is sent.
     pub(super) fn begin_sending(self: &Arc<Self>) -> SendingCall {
         lock_ignoring_poison(&self.registered).sending_count += 1;
         SendingCall(Arc::clone(self))
@@ -119,7 +120,7 @@ impl ActiveCalls {
         ActiveCallGuard { calls: Arc::clone(self), call }
     }
 
-    /// Takes progress: the newest replaces what was not taken yet.
+    /// Stores progress. It replaces progress that was not taken yet.
     pub(super) fn on_progress(&self, token: &str, progress: Value) {
         let mut registered = lock_ignoring_poison(&self.registered);
         match registered.calls.iter().find(|call| call.progress_token == token).cloned() {
@@ -129,7 +130,7 @@ impl ActiveCalls {
                 call.waker.wake();
             }
             None => {
-                // Most of it is of calls that are over.
+                // Most entries belong to calls that have ended.
                 if registered.early_progress.len() >= MAX_EARLY_PROGRESS {
                     registered.early_progress.clear();
                 }
@@ -138,8 +139,8 @@ impl ActiveCalls {
         }
     }
 
-    /// Hands a question to the call that it was asked for, if that is known, or else to the newest one.
-    /// Returns it if no call can take it.
+    /// Passes a question to the call that it belongs to, or to the newest call if that is unknown.
+    /// Returns the question if no call can take it.
     pub(super) fn on_question(
         &self,
         request_id: Option<&str>,
@@ -178,7 +179,7 @@ pub(super) struct ActiveCallGuard {
 }
 
 impl ActiveCallGuard {
-    /// Takes the next thing that arrived beside the answer.
+    /// Takes the next message that is not the answer.
     pub(super) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<Arrived> {
         self.call.waker.register(cx.waker());
         let mut state = lock_ignoring_poison(&self.call.state);

@@ -21,7 +21,8 @@ use crate::mcp::sdk::{CallUpdate, PendingRequest};
 use crate::mcp::shared_client::{CallOrigin, SharedClient};
 use crate::tool::{ToolContext, ToolOutput, ToolUpdate, UpdateStream};
 
-/// Calls a tool, for a call of a run if there is a context. Dropping the stream cancels the call on the server.
+/// Calls a tool. `cx` is `None` if the call is not part of a run. Dropping the stream cancels the
+/// call on the server.
 #[expect(clippy::too_many_lines, reason = "a call is read from its request to its result")]
 pub(super) fn call_tool(
     shared: Arc<SharedClient>,
@@ -74,7 +75,7 @@ pub(super) fn call_tool(
                     Some(CallUpdate::Arrived(Arrived::Question(question))) => question,
                 };
                 let Some(left) = questions_left.checked_sub(1) else {
-                    // Dropped, it is declined.
+                    // Dropping the question declines it.
                     continue;
                 };
                 questions_left = left;
@@ -86,7 +87,7 @@ pub(super) fn call_tool(
                     match update {
                         Answering::Event(event) => yield event,
                         Answering::Answer(answer) => {
-                            // The server may not wait any more.
+                            // The server may have stopped waiting.
                             let _ = question.answer.send(answer);
                             break;
                         }
@@ -155,7 +156,8 @@ pub(super) fn call_tool(
     .boxed()
 }
 
-/// The questions of a result count as this many. One without any waits as well.
+/// The number of questions that a result counts as: at least 1, because a result without questions
+/// waits as well.
 pub(super) fn question_count(result: &Value) -> u32 {
     let questions = result["inputRequests"].as_object().map_or(0, Map::len);
     u32::try_from(questions).unwrap_or(u32::MAX).max(1)
@@ -168,8 +170,8 @@ fn unanswered(server: &str, limit: Duration) -> ToolOutput {
     ))
 }
 
-/// The next step of answering a question. `None` if the server does not wait for it any more, or has answered
-/// the call without it.
+/// The next step of answering a question. `None` if the server has stopped waiting for it, or has
+/// answered the call without it.
 async fn next_answering(
     answering: &mut BoxStream<'static, Answering>,
     question: &mut oneshot::Sender<Value>,
@@ -184,7 +186,8 @@ async fn next_answering(
     .await
 }
 
-/// Answers the questions of a result without a model. `None` if one of them needs one, or is not allowed.
+/// Answers a result's questions without a model. `None` if one of them needs a model or is not
+/// allowed.
 pub(super) async fn answer_questions(
     shared: &SharedClient,
     result: &Value,
@@ -199,7 +202,7 @@ pub(super) async fn answer_questions(
     Some(answers)
 }
 
-/// The parameters of a request that is repeated with the answers to its questions.
+/// The parameters for repeating a request with the answers to its questions.
 pub(super) fn repeated(
     mut params: Map<String, Value>,
     result: &Value,
@@ -220,7 +223,7 @@ fn call_params(tool: &ListedTool, arguments: &Value) -> Map<String, Value> {
     Map::from_iter([name, arguments])
 }
 
-/// The next update of a call, unless none comes in time.
+/// The next update of a call; `None` after `limit` without one.
 async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<CallUpdate> {
     let mut idle = Deadline::new(TimeLimit::Default(limit));
     future::poll_fn(|cx| match pending.poll_update(cx) {
@@ -230,7 +233,7 @@ async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<Ca
     .await
 }
 
-/// An error as a result for the model, with what can be done about it.
+/// An error as a result for the model, with advice on what to do about it.
 fn failure(error: &Error) -> ToolOutput {
     use crate::error::ErrorKind::{Auth, Connect, InvalidRequest, Timeout, Unsupported};
 
@@ -321,7 +324,7 @@ impl Asked {
     }
 }
 
-/// Asks a model as a sub-agent of the call: what it uses counts for the run.
+/// Runs a model as a sub-agent of the call: its usage counts for the run.
 fn sample(agent: &Agent, params: &Value, cx: &ToolContext) -> Option<AnswerSource> {
     let limit = params["maxTokens"].as_u64().and_then(|tokens| u32::try_from(tokens).ok());
     let own_limit = agent.max_output_tokens().unwrap_or(u32::MAX);

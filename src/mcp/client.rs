@@ -1,4 +1,4 @@
-//! A client of one server.
+//! The client of an MCP server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,38 +26,42 @@ use crate::mcp::shared_client::{AcceptedDefinitions, Settings, SharedClient};
 use crate::mcp::{ServerCommand, ServerInfo};
 use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 
-/// A client of one MCP server: its tools, its resources and its prompts. Cheap to clone; clones share the
-/// connection.
+/// A client of one MCP server: its tools, its resources and its prompts. Cheap to clone; clones
+/// share the connection.
 ///
-/// An agent gets the tools with [`Agent::with_tool_source`](crate::Agent::with_tool_source), which lists them
-/// before each request and so notices changes. [`toolkit`](Self::toolkit) is the list of one moment.
+/// An agent gets the tools with [`Agent::with_tool_source`](crate::Agent::with_tool_source), which
+/// lists them before each request and so detects changes. [`toolkit`](Self::toolkit) returns the
+/// tools at one moment.
 ///
 /// # The connection
 ///
-/// Nothing happens before the first use. Then the client starts the server's process, or sends a first
-/// request to its address, and finds out which form of the protocol it speaks. A connection that dies is
-/// made again by the next use, and the tools are listed again. The connection needs a tokio runtime, whose
-/// tasks drive it; if the runtime ends, so does the process.
+/// The client connects on first use. It then starts the server's process, or sends a first request
+/// to its address, and detects which version of the protocol the server uses. If the connection
+/// breaks, the next use reconnects and lists the tools again. The connection needs a tokio runtime,
+/// whose tasks drive it; if the runtime ends, the process is ended as well.
 ///
-/// When the last clone and the last of its tools are dropped, the connection is closed: a process has
-/// [`Limits::close`] to end after its standard input was closed, then it and all processes of its group are
-/// killed. Processes that have left the group run on, and on Windows the process alone is killed.
-/// [`close`](Self::close) waits for that.
+/// When the last clone and the last of its tools are dropped, the connection is closed. A process
+/// then has [`Limits::close`] to end after its standard input was closed, before it and all
+/// processes in its group are killed. Processes that have left the group keep running, and on
+/// Windows only the process itself is killed. [`close`](Self::close) waits until this is done.
 ///
-/// Each method that begins with `with_` returns a client with a new connection of its own.
-/// [`allow`](Self::allow), [`trusted`](Self::trusted), [`only`](Self::only) and [`without`](Self::without)
-/// return a client that shares the connection, so that two agents can have different tools of one server.
+/// Each method that begins with `with_` returns a client with a separate, new connection.
+/// [`allow`](Self::allow), [`trusted`](Self::trusted), [`only`](Self::only) and
+/// [`without`](Self::without) return a client that shares the connection, so that two agents can
+/// use different tools of one server.
 ///
 /// # Trust
 ///
-/// Each call asks for [approval](crate::Tool::requires_approval), unless its tool is [allowed](Self::allow) or
-/// the server is [trusted](Self::trusted). The hints that a server gives with its tools never change that.
-/// If the description, the schema or the hints of a tool change after it was first listed, its calls
-/// ask for approval again, until one was approved; and a call that the model made before it knew of the
-/// change does not run. [`with_fingerprints`](Self::with_fingerprints) carries that over to another process.
+/// Each call requires [approval](crate::Tool::requires_approval), unless its tool is
+/// [allowed](Self::allow) or the server is [trusted](Self::trusted). The hints that a server sends
+/// with its tools never change that. If the description, the schema or the hints of a tool change
+/// after it was first listed, its calls require approval again, until one of them is approved. A
+/// call that the model made before it received the change does not run.
+/// [`with_fingerprints`](Self::with_fingerprints) extends this check to later processes.
 ///
-/// A call that asks ends the run as [`Pending`](crate::event::EndReason::Pending), to be continued with
-/// [`Agent::resume`](crate::Agent::resume); a run that is [interactive](crate::Agent::interactive) waits instead.
+/// A call that requires approval ends the run as [`Pending`](crate::event::EndReason::Pending);
+/// continue it with [`Agent::resume`](crate::Agent::resume). An
+/// [interactive](crate::Agent::interactive) run waits for the approval instead.
 ///
 /// ```no_run
 /// use turnstream::mcp::{Client, ServerCommand};
@@ -80,14 +84,14 @@ pub struct Client {
     view: Arc<View>,
 }
 
-/// Which tools of the server there are, and which of them run without approval.
+/// The selection of the server's tools, and which of them run without approval.
 #[derive(Default)]
 struct View {
     trusts_all: bool,
     allowed: BTreeSet<String>,
     only: Option<BTreeSet<String>>,
     without: BTreeSet<String>,
-    /// The tools of the last listing.
+    /// The tools of the most recent listing.
     built: Mutex<Option<BuiltTools>>,
 }
 
@@ -100,25 +104,27 @@ struct BuiltTools {
 }
 
 impl Client {
-    /// A client of a server that runs as a process of this machine.
+    /// Makes a client of a server that runs as a process on this machine.
     pub fn stdio(command: ServerCommand) -> Self {
         Self::new(Endpoint::Stdio(command))
     }
 
-    /// A client of a server at an address, for example `https://mcp.example.com/mcp`, over streamable HTTP. The
-    /// older transport with two addresses (`sse`) is not spoken, and no login is made: a server that wants OAuth
-    /// needs a token of yours, with [`with_credential`](Self::with_credential).
+    /// Makes a client of a server at an address, for example `https://mcp.example.com/mcp`, over
+    /// streamable HTTP. The older transport with two addresses (`sse`) is not supported, and
+    /// neither is logging in: a server that requires OAuth needs a token that you pass to
+    /// [`with_credential`](Self::with_credential).
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if it is not an `http` or `https` address.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if `url` is not an `http` or `https` address.
     pub fn http(url: &str) -> Result<Self, Error> {
         Ok(Self::new(Endpoint::Http(Arc::new(HttpEndpoint::new(url)?))))
     }
 
-    /// A client of a server that reads and writes lines on a pair of streams, such as a socket or a
-    /// channel of SSH. `open` is called for each attempt to connect: a server that is silent about the newer form of
-    /// the protocol gets fresh streams for the older one.
+    /// Makes a client of a server that reads and writes lines on a pair of streams, such as a
+    /// socket or an SSH channel. `open` is called for each attempt to connect: if a server does not
+    /// respond to the newer version of the protocol, the attempt with the older version gets fresh
+    /// streams.
     ///
     /// ```
     /// use turnstream::mcp::Client;
@@ -170,45 +176,49 @@ impl Client {
         Self { shared: Arc::new(shared), view: Arc::default() }
     }
 
-    /// Sets the server's name, with which the names of its tools begin: `{name}__{tool}`. Unless set, it is made
-    /// of the command or the address, such as `filesystem` of `npx @modelcontextprotocol/server-filesystem`, and
-    /// `server` where neither has a word for it. Two servers of one agent need different names.
+    /// Sets the server's name, which is the prefix of the names of its tools: `{name}__{tool}`. By
+    /// default it is derived from the command or the address, such as `filesystem` from
+    /// `npx @modelcontextprotocol/server-filesystem`, or is `server` if neither contains a suitable
+    /// word. Two servers of one agent need different names.
     ///
-    /// Providers take letters, digits, `_` and `-`, and 64 characters. A tool's name that does not fit, or a
-    /// server's name of more than 24 characters, is cut and ends with a hash of the whole name, so that it is the
-    /// same in each list.
+    /// Providers accept letters, digits, `_` and `-`, and at most 64 characters. A tool's name that
+    /// does not fit, or a server's name of more than 24 characters, is shortened and ends with a
+    /// hash of the whole name, so that it is the same in each listing.
     pub fn with_name(self, name: impl Into<String>) -> Self {
         self.update_settings(|settings| settings.name = name.into())
     }
 
-    /// Sets what the server may take: bytes, pages and time.
+    /// Sets the limits on the bytes, pages and time that the server may use.
     pub fn with_limits(self, limits: Limits) -> Self {
         self.update_settings(|settings| settings.limits = limits)
     }
 
-    /// Adds a header to each request. Does nothing for a server that is not reached over HTTP.
+    /// Adds a header to each request. Has no effect unless the server is reached over HTTP.
     pub fn with_header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let header = (name.into().into(), value.into());
         self.update_endpoint(|endpoint| endpoint.headers.push(header))
     }
 
-    /// Sets how requests are authorized: a key or a token as `authorization: Bearer …`. If the server answers
-    /// 401, the token is fetched again, once; a second 401 is an error of the kind [`Auth`](ErrorKind::Auth). A
-    /// [signer](Credential::signer) gets an empty body, because the transport does not show it one. Does nothing
-    /// for a server that is not reached over HTTP.
+    /// Sets how requests are authorized: a key or a token is sent as `authorization: Bearer …`. If
+    /// the server responds with 401, the token is fetched again, once; a second 401 is an error of
+    /// the kind [`Auth`](ErrorKind::Auth). A [signer](Credential::signer) gets an empty body,
+    /// because the transport does not give access to the body. Has no effect unless the server is
+    /// reached over HTTP.
     pub fn with_credential(self, credential: Credential) -> Self {
         self.update_endpoint(|endpoint| endpoint.credential = Some(credential))
     }
 
-    /// Sets the HTTP client: certificates, proxies. Does nothing for a server that is not reached over HTTP.
+    /// Sets the HTTP client, for example for certificates or a proxy. Has no effect unless the
+    /// server is reached over HTTP.
     pub fn with_http_client(self, client: HttpClient) -> Self {
         self.update_endpoint(|endpoint| endpoint.http_client = client)
     }
 
-    /// Lets the server ask the user while it works on a call. Without this, its questions are declined.
+    /// Lets the server ask the user during a call. Without this, its questions are declined.
     ///
-    /// An answer that takes longer than [`Limits::input`] counts as [`Cancel`](ElicitationAnswer::Cancel), and
-    /// the future is dropped; it is dropped with the call, too. If it panics, the question is declined.
+    /// If the answer takes longer than [`Limits::input`], the question is answered with
+    /// [`Cancel`](ElicitationAnswer::Cancel) and the future is dropped; it is also dropped with the
+    /// call. If it panics, the question is declined.
     pub fn with_elicitation<F, R>(self, ask: F) -> Self
     where
         F: Fn(Elicitation) -> R + Send + Sync + 'static,
@@ -218,53 +228,57 @@ impl Client {
         self.update_settings(|settings| settings.answerers.elicitation = Some(ask))
     }
 
-    /// Lets the server ask a model while it works on a call (`sampling`). Without this, the server gets an error
-    /// as the answer.
+    /// Lets the server send requests to a model during a call (`sampling`). Without this, the
+    /// server gets an error as the answer.
     ///
-    /// The agent runs as a sub-agent of the call: its events are nested in those of the run, and the tokens that
-    /// it uses count for the run and its [budget](crate::Agent::with_budget). The server's messages become one
-    /// prompt of text, and its limit of output tokens can only lower that of the agent; the model that it prefers is
-    /// ignored. Calls of the agent that need approval are refused.
+    /// The agent runs as a sub-agent of the call: its events are nested in those of the run, and
+    /// the tokens that it uses count for the run and its [budget](crate::Agent::with_budget). The
+    /// server's messages are combined into one text prompt. The server's limit on output tokens can
+    /// only lower the agent's own limit; its model preference is ignored. The agent's calls that
+    /// require approval are denied.
     pub fn with_sampling(self, agent: Agent) -> Self {
         self.update_settings(|settings| settings.answerers.sampling = Some(agent))
     }
 
-    /// Sets the folders that the server is asked to stay in (`roots`). They are advice: nothing stops a process
-    /// from reading others. Without this, a server that asks gets an error as the answer.
+    /// Sets the folders that the server should restrict itself to (`roots`). They are not enforced:
+    /// a process can read other folders. Without this, a server that requests the folders gets an
+    /// error as the answer.
     pub fn with_roots<P: Into<PathBuf>>(self, folders: impl IntoIterator<Item = P>) -> Self {
         let folders = folders.into_iter().map(Into::into).collect();
         self.update_settings(|settings| settings.answerers.roots = Some(folders))
     }
 
-    /// Sets whether audio and other files of results are sent to the model. Unless set, they are named.
+    /// Sets whether audio and other files in results are sent to the model. By default only their
+    /// type and size are.
     pub fn with_media(self, media: MediaParts) -> Self {
         self.update_settings(|settings| settings.media = media)
     }
 
-    /// Lets calls of all of the server's tools run without approval.
+    /// Lets all calls of the server's tools run without approval.
     pub fn trusted(self) -> Self {
         self.update_view(|view| view.trusts_all = true)
     }
 
     /// Lets calls of these tools run without approval. The names are the server's own, here and in
-    /// [`only`](Self::only) and [`without`](Self::without); a name that the server does not list does nothing.
+    /// [`only`](Self::only) and [`without`](Self::without); names that the server does not list are
+    /// ignored.
     pub fn allow<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
         self.update_view(|view| view.allowed.extend(tools.into_iter().map(Into::into)))
     }
 
-    /// Leaves out all tools but these.
+    /// Restricts the client to these tools.
     pub fn only<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
         self.update_view(|view| view.only = Some(tools.into_iter().map(Into::into).collect()))
     }
 
-    /// Leaves out these tools.
+    /// Removes these tools from the client.
     pub fn without<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
         self.update_view(|view| view.without.extend(tools.into_iter().map(Into::into)))
     }
 
-    /// Takes the definitions that tools had before, as [`fingerprints`](Self::fingerprints) has returned them,
-    /// perhaps in another process. Calls of a tool that is not among them, or that has changed since, ask for
-    /// approval, even if it is allowed.
+    /// Sets the accepted definitions of the tools, as [`fingerprints`](Self::fingerprints) returned
+    /// them, for example in an earlier process. Calls of a tool that is not among them, or that has
+    /// changed since, require approval, even if the tool is allowed.
     pub fn with_fingerprints(self, known: &BTreeMap<String, String>) -> Self {
         let parsed = known.iter().filter_map(|(name, fingerprint)| {
             Some((name.clone(), u128::from_str_radix(fingerprint, 16).ok()?))
@@ -274,34 +288,35 @@ impl Client {
         Self { shared: Arc::new(shared), view: Arc::new(self.view.with_nothing_built()) }
     }
 
-    /// The server's name, which its tools' names begin with.
+    /// The server's name, which is the prefix of its tools' names.
     pub fn name(&self) -> &str {
         &self.shared.settings.name
     }
 
-    /// The tools of the server as they are now.
+    /// Lists the server's tools and returns them as a toolkit.
     ///
-    /// An agent with this toolkit keeps these tools; calls of one that has changed since do not run. For tools
-    /// that may change, use [`Agent::with_tool_source`](crate::Agent::with_tool_source).
+    /// An agent with this toolkit keeps these definitions; if a tool has changed since, its calls
+    /// do not run. For tools that may change, use
+    /// [`Agent::with_tool_source`](crate::Agent::with_tool_source).
     ///
     /// # Errors
     ///
-    /// The message about a process that could not be used has the last lines of its standard error.
+    /// If a process fails, the error's message includes the last lines of its standard error.
     ///
-    /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or breaks off, and
-    ///   [`Timeout`](ErrorKind::Timeout) if it is not ready in time.
-    /// - [`Auth`](ErrorKind::Auth) if the server refuses the authorization, or wants one.
-    /// - [`Unsupported`](ErrorKind::Unsupported) if the server speaks another version of the protocol, and
-    ///   [`Protocol`](ErrorKind::Protocol) if it breaks the protocol.
+    /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or the
+    ///   connection breaks, and [`Timeout`](ErrorKind::Timeout) if it is not ready in time.
+    /// - [`Auth`](ErrorKind::Auth) if the server rejects the authorization, or requires one.
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the server uses another version of the
+    ///   protocol, and [`Protocol`](ErrorKind::Protocol) if it violates the protocol.
     /// - [`TooLarge`](ErrorKind::TooLarge) if it lists more than the [limits](Limits) allow.
-    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if a key would be sent over plain http.
+    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if a key would be sent over plain HTTP.
     pub async fn toolkit(&self) -> Result<Toolkit, Error> {
         Ok(Toolkit::new(self.list().await?.tools.iter().cloned()))
     }
 
-    /// Calls a tool by the server's own name, without a model: for a program that knows what it wants. The
-    /// arguments are sent as they are, and no approval is asked for. Progress is not reported, and the server may
-    /// ask the user, but no model.
+    /// Calls a tool by the server's own name, directly from the program instead of from a model.
+    /// The arguments are sent unchanged, and no approval is required. Progress is not reported. The
+    /// server may ask the user questions, but may not send requests to a model.
     ///
     /// Dropping the future cancels the call on the server.
     ///
@@ -317,8 +332,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server does not have the tool, and as
-    /// [`toolkit`](Self::toolkit). The failure of a call that was begun is an output that says so.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server does not have the tool, and the
+    /// errors of [`toolkit`](Self::toolkit). A failure after the call began is not an error, but an
+    /// output that describes it.
     pub async fn call_tool(&self, tool: &str, arguments: Value) -> Result<ToolOutput, Error> {
         let listing = self.shared.listing().await?;
         let known = listing.tools.iter().find(|known| known.original_name == tool);
@@ -344,29 +360,29 @@ impl Client {
         }))
     }
 
-    /// Returns notes on the last listing: tools that were left out, with the reason, and definitions that have
-    /// changed. Empty before the first listing.
+    /// Returns notes on the most recent listing: the tools that were left out, with the reason, and
+    /// definitions that have changed. Empty before the first listing.
     pub fn notes(&self) -> Vec<String> {
         let built = lock_ignoring_poison(&self.view.built);
         built.as_ref().map_or_else(Vec::new, |built| built.notes.to_vec())
     }
 
-    /// Returns the server's description of itself. Connects if need be.
+    /// Returns the server's description of itself. Connects if necessary.
     ///
     /// # Errors
     ///
-    /// As [`toolkit`](Self::toolkit).
+    /// See [`toolkit`](Self::toolkit).
     pub async fn server_info(&self) -> Result<ServerInfo, Error> {
         Ok(self.shared.connection().await?.info.clone())
     }
 
-    /// The fingerprints of the definitions that calls are trusted with, by the tools' own names, to be kept for
-    /// [`with_fingerprints`](Self::with_fingerprints): of each tool as it was first listed, or as it was when a
-    /// call of it was last approved. Lists the tools if need be.
+    /// Returns the fingerprints of the accepted definitions, by the tools' own names, to be stored
+    /// for [`with_fingerprints`](Self::with_fingerprints): of each tool as it was first listed, or
+    /// as it was when a call of it was last approved. Lists the tools if necessary.
     ///
     /// # Errors
     ///
-    /// As [`toolkit`](Self::toolkit).
+    /// See [`toolkit`](Self::toolkit).
     pub async fn fingerprints(&self) -> Result<BTreeMap<String, String>, Error> {
         self.shared.listing().await?;
         let accepted = self.shared.accepted();
@@ -374,14 +390,14 @@ impl Client {
         Ok(accepted.by_name.into_iter().map(as_text).collect())
     }
 
-    /// The end of what the server's process has written to its standard error, at most
+    /// The end of the standard error of the server's process, at most
     /// [`Limits::stderr_bytes`]. `None` without a process.
     pub fn stderr(&self) -> Option<String> {
         self.shared.last_connection()?.stderr()
     }
 
     /// Closes the connection, and waits until the server's process and its process group are gone.
-    /// Calls in progress fail. The next use connects again.
+    /// Calls in progress fail. The next use reconnects.
     pub async fn close(&self) {
         self.shared.close().await;
     }
@@ -395,7 +411,7 @@ impl Client {
         MediaRules { parts: *media, max_bytes: limits.media_bytes }
     }
 
-    /// The tools of the view, made once for each listing.
+    /// The tools of the view. They are built once for each listing.
     async fn list(&self) -> Result<BuiltTools, Error> {
         let listing = self.shared.listing().await?;
         let accepted_revision = self.shared.accepted_revision();
@@ -434,7 +450,7 @@ impl Client {
     }
 
     fn build_tool(&self, listed: &ListedTool, runs_freely: bool) -> Result<Tool, Error> {
-        // No view: it holds the tools.
+        // Must not capture the view, because the view holds the tools.
         let (shared, listed) = (Arc::clone(&self.shared), Arc::new(listed.clone()));
         let (media, is_read_only) = (self.media(), listed.is_read_only);
         let (recording, recorded) = (Arc::clone(&shared), Arc::clone(&listed));
@@ -458,7 +474,7 @@ impl Client {
         Ok(tool)
     }
 
-    /// A client with other settings has a connection of its own.
+    /// Returns a client with other settings and a separate connection.
     fn update_settings(self, update: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = self.shared.settings.clone();
         update(&mut settings);
@@ -480,9 +496,9 @@ impl Client {
     }
 }
 
-/// The tools as they are when a run is about to ask its model. After a change that the server reports, or a
-/// connection that was made anew, they are listed again, whole; if that fails, the run keeps the last list and
-/// says so.
+/// Lists the tools before each request of a run. After a change that the server reports, or after a
+/// reconnect, all tools are listed again; if that fails, the run keeps the last list and adds a
+/// note about it.
 impl ToolSource for Client {
     fn name(&self) -> &str {
         self.name()

@@ -1,4 +1,4 @@
-//! How a server's process is started.
+//! The command that starts a server's process.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -8,8 +8,8 @@ use std::process::Stdio;
 
 use crate::http::{Secret, is_secret_name};
 
-/// The variables of this process that each server gets, and `LC_*`: enough to find programs, the user's folders
-/// and the time zone, and none that holds a key.
+/// The variables of this process that each server gets, in addition to `LC_*`: enough to find
+/// programs, the user's folders and the time zone. None of them contains a key.
 #[cfg(not(windows))]
 const INHERITED_VARIABLES: &[&str] =
     &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -35,9 +35,9 @@ const INHERITED_VARIABLES: &[&str] = &[
 
 /// The command that starts an MCP server, which then speaks on its standard input and output.
 ///
-/// The server's environment is a list of what is allowed: `PATH`, `HOME` and the like, and the variables
-/// that [`env`](Self::env) and [`inherit_env`](Self::inherit_env) name. The keys of model providers that this
-/// process has never reach a server by themselves.
+/// The server's environment is an allowlist: `PATH`, `HOME` and similar variables, and the
+/// variables that [`env`](Self::env) and [`inherit_env`](Self::inherit_env) name. API keys of model
+/// providers in this process's environment do not reach a server unless they are named.
 ///
 /// ```
 /// use turnstream::mcp::ServerCommand;
@@ -56,7 +56,7 @@ pub struct ServerCommand {
 }
 
 impl ServerCommand {
-    /// A command without arguments. The program is looked for in `PATH`.
+    /// Makes a command without arguments. The program is searched for in `PATH`.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
             program: program.as_ref().to_owned(),
@@ -67,7 +67,7 @@ impl ServerCommand {
         }
     }
 
-    /// Adds an argument. It reaches the program as it is, without a shell.
+    /// Adds an argument. It is passed to the program unchanged, without a shell.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
@@ -85,13 +85,13 @@ impl ServerCommand {
         self
     }
 
-    /// Lets the server have a variable of this process, if it is set when the server is started.
+    /// Passes a variable of this process to the server, if it is set when the server is started.
     pub fn inherit_env(mut self, name: impl AsRef<OsStr>) -> Self {
         self.inherited.push(name.as_ref().to_owned());
         self
     }
 
-    /// Sets the working directory of the server. Unless set, it is that of this process.
+    /// Sets the working directory of the server. By default it is that of this process.
     pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.working_dir = Some(folder.into());
         self
@@ -107,8 +107,8 @@ impl ServerCommand {
         self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
     }
 
-    /// The values that are masked in messages: those of the variables that were named, and of arguments that are
-    /// named like a key, such as `--api-key` or `--token=…`.
+    /// The values that are masked in messages: those of the named variables, and of arguments whose
+    /// names suggest a key, such as `--api-key` or `--token=…`.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &String| value.len() >= 8;
         let granted = self.granted_env().map(|(_, value)| value.to_string_lossy().into_owned());
@@ -121,7 +121,7 @@ impl ServerCommand {
         granted.chain(joined).chain(apart).filter(is_long).map(Secret::new).collect()
     }
 
-    /// The command as tokio starts it, with pipes and in a process group of its own.
+    /// Converts to a tokio command with pipes and its own process group.
     pub(super) fn to_tokio(&self) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(&self.program);
         command
@@ -141,7 +141,7 @@ impl ServerCommand {
         command
     }
 
-    /// The variables that were named, with their values.
+    /// The named variables, with their values.
     fn granted_env(&self) -> impl Iterator<Item = (OsString, OsString)> {
         let inherited =
             self.inherited.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));
@@ -149,7 +149,7 @@ impl ServerCommand {
     }
 }
 
-/// Whether a server gets a variable without being granted it.
+/// Whether a server gets a variable without an explicit grant.
 fn is_usual(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let is_listed = |known: &&str| match cfg!(windows) {

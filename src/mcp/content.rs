@@ -1,4 +1,4 @@
-//! The content of results, resources and prompts, as parts that a model reads.
+//! Converts the content of results, resources and prompts to parts that a model reads.
 
 use std::fmt::Write;
 
@@ -10,31 +10,31 @@ use serde_json::Value;
 use crate::item::{Content, Part};
 use crate::tool::ToolOutput;
 
-/// Images that every provider takes which takes images.
+/// The image types that every provider with image input accepts.
 const IMAGE_TYPES: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/webp"];
 
-/// Whether media of a server's results are sent to the model. Images in GIF, JPEG, PNG and WebP, which all
-/// providers take that take images, always are.
+/// Whether media in a server's results are sent to the model. Images in GIF, JPEG, PNG and WebP
+/// always are, because every provider with image input accepts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MediaParts {
-    /// Audio and other files are replaced by a line with their type and size, because a provider that does not
-    /// take them refuses the whole request.
+    /// Audio and other files are replaced by a line with their type and size, because a provider
+    /// that does not support them rejects the whole request.
     #[default]
     Named,
-    /// Audio and other files are sent as [`Part::File`], for a provider that takes them.
+    /// Audio and other files are sent as [`Part::File`], for a provider that supports them.
     Sent,
 }
 
-/// How media become parts.
+/// The rules for converting media to parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MediaRules {
     pub(super) parts: MediaParts,
-    /// Larger ones are named.
+    /// Larger media are replaced by a line with their type and size.
     pub(super) max_bytes: usize,
 }
 
-/// The result of a call, as the model reads it.
+/// The result of a call, in the form that the model reads.
 pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
     let mut parts: Vec<Part> = blocks.iter().flat_map(|block| parts_of(block, media)).collect();
@@ -55,7 +55,7 @@ pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     }
 }
 
-/// Parts as content. Several texts are one, a line each.
+/// Makes content from parts. Consecutive texts are joined with line feeds.
 pub(super) fn content_of(parts: Vec<Part>) -> Content {
     let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -73,7 +73,7 @@ pub(super) fn content_of(parts: Vec<Part>) -> Content {
     }
 }
 
-/// The parts of one block of content. A block of a kind that is not known is its JSON.
+/// The parts of one content block. A block of an unknown kind becomes its JSON text.
 pub(super) fn parts_of(block: &Value, media: MediaRules) -> Vec<Part> {
     let text = |field: &str| block[field].as_str();
     let part = match (text("type"), text("data"), text("text")) {
@@ -117,7 +117,7 @@ fn media_parts(media_type: &str, base64: &str, what: &str, media: MediaRules) ->
     vec![part]
 }
 
-/// The number of bytes that base64 stands for; `None` if it is not base64 or empty.
+/// The number of bytes that a base64 text decodes to; `None` if it is empty or not base64.
 fn decoded_len(base64: &str) -> Option<usize> {
     let engine = GeneralPurpose::new(&STANDARD, PAD_OR_NOT);
     engine.decode(base64).ok().map(|bytes| bytes.len()).filter(|len| *len > 0)
@@ -126,7 +126,7 @@ fn decoded_len(base64: &str) -> Option<usize> {
 const PAD_OR_NOT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// A resource that the result names and does not contain.
+/// Describes a resource that the result refers to but does not contain.
 fn describe_link(link: &Value) -> String {
     let mut text = format!("[resource {}", link["uri"].as_str().unwrap_or("without an address"));
     for field in ["name", "description", "mimeType"] {

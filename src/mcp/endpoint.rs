@@ -1,4 +1,4 @@
-//! Where a server is.
+//! The location of a server.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::http::{self, Credential, Header, HttpClient, Secret, is_secret_name, 
 use crate::lock::lock_ignoring_poison;
 use crate::mcp::ServerCommand;
 
-/// Where a server is: a process of this machine, a pair of streams, or an address.
+/// The location of a server: a process on this machine, a pair of streams, or an address.
 #[derive(Clone)]
 pub(super) enum Endpoint {
     Stdio(ServerCommand),
@@ -21,27 +21,27 @@ pub(super) enum Endpoint {
     Http(Arc<HttpEndpoint>),
 }
 
-/// The streams that a server's messages come from and go to.
+/// The streams for a server's messages: from it and to it.
 pub(super) type Streams = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 pub(super) type OpenStreams = dyn Fn() -> BoxFuture<'static, io::Result<Streams>> + Send + Sync;
 
-/// An address, and what requests to it have.
+/// An address, with the headers and settings for requests to it.
 #[derive(Clone)]
 pub(super) struct HttpEndpoint {
     pub(super) address: http::Endpoint,
     pub(super) headers: Vec<Header>,
     pub(super) credential: Option<Credential>,
     pub(super) http_client: HttpClient,
-    /// The newest keys and tokens that were sent.
+    /// The most recent keys and tokens that were sent.
     sent_secrets: Arc<Mutex<VecDeque<Secret>>>,
 }
 
-/// Keys and tokens that were sent are remembered up to this number.
+/// The maximum number of sent keys and tokens that are remembered.
 const MAX_SENT_SECRETS: usize = 8;
 
 impl Endpoint {
-    /// The secrets that no message shows.
+    /// The secrets that must not appear in messages.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         match self {
             Self::Stdio(command) => command.secrets(),
@@ -54,7 +54,7 @@ impl Endpoint {
         }
     }
 
-    /// A name for the server, made of its command or address.
+    /// A name for the server, derived from its command or address.
     pub(super) fn default_name(&self) -> String {
         let name = match self {
             Self::Stdio(command) => name_of_command(command),
@@ -86,7 +86,7 @@ impl HttpEndpoint {
         })
     }
 
-    /// Remembers what no message shows of a request that was authorized.
+    /// Remembers the secrets of an authorized request, which must not appear in messages.
     pub(super) fn remember_secrets(&self, secrets: &[Secret]) {
         let mut sent = lock_ignoring_poison(&self.sent_secrets);
         for secret in secrets {
@@ -98,7 +98,7 @@ impl HttpEndpoint {
         sent.drain(..surplus);
     }
 
-    /// Refuses to send a key where others can read it.
+    /// Returns an error if a key would be sent unencrypted.
     pub(super) fn validate(&self) -> Result<(), Error> {
         let has_key = self.credential.is_some()
             || self.address.has_credentials()
@@ -124,13 +124,13 @@ impl fmt::Debug for HttpEndpoint {
     }
 }
 
-/// Programs that run another program, which their first argument names.
+/// Programs that run another program, which is named by their first argument.
 const RUNNERS: &[&str] = &[
     "bun", "bunx", "deno", "docker", "node", "npm", "npx", "pipx", "pnpm", "podman", "python",
     "python3", "uv", "uvx", "yarn",
 ];
 
-/// Words between a runner and the name of what it runs.
+/// Subcommands between a runner and the name of the program that it runs.
 const RUNNER_WORDS: &[&str] = &["dlx", "exec", "run", "tool", "x"];
 
 fn name_of_command(command: &ServerCommand) -> String {
@@ -143,7 +143,7 @@ fn name_of_command(command: &ServerCommand) -> String {
     name.unwrap_or(program)
 }
 
-/// The last part of a path or a package's name, without an ending or a version.
+/// The last part of a path or a package's name, without an extension or a version.
 fn stem(path: &str) -> String {
     let last = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let last = last.split_once('@').map_or(last, |(name, _version)| name);
@@ -152,7 +152,7 @@ fn stem(path: &str) -> String {
     without.unwrap_or(last).to_owned()
 }
 
-/// The word that tells a server from others: `git` of `mcp-server-git`.
+/// The distinctive part of a server's name: `git` in `mcp-server-git`.
 fn server_word(name: &str) -> String {
     let parts = name.split(['-', '_']).filter(|part| !matches!(*part, "mcp" | "server" | ""));
     let word = parts.collect::<Vec<_>>().join("-");

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 /// Limits on a server: the bytes and pages that it may send, and the time that it may take.
 ///
-/// | limit | unless set | what happens beyond it |
+/// | limit | default | if it is exceeded |
 /// |---|---|---|
 /// | [`message_bytes`](Self::message_bytes) | 16 MiB | the connection is closed; calls in progress fail |
 /// | [`tools`](Self::tools) | 1,000 | listing fails with [`TooLarge`](crate::ErrorKind::TooLarge) |
 /// | [`pages`](Self::pages) | 100 | listing fails with `TooLarge` |
 /// | [`schema_bytes`](Self::schema_bytes) | 1 MiB | listing fails with `TooLarge` |
-/// | [`media_bytes`](Self::media_bytes) | 5 MiB | the image or file is named in the result, with its size |
+/// | [`media_bytes`](Self::media_bytes) | 5 MiB | the image or file is replaced by its type and size |
 /// | [`stderr_bytes`](Self::stderr_bytes) | 64 KiB | the oldest bytes are dropped |
-/// | [`start`](Self::start) | 30 s | connecting fails with [`Timeout`](crate::ErrorKind::Timeout), and the process is ended |
+/// | [`start`](Self::start) | 30 s | connecting fails with [`Timeout`](crate::ErrorKind::Timeout); the process ends |
 /// | [`request`](Self::request) | 60 s | the request, such as a page of a list, fails with `Timeout` |
-/// | [`call`](Self::call) | 60 s | a call without an answer or progress for this long is cancelled, and has an error as its result |
-/// | [`call_total`](Self::call_total) | 10 min | a call is cancelled, and has a time-out as its result |
-/// | [`input`](Self::input) | 5 min | a question to the user is answered as cancelled |
-/// | [`input_rounds`](Self::input_rounds) | 10 | a call with more questions has an error as its result |
+/// | [`call`](Self::call) | 60 s | the call is cancelled, and its result is an error |
+/// | [`call_total`](Self::call_total) | 10 min | the call is cancelled, and its result is a time-out |
+/// | [`input`](Self::input) | 5 min | the question to the user is answered as cancelled |
+/// | [`input_rounds`](Self::input_rounds) | 10 | the result of the call is an error |
 /// | [`close`](Self::close) | 3 s | processes that still run are killed |
 ///
-/// The text of a result is clipped as that of every tool; see
+/// The text of a result is clipped like that of any tool; see
 /// [`Toolkit::with_max_result_bytes`](crate::Toolkit::with_max_result_bytes).
 ///
 /// ```
@@ -32,33 +32,34 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one message: a line on standard output, an event or a body over HTTP.
+    /// Maximum bytes of one message: a line on standard output, or an event or a body over HTTP.
     pub message_bytes: usize,
-    /// Tools that a server may list.
+    /// Maximum number of tools that a server may list.
     pub tools: usize,
-    /// Pages that a list may have.
+    /// Maximum number of pages of a list.
     pub pages: usize,
-    /// Bytes of the schemas and descriptions of all tools together.
+    /// Maximum total bytes of the schemas and descriptions of all tools.
     pub schema_bytes: usize,
-    /// Bytes of one image or file of a result.
+    /// Maximum bytes of one image or file in a result.
     pub media_bytes: usize,
-    /// Bytes of the server's standard error that are kept, the newest.
+    /// Maximum bytes of the server's standard error that are kept; the newest are kept.
     pub stderr_bytes: usize,
-    /// Time from starting a process, or sending a first request, to a connection that is ready. It
-    /// includes the attempt to use the newer protocol and, if that fails, the older one. An agent limits the
-    /// listing of its sources as well, with
-    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout): raise both for a slow server.
+    /// Maximum time from starting a process, or sending a first request, until the connection is
+    /// ready. It includes the attempt with the newer version of the protocol and, if that fails,
+    /// the one with the older version. An agent also limits the listing of its sources, with
+    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout): raise both for a slow
+    /// server.
     pub start: Duration,
-    /// Time for the answer to a request that is not a call.
+    /// Maximum time until the answer to a request that is not a call.
     pub request: Duration,
-    /// Time without an answer or progress of a call. It stands still while the server waits for an answer to its
-    /// question.
+    /// Maximum time of a call without an answer or progress. It is paused while the server waits
+    /// for the answer to a question.
     pub call: Duration,
-    /// Time that a call may take in all, including its questions.
+    /// Maximum total time of a call, including its questions.
     pub call_total: Duration,
-    /// Time that the user has to answer a question of the server.
+    /// Maximum time for the user to answer a question of the server.
     pub input: Duration,
-    /// How many questions a call may have.
+    /// Maximum number of questions during a call.
     pub input_rounds: u32,
     /// Time that a process has to end after its standard input was closed.
     pub close: Duration,

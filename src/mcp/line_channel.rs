@@ -1,5 +1,5 @@
-//! Messages as lines over a pair of streams: those that arrive have a limit, and those that are sent keep their
-//! order.
+//! Sends and receives messages as lines over a pair of streams. Received lines have a maximum
+//! length, and sent lines keep their order.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,28 +16,29 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::lock::lock_ignoring_poison;
 
-/// How much of a line that is not a message is kept.
+/// The maximum number of bytes kept of a line that is not a message.
 const MAX_KEPT_NOISE: usize = 200;
 
-/// Bytes that one read takes at most.
+/// The maximum number of bytes of one read.
 const READ_CHUNK: usize = 16 << 10;
 
-/// A process that has ended has this long for its last lines to be read. Something that it has started may hold
+/// The time in which the last lines are read after the process has ended. A child process may keep
 /// its output open.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The faults of a server's output.
+/// Violations in a server's output.
 #[derive(Debug, Default)]
 pub(super) struct OutputReport {
-    /// A line was longer than the limit, in bytes; the stream ended there.
+    /// The limit in bytes, if a line was longer; the stream ended there.
     pub(super) oversized_line: OnceLock<usize>,
     /// The beginning of the first line that is not a JSON object.
     pub(super) noise: OnceLock<String>,
-    /// The server did not read this number of bytes; the stream ended there.
+    /// The number of bytes that the server did not read, if they exceeded the limit; the stream
+    /// ended there.
     pub(super) unread_bytes: OnceLock<usize>,
 }
 
-/// The lines that are still to be sent. Cheap to clone.
+/// The lines that are not sent yet. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SendQueue(Arc<SendState>);
 
@@ -54,7 +55,7 @@ struct QueuedLines {
 }
 
 impl SendQueue {
-    /// Adds a line, without its end. It is written while the channel is polled.
+    /// Adds a line, without its line feed. It is written while the channel is polled.
     pub(super) fn push(&self, mut line: Vec<u8>) {
         line.push(b'\n');
         let mut queued = lock_ignoring_poison(&self.0.lines);
@@ -76,28 +77,28 @@ impl SendQueue {
     }
 }
 
-/// A pair of streams that lines go over. Dropping it closes both.
+/// A pair of streams that transport lines. Dropping it closes both.
 pub(super) struct LineChannel<R, W> {
     reader: R,
     writer: W,
     queue: SendQueue,
-    /// The line that is being written, and how much of it was.
+    /// The line that is being written, and the number of bytes written so far.
     writing: Option<(Vec<u8>, usize)>,
     is_flushed: bool,
     /// The bytes that were read and not yet returned.
     buffer: Vec<u8>,
-    /// How much of it is known to have no end of a line.
+    /// The number of bytes in `buffer` that are known to contain no line feed.
     scanned: usize,
     max_bytes: usize,
     report: Arc<OutputReport>,
     /// Ready when the server's process has ended.
     process_end: Option<BoxFuture<'static, ()>>,
-    /// Whether the server does not read any more.
+    /// Whether the server has stopped reading.
     is_broken: bool,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
-    /// A channel whose lines have at most `max_bytes`.
+    /// Makes a channel whose lines have at most `max_bytes`.
     pub(super) fn new(reader: R, writer: W, max_bytes: usize, report: Arc<OutputReport>) -> Self {
         Self {
             reader,
@@ -114,7 +115,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         }
     }
 
-    /// Ends the lines when the server's process has ended, even if its output is held open.
+    /// Ends the lines when the server's process has ended, even if another process keeps its output
+    /// open.
     pub(super) fn ending_with(
         mut self,
         process: impl Future<Output = ()> + Send + 'static,
@@ -127,13 +129,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         self
     }
 
-    /// Where lines are put to be sent.
+    /// The queue for lines to be sent.
     pub(super) fn queue(&self) -> SendQueue {
         self.queue.clone()
     }
 
-    /// Sends what is queued, and returns the next line that begins as a message does. `None` is the end: the
-    /// server has closed its output, broke a limit or does not read.
+    /// Sends queued lines, and returns the next line that looks like a message. `None` is the end:
+    /// the server closed its output, exceeded a limit or stopped reading.
     pub(super) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         self.queue.0.waker.register(cx.waker());
         self.is_broken |= self.poll_send(cx).is_err();
@@ -177,7 +179,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         let mut line = std::mem::replace(&mut self.buffer, rest);
         self.scanned = 0;
         if line.len() > self.max_bytes.saturating_add(1) {
-            // It came in one piece with what ended it.
+            // The whole line, with its line feed, arrived in one read.
             let _ = self.report.oversized_line.set(self.max_bytes);
             self.is_broken = true;
             return None;
@@ -186,7 +188,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         Some(line)
     }
 
-    /// Whether a line begins as a message does. If not, it is remembered.
+    /// Whether a line begins like a message. If not, its beginning is stored in the report.
     fn is_message(&self, line: &[u8]) -> bool {
         match line.trim_ascii_start() {
             [] => false,
@@ -235,7 +237,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
     }
 }
 
-/// Whether a poll has failed.
+/// Whether a poll returned an error.
 trait IsErr {
     fn is_err(&self) -> bool;
 }

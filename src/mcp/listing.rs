@@ -12,42 +12,42 @@ use crate::mcp::sdk::Connection;
 use crate::mcp::tool_name::tool_name;
 use crate::request::ToolSpec;
 
-/// A note on a tool that was left out has at most this length.
+/// The maximum length of a note on a tool that was left out.
 const MAX_NOTE_BYTES: usize = 300;
 
-/// A schema may have this number of nodes, with each reference counted as what it refers to.
+/// The maximum number of nodes of a schema, with each reference counted as its target.
 const MAX_EXPANDED_NODES: u64 = 100_000;
 
 /// The tools of a server as it listed them, in its order.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) tools: Vec<ListedTool>,
-    /// Tools that were left out, with the reason.
+    /// Notes on tools that were left out, with the reason.
     pub(super) left_out: Vec<String>,
-    /// The revision of the server's tools, as the connection counted it before it asked.
+    /// The revision of the server's tools that the connection had before it requested them.
     pub(super) revision: u64,
 }
 
 /// One tool of a server.
 #[derive(Clone, Debug)]
 pub(super) struct ListedTool {
-    /// The name that the server knows it by.
+    /// The server's own name for the tool.
     pub(super) original_name: String,
-    /// The tool as the model sees it.
+    /// The tool as it is sent to the model.
     pub(super) spec: ToolSpec,
-    /// Whether the server says that it changes nothing.
+    /// Whether the server declares that the tool changes nothing.
     pub(super) is_read_only: bool,
-    /// Of its name, description, schema and hints. It changes with each of them.
+    /// A hash of its name, description, schema and hints.
     pub(super) fingerprint: u128,
 }
 
 impl Listing {
-    /// Reads all pages.
+    /// Fetches all pages.
     ///
     /// # Errors
     ///
-    /// [`TooLarge`](ErrorKind::TooLarge) beyond a limit, [`Protocol`](ErrorKind::Protocol) if an answer is not
-    /// a list, and what the connection fails with.
+    /// [`TooLarge`](ErrorKind::TooLarge) if a limit is exceeded, [`Protocol`](ErrorKind::Protocol)
+    /// if an answer is not a list, and the errors of the connection.
     pub(super) async fn fetch(
         connection: &Connection,
         server: &str,
@@ -92,20 +92,20 @@ impl Listing {
     }
 }
 
-/// The parameters of a request for a page.
+/// The parameters of the request for a page.
 pub(super) fn page_params(cursor: Option<String>) -> Value {
     cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }))
 }
 
-/// The cursor of the page after this one.
+/// The cursor of the next page.
 pub(super) fn next_cursor(page: &Value) -> Option<String> {
     page["nextCursor"].as_str().map(str::to_owned)
 }
 
-/// Counts a list against its limits.
+/// Checks a list against its limits.
 pub(super) struct ListBudget<'a> {
     server: &'a str,
-    /// The field that holds the list.
+    /// The name of the field that contains the list.
     field: &'static str,
     limits: &'a Limits,
     pages: usize,
@@ -153,7 +153,7 @@ impl<'a> ListBudget<'a> {
 }
 
 impl ListedTool {
-    /// Reads a tool, or says why it is left out.
+    /// Parses a tool, or returns the reason why it is left out.
     fn from_json(json: &Value, server: &str) -> Result<Self, String> {
         let Some(original_name) = json["name"].as_str().filter(|name| !name.is_empty()) else {
             return Err("a tool without a name".to_owned());
@@ -174,7 +174,7 @@ impl ListedTool {
     }
 }
 
-/// The schema as it came, but for a `type` that is missing at its top.
+/// Checks a schema. Returns it unchanged, except that a missing top-level `type` is added.
 fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
     let mut schema = schema.clone();
     match schema.get("type") {
@@ -192,10 +192,11 @@ fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
     }
 }
 
-/// Counts the nodes of a schema with each reference counted as what it refers to.
+/// Counts the nodes of a schema, with each reference counted as its target.
 struct ExpandedSize<'a> {
     schema: &'a Value,
-    /// 0 while a target is counted: one that refers to itself is not followed.
+    /// The sizes of targets; 0 while a target is counted, so that a recursive reference is not
+    /// followed.
     of_targets: HashMap<&'a str, u64>,
 }
 
@@ -229,7 +230,7 @@ impl<'a> ExpandedSize<'a> {
     }
 }
 
-/// A `$ref` that leads out of the document.
+/// A `$ref` that points outside of the document.
 fn remote_reference(schema: &Value) -> Option<&str> {
     match schema {
         Value::Object(fields) => fields.iter().find_map(|(key, value)| match value {
@@ -243,8 +244,8 @@ fn remote_reference(schema: &Value) -> Option<&str> {
     }
 }
 
-/// A hash of all that a model and an approver see of a tool. It resists a server that looks for another
-/// definition with the same hash.
+/// A hash of everything that a model and an approver see of a tool. It is collision-resistant, so
+/// that a server cannot find another definition with the same hash.
 fn fingerprint(original_name: &str, spec: &ToolSpec, annotations: &Value) -> u128 {
     let mut hash = Sha256::new();
     let hints = annotations.to_string();

@@ -1,41 +1,51 @@
-//! The tools of MCP servers.
+//! Tools from MCP servers.
 //!
-//! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A [`Client`]
-//! starts such a server or reaches it over HTTP. Its tools are those of an agent
-//! ([`Agent::with_tool_source`](crate::Agent::with_tool_source)) or a [`Toolkit`](crate::Toolkit).
+//! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A
+//! [`Client`] starts such a server or connects to it over HTTP. Its tools can be given to an agent
+//! ([`Agent::with_tool_source`](crate::Agent::with_tool_source)) or put into a
+//! [`Toolkit`](crate::Toolkit).
 //!
-//! # Which servers
+//! # Supported servers
 //!
-//! The protocol changed in 2026: servers up to version 2025-11-25 begin with a handshake and may send requests
-//! of their own; from 2026-07-28 on each request stands alone. A client speaks both, and finds out which one
-//! the server does: [`ServerInfo::era`]. Transports are standard input and output, and streamable HTTP.
+//! The protocol changed in 2026: servers up to version 2025-11-25 begin with a handshake and may
+//! send requests of their own; from 2026-07-28 each request is self-contained. A client supports
+//! both, and detects which of them the server uses: [`ServerInfo::era`]. Transports are standard
+//! input and output, and streamable HTTP.
 //!
-//! # What a call is
+//! # Mapping of the protocol
 //!
-//! | server | here |
+//! | from the server | in this crate |
 //! |---|---|
-//! | `tools/list` | a [`Tool`](crate::Tool) each, named `{server}__{tool}`, in the server's order |
-//! | `inputSchema` | [`ToolSpec::parameters`](crate::tool::ToolSpec::parameters), as it came; arguments that do not fit never reach the server |
-//! | `readOnlyHint` | calls may run beside others; without it a call runs [alone](crate::Tool::exclusive) |
-//! | `notifications/progress` | [`ToolEvent::Progress`](crate::event::ToolEvent::Progress), the newest if the consumer is slow |
+//! | `tools/list` | one [`Tool`](crate::Tool) for each entry, named `{server}__{tool}`, in the server's order |
+//! | `inputSchema` | [`ToolSpec::parameters`], unchanged; arguments that do not match are not sent |
+//! | `readOnlyHint` | calls may run concurrently; without it a call runs [alone](crate::Tool::exclusive) |
+//! | `notifications/progress` | [`ToolEvent::Progress`]; a slow consumer gets only the newest |
 //! | text, images, resources | the parts of the result |
 //! | `structuredContent` | JSON text, if the result has no other text |
-//! | `isError`, an error, a broken connection | a result that says so, and that the model can act on |
+//! | `isError`, an error, a broken connection | a result that reports the failure to the model |
 //! | a question to the user | answered by [`with_elicitation`](Client::with_elicitation), otherwise declined |
-//! | a request to a model, or for folders | answered by [`with_sampling`](Client::with_sampling) and [`with_roots`](Client::with_roots), otherwise by an error |
+//! | a request to a model, or for folders | answered by [`with_sampling`] and [`with_roots`], otherwise by an error |
 //!
-//! A call that is dropped, reaches its time limit, or is part of a run that is interrupted is cancelled on the
-//! server: by `notifications/cancelled`, or by closing the response of a server that speaks the newer form over HTTP.
+//! [`ToolSpec::parameters`]: crate::tool::ToolSpec::parameters
+//! [`ToolEvent::Progress`]: crate::event::ToolEvent::Progress
+//! [`with_sampling`]: Client::with_sampling
+//! [`with_roots`]: Client::with_roots
 //!
-//! # What it costs
+//! A call is cancelled on the server if it is dropped, reaches its time limit, or belongs to a run
+//! that is interrupted. It is cancelled with `notifications/cancelled`, or, for a server of the
+//! newer version over HTTP, by closing the response.
 //!
-//! The protocol's official SDK runs tasks of its own on the tokio runtime. They belong to the client's
-//! connection: nothing of a run that was dropped is delivered. [`Limits`] bounds what a server may take.
+//! # Tasks and limits
+//!
+//! The protocol's official SDK spawns its own tasks on the tokio runtime. They belong to the
+//! client's connection: after a run is dropped, none of its data is delivered. [`Limits`] bounds
+//! the bytes and the time that a server may use.
 //!
 //! # Many tools
 //!
-//! The schemas of hundreds of tools can fill most of a model's context. With the feature `tool-search`,
-//! `Toolkit::searchable` lists two tools in their place, also for tools of servers:
+//! The schemas of hundreds of tools can fill most of a model's context. With the feature
+//! `tool-search`, `Toolkit::searchable` shows the model two search tools instead of them, including
+//! the tools of servers:
 //!
 //! ```
 //! # #[cfg(feature = "tool-search")] {
@@ -53,7 +63,7 @@
 //! # }
 //! ```
 //!
-//! [The guide](crate::guide::tools) has more.
+//! See [the guide](crate::guide::tools) for more.
 
 mod command;
 mod limits;

@@ -1,4 +1,4 @@
-//! A server's process, from its start to the end of its whole group.
+//! A server's process, from its start until its whole process group has ended.
 
 use std::collections::VecDeque;
 use std::process::ExitStatus;
@@ -14,23 +14,24 @@ use crate::lock::lock_ignoring_poison;
 use crate::mcp::ServerCommand;
 use crate::mcp::limits::Limits;
 
-/// After this a process group that was asked to end is killed.
+/// The time after which a process group that was sent `SIGTERM` is killed.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A group that was killed is gone after this, or waits for its parent.
+/// The time after which a killed group is gone, or only waits to be reaped by its parent.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often, and how many times, it is checked whether a group that was killed is gone.
+/// The interval and the maximum number of checks whether a killed group is gone.
 #[cfg(unix)]
 const EMPTY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 #[cfg(unix)]
 const MAX_EMPTY_CHECKS: u32 = 100;
 
-/// How much of the standard error a message shows.
+/// The maximum number of bytes of the standard error in a message.
 const MAX_SHOWN_STDERR: usize = 400;
 
-/// A server's process. A task of the runtime it was started in watches over it: dropping this lets the
-/// process end, and kills its group if it does not. If the runtime ends first, the group is killed then.
+/// A server's process. A task of the runtime in which it was started supervises it: dropping this
+/// lets the process end, and kills its group if it does not. If the runtime ends first, the group
+/// is killed then.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     pub(super) report: Arc<ProcessReport>,
@@ -40,13 +41,13 @@ pub(super) struct ServerProcess {
     exited: watch::Receiver<()>,
     /// Closed when the process and its group are gone.
     ended: watch::Receiver<()>,
-    /// Its group, to be killed where no task does.
+    /// The process group, which is killed directly if no task does it.
     group: ProcessGroup,
-    /// How long closing may take in all.
+    /// The maximum total time of closing.
     closing_limit: Duration,
 }
 
-/// Facts about a process for errors: its exit status, and the end of its standard error.
+/// Facts about a process for error messages: its exit status, and the end of its standard error.
 #[derive(Debug, Default)]
 pub(super) struct ProcessReport {
     stderr: Mutex<VecDeque<u8>>,
@@ -87,12 +88,13 @@ impl ServerProcess {
         Ok((process, stdout, stdin))
     }
 
-    /// Lets the process end: its standard input is closed by now, or soon is.
+    /// Tells the supervising task to let the process end. Its standard input is already closed, or
+    /// is closed soon.
     pub(super) fn stop(&self) {
         drop(lock_ignoring_poison(&self.stop).take());
     }
 
-    /// Waits until the process has ended. Processes that it has started may run on.
+    /// Waits until the process has ended. Its child processes may keep running.
     pub(super) fn wait_exited(&self) -> impl Future<Output = ()> + Send + use<> {
         wait_until_closed(self.exited.clone())
     }
@@ -102,8 +104,8 @@ impl ServerProcess {
         self.exited.has_changed().is_err()
     }
 
-    /// Waits until the process and its group are gone, and kills them itself if the task that does so is not
-    /// run: that of a runtime that is not polled.
+    /// Waits until the process and its group are gone. Kills them directly if the supervising task
+    /// does not run, because its runtime is not polled.
     pub(super) async fn wait_ended(&self) {
         let ended = wait_until_closed(self.ended.clone());
         if tokio::time::timeout(self.closing_limit, ended).await.is_err() {
@@ -113,13 +115,13 @@ impl ServerProcess {
 }
 
 impl ProcessReport {
-    /// The end of what the process wrote to its standard error.
+    /// The end of the process's standard error.
     pub(super) fn stderr(&self) -> String {
         let mut kept = lock_ignoring_poison(&self.stderr);
         String::from_utf8_lossy(kept.make_contiguous()).into_owned()
     }
 
-    /// How the process ended, and its last words, for a message; empty if nothing is known.
+    /// The exit status and the last output, for a message; empty if neither is known.
     pub(super) fn describe(&self) -> String {
         let status = *lock_ignoring_poison(&self.exit_status);
         let status = status.map(|status| format!("; the process ended ({status})"));
@@ -140,7 +142,7 @@ async fn wait_until_closed(mut channel: watch::Receiver<()>) {
     while channel.changed().await.is_ok() {}
 }
 
-/// Waits until the process ends or is to end, and leaves nothing of its group.
+/// Waits until the process ends or is stopped, and kills what is left of its group.
 async fn watch_over(
     mut child: Child,
     group: GroupGuard,
@@ -161,7 +163,8 @@ async fn watch_over(
         status =
             tokio::time::timeout(TERMINATE_TIMEOUT, child.wait()).await.ok().and_then(Result::ok);
     }
-    // Also if the process has ended: what it started, as `npx` and `uvx` do, may run on.
+    // Even if the process has ended, because its children may keep running, as with `npx` and
+    // `uvx`.
     group.0.kill();
     if status.is_none() {
         let _ = child.start_kill();
@@ -186,7 +189,7 @@ async fn keep_newest_bytes(
     }
 }
 
-/// Kills the group of a server's processes when it is dropped, as it is with the runtime that ends.
+/// Kills a server's process group when it is dropped, which also happens when the runtime ends.
 struct GroupGuard(ProcessGroup);
 
 impl Drop for GroupGuard {
@@ -195,7 +198,7 @@ impl Drop for GroupGuard {
     }
 }
 
-/// The group of a server's processes.
+/// The process group of a server.
 #[derive(Clone, Copy, Debug)]
 struct ProcessGroup {
     #[cfg(unix)]
@@ -209,18 +212,18 @@ impl ProcessGroup {
         Self { leader: pid.and_then(rustix::process::Pid::from_raw) }
     }
 
-    /// Asks all of them to end.
+    /// Asks all processes of the group to end.
     fn terminate(self) {
         self.send(rustix::process::Signal::TERM);
     }
 
-    /// Kills all that are left.
+    /// Kills all remaining processes of the group.
     fn kill(self) {
         self.send(rustix::process::Signal::KILL);
     }
 
-    /// Waits until none is left. One that has ended and that its new parent does not collect counts, so the
-    /// wait has a limit.
+    /// Waits until the group is empty. A process that has ended but was not reaped by its new
+    /// parent still counts, so the wait has a limit.
     async fn wait_empty(self) {
         let Some(leader) = self.leader else { return };
         let mut checks = 0;
@@ -233,13 +236,13 @@ impl ProcessGroup {
 
     fn send(self, signal: rustix::process::Signal) {
         if let Some(leader) = self.leader {
-            // It fails if none is left.
+            // Fails if the group is empty.
             let _ = rustix::process::kill_process_group(leader, signal);
         }
     }
 }
 
-/// Elsewhere only the process itself is ended.
+/// On other systems only the process itself is ended.
 #[cfg(not(unix))]
 impl ProcessGroup {
     fn new(_leader: Option<u32>) -> Self {

@@ -1,4 +1,5 @@
-//! A server's questions while it works on a call: to the user, to a model, and for folders.
+//! A server's requests during a call: questions to the user, requests to a model, and requests for
+//! folders.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use crate::error::panic_to_error_async;
 pub struct Elicitation {
     /// The server's name.
     pub server: String,
-    /// The question, in the server's words. Show which server it comes from.
+    /// The question, in the server's own text. Show the user which server it comes from.
     pub message: String,
     /// The form of the answer.
     pub form: ElicitationForm,
@@ -27,28 +28,30 @@ pub struct Elicitation {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitationForm {
-    /// An object of this flat JSON Schema.
+    /// An object that matches this flat JSON Schema.
     Fields(Value),
-    /// No form: the server asks the user to open this address. Do not open it without the user's consent.
+    /// No form: the server asks the user to open this address. Do not open it without the user's
+    /// consent.
     Url(String),
 }
 
 /// The user's answer to an [`Elicitation`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitationAnswer {
-    /// An object that fits the form; `null` for an address. Fields that are missing get the defaults of the
-    /// form.
+    /// An object that matches the form; `null` for an address. Missing fields get the form's
+    /// default values.
     Accept(Value),
-    /// The user refuses.
+    /// The user declines.
     Decline,
-    /// The user has made no choice.
+    /// The user made no choice.
     Cancel,
 }
 
 pub(super) type ElicitationFn =
     dyn Fn(Elicitation) -> BoxFuture<'static, ElicitationAnswer> + Send + Sync;
 
-/// The functions that answer a server's questions. Without one, elicitation is declined and the others are refused.
+/// The functions that answer a server's requests. Without one, elicitation is declined, and other
+/// requests get an error.
 #[derive(Clone, Default)]
 pub(super) struct Answerers {
     pub(super) elicitation: Option<Arc<ElicitationFn>>,
@@ -72,14 +75,14 @@ impl Answerers {
         Value::Object(capabilities)
     }
 
-    /// The answer to `roots/list`, if the server may ask for it.
+    /// The answer to `roots/list`; `None` if the server may not request it.
     pub(super) fn roots_answer(&self) -> Option<Value> {
         let root = |folder: &PathBuf| json!({ "uri": file_url(folder), "name": file_name(folder) });
         let roots = self.roots.as_ref()?.iter().map(root).collect::<Vec<_>>();
         Some(json!({ "roots": roots }))
     }
 
-    /// Asks the user, or declines. A hook that panics declines.
+    /// Asks the user. Declines without a hook, and if the hook panics.
     pub(super) fn ask_user(&self, server: &str, params: &Value) -> BoxFuture<'static, Value> {
         let Some(hook) = self.elicitation.clone() else {
             return futures::future::ready(answer_of(ElicitationAnswer::Decline)).boxed();
@@ -116,12 +119,13 @@ impl fmt::Debug for Answerers {
     }
 }
 
-/// The answer to a question of the user that was not put; `None` for a question that cannot be declined.
+/// The answer to a question that is not shown to the user; `None` for a request that cannot be
+/// declined.
 pub(super) fn declined_answer(method: &str) -> Option<Value> {
     (method == "elicitation/create").then(|| answer_of(ElicitationAnswer::Decline))
 }
 
-/// The answer to a question of the user that came too late.
+/// The answer to a question that the user did not answer in time.
 pub(super) fn cancelled_answer() -> Value {
     answer_of(ElicitationAnswer::Cancel)
 }
@@ -135,7 +139,7 @@ fn answer_of(answer: ElicitationAnswer) -> Value {
     }
 }
 
-/// The content with the defaults of the fields that it does not have.
+/// The content, with default values for its missing fields.
 fn with_defaults(content: Value, schema: &Value) -> Value {
     let Value::Object(mut fields) = content else { return content };
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
@@ -148,7 +152,7 @@ fn with_defaults(content: Value, schema: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// A sampling request as one prompt.
+/// A sampling request as one text prompt.
 pub(super) fn sampling_prompt(params: &Value) -> String {
     let mut prompt = Vec::new();
     if let Some(system) = params["systemPrompt"].as_str() {
@@ -189,7 +193,7 @@ fn file_name(folder: &Path) -> String {
     folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The address of a folder.
+/// The `file` URL of a folder.
 fn file_url(folder: &Path) -> String {
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     reqwest::Url::from_directory_path(&absolute)

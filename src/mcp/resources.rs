@@ -11,7 +11,7 @@ use crate::mcp::call::{answer_questions, question_count, repeated};
 use crate::mcp::content::{content_of, parts_of, resource_parts};
 use crate::mcp::listing::{ListBudget, next_cursor, page_params};
 
-/// Something that a server lets read, by its address.
+/// A resource that a server offers for reading, or a template for such resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resource {
@@ -22,7 +22,7 @@ pub struct Resource {
     pub name: String,
     /// Its description.
     pub description: Option<String>,
-    /// For example `text/markdown`.
+    /// The media type, for example `text/markdown`.
     pub media_type: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct Prompt {
     pub arguments: Vec<PromptArgument>,
 }
 
-/// A value that a [`Prompt`] takes.
+/// An argument of a [`Prompt`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PromptArgument {
@@ -46,16 +46,16 @@ pub struct PromptArgument {
     pub name: String,
     /// Its description.
     pub description: Option<String>,
-    /// Whether the prompt cannot do without it.
+    /// Whether the prompt requires this argument.
     pub is_required: bool,
 }
 
 impl Client {
-    /// The resources of the server; none if it has no such thing.
+    /// Lists the server's resources. Empty if the server does not support resources.
     ///
     /// # Errors
     ///
-    /// As [`toolkit`](Self::toolkit).
+    /// See [`toolkit`](Self::toolkit).
     pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
         self.list_all(
             "resources/list",
@@ -66,11 +66,11 @@ impl Client {
         .await
     }
 
-    /// The addresses with names in braces that the server can read.
+    /// Lists the server's templates for addresses of resources, with names in braces.
     ///
     /// # Errors
     ///
-    /// As [`toolkit`](Self::toolkit).
+    /// See [`toolkit`](Self::toolkit).
     pub async fn resource_templates(&self) -> Result<Vec<Resource>, Error> {
         let method = "resources/templates/list";
         self.list_all(
@@ -82,12 +82,13 @@ impl Client {
         .await
     }
 
-    /// Reads a resource, as the content of a message of the user. Dropping the future cancels it.
+    /// Reads a resource, as content for a user message. Dropping the future cancels the request.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such resource,
-    /// [`Unsupported`](ErrorKind::Unsupported) if it asks for a model first, and as [`toolkit`](Self::toolkit).
+    /// [`Unsupported`](ErrorKind::Unsupported) if the server requests a model first, and the errors
+    /// of [`toolkit`](Self::toolkit).
     pub async fn read_resource(&self, uri: &str) -> Result<Content, Error> {
         let params = Map::from_iter([("uri".to_owned(), uri.into())]);
         let read = self.request_with_input("resources/read", params).await?;
@@ -96,22 +97,23 @@ impl Client {
         Ok(content_of(parts.collect()))
     }
 
-    /// The prompts of the server; none if it has no such thing.
+    /// Lists the server's prompts. Empty if the server does not support prompts.
     ///
     /// # Errors
     ///
-    /// As [`toolkit`](Self::toolkit).
+    /// See [`toolkit`](Self::toolkit).
     pub async fn prompts(&self) -> Result<Vec<Prompt>, Error> {
         self.list_all("prompts/list", "prompts", |info| info.has_prompts, Prompt::from_json).await
     }
 
-    /// A prompt with values for its arguments, as items to [begin a run](crate::Agent::run) with. Dropping the future
-    /// cancels it.
+    /// Gets a prompt with these arguments, as items to [start a run](crate::Agent::run) with.
+    /// Dropping the future cancels the request.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such prompt or a value is missing,
-    /// [`Unsupported`](ErrorKind::Unsupported) if it asks for a model first, and as [`toolkit`](Self::toolkit).
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such prompt or an
+    /// argument is missing, [`Unsupported`](ErrorKind::Unsupported) if the server requests a model
+    /// first, and the errors of [`toolkit`](Self::toolkit).
     pub async fn prompt(
         &self,
         name: &str,
@@ -123,7 +125,8 @@ impl Client {
         Ok(messages.iter().map(|message| self.item_of(message)).collect())
     }
 
-    /// Sends a request in the place of whose result the server may ask the user.
+    /// Sends a request that the server may answer with questions to the user before it returns the
+    /// result.
     async fn request_with_input(
         &self,
         method: &str,
@@ -161,7 +164,7 @@ impl Client {
         }
     }
 
-    /// Reads all pages of a list.
+    /// Fetches all pages of a list.
     async fn list_all<T>(
         &self,
         method: &str,

@@ -1,8 +1,9 @@
-//! A connection to a server, by rmcp: the protocol's official SDK. Its types are in this file alone.
+//! A connection to a server, based on rmcp, the protocol's official SDK. Only this file uses its
+//! types.
 //!
-//! rmcp runs tasks of its own on the runtime that a connection was made in. They belong to the connection,
-//! never to a run: what they receive for a call goes through [`ActiveCalls`], which keeps nothing for a call
-//! that was dropped.
+//! rmcp spawns its own tasks on the runtime in which a connection was made. They belong to the
+//! connection, never to a run: what they receive for a call goes through [`ActiveCalls`], which
+//! keeps nothing for a call that was dropped.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error as StdError;
@@ -52,14 +53,15 @@ use crate::mcp::{Era, Limits, ServerInfo};
 /// The newest version of the protocol that this crate was tested with.
 const NEWEST_VERSION: ProtocolVersion = ProtocolVersion::V_2026_07_28;
 
-/// The longest wait for the answer to `server/discover`: rmcp would send `initialize` on the same connection
-/// after 10 seconds, and a server that is silent needs a fresh one.
+/// The maximum time to wait for the answer to `server/discover`. After 10 seconds rmcp would send
+/// `initialize` on the same connection, but a server that does not respond needs a fresh one.
 const MAX_PROBE: Duration = Duration::from_secs(9);
 
-/// A process that has closed its output has this long to end, so that an error can say how it did.
+/// The time that a process has to end after it closed its output, so that an error can include its
+/// exit status.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The first and the longest wait before changes of a list are subscribed to again.
+/// The first and the maximum delay before changes of a list are subscribed to again.
 const RESUBSCRIBE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// The settings of a connection.
@@ -71,15 +73,16 @@ pub(super) struct ConnectionSettings {
     pub(super) limits: Limits,
     /// The capabilities that are declared to the server, as JSON.
     pub(super) capabilities: Value,
-    /// The answer to `roots/list`, if the server may ask for it.
+    /// The answer to `roots/list`; `None` if the server may not request it.
     pub(super) roots: Option<Value>,
 }
 
-/// A connection to a server that is ready. Dropping it closes it; its process is killed if it does not end.
+/// An open connection to a server. Dropping it closes it, and kills the server's process if it does
+/// not end.
 pub(super) struct Connection {
     pub(super) info: ServerInfo,
     peer: Peer<RoleClient>,
-    /// `None` once it was closed.
+    /// `None` after it was closed.
     service: Mutex<Option<RunningService<RoleClient, Handler>>>,
     calls: Arc<ActiveCalls>,
     tools_revision: Arc<AtomicU64>,
@@ -90,7 +93,7 @@ pub(super) struct Connection {
     runtime: Handle,
 }
 
-/// The facts that errors of a connection report.
+/// Facts for the error messages of a connection.
 #[derive(Clone)]
 struct ErrorContext {
     server: String,
@@ -99,23 +102,23 @@ struct ErrorContext {
     output: Arc<OutputReport>,
 }
 
-/// How a connection is begun.
+/// How a connection is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lifecycle {
-    /// `server/discover`; `initialize` if the server answers that with an error.
+    /// Sends `server/discover`, and then `initialize` if the server answers with an error.
     Probe,
-    /// `server/discover` alone.
+    /// Sends only `server/discover`.
     Modern,
-    /// `initialize` alone.
+    /// Sends only `initialize`.
     Legacy,
 }
 
 impl Connection {
-    /// Connects. Dropping the future ends what it has begun.
+    /// Connects. Dropping the future stops the attempt.
     ///
-    /// It first sends `server/discover`, of the protocol from 2026-07-28 on. A server that answers with an
-    /// error is asked to `initialize`; one that is silent or that breaks off gets a fresh process or
-    /// connection for it.
+    /// It first sends `server/discover`, the method of the protocol from 2026-07-28. If the server
+    /// answers with an error, `initialize` is sent on the same connection. If it does not respond
+    /// or closes the connection, `initialize` is sent to a fresh process or connection.
     pub(super) async fn open(settings: &ConnectionSettings) -> Result<Self, Error> {
         if Handle::try_current().is_err() {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
@@ -137,7 +140,7 @@ impl Connection {
         let probe = tokio::time::timeout(limit, Self::begin(settings, Lifecycle::Probe)).await;
         let probe_error = match probe {
             Ok(Ok(connection)) => return Ok(connection),
-            // Nothing about these is different for another version of the protocol.
+            // These would be the same with another version of the protocol.
             Ok(Err(error)) if is_final(&error) => return Err(error),
             Ok(Err(error)) => Some(error),
             Err(_) => None,
@@ -147,13 +150,13 @@ impl Connection {
             Err(error) => error,
         };
         if probe_error.is_none() && legacy.find_source::<Refusal>().is_some() {
-            // It was slow to start, and refuses what servers of before 2026-07-28 understand.
+            // It was slow to start, and rejects the methods of versions before 2026-07-28.
             return Self::begin(settings, Lifecycle::Modern).await;
         }
         Err(legacy)
     }
 
-    /// Connects in one way. Dropping the future ends what it has begun.
+    /// Connects with one lifecycle. Dropping the future stops the attempt.
     async fn begin(settings: &ConnectionSettings, lifecycle: Lifecycle) -> Result<Self, Error> {
         let limits = &settings.limits;
         let output = Arc::new(OutputReport::default());
@@ -246,18 +249,19 @@ impl Connection {
         !has_ended && !self.peer.is_transport_closed()
     }
 
-    /// Rises with each change of the tools that the server reports.
+    /// Increases with each change of the tools that the server reports.
     pub(super) fn tools_revision(&self) -> u64 {
         self.tools_revision.load(Ordering::Acquire)
     }
 
-    /// The end of what the server's process has written to its standard error.
+    /// The end of the standard error of the server's process.
     pub(super) fn stderr(&self) -> Option<String> {
         let text = self.context.process.as_ref()?.report.stderr();
         Some(self.context.mask(&text))
     }
 
-    /// Sends a request that is not a call, and waits for its answer for as long as a request may take.
+    /// Sends a request that is not a call, and waits for its answer for at most
+    /// [`Limits::request`].
     pub(super) async fn request(&self, method: &str, params: Value) -> Result<Value, Error> {
         let limit = self.limits.request;
         let answered = async {
@@ -287,7 +291,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request. Dropping what is returned before its answer has come cancels it on the server.
+    /// Sends a request. Dropping the returned value before the answer has arrived cancels the
+    /// request on the server.
     pub(super) async fn send(
         &self,
         method: &str,
@@ -316,12 +321,12 @@ impl Connection {
         Ok(PendingRequest { method, runtime, handle: Some(handle), call, answer: None })
     }
 
-    /// The failure of a request as an error of this crate.
+    /// Converts a request's failure to an error of this crate.
     pub(super) async fn describe(&self, failure: RequestFailure) -> Error {
         self.context.on_service_error(failure.0).await
     }
 
-    /// Closes the connection, and waits until its process and all that it has started are gone.
+    /// Closes the connection, and waits until the server's process and its process group are gone.
     pub(super) async fn close(&self) {
         let service = lock_ignoring_poison(&self.service).take();
         if let Some(process) = &self.context.process {
@@ -360,11 +365,11 @@ pub(super) enum CallUpdate {
     Answered(Result<Value, RequestFailure>),
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 pub(super) struct RequestFailure(ServiceError);
 
 impl PendingRequest {
-    /// The next update: progress and questions first, then the answer. Pending after that.
+    /// The next update: progress and questions first, then the answer. Pending after the answer.
     pub(super) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<CallUpdate> {
         if let Some(call) = &self.call
             && let Poll::Ready(arrived) = call.poll_arrived(cx)
@@ -380,7 +385,7 @@ impl PendingRequest {
         }
     }
 
-    /// Ready when the answer has come.
+    /// Ready when the answer has arrived.
     pub(super) fn poll_is_answered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.answer.is_some() {
             return Poll::Ready(());
@@ -395,8 +400,8 @@ impl PendingRequest {
     }
 }
 
-/// A result as JSON. Over HTTP rmcp guesses its kind by its fields, and drops those of other kinds: a guess that
-/// cannot be right is an error.
+/// A result as JSON. Over HTTP, rmcp guesses a result's kind from its fields and drops the fields
+/// of other kinds: a guess that cannot be right becomes an error.
 fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError> {
     let is_of_call = matches!(
         result,
@@ -417,8 +422,9 @@ fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError
 impl Drop for PendingRequest {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
-            // One poll hands the message to the connection's task, also in a task that has used up its budget, unless
-            // that task has a thousand others to send first.
+            // A single poll passes the message to the connection's task, unless a thousand other
+            // messages are queued for it. Unconstrained, because the current task may have used up
+            // its budget.
             let mut cancel =
                 handle.cancel(Some("the caller does not wait any more".to_owned())).boxed();
             if tokio::task::unconstrained(&mut cancel).now_or_never().is_none() {
@@ -428,10 +434,10 @@ impl Drop for PendingRequest {
     }
 }
 
-/// Marks an error that the server answered with.
+/// Marks an error that the server sent as its answer.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    /// The code of JSON-RPC.
+    /// The JSON-RPC error code.
     pub(super) code: i32,
 }
 
@@ -443,16 +449,17 @@ impl std::fmt::Display for Refusal {
 
 impl StdError for Refusal {}
 
-/// Messages as lines.
+/// Transports messages as lines.
 ///
-/// It is this crate's own for three reasons: a message is queued when rmcp hands it over, so that a cancel never
-/// overtakes its request; a server that does not read cannot make the queue grow; and results stay the JSON that
-/// they were, where rmcp guesses their kind by their fields.
+/// rmcp's own transport is not used, for three reasons: here a message is queued when rmcp passes
+/// it on, so that a cancellation never overtakes its request; a server that does not read cannot
+/// make the queue grow without limit; and results keep their original JSON, while rmcp guesses
+/// their kind from their fields.
 struct LineTransport<R, W> {
-    /// `None` once it was closed.
+    /// `None` after it was closed.
     channel: Option<LineChannel<R, W>>,
     queue: SendQueue,
-    /// The requests that rmcp itself waits for, and whose results it reads.
+    /// The ids of requests that rmcp itself made, whose results it reads.
     own_requests: HashSet<String>,
 }
 
@@ -462,7 +469,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
         Self { channel: Some(channel), queue, own_requests: HashSet::new() }
     }
 
-    /// A message as rmcp has it; `None` for a line that is not one.
+    /// Parses a message for rmcp; `None` if the line is not a message.
     fn read(&mut self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
         let json: Value = serde_json::from_slice(line).ok()?;
         let id = serde_json::from_value::<NumberOrString>(json["id"].clone()).ok();
@@ -526,7 +533,7 @@ where
     }
 }
 
-/// Whether connecting in another way would fail as well.
+/// Whether connecting with another lifecycle would fail as well.
 fn is_final(error: &Error) -> bool {
     let is_unreachable = || {
         error.find_source::<HttpFailure>().is_some()
@@ -550,8 +557,8 @@ fn server_info(peer: &Peer<RoleClient>) -> ServerInfo {
     ServerInfo::from_json(&json)
 }
 
-/// Listens for changes of the list of tools until the connection is closed. The task belongs to the
-/// connection, which ends it.
+/// Listens for changes of the list of tools until the connection is closed. The connection owns the
+/// task and ends it.
 async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU64>) {
     let filter: Result<SubscriptionFilter, _> =
         serde_json::from_value(json!({ "toolsListChanged": true }));
@@ -559,7 +566,8 @@ async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU
     let (mut wait, longest) = RESUBSCRIBE_BACKOFF;
     while !peer.is_transport_closed() {
         if let Ok(mut subscription) = peer.listen(filter.clone()).await {
-            // It may have changed before there was a subscription, or between two of them.
+            // The list may have changed before the first subscription, or between two
+            // subscriptions.
             revision.fetch_add(1, Ordering::AcqRel);
             wait = RESUBSCRIBE_BACKOFF.0;
             while let Ok(Some(_)) = subscription.next().await {
@@ -571,7 +579,7 @@ async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU
     }
 }
 
-/// The client's side of the protocol, as rmcp calls it.
+/// The client's side of the protocol, which rmcp calls.
 struct Handler {
     config: ClientConfig,
     roots: Option<Value>,
@@ -594,7 +602,7 @@ impl Handler {
         Ok(Self { config, roots: settings.roots.clone(), calls, tools_revision })
     }
 
-    /// Hands a request of the server to a call of this client, and waits for its answer.
+    /// Passes a request of the server to a call of this client, and waits for its answer.
     async fn ask(
         &self,
         request: &ServerRequest,
@@ -652,7 +660,7 @@ impl Service<RoleClient> for Handler {
                     .map(|result| ClientResult::CreateMessageResult(Box::new(result)))
                     .map_err(unreadable)
             }
-            // One that rmcp cannot read, such as a form without fields.
+            // A request that rmcp cannot parse, such as a form without fields.
             ServerRequest::CustomRequest(custom) if custom.method == "elicitation/create" => {
                 let answer = self.ask(&request, &context).await?;
                 serde_json::from_value(answer).map(ClientResult::ElicitResult).map_err(unreadable)
@@ -697,7 +705,7 @@ impl Service<RoleClient> for Handler {
 }
 
 impl ErrorContext {
-    /// A text without keys: those of the settings, and the tokens that were sent.
+    /// Masks keys in a text: those of the settings, and the tokens that were sent.
     fn mask(&self, text: &str) -> String {
         mask_secrets(&self.endpoint.secrets(), text)
     }
@@ -762,7 +770,7 @@ impl ErrorContext {
         Error::new(kind, message).with_source(Refusal { code: error.code.0 })
     }
 
-    /// The connection was closed: because of what the server sent, or because it has ended.
+    /// The error for a closed connection: the server violated a limit, or it has ended.
     async fn on_closed(&self) -> Error {
         let server = &self.server;
         if let Some(limit) = self.output.oversized_line.get() {
@@ -791,7 +799,7 @@ impl ErrorContext {
     async fn on_transport_error(&self, error: &(dyn StdError + Send + Sync + 'static)) -> Error {
         match self.transport_error(error) {
             Some(error) => error,
-            // A pipe that is closed.
+            // A closed pipe.
             None => self.on_closed().await,
         }
     }
@@ -887,13 +895,13 @@ impl std::fmt::Display for HttpFailure {
 
 impl StdError for HttpFailure {}
 
-/// A server's text in a length that a message can have.
+/// A server's text, shortened for an error message.
 fn shortened(text: &str) -> String {
     const MAX_TEXT: usize = 600;
     crate::item::truncate_middle(text.to_owned(), MAX_TEXT)
 }
 
-/// The HTTP client of a connection: rmcp's own for reqwest, with this crate's credentials.
+/// The HTTP client of a connection: rmcp's own client for reqwest, with this crate's credentials.
 #[derive(Clone)]
 struct HttpBackend {
     client: reqwest::Client,
@@ -904,7 +912,8 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 type HttpResult<T> = Result<T, StreamableHttpError<reqwest::Error>>;
 
 impl HttpBackend {
-    /// Sends with what authorizes the request. A token that the server refuses is fetched anew, once.
+    /// Sends a request with its authorization. If the server rejects a token, it is fetched again,
+    /// once.
     async fn authorized<T, F: Future<Output = HttpResult<T>>>(
         &self,
         headers: Headers,
@@ -951,7 +960,7 @@ impl HttpBackend {
     }
 }
 
-/// Whether the server answered with 401, with a challenge or without one.
+/// Whether the server responded with 401, with or without a challenge.
 fn is_unauthorized(error: &StreamableHttpError<reqwest::Error>) -> bool {
     match error {
         StreamableHttpError::AuthRequired(_) => true,
@@ -961,7 +970,7 @@ fn is_unauthorized(error: &StreamableHttpError<reqwest::Error>) -> bool {
     }
 }
 
-/// An error of this crate on its way through rmcp.
+/// Wraps an error of this crate for its way through rmcp.
 fn own_error(error: Error) -> StreamableHttpError<reqwest::Error> {
     StreamableHttpError::Io(std::io::Error::other(error))
 }

@@ -2,17 +2,18 @@
 
 use serde_json::Value;
 
-/// Which of the protocol's two forms a connection speaks.
+/// The generation of the protocol that a connection uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Era {
-    /// From 2026-07-28 on: each request stands alone, and a server that has a question answers a call with it.
+    /// From 2026-07-28: each request is self-contained, and a server answers a call with its
+    /// question.
     Modern,
     /// Up to 2025-11-25: a handshake, sessions, and requests from the server to the client.
     Legacy,
 }
 
-/// A server's description of itself. Nothing of it is checked.
+/// A server's description of itself. Its claims are not verified.
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,14 +24,14 @@ pub struct ServerInfo {
     pub version: Option<String>,
     /// The version of the protocol, for example `2026-07-28`.
     pub protocol_version: String,
-    /// The form of the protocol.
+    /// The generation of the protocol.
     pub era: Era,
-    /// How the server wants to be used, in words for a model. It is not sent to one unless you put it into a
-    /// [system prompt](crate::Agent::with_system).
+    /// The server's instructions for a model. They are not sent to the model unless you add them to
+    /// a [system prompt](crate::Agent::with_system).
     pub instructions: Option<String>,
     /// Whether it has tools.
     pub has_tools: bool,
-    /// Whether it reports that its tools have changed.
+    /// Whether it reports changes of its tools.
     pub reports_tool_changes: bool,
     /// Whether it has resources.
     pub has_resources: bool,

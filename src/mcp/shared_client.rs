@@ -1,5 +1,5 @@
-//! The state that the clones of a client and its tools share: the connection, the last listing, and the definitions
-//! that were accepted.
+//! The state that the clones of a client and its tools share: the connection, the most recent
+//! listing, and the definitions that were accepted.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -24,7 +24,7 @@ use crate::mcp::sdk::{Connection, ConnectionSettings};
 pub(super) struct SharedClient {
     pub(super) settings: Settings,
     state: Mutex<State>,
-    /// The definition of each tool that its calls were trusted with, by its fingerprint.
+    /// The accepted definition of each tool, as a fingerprint.
     accepted: Mutex<AcceptedDefinitions>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Settings {
     pub(super) media: MediaParts,
 }
 
-/// A caller waits this much longer than an attempt to connect may take.
+/// How much longer a caller waits than an attempt to connect may take.
 const CONNECTING_GRACE: Duration = Duration::from_secs(1);
 
 type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
@@ -45,25 +45,27 @@ type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
 #[derive(Default)]
 struct State {
     connection: Option<Arc<Connection>>,
-    /// The attempt that callers wait for. They hold it; without any it is gone.
+    /// The attempt that callers wait for. The callers own it; if all are dropped, so is the
+    /// attempt.
     connecting: Option<WeakShared<Connecting>>,
     listing: Option<CurrentListing>,
-    /// How often the client was closed.
+    /// How many times the client was closed.
     closed_count: u64,
-    /// The connection that was closed last, as long as anybody waits for its end.
+    /// The connection that was closed last, while a caller waits for its end.
     closing: Option<Weak<Connection>>,
     prepared: PreparedCalls,
 }
 
-/// The definitions that calls were made with, until the calls run. One that runs later, with another definition
-/// and its approval, would be a call that was never approved.
+/// The definitions with which calls were made, until the calls run. Otherwise a call could run
+/// later with another definition and that definition's approval, although it was never approved
+/// itself.
 #[derive(Default)]
 struct PreparedCalls(VecDeque<PreparedRecord>);
 
-/// The tool's name, a hash of the arguments, and the fingerprint.
+/// The tool's name, a hash of the arguments, and the fingerprint of the definition.
 type PreparedRecord = (String, u128, u128);
 
-/// Calls whose definitions are remembered, the newest.
+/// The maximum number of calls whose definitions are remembered.
 const MAX_PREPARED_CALLS: usize = 256;
 
 impl PreparedCalls {
@@ -80,7 +82,7 @@ impl PreparedCalls {
         self.0.push_back((tool.original_name.clone(), hash, tool.fingerprint));
     }
 
-    /// The definition that the call was made with first.
+    /// Removes and returns the definition with which the oldest such call was made.
     fn take(&mut self, tool: &ListedTool, arguments: &str) -> Option<u128> {
         let hash = fnv1a_128(arguments.bytes());
         let is_it =
@@ -90,24 +92,24 @@ impl PreparedCalls {
     }
 }
 
-/// The last listing, and the connection that it came over.
+/// The most recent listing, and the connection that it was fetched over.
 struct CurrentListing {
     listing: Arc<Listing>,
     connection: Weak<Connection>,
 }
 
-/// The definitions that calls are trusted with, by their fingerprints.
+/// The accepted definitions, by fingerprint.
 #[derive(Clone, Default)]
 pub(super) struct AcceptedDefinitions {
     pub(super) by_name: HashMap<String, u128>,
-    /// A tool that is not among them is not accepted when it is first listed.
+    /// Whether a tool that is not among them must be approved when it is first listed.
     is_complete: bool,
-    /// Rises with each change.
+    /// Increases with each change.
     pub(super) revision: u64,
 }
 
 impl AcceptedDefinitions {
-    /// These and no others, until a call of another one is approved.
+    /// Accepts these and no others, until a call with another definition is approved.
     pub(super) fn complete(by_name: HashMap<String, u128>) -> Self {
         Self { by_name, is_complete: true, revision: 0 }
     }
@@ -126,13 +128,13 @@ impl SharedClient {
         lock_ignoring_poison(&self.accepted).revision
     }
 
-    /// The connection that there is, or that has died and was not made anew.
+    /// The current connection, even if it is broken.
     pub(super) fn last_connection(&self) -> Option<Arc<Connection>> {
         lock_ignoring_poison(&self.state).connection.clone()
     }
 
-    /// Returns the connection, and makes it if need be. Callers that need one at the same time share one
-    /// attempt; if all of them are dropped, so is the attempt.
+    /// Returns the connection, and connects if necessary. Concurrent callers share one attempt; if
+    /// all of them are dropped, so is the attempt.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
         if Handle::try_current().is_err() {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
@@ -150,7 +152,8 @@ impl SharedClient {
             (dead, connecting, state.closed_count)
         };
         drop(dead);
-        // The attempt has its own limit, which is that of the caller that began it: its runtime may not be polled.
+        // The attempt has its own limit. But it runs with the timers of the caller that began it,
+        // whose runtime may not be polled.
         let limit = self.settings.limits.start + CONNECTING_GRACE;
         let Ok(connected) = tokio::time::timeout(limit, connecting).await else {
             lock_ignoring_poison(&self.state).connecting = None;
@@ -191,13 +194,13 @@ impl SharedClient {
         connecting
     }
 
-    /// The tools as they are now: the last listing, unless the server has reported a change or the connection
-    /// is another one.
+    /// The current tools: the most recent listing, unless the server has reported a change or the
+    /// connection was replaced.
     pub(super) async fn listing(&self) -> Result<Arc<Listing>, Error> {
         Ok(self.listing_over_connection().await?.1)
     }
 
-    /// The tools as they are now, and the connection that they were listed over.
+    /// The current tools, and the connection that they were fetched over.
     async fn listing_over_connection(&self) -> Result<(Arc<Connection>, Arc<Listing>), Error> {
         let connection = self.connection().await?;
         {
@@ -228,9 +231,10 @@ impl SharedClient {
         Ok((connection, listing))
     }
 
-    /// The connection for a call of a tool whose definition has not changed since the model was sent it.
+    /// The connection for a call of a tool whose definition has not changed since it was sent to
+    /// the model.
     ///
-    /// It is the one that the definitions were compared over, even if it has died since.
+    /// The definitions were compared over this connection, which may have broken since.
     pub(super) async fn connection_for_call(
         &self,
         tool: &ListedTool,
@@ -259,7 +263,7 @@ impl SharedClient {
         Err(Error::new(ErrorKind::Conflict, format!("the tool `{}` {message}", tool.spec.name)))
     }
 
-    /// A model's call of the tool was made ready.
+    /// Remembers the definition with which a model's call was prepared.
     pub(super) fn remember_prepared(&self, tool: &ListedTool, arguments: &str) {
         lock_ignoring_poison(&self.state).prepared.add(tool, &normalized(arguments));
     }
@@ -274,7 +278,7 @@ impl SharedClient {
             if let Some(connection) = &connection {
                 state.closing = Some(Arc::downgrade(connection));
             }
-            // Another caller may be closing it.
+            // Another caller may be closing it already.
             connection.or_else(|| state.closing.as_ref()?.upgrade())
         };
         if let Some(connection) = connection {
@@ -282,7 +286,8 @@ impl SharedClient {
         }
     }
 
-    /// A call runs: its tool is allowed, or the call was approved.
+    /// Accepts the definition of a call that runs, because its tool is allowed or the call was
+    /// approved.
     fn accept(&self, tool: &ListedTool) {
         let mut accepted = lock_ignoring_poison(&self.accepted);
         if accepted.by_name.insert(tool.original_name.clone(), tool.fingerprint)
@@ -293,16 +298,16 @@ impl SharedClient {
     }
 }
 
-/// Who makes a call.
+/// The origin of a call.
 #[derive(Clone, Copy)]
 pub(super) enum CallOrigin<'a> {
-    /// A model, with these arguments, perhaps after an approval.
+    /// A model, with these arguments. The call may have been approved.
     Model { arguments: &'a str },
-    /// The program, of which no approval is asked.
+    /// The program itself, which needs no approval.
     Program,
 }
 
-/// Arguments as JSON that is written in one way.
+/// Arguments in normalized JSON.
 fn normalized(arguments: &str) -> String {
     serde_json::from_str::<Value>(arguments)
         .map_or_else(|_| arguments.to_owned(), |it| it.to_string())

@@ -1,5 +1,5 @@
-//! The body of a request: an object that is written field by field, with the fields that the caller
-//! adds.
+//! The body of a request: an object that is serialized field by field and merged with the extra
+//! fields that the caller sets.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -9,22 +9,22 @@ use crate::item::RawJson;
 use crate::provider::ordered_fields::OrderedFields;
 pub(super) use crate::request::unsupported_error;
 
-/// A JSON object with its fields in the order in which they were set, each name once.
+/// Writes a JSON object with its fields in the order in which they are set. Each name is set once.
 #[derive(Debug, Default)]
 pub(super) struct ObjectWriter {
-    /// Each field with a comma after it.
+    /// The serialized fields, each followed by a comma.
     fields: Vec<u8>,
-    /// The first value that cannot be written as JSON.
+    /// The first error in serializing a value.
     error: Option<serde_json::Error>,
 }
 
 impl ObjectWriter {
-    /// With room for the settings and the tools of most requests.
+    /// Creates a writer with enough capacity for the settings and tools of most requests.
     pub(super) fn for_request() -> Self {
         Self { fields: Vec::with_capacity(1024), error: None }
     }
 
-    /// Adds a field. The name is written as it is.
+    /// Adds a field. The name is written without escaping.
     pub(super) fn set(mut self, name: &str, value: impl Serialize) -> Self {
         self.begin_field(name);
         if let Err(error) = serde_json::to_writer(&mut self.fields, &value) {
@@ -70,7 +70,7 @@ impl ObjectWriter {
         self.fields.is_empty()
     }
 
-    /// The object as a value; `None` if a value of it is not JSON.
+    /// Returns the object as JSON; `None` if one of its values cannot be serialized.
     pub(super) fn into_json(mut self) -> Option<RawJson> {
         if self.error.is_some() {
             return None;
@@ -80,12 +80,12 @@ impl ObjectWriter {
         RawJson::parse(std::str::from_utf8(&self.fields).ok()?).ok()
     }
 
-    /// The object with one more field at its end, an array whose elements `fill` appends, and with
-    /// the fields of [`Options::extra`](crate::request::Options::extra) merged into it.
+    /// Returns the object with one more field at its end, an array whose elements `fill` appends,
+    /// and with the fields of [`Options::extra`](crate::request::Options::extra) merged into it.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if a value is not JSON.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if a value cannot be serialized as JSON.
     pub(super) fn into_bytes_with_array(
         mut self,
         array: &str,
@@ -115,7 +115,7 @@ impl ObjectWriter {
             out.push(std::mem::replace(&mut open, b','));
             serde_json::to_writer(&mut out, &name).map_err(serialization_error)?;
             out.push(b':');
-            // The value that replaces the array is in `extra`.
+            // If `extra` has a field with the array's name, that value replaces the array.
             match fill.take_if(|_| name == array && !extra.contains_key(array)) {
                 Some(fill) => {
                     out.push(b'[');
@@ -135,14 +135,14 @@ impl ObjectWriter {
         self.fields.extend_from_slice(b"\":");
     }
 
-    /// Replaces the comma after the last field.
+    /// Replaces the comma after the last field with `by`.
     fn end_field(&mut self, by: &[u8]) {
         self.fields.pop_if(|last| *last == b',');
         self.fields.extend_from_slice(by);
     }
 }
 
-/// Writes a body with the fields that a request adds to those that are modelled; see
+/// Serializes a body and merges the extra fields of a request into it; see
 /// [`Options::extra`](crate::request::Options::extra).
 #[cfg(feature = "http")]
 pub(super) fn serialize_body(
@@ -157,12 +157,12 @@ pub(super) fn serialize_body(
     fields.merge(extra).and_then(|()| serde_json::to_vec(&fields)).map_err(serialization_error)
 }
 
-/// The error for a value that cannot be written as JSON.
+/// The error for a value that cannot be serialized as JSON.
 pub(super) fn serialization_error(error: serde_json::Error) -> Error {
     Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
 }
 
-/// Refuses the first of these options that is set: `(name, is_set)`.
+/// Returns an error for the first of these options, `(name, is_set)`, that is set.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The mark up to which a vendor may cache a request.
+//! The marker up to which a vendor may cache a request.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub(super) struct CacheControl {
 }
 
 impl CacheControl {
-    /// The mark that a request asks for.
+    /// The marker for a request's cache option; `None` if caching is off.
     pub(super) fn from_option(cache: Cache) -> Option<Self> {
         match cache {
             Cache::Off => None,

@@ -1,4 +1,4 @@
-//! A provider that is left alone while it is down.
+//! A provider that stops sending requests while the provider inside it is down.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,23 +17,26 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::{PartialTurn, TurnBuilder};
 
-/// A provider that is not asked for a while when it failed too often in a row.
+/// A circuit breaker: after too many consecutive failures, it rejects requests for a while instead
+/// of sending them.
 ///
-/// A request that the provider below sends again counts once, by how it ends.
+/// Retries of the provider inside it are not counted: a request counts once, by its final result.
 ///
-/// - **Closed**: requests go through. So many failures in a row as [`with_max_failures`](Self::with_max_failures) says (5)
-///   open it. A failure is an error that may pass, of the kinds that
-///   [`Retry`](crate::provider::Retry) asks again behind, or what [`count_if`](Self::count_if) chooses. A turn
-///   that completes begins the count anew; another error, and a turn that is dropped, change
-///   nothing.
-/// - **Open**: each request gets an [`Overloaded`](ErrorKind::Overloaded) error at once, and nothing
-///   is sent. Its [`retry_after`](Error::retry_after) is the time that is left of the
-///   [`with_cooldown`](Self::with_cooldown) (30 s), its source the last failure, without the turn that it cut off.
-/// - **Half-open**, when that time is over: one request goes through, the others are answered as
-///   before, without a time. If its turn completes, the circuit is closed, if it fails, open again.
-///   If it is dropped, or ends with an error that is no failure, the next one takes its place.
+/// - **Closed**: requests pass. A number of consecutive failures, set with
+///   [`with_max_failures`](Self::with_max_failures) (5 by default), opens the circuit. A failure is
+///   a transient error, of the kinds that [`Retry`](crate::provider::Retry) retries, or one that
+///   [`count_if`](Self::count_if) selects. A turn that completes resets the count; other errors and
+///   dropped turns do not change it.
+/// - **Open**: each request immediately gets an [`Overloaded`](ErrorKind::Overloaded) error, and
+///   nothing is sent. The error's [`retry_after`](Error::retry_after) is the rest of the
+///   [cooldown](Self::with_cooldown) (30 s by default). Its source is the last failure, without the
+///   partial turn of that failure.
+/// - **Half-open**, after the cooldown: one request passes as a probe. The others are rejected as
+///   before, but without a `retry_after`. If the probe's turn completes, the circuit closes; if it
+///   fails, the circuit opens again. If the probe is dropped, or ends with an error that does not
+///   count as a failure, the next request becomes the probe.
 ///
-/// Clones share one circuit: a small lock, never held while anything is waited for.
+/// Clones share one circuit, protected by a mutex that is never held across an await point.
 ///
 /// ```
 /// use turnstream::provider::{CircuitBreaker, Fallback, Provider, Reply, Scripted};
@@ -70,7 +73,7 @@ enum CircuitState {
 }
 
 impl CircuitBreaker {
-    /// Puts a breaker around a provider.
+    /// Wraps a provider in a circuit breaker.
     pub fn new(provider: impl Provider + 'static) -> Self {
         Self {
             provider: Arc::new(provider),
@@ -81,25 +84,25 @@ impl CircuitBreaker {
         }
     }
 
-    /// Opens after so many failures in a row. 0 is read as 1.
+    /// Sets the number of consecutive failures that open the circuit. 0 is treated as 1.
     pub fn with_max_failures(mut self, failures: u32) -> Self {
         self.max_failures = failures.max(1);
         self
     }
 
-    /// Lets the provider rest for so long.
+    /// Sets how long the circuit stays open before a request may pass again.
     pub fn with_cooldown(mut self, rest: Duration) -> Self {
         self.cooldown = rest;
         self
     }
 
-    /// Counts the errors for which this is true as failures, and no others.
+    /// Counts an error as a failure if `choose` returns true for it, and no other errors.
     pub fn count_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.counts_as_failure = Arc::new(choose);
         self
     }
 
-    /// Whether the next request would be refused.
+    /// Whether the next request would be rejected.
     pub fn is_open(&self) -> bool {
         self.with_state(|circuit| match circuit {
             CircuitState::Closed { .. } => false,
@@ -108,7 +111,7 @@ impl CircuitBreaker {
         })
     }
 
-    /// Lets a request through, or says why not.
+    /// Lets a request pass, or returns the error with which it is rejected.
     fn acquire_permit(&self) -> Result<CircuitPermit, Error> {
         let probes = self.with_state(|circuit| match circuit {
             CircuitState::Closed { .. } => Ok(false),
@@ -127,7 +130,7 @@ impl CircuitBreaker {
     }
 
     fn with_state<T>(&self, f: impl FnOnce(&mut CircuitState) -> T) -> T {
-        // Nothing of a user runs while the lock is held.
+        // No user code runs while the lock is held.
         f(&mut lock_ignoring_poison(&self.state))
     }
 }
@@ -137,7 +140,8 @@ fn open_error(last: &Error) -> Error {
     Error::new(ErrorKind::Overloaded, message).with_source(last.clone())
 }
 
-/// What was said to one request is not shown to another.
+/// Removes the partial turn of an error, since one request's output must not leak into another's
+/// error.
 fn without_partial_turn(error: &Error) -> Error {
     match PartialTurn::from_error(error) {
         Some(_) => error.clone().without_source(),
@@ -145,13 +149,14 @@ fn without_partial_turn(error: &Error) -> Error {
     }
 }
 
-/// Rounded up: who waits for so long is not early.
+/// Rounds up to whole milliseconds, so that a caller who waits for this duration is not early.
 fn round_up_to_millis(time: Duration) -> Duration {
     let millis = time.as_nanos().div_ceil(1_000_000);
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// The permission to ask. The probe's is given back when it is dropped.
+/// The permission to send one request. Dropping the probe's permit lets the next request be the
+/// probe.
 struct CircuitPermit {
     breaker: CircuitBreaker,
     is_probe: bool,
@@ -165,7 +170,8 @@ impl CircuitPermit {
             CircuitState::HalfOpen { .. } if probes => {
                 *circuit = CircuitState::Closed { failures: 0 }
             }
-            // It was asked before the circuit opened and says nothing of now.
+            // The request was sent before the circuit opened, so it does not show the current
+            // state.
             CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {}
         });
     }
@@ -187,7 +193,7 @@ impl CircuitPermit {
                 CircuitState::Open { .. } => false,
             };
             if opens {
-                // A rest beyond the end of time never ends in this process.
+                // A cooldown that overflows `Instant` outlasts the process in practice.
                 let until = now.checked_add(rest).unwrap_or(now + Duration::from_secs(1 << 32));
                 *circuit = CircuitState::Open { until, last_error: without_partial_turn(error) };
             }
@@ -238,10 +244,10 @@ impl fmt::Debug for CircuitBreaker {
     }
 }
 
-/// One turn behind a breaker.
+/// One turn that passes through a breaker.
 struct GuardedTurn {
     attempt: TurnStream,
-    /// `None` once the breaker was told how the turn ended.
+    /// `None` once the breaker has recorded how the turn ended.
     permit: Option<CircuitPermit>,
 }
 

@@ -1,4 +1,4 @@
-//! Providers made of a closure.
+//! Providers made from a closure.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,13 +16,13 @@ use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
 use crate::usage::Usage;
 
-/// Makes a provider of a closure from a request to a stream of [`Piece`]s: a model that runs in
-/// this process, or is reached by a client of your own.
+/// Makes a provider from a closure that returns a stream of [`Piece`]s for a request: for a model
+/// that runs in this process, or one that you call with a client of your own.
 ///
-/// `model` is what the provider is called. The turn ends with [`Piece::Stop`]; a stream that ends
-/// without it is a turn that broke off, and none of its calls run. The closure is called at the first
-/// poll, and dropping the turn drops its stream. Errors pass through as they are; it does not retry,
-/// [`Retry`](crate::provider::Retry) does.
+/// `model` is the provider's [`model`](Provider::model). The turn ends with [`Piece::Stop`]; if the
+/// stream ends without it, the turn is incomplete, and none of its tool calls run. The closure is
+/// called at the first poll, and dropping the turn drops its stream. Errors pass through unchanged.
+/// The provider does not retry; wrap it in a [`Retry`](crate::provider::Retry) for that.
 ///
 /// ```
 /// use futures::stream;
@@ -49,14 +49,14 @@ where
     FromStream { model: model.into(), make_turn: Arc::new(ask) }
 }
 
-/// Makes a provider of a closure from a request to a function that is polled for what comes next,
-/// and pushes it into a [`TurnBuilder`].
+/// Makes a provider from a closure that returns a poll function for a request. The poll function
+/// pushes the next part of the turn into a [`TurnBuilder`].
 ///
-/// It is the closure form of [`TurnSource`]: the function returns `Ready(Some(Ok(())))` when it
-/// pushed something, `Ready(None)` when nothing comes any more, and `Pending` when it has arranged to
-/// be woken. The turn is complete when it has called [`stop`](TurnBuilder::stop) and
-/// [`complete`](TurnBuilder::complete). The closure is called at the first poll, and dropping the turn
-/// drops the function.
+/// It is the closure form of [`TurnSource`]: the function returns `Ready(Some(Ok(())))` if it
+/// pushed something, `Ready(None)` if nothing more follows, and `Pending` if it has arranged to be
+/// woken. The turn is complete after a call of [`stop`](TurnBuilder::stop) and then of
+/// [`complete`](TurnBuilder::complete). The closure is called at the first poll, and dropping the
+/// turn drops the function.
 ///
 /// ```
 /// use std::task::Poll;
@@ -89,26 +89,26 @@ where
     FromPollFn { model: model.into(), make_turn: Arc::new(ask) }
 }
 
-/// A piece of a turn, as a provider made by [`from_stream`] says it.
+/// A piece of a turn, yielded by the stream of a [`from_stream`] provider.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Piece {
-    /// A piece of the model's text.
+    /// Text to append to the answer.
     Text(String),
-    /// A piece of its reasoning.
+    /// Text to append to the model's reasoning.
     Reasoning(String),
-    /// A whole tool call.
+    /// A complete tool call.
     ToolCall {
-        /// The id that the result answers to; an empty one is replaced by one that is unique.
+        /// The call's id, which its result refers to; an empty id is replaced by a unique one.
         id: String,
         /// The tool's name.
         name: String,
-        /// The arguments, a JSON object as text.
+        /// The arguments, the text of a JSON object.
         arguments: String,
     },
-    /// The tokens of the turn so far. It replaces what was said before.
+    /// The token usage of the turn so far. Replaces the usage reported before.
     Usage(Usage),
-    /// The end of the turn, and why the model stopped.
+    /// The end of the turn, with the reason why the model stopped.
     Stop(StopReason),
 }
 
@@ -164,13 +164,13 @@ where
     }
 }
 
-/// A turn that is read from pieces.
+/// A turn that is built from pieces.
 #[pin_project]
 struct PieceTurn<St> {
     #[pin]
     stream: St,
     model: Arc<str>,
-    /// The number of the text or reasoning that is open, or comes next.
+    /// The index of the text or reasoning block that is open or comes next.
     index: u32,
     call_count: u32,
     open_block: Option<OpenBlock>,
@@ -187,7 +187,7 @@ impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for PieceTurn<St> {
         let this = self.project();
         let Some(piece) = ready!(this.stream.poll_next(cx)?) else { return Poll::Ready(None) };
         turn.set_model(this.model);
-        // Pieces of one kind belong together until another kind comes.
+        // Consecutive pieces of the same kind belong to one block.
         let mut index_of = |kind: OpenBlock| {
             if this.open_block.is_some_and(|open| open != kind) {
                 *this.index += 1;
@@ -239,7 +239,7 @@ where
     }
 }
 
-/// A turn that a function is polled for.
+/// A turn that is built by polling a function.
 struct PollFnTurn<P>(Box<P>);
 
 impl<P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll> TurnSource for PollFnTurn<P> {
@@ -248,7 +248,7 @@ impl<P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll> TurnSource for Po
     }
 }
 
-// Derived, they would ask the same of the function.
+// Derived impls would require `F: Clone` and `F: Debug`.
 macro_rules! impl_clone_and_debug {
     ($($provider:ident),*) => {$(
         impl<F> Clone for $provider<F> {

@@ -1,4 +1,4 @@
-//! Models that a cloud hosts under the wire of their vendor: addresses, and where the key goes.
+//! Models that a cloud hosts with their vendor's wire: base URLs and key headers.
 
 use crate::error::{Error, ErrorKind};
 use crate::http::KeyHeader;
@@ -6,16 +6,16 @@ use crate::provider::openai_chat::Dialect;
 use crate::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses};
 
 impl OpenAiChat {
-    /// A deployment in Azure OpenAI, by its v1 API:
+    /// A deployment in Azure OpenAI, through its v1 API:
     /// `https://{resource}.openai.azure.com/openai/v1`.
     ///
-    /// A key is sent as `api-key`; a [token](crate::http::Credential::token) of Microsoft Entra needs
-    /// the scope `https://ai.azure.com/.default`.
+    /// An API key is sent in the header `api-key`; a [token](crate::http::Credential::token) from
+    /// Microsoft Entra needs the scope `https://ai.azure.com/.default`.
     /// Source: <https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle>.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource cannot be part of an address.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource is not valid in a host name.
     ///
     /// ```
     /// use turnstream::provider::OpenAiChat;
@@ -28,48 +28,49 @@ impl OpenAiChat {
         model.with_base_url(azure_openai_base_url(resource, "openai/v1")?)
     }
 
-    /// A deployment in Azure OpenAI, by its older API with a dated version:
+    /// A deployment in Azure OpenAI, through its older API with a dated version:
     /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}/chat/completions?api-version={version}`.
     ///
-    /// Keys and tokens are as for [`azure`](Self::azure), the scope is
+    /// Keys and tokens work as for [`azure`](Self::azure), but the scope is
     /// `https://cognitiveservices.azure.com/.default`.
     /// Source: <https://learn.microsoft.com/azure/ai-foundry/openai/reference>.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource cannot be part of an address; if
-    /// the deployment cannot, it is that of the turn.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource is not valid in a host name.
+    /// If the deployment is not valid in a path, the error is reported by the turn.
     pub fn azure_classic(resource: &str, deployment: &str, version: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_dialect(Dialect::AZURE);
         let model = model.with_base_url(azure_openai_base_url(resource, "openai/deployments")?)?;
         Ok(model.with_path("/{model}/chat/completions").with_query("api-version", version))
     }
 
-    /// A model in Amazon Bedrock, by its endpoint for clients of OpenAI:
+    /// A model in Amazon Bedrock, through its OpenAI-compatible endpoint:
     /// `https://bedrock-runtime.{region}.amazonaws.com/openai/v1`.
     ///
-    /// The key is a Bedrock API key, in AWS's tools the variable `AWS_BEARER_TOKEN_BEDROCK`; or a
-    /// [signer](crate::http::Credential::signer) signs for the service `bedrock`.
+    /// The credential is a Bedrock API key (the variable `AWS_BEARER_TOKEN_BEDROCK` of AWS's tools)
+    /// or a [signer](crate::http::Credential::signer) for the service `bedrock`.
     /// Source: <https://docs.aws.amazon.com/bedrock/latest/userguide/inference-chat-completions.html>.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region cannot be part of an address.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region is not valid in a host name.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
         Self::new(model).with_base_url(bedrock_base_url(region)?)
     }
 
-    /// A model in Google Cloud's Vertex AI, by its endpoint for clients of OpenAI:
+    /// A model in Google Cloud's Vertex AI, through its OpenAI-compatible endpoint:
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/endpoints/openapi`.
     ///
-    /// The name of the model has its publisher in front: `google/gemini-2.5-flash`. It takes a [token](crate::http::Credential::token) of the scope
+    /// The model's name starts with its publisher: `google/gemini-2.5-flash`. The credential is a
+    /// [token](crate::http::Credential::token) with the scope
     /// `https://www.googleapis.com/auth/cloud-platform`.
     /// Source: <https://cloud.google.com/vertex-ai/generative-ai/docs/migrate/openai/overview>.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location cannot be part of
-    /// an address.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location is not valid in
+    /// a URL.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         Self::new(model).with_base_url(vertex_base_url(project, location, "endpoints/openapi")?)
     }
@@ -80,7 +81,7 @@ impl OpenAiResponses {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource cannot be part of an address.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource is not valid in a host name.
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_key_header(AZURE_KEY_HEADER);
         model.with_base_url(azure_openai_base_url(resource, "openai/v1")?)
@@ -91,60 +92,60 @@ impl OpenAiResponses {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region cannot be part of an address.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region is not valid in a host name.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
         Self::new(model).with_base_url(bedrock_base_url(region)?)
     }
 }
 
 impl Anthropic {
-    /// A deployment of Claude in Microsoft Foundry:
+    /// A Claude deployment in Microsoft Foundry:
     /// `https://{resource}.services.ai.azure.com/anthropic`.
     ///
-    /// A key is sent as `api-key`; a [token](crate::http::Credential::token) of Microsoft Entra needs
-    /// the scope `https://ai.azure.com/.default`.
+    /// An API key is sent in the header `api-key`; a [token](crate::http::Credential::token) from
+    /// Microsoft Entra needs the scope `https://ai.azure.com/.default`.
     /// Source: <https://platform.claude.com/docs/en/build-with-claude/claude-in-microsoft-foundry>.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource cannot be part of an address.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource is not valid in a host name.
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
         let resource = ensure_host_label("resource", resource)?;
         let url = format!("https://{resource}.services.ai.azure.com/anthropic");
         Self::new(deployment).with_key_header(AZURE_KEY_HEADER).with_base_url(url)
     }
 
-    /// A model of Claude in Amazon Bedrock, by its endpoint for clients of Anthropic:
+    /// A Claude model in Amazon Bedrock, through its Anthropic-compatible endpoint:
     /// `https://bedrock-mantle.{region}.api.aws/anthropic`.
     ///
-    /// The key is a Bedrock API key, sent as a bearer token, in AWS's tools the variable
-    /// `AWS_BEARER_TOKEN_BEDROCK`; or a [signer](crate::http::Credential::signer) signs for the
+    /// The credential is a Bedrock API key (the variable `AWS_BEARER_TOKEN_BEDROCK` of AWS's
+    /// tools), sent as a bearer token, or a [signer](crate::http::Credential::signer) for the
     /// service `bedrock-mantle`.
     /// Source: <https://docs.aws.amazon.com/bedrock/latest/userguide/bedrock-mantle.html>.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region cannot be part of an address.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region is not valid in a host name.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
         let region = ensure_host_label("region", region)?;
         let url = format!("https://bedrock-mantle.{region}.api.aws/anthropic");
         Self::new(model).with_key_header(KeyHeader::Bearer).with_base_url(url)
     }
 
-    /// A model of Claude in Google Cloud's Vertex AI, below
+    /// A Claude model in Google Cloud's Vertex AI, below
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/anthropic`.
-    /// The location may be `global`, `us` or `eu`, too.
+    /// The location may also be `global`, `us` or `eu`.
     ///
-    /// The name of the model is in the address and not in the body, which has `anthropic_version` and
-    /// the names of [betas](Self::with_beta) instead of their headers. It takes a
-    /// [token](crate::http::Credential::token) of the scope
+    /// The model's name is part of the URL and not of the body. The body has `anthropic_version`
+    /// and the names of [betas](Self::with_beta), which replace the headers of the same purpose.
+    /// The credential is a [token](crate::http::Credential::token) with the scope
     /// `https://www.googleapis.com/auth/cloud-platform`.
     /// Source: <https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai>.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location cannot be part of
-    /// an address.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location is not valid in
+    /// a URL.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         let model = Self::new(model).for_vertex();
         model.with_base_url(vertex_base_url(project, location, "publishers/anthropic")?)
@@ -152,25 +153,25 @@ impl Anthropic {
 }
 
 impl Gemini {
-    /// A model of Gemini in Google Cloud's Vertex AI, below
+    /// A Gemini model in Google Cloud's Vertex AI, below
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google`.
-    /// The location may be `global`, `us` or `eu`, too.
+    /// The location may also be `global`, `us` or `eu`.
     ///
-    /// It takes a [token](crate::http::Credential::token) of the scope
+    /// The credential is a [token](crate::http::Credential::token) with the scope
     /// `https://www.googleapis.com/auth/cloud-platform`.
     /// Source: <https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference>.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location cannot be part of
-    /// an address.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location is not valid in
+    /// a URL.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         let model = Self::new(model).with_path("/models/{model}:streamGenerateContent?alt=sse");
         model.with_base_url(vertex_base_url(project, location, "publishers/google")?)
     }
 }
 
-/// How Azure takes keys, whatever the wire.
+/// The header that Azure expects a key in, on every wire.
 const AZURE_KEY_HEADER: KeyHeader = KeyHeader::Named("api-key");
 
 fn azure_openai_base_url(resource: &str, path: &str) -> Result<String, Error> {
@@ -190,7 +191,7 @@ fn vertex_base_url(project: &str, location: &str, path: &str) -> Result<String, 
         "us" | "eu" => format!("aiplatform.{location}.rep.googleapis.com"),
         region => format!("{region}-aiplatform.googleapis.com"),
     };
-    // Projects of an organisation have its domain in front: `example.com:project`.
+    // Projects of an organisation are prefixed with its domain: `example.com:project`.
     let project = ensure_path_segment("project", project, |c| matches!(c, '-' | '.' | ':'))?;
     Ok(format!("https://{host}/v1/projects/{project}/locations/{location}/{path}"))
 }

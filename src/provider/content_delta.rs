@@ -1,8 +1,8 @@
-//! A piece of a turn's content, before it is an event or a frame.
+//! A part of a turn's content, independent of events and frames.
 
 use crate::turn::ReasoningKind;
 
-/// A piece of one block of a turn's content.
+/// A part of one content block of a turn.
 #[derive(Clone, Debug)]
 pub(crate) enum ContentDelta {
     Text(String),
@@ -16,7 +16,7 @@ pub(crate) enum ContentDelta {
     CallEnd,
     /// A signature of the block.
     Signature(SignatureTarget, String),
-    /// Reasoning that is only there as opaque data.
+    /// Reasoning that exists only as opaque data.
     HiddenReasoning(String),
 }
 

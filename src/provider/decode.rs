@@ -1,4 +1,4 @@
-//! The driver that polls every decoder: bytes in, pushes into the turn.
+//! The driver of every decoder: polls the body for bytes and pushes decoded content into the turn.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,46 +17,49 @@ use crate::sse::Frame;
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::TurnBuilder;
 
-/// How many bytes of frames that give no event are read in one turn. Decoders keep parts of them, such
-/// as arguments of which the name has not come.
+/// Maximum number of bytes per turn in frames that produce no event. Decoders buffer parts of such
+/// frames, for example arguments that arrive before the tool's name.
 const MAX_SILENT_BYTES: usize = 256 << 20;
 
-/// So many pieces without an event are read in one poll; then others have their turn.
+/// Maximum number of chunks without an event that one poll reads before it yields to other tasks.
 const MAX_CHUNKS_PER_POLL: usize = 128;
 
-/// A wire's state machine, one for each answer: it does no I/O and is called by [`Decoding`].
+/// A wire's state machine, one per response. It does no I/O and is called by [`Decoding`].
 ///
-/// A decoder pushes text, reasoning, calls and usage into the [`TurnBuilder`] as they come. It does
-/// not complete the turn: it calls [`TurnBuilder::stop`] when the wire says why the model stopped, and
-/// [`Decoding`] completes the turn once the wire's last word, or the end of the body, follows. A body
-/// that ends without a stop reason is a turn that broke off, and none of its calls run.
+/// A decoder pushes text, reasoning, tool calls and usage into the [`TurnBuilder`] as they arrive.
+/// It does not complete the turn: it calls [`TurnBuilder::stop`] when the wire reports why the
+/// model stopped, and [`Decoding`] completes the turn after the end-of-stream marker or the end of
+/// the body. If the body ends without a stop reason, the turn is incomplete, and none of its tool
+/// calls run.
 ///
-/// It need not keep ids apart, nor check that arguments are JSON: the builder and the tools do. The
-/// example `own_wire` has a whole one.
+/// A decoder does not have to make ids unique or check that arguments are valid JSON, since the
+/// builder and the tools do that. The example `own_wire` has a complete decoder.
 pub trait Decode {
-    /// Reads one frame and pushes what it says.
+    /// Decodes one frame and pushes its content.
     ///
-    /// It calls [`TurnBuilder::set_provider`] with the name of the wire and [`TurnBuilder::set_model`] with
-    /// that of the model before anything else; doing so again for each frame is cheap. Frames and
-    /// fields that it does not know are passed over, since a later version of a wire may send them.
+    /// It first calls [`TurnBuilder::set_provider`] with the name of the wire and
+    /// [`TurnBuilder::set_model`] with the name of the model; repeating this for each frame is
+    /// cheap. It ignores unknown frames and fields, since a later version of a wire may send them.
     ///
-    /// A frame whose event type is `error` is an error on every wire, and does not come here unless its
-    /// data is empty. Frames of a framing without types, such as
-    /// [`NdJson`](crate::framing::NdJson), have the type `message`: a decoder for one finds
-    /// errors itself, and [`error_in_stream`](crate::provider::error_in_stream) reads them.
+    /// A frame with the event type `error` is an error on every wire, and is not passed to this
+    /// method unless its data is empty. Frames of a framing without event types, such as
+    /// [`NdJson`](crate::framing::NdJson), have the type `message`; a decoder for such a framing
+    /// detects errors itself and parses them with
+    /// [`error_in_stream`](crate::provider::error_in_stream).
     ///
     /// # Errors
     ///
-    /// What ends the turn: an error that the provider reports, or a breach of its protocol. What was
-    /// pushed before is part of the error, as a [`PartialTurn`](crate::turn::PartialTurn).
+    /// An error that ends the turn: one that the provider reports, or a violation of its protocol.
+    /// The content pushed before it is attached to the error, as a
+    /// [`PartialTurn`](crate::turn::PartialTurn).
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error>;
 
-    /// Reads a frame that came behind the wire's last word. Few wires have anything to say there:
-    /// [`FrameOutcome::Continue`] is for those that go on.
+    /// Handles a frame received after the end-of-stream marker. Most wires ignore it; a wire whose
+    /// turn continues after such a frame returns [`FrameOutcome::Continue`].
     ///
     /// # Errors
     ///
-    /// As [`frame`](Self::frame).
+    /// The same as for [`frame`](Self::frame).
     fn after_done(
         &mut self,
         _frame: Frame<'_>,
@@ -65,46 +68,48 @@ pub trait Decode {
         Ok(FrameOutcome::Done)
     }
 
-    /// Called once when a body has ended without the wire's last word and without an error. What
-    /// it takes for the end of the turn it pushes; by default that is nothing.
+    /// Called once if the body has ended without an end-of-stream marker and without an error. A
+    /// wire for which this is a regular end pushes the missing stop reason here. Does nothing by
+    /// default.
     ///
     /// # Errors
     ///
-    /// If what came does not make a turn.
+    /// If the frames received so far do not make a valid turn.
     fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         let _ = turn;
         Ok(())
     }
 
-    /// Called once when a turn with its terminal marker is about to be completed. By default it does
-    /// nothing.
+    /// Called once before the turn is completed: after the end-of-stream marker, or if the body
+    /// ends, fails or times out after a stop reason. Does nothing by default.
     ///
     /// # Errors
     ///
-    /// If what came does not make a turn.
+    /// If the frames received so far do not make a valid turn.
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         let _ = turn;
         Ok(())
     }
 }
 
-/// What a frame was.
+/// Whether more frames are expected after a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameOutcome {
-    /// More may come, also after a stop reason: usage, for example.
+    /// More frames may follow, even after a stop reason; for example one with the usage.
     Continue,
-    /// The wire's last word, for example `[DONE]`. The turn is completed if there was a stop reason,
-    /// and is one that broke off if there was none.
+    /// The frame was the end-of-stream marker, for example `[DONE]`. The turn is complete if it has
+    /// a stop reason, and incomplete otherwise.
     Done,
 }
 
-/// A turn read from the bytes of a body by a decoder.
+/// A turn that is decoded from the bytes of a response body.
 ///
-/// With only a stop reason seen it waits for the wire's last word or the end of the body. A broken
-/// connection behind a stop reason does not fail the turn; before it, it is an
-/// [`IncompleteTurn`](ErrorKind::IncompleteTurn). A [`Timeout`](ErrorKind::Timeout) of the body
-/// stays one. The last frame may be cut off by the end of the body. It is decoded
-/// as well; if [`frame`](Decode::frame) then returns a [`Protocol`](ErrorKind::Protocol) error, the turn is incomplete.
+/// After a stop reason, it still waits for the end-of-stream marker or the end of the body. A
+/// connection that breaks after a stop reason does not fail the turn. One that breaks before it is
+/// an [`IncompleteTurn`](ErrorKind::IncompleteTurn) error, but a [`Timeout`](ErrorKind::Timeout) of
+/// the body is passed on as it is. If the end of the body cuts off the last frame, that frame is
+/// decoded as well; if [`frame`](Decode::frame) then returns a [`Protocol`](ErrorKind::Protocol)
+/// error, a turn without a stop reason is incomplete.
 #[pin_project]
 #[derive(Debug)]
 pub struct Decoding<B, D, F = ServerSentEvents> {
@@ -114,16 +119,16 @@ pub struct Decoding<B, D, F = ServerSentEvents> {
     framing: F,
     stage: Stage,
     deadlines: TurnDeadlines,
-    /// How many bytes the frames had that gave no event.
+    /// The number of bytes in frames that produced no event.
     silent_bytes: usize,
 }
 
 #[derive(Debug)]
 enum Stage {
     Reading,
-    /// The body has ended; the frames that are left are read.
+    /// The body has ended, and the buffered frames are being decoded.
     BodyEnded,
-    /// The last word was heard.
+    /// The end-of-stream marker was received.
     Draining {
         bytes: usize,
         deadline: Option<Deadline>,
@@ -131,20 +136,20 @@ enum Stage {
 }
 
 impl<B, D> Decoding<B, D> {
-    /// Reads the server-sent events of `body` with `decoder`, for as long as it takes.
+    /// Decodes the server-sent events of `body` with `decoder`, without a time limit.
     pub fn new(body: B, decoder: D) -> Self {
         Self::from_frames(body, ServerSentEvents::new(), decoder)
     }
 }
 
 impl<B, D, F> Decoding<B, D, F> {
-    /// Reads the frames of `body` with `decoder`, for as long as it takes.
+    /// Decodes the frames of `body` with `decoder`, without a time limit.
     pub fn from_frames(body: B, frames: F, decoder: D) -> Self {
         let deadlines = TurnDeadlines::default();
         Self { body, decoder, framing: frames, stage: Stage::Reading, deadlines, silent_bytes: 0 }
     }
 
-    /// Waits no longer than this.
+    /// Limits how long the turn may wait for the body.
     #[cfg(feature = "http")]
     pub(super) fn with_deadlines(mut self, deadlines: TurnDeadlines) -> Self {
         self.deadlines = deadlines;
@@ -193,8 +198,8 @@ where
             let frame = if ending { this.framing.finish() } else { this.framing.next_frame() };
             match frame {
                 Some(Ok(frame)) => {
-                    // Only the frame that the end of the body cut off is left then: many a gateway
-                    // closes an answer that broke off as if it had come to its end.
+                    // At this point only a frame that the end of the body cut off is left. Many
+                    // gateways close a broken response as if it had ended regularly.
                     let is_half =
                         ending && serde_json::from_str::<IgnoredAny>(frame.data.trim()).is_err();
                     let bytes = frame.data.len();
@@ -254,7 +259,7 @@ where
     }
 }
 
-/// Counts a frame that gave no event.
+/// Counts a frame that produced no event.
 fn count_silent_bytes(silent: &mut usize, bytes: usize) -> Result<(), Error> {
     *silent = silent.saturating_add(bytes);
     if *silent <= MAX_SILENT_BYTES {
@@ -264,7 +269,7 @@ fn count_silent_bytes(silent: &mut usize, bytes: usize) -> Result<(), Error> {
     Err(Error::new(ErrorKind::TooLarge, message))
 }
 
-/// Hands a frame to the decoder, unless it tells of an error.
+/// Passes a frame to the decoder, unless its event type is `error`.
 fn decode_frame(
     decoder: &mut impl Decode,
     frame: Frame<'_>,
@@ -276,7 +281,7 @@ fn decode_frame(
     }
 }
 
-/// The next piece of the body, or the error of having waited for it too long.
+/// Returns the next chunk of the body, or an error if a deadline has passed.
 fn poll_chunk<B: Stream<Item = Result<Bytes, Error>>>(
     body: Pin<&mut B>,
     deadlines: &mut TurnDeadlines,
@@ -295,7 +300,7 @@ fn complete_turn(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> TurnPoll 
     Poll::Ready(Some(decoder.finish(turn).and_then(|()| turn.complete())))
 }
 
-/// The key of an item in its turn, by its place among others of a wire; no turn has as many.
+/// Converts an item's index on its wire to a key in the turn, saturating at `u32::MAX`.
 pub(super) fn item_key(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }

@@ -1,8 +1,9 @@
-//! How an effort is told.
+//! The names that servers use for levels of reasoning effort.
 
 use crate::request::Effort;
 
-/// The words that a server has for an effort; where it has fewer, the nearest.
+/// A server's names for the levels of effort. If a server has fewer levels, several efforts share
+/// the nearest name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffortNames {
     /// For [`Reasoning::Off`](crate::request::Reasoning::Off).
@@ -20,7 +21,7 @@ pub struct EffortNames {
 }
 
 impl EffortNames {
-    /// OpenAI's own, from `none` to `xhigh`.
+    /// OpenAI's names, from `none` to `xhigh`.
     pub const OPENAI: Self = Self {
         off: "none",
         minimal: "minimal",
@@ -32,7 +33,7 @@ impl EffortNames {
     /// `none`, `low`, `medium` and `high`.
     pub const LOW_MEDIUM_HIGH: Self = Self { minimal: "low", max: "high", ..Self::OPENAI };
 
-    /// The word for an effort.
+    /// Returns the name for an effort.
     pub fn name_of(self, effort: Effort) -> &'static str {
         match effort {
             Effort::Minimal => self.minimal,

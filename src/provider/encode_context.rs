@@ -1,5 +1,5 @@
-//! What every encoder begins with: the settled context, without what is never sent, and what of it
-//! is encoded already.
+//! The common input of every encoder: the settled context of a request, without items that are
+//! never sent, and the part of it that is already encoded.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -12,62 +12,63 @@ use crate::item::{EncodedChunk, History, Item, ItemKind};
 use crate::provider::body::{ObjectWriter, serialization_error};
 use crate::request::Request;
 
-/// All that an item's encoded form depends on beside the items before it.
+/// Everything that an item's encoded form depends on, apart from the items before it.
 #[derive(Clone, PartialEq)]
 struct CacheKey<E> {
     wire: &'static str,
-    /// Whose own data goes back.
+    /// The model; only items of the same model keep their provider data.
     model: String,
     extra: E,
 }
 
-/// The settled context of a request, its leading instructions joined to the stable zone. `S` is what
-/// the encoder knows of the items before, `E` what an item depends on beside wire and model.
+/// The settled context of a request, with its leading system items joined to the stable system
+/// prompt. `S` is the state that an encoder carries from one item to the next, `E` the settings
+/// that an item depends on in addition to the wire and the model.
 pub(super) struct EncodeContext<S, E = ()> {
     key: CacheKey<E>,
     settled_history: History,
     stable_system: String,
     volatile_system: String,
-    /// The instructions before anything else.
+    /// The texts of the system items at the start of the history.
     leading_system_texts: Arc<[String]>,
-    /// How many entries are either these or encoded.
+    /// The number of entries that are leading system items or already encoded.
     done_entries: usize,
-    /// What is encoded.
+    /// The bytes of the items that are already encoded.
     encoded_chunk: Option<Arc<EncodedChunk>>,
     state: PhantomData<S>,
 }
 
-/// What a piece remembers.
+/// The state that is cached together with encoded items.
 struct CachedPrefix<S> {
     leading_system_texts: Arc<[String]>,
     encoder_state: S,
 }
 
-/// Encoded elements of an array, each with a comma behind it.
+/// Encoded elements of an array, each followed by a comma.
 #[derive(Debug, Default)]
 pub(super) struct JsonElements(pub(super) Vec<u8>);
 
-/// The place up to which an encoder has closed all that it wrote.
+/// The elements that later items cannot change any more, so that their encoding can be cached.
 pub(super) struct ClosedElements<S> {
-    /// The place, as [`Context::items`] gives it.
+    /// The index after the last of their items, as [`EncodeContext::items_to_encode`] returns it.
     pub(super) end_index: usize,
-    /// What the encoder goes on with behind it.
+    /// The encoder's state after these elements.
     pub(super) encoder_state: S,
-    /// What was written since the state that it began with.
+    /// The bytes encoded since the cached state.
     pub(super) elements: JsonElements,
 }
 
-/// The array of a body that the items are in.
+/// The array of the body that contains the items.
 pub(super) struct JsonArray<S> {
     /// The name of its field, the last one of the body.
     pub(super) name: &'static str,
-    /// What stands before all items.
+    /// Elements before all items.
     pub(super) leading_elements: JsonElements,
-    /// The items that are closed, as far as they were not encoded before.
+    /// The closed elements that were not encoded before.
     pub(super) closed_elements: Option<ClosedElements<S>>,
-    /// What stands behind.
+    /// Elements after the closed ones.
     pub(super) remaining_elements: JsonElements,
-    /// Something to put in between the bytes of the items, at this place behind the front.
+    /// Bytes to insert between the items, at this offset after the leading elements.
     pub(super) insertion: Option<(usize, Vec<u8>)>,
 }
 
@@ -111,7 +112,7 @@ where
         }
     }
 
-    /// Begins with the first item, whatever is encoded.
+    /// Discards the cached encoding and starts with the first item.
     pub(super) fn restart(self) -> Self {
         let (_, begun) = leading_system_items(&self.settled_history);
         Self { encoded_chunk: None, done_entries: begun, ..self }
@@ -125,14 +126,14 @@ where
         &self.volatile_system
     }
 
-    /// What the encoder knows of the items that are encoded, if any is.
+    /// The encoder's state after the items that are already encoded, if there are any.
     pub(super) fn encoder_state(&self) -> Option<&S> {
         let known = self.encoded_chunk.as_ref()?.encoder_state::<CachedPrefix<S>>()?;
         Some(&known.encoder_state)
     }
 
-    /// Refuses a request without anything to send: no new `element` says something, and nothing is
-    /// encoded.
+    /// Returns an error if the request has nothing to send: all new elements are empty, and nothing
+    /// was encoded before. `element` names an element in the error.
     ///
     /// # Errors
     ///
@@ -145,35 +146,36 @@ where
         Err(Error::new(ErrorKind::InvalidRequest, message))
     }
 
-    /// How many bytes are encoded.
+    /// The number of bytes that are already encoded.
     pub(super) fn encoded_len(&self) -> usize {
         self.encoded_chunk.as_ref().map_or(0, |piece| piece.total_byte_len())
     }
 
-    /// The zones of the system prompt that say something, the stable one first.
+    /// The parts of the system prompt that are not blank, the stable one first.
     pub(super) fn system_zones(&self) -> impl Iterator<Item = &str> {
         let zones = [self.stable_system.as_str(), self.volatile_system.as_str()];
         zones.into_iter().filter(|zone| !zone.trim().is_empty())
     }
 
-    /// What is to be encoded, in order, each item with the place behind it.
+    /// The items that have to be encoded, in order, each with the index after it.
     pub(super) fn items_to_encode(&self) -> impl Iterator<Item = (usize, &Item)> {
         #[cfg(test)]
         tests::count(self.peek_items_to_encode().count());
         self.settled_history.entries_after(self.done_entries).filter(|(_, item)| !item.tombstone)
     }
 
-    /// The same items, for a look ahead.
+    /// The same items, for look-ahead.
     pub(super) fn peek_items_to_encode(&self) -> impl Iterator<Item = &Item> {
         let items = self.settled_history.entries_after(self.done_entries).map(|(_, item)| item);
         items.filter(|item| !item.tombstone)
     }
 
-    /// The bytes of a body with the array that the items are in. What is closed is remembered.
+    /// Writes the body with the array of items, and caches the closed elements.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the body is not JSON.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the body cannot be serialized as
+    /// JSON.
     pub(super) fn write_body(
         &self,
         body: ObjectWriter,
@@ -186,7 +188,7 @@ where
             + closed
             + array.remaining_elements.0.len();
         let fill = |out: &mut Vec<u8>| {
-            // With room for what stands behind the array and for a mark.
+            // The 64 bytes are for the end of the body and for an insertion.
             out.reserve(size + 64);
             out.extend_from_slice(&array.leading_elements.0);
             let begins = out.len();
@@ -227,7 +229,7 @@ where
 }
 
 impl<S> JsonArray<S> {
-    /// Without any element.
+    /// Creates an array without elements.
     pub(super) fn new(name: &'static str) -> Self {
         let (front, rest) = (JsonElements::default(), JsonElements::default());
         Self {
@@ -239,7 +241,8 @@ impl<S> JsonArray<S> {
         }
     }
 
-    /// The elements, of which the first `count` are closed up to the place `at`: `(at, count, state)`.
+    /// Creates an array from elements, the first `count` of which are closed. `closed` is
+    /// `(end_index, count, encoder_state)`.
     pub(super) fn from_elements<T: Serialize>(
         name: &'static str,
         elements: &[T],
@@ -259,7 +262,7 @@ impl<S> JsonArray<S> {
         Ok(array)
     }
 
-    /// Whether nothing is in it that was not encoded before.
+    /// Whether it contains only elements that were encoded before.
     pub(super) fn is_empty(&self) -> bool {
         let closed =
             self.closed_elements.as_ref().is_none_or(|closed| closed.elements.0.is_empty());
@@ -278,7 +281,7 @@ impl JsonElements {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it is not JSON.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it cannot be serialized as JSON.
     pub(super) fn push(&mut self, element: &impl Serialize) -> Result<(), Error> {
         if self.0.is_empty() {
             self.0.reserve(512);
@@ -289,7 +292,7 @@ impl JsonElements {
     }
 }
 
-/// The instructions before anything else, and how many entries they are.
+/// The texts of the system items at the start of a history, and the number of their entries.
 fn leading_system_items(settled: &History) -> (Arc<[String]>, usize) {
     let mut texts = Vec::new();
     let mut begun = 0;

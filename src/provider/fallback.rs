@@ -1,4 +1,4 @@
-//! A provider that asks the next one.
+//! A provider that falls back to another one.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,32 +12,32 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// Providers in an order: where one fails, the next one is asked.
+/// A chain of providers: if one fails, the request goes to the next one.
 ///
-/// It goes on behind what another provider could do better, or what [`fall_back_if`](Self::fall_back_if) chooses:
-/// errors of the kinds `connect`, `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`,
-/// `server`, `generation_failed`, `context_window`, `incomplete_turn`, `protocol` and `too_large`.
-/// What is wrong with the request itself is given at once.
+/// It falls back after errors that another provider may avoid, those of the kinds `connect`,
+/// `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`, `server`, `generation_failed`,
+/// `context_window`, `incomplete_turn`, `protocol` and `too_large`;
+/// [`fall_back_if`](Self::fall_back_if) selects others. An error in the request itself is returned
+/// immediately.
 ///
-/// The next provider is asked at once: only the last one waits and retries, unless
-/// [`retrying_first`](Self::retrying_first) is set. Errors that it is not told to fail over on are
-/// retried by each provider as ever, and so is, once, a connection that the server closed while it
-/// was not in use.
+/// It falls back without a delay: only the last provider waits and retries, unless
+/// [`retrying_first`](Self::retrying_first) is set. Each provider still retries the errors that do
+/// not cause a fallback, and still replaces, once, a connection that the server closed while idle.
 ///
-/// What the failed provider had said is taken back first by a
-/// [`Retracted`](crate::TurnEvent::Retracted), which also counts what it has cost. Each turn begins
-/// with the first provider; put a [`CircuitBreaker`](crate::provider::CircuitBreaker) around it to
-/// pass it over while it is down.
+/// The output of the failed provider is first retracted by a
+/// [`Retracted`](crate::TurnEvent::Retracted) event, which also reports its token usage. Each turn
+/// starts with the first provider; wrap that one in a
+/// [`CircuitBreaker`](crate::provider::CircuitBreaker) to skip it while it is down.
 ///
 /// - [`model`](Provider::model) is the first provider's.
-/// - A model that a request names ([`Request::model`]) is meant for the first provider; the others
-///   are asked for their own.
-/// - What of the history is bound to another model, such as signatures, is handed over by
-///   [`handoff`](crate::provider::handoff()), in the encoder of each provider.
-/// - If all fail, the error is that of the last one asked, and its source is a
-///   [`FallbackFailure`], which has them all.
+/// - A model that a request names ([`Request::model`]) applies to the first provider only; the
+///   others use their own.
+/// - History items that are bound to another model, such as signatures, are dropped or downgraded
+///   by [`handoff`](crate::provider::handoff()) in each provider's encoder.
+/// - If all providers fail, the error is that of the last one, and its source is a
+///   [`FallbackFailure`], which lists all errors.
 ///
-/// Dropping the stream cancels the turn; nobody is asked afterwards. Clones share the providers.
+/// Dropping the stream cancels the turn; no further provider is called. Clones share the providers.
 ///
 /// ```
 /// use turnstream::provider::{Fallback, Provider, Reply, Scripted};
@@ -55,35 +55,35 @@ use crate::turn::TurnBuilder;
 /// ```
 #[derive(Clone)]
 pub struct Fallback {
-    /// Law: there is at least one.
+    /// Invariant: not empty.
     providers: Arc<[Arc<dyn Provider>]>,
     should_fall_back: Arc<ErrorPredicate>,
-    /// Whether a provider with another after it retries before it is given up.
+    /// Whether a provider retries before the chain falls back to the next one.
     retries_first: bool,
 }
 
 impl Fallback {
-    /// Begins with the provider that is asked first.
+    /// Creates a chain with its first provider.
     pub fn new(first: impl Provider + 'static) -> Self {
         let on = Arc::new(|error: &Error| should_fall_back::should_fall_back(error.kind()));
         Self { providers: Arc::new([Arc::new(first)]), should_fall_back: on, retries_first: false }
     }
 
-    /// Adds the provider that is asked when all before it have failed.
+    /// Adds a provider that is called if all earlier ones have failed.
     pub fn or(mut self, next: impl Provider + 'static) -> Self {
         let next: Arc<dyn Provider> = Arc::new(next);
         self.providers = self.providers.iter().cloned().chain([next]).collect();
         self
     }
 
-    /// Goes on behind the errors for which this is true, and behind no others.
+    /// Falls back after an error if `choose` returns true for it, and after no other errors.
     pub fn fall_back_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.should_fall_back = Arc::new(choose);
         self
     }
 
-    /// Lets every provider retry before the next one is asked. Without this, a provider that has
-    /// another one after it is given up at once, and only the last one retries.
+    /// Lets every provider retry before the chain falls back. Otherwise only the last provider
+    /// retries.
     pub fn retrying_first(mut self) -> Self {
         self.retries_first = true;
         self
@@ -113,18 +113,18 @@ impl fmt::Debug for Fallback {
     }
 }
 
-/// One turn that goes from provider to provider.
+/// One turn that passes along the chain of providers.
 struct FallbackTurn {
     fallback: Fallback,
     request: Request,
-    /// `None` before each is asked.
+    /// The current provider's turn; `None` until it is started.
     attempt: Option<TurnStream>,
-    /// What each that was asked has failed with.
+    /// The model and the error of each provider that has failed.
     errors: Vec<(String, Error)>,
 }
 
 impl FallbackTurn {
-    /// The request as the provider at `at` gets it.
+    /// The request for the provider at index `at`.
     fn request_for(&self, at: usize) -> Request {
         let mut request = self.request.clone();
         if self.fallback.providers.len() > at + 1 && !self.fallback.retries_first {
@@ -167,10 +167,10 @@ impl TurnSource for FallbackTurn {
     }
 }
 
-/// What every provider of a [`Fallback`] that was asked has failed with.
+/// The errors of all providers of a [`Fallback`] that were called.
 ///
-/// It is the source of the error where more than one was asked; behind it in the chain stands the
-/// last one's error with its own sources.
+/// It is the source of the last provider's error if more than one provider was called. The next
+/// error in the source chain is that last error with its own sources.
 ///
 /// ```
 /// use turnstream::provider::{Fallback, FallbackFailure, Provider, Reply, Scripted};
@@ -194,12 +194,12 @@ pub struct FallbackFailure {
 }
 
 impl FallbackFailure {
-    /// Finds the list that an error carries.
+    /// Finds the list in an error's source chain.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
 
-    /// The model that was asked, and the error it gave, in order.
+    /// The model and the error of each provider that was called, in order.
     pub fn errors(&self) -> impl Iterator<Item = (&str, &Error)> {
         self.errors.iter().map(|(model, error)| (model.as_str(), error))
     }

@@ -1,36 +1,39 @@
-//! Frames that differ from an earlier one in one string.
+//! Decodes frames that differ from an earlier frame in only one string.
 //!
-//! Most frames of a stream repeat the frame before them, apart from the next piece of text. Once a decoder
-//! has parsed such a frame, a [`FrameTemplate`] keeps its bytes. A later frame with the same bytes around
-//! another string literal is read without a parser.
+//! Most frames of a stream repeat the previous frame, apart from the next piece of text. After a
+//! decoder has parsed such a frame, a [`FrameTemplate`] keeps its bytes. A later frame with the
+//! same bytes around another string literal is decoded without a parser.
 //!
-//! # Why this reads what the parser would read
+//! # Why the result equals the parser's
 //!
-//! A frame that the parser has accepted is `before + literal + after`, where `literal` is the string literal
-//! that the parser borrowed the text from. Let another frame be `before + other + after`, where `other` is a
-//! string literal as well.
+//! A frame that the parser has accepted is `before + literal + after`, where `literal` is the
+//! string literal that the parser borrowed the text from. Let another frame be
+//! `before + other + after`, where `other` is a string literal as well.
 //!
-//! - A JSON parser reads from left to right, so after the same `before` it is in the same state and expects
-//!   the same kind of token.
-//! - A string literal is one token. It ends at its first quote that is not escaped, and nothing in it changes
-//!   how the rest is read. `other` is checked to be one whole literal: either it has no quote, backslash or
-//!   control character, or serde has read it.
-//! - The parser is then in the same state before `after`, and reads the same from it.
+//! - A JSON parser reads from left to right, so after the same `before` it is in the same state and
+//!   expects the same kind of token.
+//! - A string literal is one token. It ends at its first unescaped quote, and its content does not
+//!   affect how the rest is parsed. `other` is checked to be exactly one literal: either it has no
+//!   quote, backslash or control character, or serde has parsed it.
+//! - The parser is then in the same state before `after`, and parses it in the same way.
 //!
-//! Both frames are therefore the same JSON apart from that one value, with the same keys in the same order,
-//! equal keys included. It is a value and not a key, because the parser gave it to the decoder as a text.
+//! Both frames are therefore the same JSON apart from that one value, with the same keys in the
+//! same order, duplicate keys included. The literal is a value and not a key, because the parser
+//! passed it to the decoder as text.
 //!
-//! Two more kinds of value may differ, and the same argument holds for them. Members named in [`IGNORED`] are
-//! recognised only in the outermost object, where no decoder reads them: a string without escapes or an
-//! unsigned number may be another one. The numbers of one flat object that the decoder names may differ too;
-//! the decoder gets them with the text, by their keys.
+//! Two more kinds of values may differ, for the same reason. The first are members named in
+//! [`IGNORED`], if they are in the outermost object, where no decoder reads them: a string without
+//! escapes or an unsigned number may be replaced by another one. The second are the numbers of one
+//! flat object that the decoder names; the decoder receives them with the text, together with their
+//! keys.
 //!
-//! White space between the brackets that end a frame may differ as well, since Anthropic pads its frames with
-//! it. It stands outside of all strings there: no string ends in a bracket.
+//! White space between the closing brackets of a frame may differ as well, since Anthropic pads its
+//! frames with it. It is outside of all strings there, because no string ends in a bracket.
 //!
-//! The effect of a frame may depend on the frames before it. So a template stands for the frame
-//! that was parsed last: a decoder calls [`forget`](FrameTemplate::forget) before it parses one. And it calls
-//! [`remember`](FrameTemplate::remember) only for a frame whose repetition does nothing but hand on the text.
+//! The effect of a frame may depend on earlier frames. A template is therefore only valid directly
+//! after the frame that it was made from: a decoder calls [`forget`](FrameTemplate::forget) before
+//! it parses a frame. It calls [`remember`](FrameTemplate::remember) only for a frame that has no
+//! effect apart from its text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -39,42 +42,43 @@ use memchr::memchr2;
 
 use crate::sse::Frame;
 
-/// Members of a frame that change from frame to frame and that no decoder reads. `OpenAI` numbers its events
+/// Members that change from frame to frame and that no decoder reads. `OpenAI` numbers its events
 /// and pads them to hide the length of the text
-/// (<https://platform.openai.com/docs/api-reference/responses-streaming>); the others are times.
+/// (<https://platform.openai.com/docs/api-reference/responses-streaming>); the others are
+/// timestamps.
 const IGNORED: [&str; 4] = ["obfuscation", "sequence_number", "created", "created_at"];
 
-/// How many remembered frames in a row may be of no use before no more are remembered: a server whose frames
-/// differ in another way would pay for each.
+/// The number of consecutive unused templates after which no more are kept, so that a server whose
+/// frames differ in other ways does not cost a copy of each frame.
 const MAX_MISSES: u8 = 16;
 
-/// The longest number that may differ, in digits: it fits into 64 bits.
+/// Maximum number of digits of a number that may differ, so that it fits into 64 bits.
 const MAX_DIGITS: usize = 19;
 
-/// The frame that was parsed last, and where the next one may differ from it.
+/// The frame that was parsed last, and the ranges in which the next one may differ.
 ///
-/// `K` says what the text is to the decoder.
+/// `K` identifies what kind of content the text is for the decoder.
 #[derive(Debug)]
 pub(super) struct FrameTemplate<K> {
     kind: Option<K>,
     misses: u8,
     event: String,
     data: String,
-    /// The text in `data`, which is one of the holes.
+    /// The range of the text in `data`; it is one of the holes.
     text: Range<usize>,
-    /// Where the key of the text is in `data`.
+    /// The range of the text's key in `data`.
     text_key: Range<usize>,
-    /// The member of the outermost object whose numbers are counts.
+    /// The member of the outermost object whose numbers are counts, such as token counts.
     counts_member: Option<&'static str>,
-    /// From left to right; empty until they are needed.
+    /// In the order of their position; empty until they are needed.
     holes: Vec<Hole>,
-    /// Up to where `data` is compared as it is: only brackets and white space follow.
+    /// The length of `data` without the closing brackets and white space at its end.
     content_len: usize,
-    /// The counts of the frame that was read last, in the order of their holes.
+    /// The counts of the last decoded frame, in the order of their holes.
     counts: Vec<u64>,
 }
 
-/// A value of the remembered frame, without the quotes of a string.
+/// A value of the template that may differ, without the quotes of a string.
 #[derive(Debug)]
 struct Hole {
     value: Range<usize>,
@@ -86,7 +90,7 @@ enum HoleContent {
     Text,
     IgnoredString,
     IgnoredNumber,
-    /// A number that the decoder reads, and where its key is.
+    /// A number that the decoder reads, and the range of its key.
     Count {
         key: Range<usize>,
     },
@@ -110,8 +114,8 @@ impl<K> Default for FrameTemplate<K> {
 }
 
 impl<K: Copy> FrameTemplate<K> {
-    /// The text of a frame that is the remembered one but for its text. An empty text is left to the parser,
-    /// since some wires give it a meaning.
+    /// Returns the text of a frame that differs from the template only in its holes. An empty text
+    /// is left to the parser, because some wires give it a special meaning.
     pub(super) fn read<'a>(&mut self, frame: &Frame<'a>) -> Option<(K, Cow<'a, str>)> {
         let kind = self.kind?;
         let text = self.match_text(frame)?;
@@ -119,7 +123,7 @@ impl<K: Copy> FrameTemplate<K> {
         Some((kind, text))
     }
 
-    /// The counts of the frame that [`read`](Self::read) has read last, by their keys.
+    /// The counts of the frame that [`read`](Self::read) decoded last, with their keys.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
         let keys = self.holes.iter().filter_map(|hole| match &hole.content {
             HoleContent::Count { key } => Some(&self.data[key.clone()]),
@@ -128,14 +132,14 @@ impl<K: Copy> FrameTemplate<K> {
         keys.zip(self.counts.iter().copied())
     }
 
-    /// The text of a frame that has the event type and the beginning of the remembered one.
+    /// Returns the text of a frame that has the template's event type and matches it.
     fn match_text<'a>(&mut self, frame: &Frame<'a>) -> Option<Cow<'a, str>> {
         let Frame { event, data } = *frame;
         if event != self.event {
             return None;
         }
         self.counts.clear();
-        // Most often nothing but the text is another one.
+        // The most frequent case: only the text differs.
         if let Some(rest) = data.strip_prefix(&self.data[..self.text.start])
             && let Some((text, len)) = read_literal(rest)
             && rest[len..] == self.data[self.text.end..]
@@ -147,7 +151,7 @@ impl<K: Copy> FrameTemplate<K> {
 
     fn match_holes<'a>(&mut self, data: &'a str) -> Option<Cow<'a, str>> {
         if self.holes.is_empty() {
-            // No value that may differ is in the key of the text: a frame without it is another one.
+            // The text's key never overlaps a hole, so a frame without the key cannot match.
             if !data.contains(&self.data[self.text_key.clone()]) {
                 return None;
             }
@@ -155,7 +159,7 @@ impl<K: Copy> FrameTemplate<K> {
         }
         let (known, bytes) = (self.data.as_bytes(), data.as_bytes());
         let mut text = None;
-        // Up to where both are read.
+        // The positions up to which the template and the frame have been compared.
         let (mut known_at, mut at) = (0, 0);
         for Hole { value, content } in &self.holes {
             let same = &known[known_at..value.start];
@@ -170,7 +174,8 @@ impl<K: Copy> FrameTemplate<K> {
                     text = Some(literal);
                     len
                 }
-                // With the byte after it, so that it is known to end there.
+                // The byte after the value is compared as well, to be sure that the value ends
+                // there.
                 HoleContent::IgnoredString | HoleContent::IgnoredNumber
                     if bytes[at..].starts_with(&known[value.start..=value.end]) =>
                 {
@@ -190,16 +195,16 @@ impl<K: Copy> FrameTemplate<K> {
         if brackets(end).eq(brackets(known_end)) { text } else { None }
     }
 
-    /// Forgets the remembered frame. To be called before a frame is parsed.
+    /// Discards the template. Must be called before a frame is parsed.
     pub(super) fn forget(&mut self) {
         self.kind = None;
     }
 
-    /// Remembers a frame that was parsed, and that says nothing but `text`, and the numbers in the member of
-    /// its outermost object that is named `counts`.
+    /// Makes a template of a parsed frame that contains nothing relevant but `text` and the numbers
+    /// in the member `counts` of its outermost object.
     ///
-    /// A text that was not borrowed from the frame cannot be found there again: it has escapes, or the frame
-    /// was repaired. Nothing is remembered then, and neither is an empty text.
+    /// Does nothing if the text is empty or was not borrowed from the frame, since its position is
+    /// then unknown: it has escapes, or the frame was repaired.
     pub(super) fn remember(
         &mut self,
         frame: &Frame<'_>,
@@ -229,8 +234,8 @@ impl<K: Copy> FrameTemplate<K> {
     }
 }
 
-/// Where the key of the string literal is whose text begins at `text`, up to the literal's quote. Of a key
-/// with a quote in it, its end.
+/// The range of the key whose string value begins at `text`, up to the value's opening quote. If
+/// the key contains a quote, only its end is included.
 fn key_before(data: &str, text: usize) -> Range<usize> {
     let quote = text.saturating_sub(1);
     let mut quotes = data[..quote].bytes().rev().enumerate().filter(|(_, byte)| *byte == b'"');
@@ -238,14 +243,15 @@ fn key_before(data: &str, text: usize) -> Range<usize> {
     quote - len..quote
 }
 
-/// Where `part` is in `data`, if it was borrowed from it.
+/// The range of `part` in `data`, if `part` was borrowed from it.
 pub(super) fn borrowed_range(data: &str, part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;
     let range = start..start.checked_add(part.len())?;
     (data.get(range.clone())? == part).then_some(range)
 }
 
-/// Where `text` is in `data`, if it was borrowed from a string literal that it is the whole of.
+/// The range of `text` in `data`, if it was borrowed from a string literal and is its whole
+/// content.
 fn literal_range(data: &str, text: &str) -> Option<Range<usize>> {
     let range = borrowed_range(data, text)?;
     let bytes = data.as_bytes();
@@ -256,10 +262,10 @@ fn literal_range(data: &str, text: &str) -> Option<Range<usize>> {
     is_quoted.then_some(range)
 }
 
-/// Reads what follows the opening quote of a string literal: the text, and how many bytes it has up to the
-/// closing quote. `None` if it is empty, or if it is not certain that the parser would accept it.
+/// Reads a string literal after its opening quote. Returns the text and the number of bytes before
+/// the closing quote; `None` if the literal is empty or the parser might reject it.
 fn read_literal(data: &str) -> Option<(Cow<'_, str>, usize)> {
-    // Texts are short: a search with wide registers would cost more than it gains.
+    // Texts are short, so a vectorized search would cost more than it gains.
     let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ');
     let len = data.as_bytes().iter().position(ends)?;
     match data.as_bytes()[len] {
@@ -278,18 +284,19 @@ fn read_escaped_literal(data: &str) -> Option<(Cow<'_, str>, usize)> {
     (!text.is_empty()).then_some((Cow::Owned(text), end))
 }
 
-/// How many bytes follow the opening quote of a string literal, up to its closing quote.
+/// The number of bytes between the quotes of a string literal; `bytes` begins after the opening
+/// quote.
 fn literal_len(bytes: &[u8]) -> Option<usize> {
     let mut end = memchr2(b'"', b'\\', bytes)?;
     while bytes[end] == b'\\' {
-        // The escaped byte is passed over. The digits of `\u` are neither quote nor backslash.
+        // Skips the escaped byte. The digits of `\u` are neither quote nor backslash.
         end += 2;
         end += memchr2(b'"', b'\\', bytes.get(end..)?)?;
     }
     Some(end)
 }
 
-/// How long a string without escapes is, up to its closing quote.
+/// The length of a string without escapes, up to its closing quote.
 fn plain_string_len(bytes: &[u8]) -> Option<usize> {
     let end = memchr2(b'"', b'\\', bytes)?;
     (bytes[end] == b'"' && has_no_control(&bytes[..end])).then_some(end)
@@ -299,14 +306,14 @@ fn has_no_control(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte >= b' ')
 }
 
-/// The length of an unsigned number that a comma or the end of its object follows.
+/// The length of an unsigned number that is followed by a comma or the end of its object.
 fn number_len(bytes: &[u8]) -> Option<usize> {
     let len = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let is_number = (1..=MAX_DIGITS).contains(&len) && (bytes[0] != b'0' || len == 1);
     (is_number && matches!(bytes.get(len), Some(b',' | b'}'))).then_some(len)
 }
 
-/// How long a frame is without the brackets and the white space at its end.
+/// The length of a frame without the brackets and white space at its end.
 fn content_len(data: &str) -> usize {
     data.trim_end_matches(['}', ']', ' ', '\t', '\n', '\r']).len()
 }
@@ -316,12 +323,12 @@ fn brackets(end: &[u8]) -> impl Iterator<Item = &u8> {
     end.iter().filter(|byte| !is_space(**byte))
 }
 
-/// Whether it is white space of JSON.
+/// Whether the byte is JSON white space.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Finds the values that may differ beside the text.
+/// Finds the values, other than the text, that may differ.
 fn find_values(data: &str, counts: Option<&str>, holes: &mut Vec<Hole>) {
     let bytes = data.as_bytes();
     for_each_member(bytes, 0, |key, start| {
@@ -339,7 +346,7 @@ fn find_values(data: &str, counts: Option<&str>, holes: &mut Vec<Hole>) {
     });
 }
 
-/// The value of an ignored member that begins at `start`, if it may differ.
+/// The hole for an ignored member whose value begins at `start`, if the value may differ.
 fn ignored_value(bytes: &[u8], start: usize) -> Option<Hole> {
     if bytes.get(start) == Some(&b'"') {
         let value = start + 1..start + 1 + plain_string_len(&bytes[start + 1..])?;
@@ -349,7 +356,8 @@ fn ignored_value(bytes: &[u8], start: usize) -> Option<Hole> {
     Some(Hole { value, content: HoleContent::IgnoredNumber })
 }
 
-/// Calls `f` with the key of each member of the object that begins at `start`, and with where its value begins.
+/// Calls `f` for each member of the object that begins at `start`, with the range of its key and
+/// the position of its value.
 fn for_each_member(bytes: &[u8], start: usize, mut f: impl FnMut(Range<usize>, usize)) {
     let (mut depth, mut at) = (0_usize, start);
     while let Some(byte) = bytes.get(at) {

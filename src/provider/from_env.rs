@@ -1,4 +1,4 @@
-//! Which provider a key, or the name of a model, stands for.
+//! Chooses a provider by an API key in the environment or by a model name.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use crate::error::{Error, ErrorKind};
 use crate::provider::openai_chat::Dialect;
 use crate::provider::{Anthropic, Gemini, HttpProvider, Ollama, OpenAiChat, Provider, Wire};
 
-/// A vendor as the environment knows it.
+/// A vendor with its environment variables and default model.
 struct Vendor {
-    /// As it stands before the colon of `vendor:model`.
+    /// The name before the colon of `vendor:model`.
     name: &'static str,
     key_variables: &'static [&'static str],
-    /// Where its address is, if not at the vendor's own.
+    /// The variable that overrides the vendor's base URL; empty if the vendor has no such variable.
     base_url_variable: &'static str,
-    /// What is asked unless a model is named.
+    /// The default model.
     model: &'static str,
-    /// How the names of its own models begin, where no other vendor's begin so.
+    /// Prefixes of the vendor's own model names that no other vendor uses.
     model_prefixes: &'static [&'static str],
     wire: VendorWire,
 }
 
 enum VendorWire {
     Anthropic,
-    /// With a dialect, unless the address decides it.
+    /// The dialect; `None` if it depends on the base URL.
     OpenAiChat(Option<&'static Dialect>),
     Gemini,
     Ollama,
 }
 
-/// In the order in which keys are looked for.
+/// In the order in which their API keys are looked up.
 const VENDORS: &[Vendor] = &[
     Vendor::new("anthropic", "claude-sonnet-4-5", VendorWire::Anthropic)
         .with_key_variables(&["ANTHROPIC_API_KEY"])
@@ -62,17 +62,18 @@ const VENDORS: &[Vendor] = &[
     Vendor::new("ollama", "", VendorWire::Ollama).with_base_url_variable("OLLAMA_BASE_URL"),
 ];
 
-/// Makes the provider that the environment has a key for, with a small model of that vendor.
+/// Creates a provider for the first API key that is set in the environment, with a small model of
+/// that vendor.
 ///
-/// Keys are looked for in this order: `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY` (or
+/// Keys are looked up in this order: `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY` (or
 /// `GOOGLE_API_KEY`), `OPENROUTER_API_KEY`, `GROQ_API_KEY`, `DEEPSEEK_API_KEY`, `MISTRAL_API_KEY`,
 /// `TOGETHER_API_KEY`. An empty variable counts as unset. `ANTHROPIC_BASE_URL`, `OPENAI_BASE_URL`
-/// and `GEMINI_BASE_URL` say where the first three are.
+/// and `GEMINI_BASE_URL` override the base URLs of the first three vendors.
 ///
 /// # Errors
 ///
-/// [`Auth`](ErrorKind::Auth) if there is no key, [`InvalidRequest`](ErrorKind::InvalidRequest) if
-/// an address is none.
+/// [`Auth`](ErrorKind::Auth) if no key is set, [`InvalidRequest`](ErrorKind::InvalidRequest) if a
+/// base URL is invalid.
 ///
 /// ```
 /// use turnstream::{Agent, provider};
@@ -86,20 +87,20 @@ pub fn from_env() -> Result<Arc<dyn Provider>, Error> {
     first_vendor_with_key(&|name| std::env::var(name).ok())?.into_provider()
 }
 
-/// Makes the provider of a model by the model's name, with the key of the environment.
+/// Creates the provider for a model name, with the vendor's API key from the environment.
 ///
-/// `claude-…`, `gpt-…`, `o3`, `gemini-…`, `mistral-…` and the like belong to one vendor. A name that
-/// several vendors may serve needs the vendor before a colon: `groq:openai/gpt-oss-20b`,
-/// `openrouter:…`, `together:…`, `ollama:…`.
+/// `claude-…`, `gpt-…`, `o3`, `gemini-…`, `mistral-…` and similar names each belong to one vendor.
+/// A name that several vendors may serve needs the vendor before a colon:
+/// `groq:openai/gpt-oss-20b`, `openrouter:…`, `together:…`, `ollama:…`.
 ///
-/// The last asks an [`Ollama`] server, which wants no key: at `OLLAMA_BASE_URL`, or else at
-/// `OLLAMA_HOST` in the forms that Ollama itself takes (`192.168.1.5`, `:8080`,
-/// `https://example.com`), or else on this machine. `OLLAMA_API_KEY` is sent if it is set.
+/// `ollama:…` uses an [`Ollama`] server, which needs no key. Its address is `OLLAMA_BASE_URL`, or
+/// else `OLLAMA_HOST` in the forms that Ollama itself accepts (`192.168.1.5`, `:8080`,
+/// `https://example.com`), or else this machine. `OLLAMA_API_KEY` is sent if it is set.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](ErrorKind::InvalidRequest) if the name belongs to no vendor or an address is
-/// none, [`Auth`](ErrorKind::Auth) if the vendor's key is not set.
+/// [`InvalidRequest`](ErrorKind::InvalidRequest) if the name belongs to no vendor or a base URL is
+/// invalid, [`Auth`](ErrorKind::Auth) if the vendor's key is not set.
 ///
 /// ```
 /// use turnstream::ErrorKind;
@@ -113,7 +114,7 @@ pub fn from_model_name(model: &str) -> Result<Arc<dyn Provider>, Error> {
     vendor_by_model(model, &|name| std::env::var(name).ok())?.into_provider()
 }
 
-/// A vendor, its model and what the environment says of it.
+/// A vendor, its model, and its settings from the environment.
 struct SelectedVendor {
     vendor: &'static Vendor,
     model: String,
@@ -196,8 +197,8 @@ impl Vendor {
     }
 }
 
-/// Where Ollama is. A base URL may be that of one of its interfaces: the one of Chat Completions ends
-/// with `/v1`, and its own is written with `/api` in its docs.
+/// The base URL of Ollama. `OLLAMA_BASE_URL` may include the path of one of its APIs, which is
+/// removed: `/v1` for Chat Completions, `/api` for Ollama's own.
 fn ollama_base_url(base_url: Option<String>, env: Environment<'_>) -> Option<String> {
     let Some(url) = base_url else {
         return non_empty_variable(env, "OLLAMA_HOST").map(|host| ollama_host_url(&host));
@@ -207,9 +208,9 @@ fn ollama_base_url(base_url: Option<String>, env: Environment<'_>) -> Option<Str
     Some(root.to_owned())
 }
 
-/// The address that `OLLAMA_HOST` stands for: `[scheme://]host[:port][/path]`, of which everything
-/// may be left out. The port is 11434, or the usual one of a scheme that is written. An address that a
-/// server listens on is reached on this machine.
+/// The URL that `OLLAMA_HOST` stands for: `[scheme://]host[:port][/path]`, where every part is
+/// optional. The port defaults to 11434, or to the usual port of an explicit scheme. An unspecified
+/// address such as `0.0.0.0` becomes a loopback address.
 /// <https://github.com/ollama/ollama/blob/main/envconfig/config.go>
 fn ollama_host_url(host: &str) -> String {
     let host = host.trim().trim_matches(['"', '\'']).trim();
@@ -237,7 +238,7 @@ fn ollama_host_url(host: &str) -> String {
     format!("{scheme}://{name}:{port}{path}")
 }
 
-/// The value of a variable; one of white space counts as unset.
+/// The value of a variable; a blank value counts as unset.
 fn non_empty_variable(env: Environment<'_>, name: &str) -> Option<String> {
     let value = env(name)?;
     let value = value.trim();

@@ -1,4 +1,4 @@
-//! A tool as Chat Completions and Ollama declare it.
+//! A tool declaration in the format of Chat Completions and Ollama.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ struct Function<'a> {
 }
 
 impl<'a> FunctionTool<'a> {
-    /// With its parameters as the wire takes them.
+    /// Creates a declaration. `parameters` is the schema rewritten for the wire.
     pub(super) fn new(tool: &'a ToolSpec, parameters: Cow<'a, RawJson>) -> Self {
         let function = Function { name: &tool.name, description: &tool.description, parameters };
         Self { r#type: "function", function, cache_control: None }

@@ -1,29 +1,30 @@
-//! What a model is shown of what another one wrote.
+//! How the output of one model is shown to another.
 
 use crate::item::{Item, ItemKind, ProviderData};
 
-/// How an item goes to a model.
+/// How a history item is sent to a model.
 ///
-/// Signatures, encrypted reasoning and a provider's own items are bound to the wire and the model
-/// that wrote them: there they go back byte for byte, and to nobody else.
+/// Signatures, encrypted reasoning and provider-specific items are bound to the wire and the model
+/// that produced them: they are sent back to that model byte for byte, and never to another.
 ///
-/// | item | to the model that wrote it | to another |
+/// | item | sent to the model that produced it | sent to another model |
 /// |---|---|---|
-/// | text, calls | with their data | the words and the call |
-/// | reasoning | with its signature | its words, where a wire takes unsigned ones |
-/// | a provider's own item | as it is | not at all |
-/// | the user's, results, instructions | as they are | as they are |
+/// | text, tool calls | with their provider data | the text or call only |
+/// | reasoning | with its signature | its text, if the wire accepts unsigned reasoning |
+/// | provider-specific item | unchanged | not sent |
+/// | user messages, tool results, instructions | unchanged | unchanged |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handoff<'a> {
-    /// With what the provider wants to see again.
+    /// Sent with the data that the provider needs back.
     Verbatim(&'a ProviderData),
-    /// Its words alone.
+    /// Sent without provider data.
     Plain,
-    /// Not at all.
+    /// Not sent.
     Dropped,
 }
 
-/// Says how an item goes to a model behind a wire, by the table of [`Handoff`].
+/// Decides how an item is sent to the model `model` on the wire `provider`; see the table of
+/// [`Handoff`].
 ///
 /// ```
 /// use turnstream::Item;
@@ -42,7 +43,7 @@ pub fn handoff<'a>(item: &'a Item, provider: &str, model: &str) -> Handoff<'a> {
     let own = |data: &&ProviderData| data.provider == provider && data.model == model;
     let data = item.provider_data.as_deref().filter(own);
     match (&item.kind, data) {
-        // Half of something of the provider's own would be refused.
+        // A provider would reject a truncated item of its own.
         (ItemKind::Other, Some(_)) if item.interrupted => Handoff::Dropped,
         (_, Some(data)) => Handoff::Verbatim(data),
         (ItemKind::Other, None) => Handoff::Dropped,
@@ -52,7 +53,7 @@ pub fn handoff<'a>(item: &'a Item, provider: &str, model: &str) -> Handoff<'a> {
 }
 
 impl<'a> Handoff<'a> {
-    /// What the provider wants to see again, where it may.
+    /// The data that the provider needs back, if the item is sent with it.
     pub fn data(self) -> Option<&'a ProviderData> {
         match self {
             Self::Verbatim(data) => Some(data),

@@ -1,5 +1,5 @@
-//! Reading what a wire sends without tripping over a field: an unknown or misshapen value is as
-//! good as none, and never costs the turn.
+//! Lenient deserialization of wire data: an unknown or malformed value is treated as absent and
+//! never fails the turn.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,9 +13,9 @@ use crate::error::Error;
 use crate::item::{RawJson, json};
 use crate::provider::failure::protocol_error;
 
-/// Reads a frame. JSON that a strict reader trips over, though it is JSON, is repaired first: a key
-/// that stands there twice (the last one counts), half of a surrogate pair, a number beyond all
-/// measure. What is no object says nothing.
+/// Deserializes a frame. Valid JSON that a strict deserializer rejects is repaired first: duplicate
+/// keys (the last one counts), unpaired surrogates, and numbers that overflow `f64`. A value that
+/// is not an object is read as an empty one.
 pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
     data: &'a str,
     room: &'a mut String,
@@ -29,8 +29,8 @@ pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
     }
 }
 
-/// Like [`read`], but nothing is repaired where `word` stands, which may begin a call: what is
-/// repaired could be its arguments.
+/// Like [`read_lenient`], but does not repair data that contains `word`, which may start a tool
+/// call, since a repair could change the call's arguments.
 pub(super) fn read_lenient_unless_contains<'a, T: Deserialize<'a>>(
     word: &str,
     data: &'a str,
@@ -43,18 +43,19 @@ pub(super) fn read_lenient_unless_contains<'a, T: Deserialize<'a>>(
     }
 }
 
-/// Reads an object; a list would be read field by field.
+/// Deserializes an object. An array is rejected, because serde would read it as the fields in
+/// order.
 pub(super) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     let object = Some(raw.get()).filter(|json| json.starts_with('{'));
     object.and_then(|json| serde_json::from_str(json).ok())
 }
 
-/// Reads a frame, which is called `what` in the error.
+/// Deserializes a frame, which is called `what` in the error.
 ///
 /// # Errors
 ///
-/// [`Protocol`](crate::ErrorKind::Protocol) if it is not JSON.
-// Otherwise what is read is moved once more for every token.
+/// [`Protocol`](crate::ErrorKind::Protocol) if the data is not JSON.
+// Without inlining, the result is moved once more for every token.
 #[inline]
 pub(super) fn read_frame<'a, T: Deserialize<'a>>(
     what: &str,
@@ -65,7 +66,7 @@ pub(super) fn read_frame<'a, T: Deserialize<'a>>(
         .map_err(|error| protocol_error(format!("{what} is not JSON: {error}")).with_source(error))
 }
 
-/// JSON text with what a strict reader refuses made harmless, or `None` if it is no JSON at all.
+/// Repairs JSON text that a strict deserializer rejects; `None` if it is not JSON at all.
 #[cold]
 pub(super) fn repair_json(data: &str) -> Option<String> {
     serde_json::from_str::<IgnoredAny>(data).ok()?;
@@ -105,7 +106,7 @@ pub(super) fn repair_json(data: &str) -> Option<String> {
         out.push_str(&rest[..len]);
         rest = &rest[len..];
     }
-    // A `Value` keeps the last of two equal keys.
+    // A `Value` keeps the last of two duplicate keys.
     match serde_json::from_str::<serde_json::Value>(&out) {
         Ok(value @ serde_json::Value::Object(_)) => Some(value.to_string()),
         Ok(serde_json::Value::String(text)) => Some(serde_json::Value::from(text).to_string()),
@@ -119,7 +120,7 @@ pub(super) fn non_null(raw: Option<&RawValue>) -> Option<&RawValue> {
     raw.filter(|raw| raw.get() != "null")
 }
 
-/// The text of a JSON string.
+/// The content of a JSON string.
 pub(super) fn deserialize_string(raw: &RawValue) -> Option<Cow<'_, str>> {
     match serde_json::from_str::<LenientStr<'_>>(raw.get()) {
         Ok(text) => text.0,
@@ -127,20 +128,20 @@ pub(super) fn deserialize_string(raw: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The elements of an array, as they are written.
+/// The elements of an array, as raw JSON.
 pub(super) fn array_elements(raw: Option<&RawValue>) -> Vec<&RawValue> {
     let elements = raw.map(|raw| serde_json::from_str(raw.get()));
     elements.and_then(Result::ok).unwrap_or_default()
 }
 
-/// A whole value, repaired where it must be.
+/// A complete value, repaired if necessary.
 pub(super) fn deserialize_json(raw: &RawValue) -> Option<RawJson> {
     RawJson::parse(raw.get())
         .or_else(|error| RawJson::parse(&repair_json(raw.get()).ok_or(error)?))
         .ok()
 }
 
-/// A string, borrowed where it has no escapes; anything else is none.
+/// A string, borrowed if it has no escapes; any other value becomes `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LenientStr<'a>(pub(super) Option<Cow<'a, str>>);
 
@@ -149,7 +150,7 @@ impl LenientStr<'_> {
         self.0.as_deref()
     }
 
-    /// Unless it is empty.
+    /// The string, unless it is empty.
     pub(super) fn non_empty(&self) -> Option<&str> {
         self.get().filter(|text| !text.is_empty())
     }
@@ -159,7 +160,7 @@ impl LenientStr<'_> {
     }
 }
 
-/// A number that counts something; anything else is none.
+/// A non-negative number; any other value becomes `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LenientNumber(pub(super) Option<u64>);
 
@@ -168,35 +169,36 @@ impl LenientNumber {
         self.0.unwrap_or_default()
     }
 
-    /// Replaces a count, if there is a number.
+    /// Replaces `count` if there is a number.
     pub(super) fn update_count(self, count: &mut u64) {
         *count = self.0.unwrap_or(*count);
     }
 }
 
-/// An object; anything else is none.
+/// An object; any other value becomes `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lenient<T>(pub(super) Option<T>);
 
-/// An object that is seldom there, so that its absence takes little room: the structs that hold
-/// it are moved about for every token.
+/// An object that is rarely present. It is boxed so that its absence takes little space, since the
+/// structs that contain it are moved for every token.
 pub(super) type RareObject<T> = Lenient<Box<T>>;
 
-/// An object, or the fact that something is there which is not one: a piece of a call may be in it.
+/// An object, or a marker for a value of another type, which may contain a part of a tool call.
 #[derive(Debug, Default)]
 pub(super) struct MaybeObject<T> {
     pub(super) value: Option<T>,
     pub(super) malformed: bool,
 }
 
-/// The elements of an array; anything else is empty.
+/// The elements of an array; any other value becomes an empty list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LenientList<T>(pub(super) Vec<T>);
 
-/// A type that is read from a JSON value of any kind. Each method takes one kind; a value of a kind
-/// that the type does not take is a [`misfit`](Self::misfit), and `null` is the default.
+/// A type that can be deserialized from a JSON value of any type. Each method handles one JSON
+/// type; by default it returns [`from_malformed`](Self::from_malformed). `null` becomes the default
+/// value.
 pub(super) trait FromAny<'de>: Default {
-    /// Stands for a value that does not fit.
+    /// The result for a value of the wrong type.
     fn from_malformed() -> Self {
         Self::default()
     }
@@ -224,7 +226,7 @@ pub(super) trait FromAny<'de>: Default {
     }
 }
 
-/// Reads a value of any kind.
+/// Deserializes a value of any JSON type.
 pub(super) fn deserialize_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -256,7 +258,7 @@ pub(super) fn deserialize_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
         fn visit_bool<E>(self, _: bool) -> Result<T, E> {
             Ok(T::from_malformed())
         }
-        /// A number below zero: the others are `u64`.
+        /// Only negative numbers arrive here; the others are `u64`.
         fn visit_i64<E>(self, _: i64) -> Result<T, E> {
             Ok(T::from_malformed())
         }
@@ -267,7 +269,7 @@ pub(super) fn deserialize_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
     deserializer.deserialize_any(AnyVisitor(PhantomData))
 }
 
-/// Has types read by [`deserialize_any`], each with the generics of its `Deserialize`.
+/// Implements `Deserialize` with [`deserialize_any`] for types, each with its generics.
 macro_rules! impl_lenient_deserialize {
     ($([$($generics:tt)*] $type:ty;)*) => {$(
         impl<$($generics)*> serde::Deserialize<'de> for $type {
@@ -298,7 +300,7 @@ impl<'de> FromAny<'de> for LenientNumber {
         Self(Some(number))
     }
 
-    /// Some servers count in floats.
+    /// Some servers send counts as floats.
     fn from_f64(number: f64) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let whole = number as u64;
@@ -340,7 +342,7 @@ impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for MaybeObject<T> {
 impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for LenientList<T> {
     fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
         let mut all = Vec::new();
-        // An element that is not an object is passed over.
+        // Elements that are not objects are skipped.
         while let Some(Lenient(element)) = array.next_element::<Lenient<T>>()? {
             all.extend(element);
         }

@@ -1,22 +1,22 @@
-//! Who speaks: providers stream one turn of a model.
+//! Providers: each one streams turns of a model.
 //!
 //! | provider | wire |
 //! |---|---|
 //! | [`Anthropic`](anthropic) | Anthropic Messages |
-//! | [`OpenAiChat`](openai_chat) | OpenAI Chat Completions, and with a [`Dialect`](openai_chat::Dialect) every server that copies them |
+//! | [`OpenAiChat`](openai_chat) | OpenAI Chat Completions, in any [`Dialect`](openai_chat::Dialect) |
 //! | [`OpenAiResponses`](openai_responses) | OpenAI Responses |
 //! | [`Gemini`](gemini) | Google's generateContent |
 //! | [`Ollama`](ollama) | Ollama's own `/api/chat` |
-//! | [`Scripted`] | none: it says what a script tells it to |
+//! | [`Scripted`] | none: it returns scripted replies |
 //!
-//! Each wire has an encoder, from a request to a body, and a decoder, from frames to a turn. Both are pure and
-//! always there. With the feature `http`, [`HttpProvider`] sends the one and reads the other for every
-//! [`Wire`], also for one of your own; [`Anthropic`](anthropic) and the others are short names of it.
-//! Keys, tokens and signatures are a [`Credential`](crate::http::Credential); models that Azure,
-//! Amazon Bedrock or Google's Vertex AI host have a constructor each, such as
-//! [`OpenAiChat::azure`] and [`Anthropic::vertex`].
+//! Each wire has an encoder, from a request to a body, and a decoder, from frames to a turn. Both
+//! are pure and available without any feature. With the feature `http`, [`HttpProvider`] sends the
+//! encoded body and decodes the response for every [`Wire`], including one of your own;
+//! [`Anthropic`](anthropic) and the others are type aliases of it. Keys, tokens and signatures are
+//! a [`Credential`](crate::http::Credential). Models that are hosted by Azure, Amazon Bedrock or
+//! Google's Vertex AI have constructors such as [`OpenAiChat::azure`] and [`Anthropic::vertex`].
 //!
-//! A provider made of a provider changes one thing and composes with the others in any order:
+//! A provider that wraps another one changes one thing and composes with the others in any order:
 //! [`Retry`], [`Fallback`], [`CircuitBreaker`], [`Record`], [`Replay`].
 //!
 //! ```
@@ -25,7 +25,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
-//! // The first is busy, and stays so; the second answers at once.
+//! // The first provider stays overloaded, so the second one answers.
 //! let busy = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Overloaded, "busy")));
 //! let other = Scripted::new([Reply::text("Here I am.")]);
 //! let model = Fallback::new(busy).or(Retry::new(other));
@@ -34,7 +34,7 @@
 //! # }
 //! ```
 //!
-//! [The guide](crate::guide::wires) has what each wire carries.
+//! [The guide](crate::guide::wires) lists the features that each wire supports.
 
 pub mod anthropic;
 mod body;
@@ -111,33 +111,35 @@ use crate::stream::TurnStream;
 
 /// Streams one turn of a model.
 ///
-/// A decorator, for retries or for a record, is a provider made of a provider; it passes the
-/// [`retries`](Request::retries) of the request on. A provider of your own is ten lines with
-/// [`from_stream`] or [`from_poll_fn`]; one for another protocol over HTTP is an `HttpProvider` over a
-/// `Wire` of your own.
+/// A decorator, for example for retries or recording, is a provider that wraps another one; it
+/// passes the [`retries`](Request::retries) of the request on. A provider of your own takes ten
+/// lines with [`from_stream`] or [`from_poll_fn`]; one for another HTTP protocol is an
+/// `HttpProvider` with a `Wire` of your own.
 ///
-/// With the feature `testing`, `testing::provider_suite` tests a provider that speaks to a server
-/// against all of this.
+/// With the feature `testing`, `testing::provider_suite` checks that a provider that talks to a
+/// server follows all of these rules.
 pub trait Provider: Send + Sync {
-    /// Asks the model and streams its turn, which obeys the rules of [`seal`](crate::stream::seal). It asks the
-    /// model that the request names, or else [`model`](Self::model).
+    /// Sends the request and streams the model's turn, which obeys the rules of
+    /// [`seal`](crate::stream::seal). The request goes to the model that it names, or else to
+    /// [`model`](Self::model).
     ///
     /// Nothing is sent before the first poll. Dropping the stream cancels the request.
     ///
-    /// A provider over HTTP needs a tokio runtime. A turn that was begun in a current-thread one has
-    /// to be read there: a poll that would wait for its connection in another runtime, or outside of
-    /// any, is an error instead of a wait for ever.
+    /// A provider over HTTP needs a tokio runtime. A turn that was started in a current-thread
+    /// runtime must be polled there: a poll in another runtime, or outside of any, that would have
+    /// to wait for the connection returns an error instead of waiting forever.
     fn stream_turn(&self, request: Request) -> TurnStream;
 
-    /// The model that is asked unless a request names another.
+    /// The model to use if a request does not name one.
     fn model(&self) -> &str;
 
-    /// Whether it searches [deferred](crate::tool::ToolSpec::deferred) tools itself, so that a request offers all
-    /// tools and the model sees those that a search on the server finds; `false` by default. A provider made of
-    /// others does if all of them do.
+    /// Whether the provider searches [deferred](crate::tool::ToolSpec::deferred) tools itself, so
+    /// that a request declares all tools and the model sees those that a search on the server
+    /// finds; `false` by default. A provider that wraps several others does if all of them do.
     ///
-    /// An agent whose toolkit is searchable then offers the [whole list](crate::Toolkit::deferred_specs), and its
-    /// own two tools otherwise.
+    /// An agent with a searchable toolkit then sends the
+    /// [whole list](crate::Toolkit::deferred_specs) to such a provider, and its own two search
+    /// tools to all others.
     fn has_tool_search(&self) -> bool {
         false
     }

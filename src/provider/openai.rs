@@ -1,4 +1,4 @@
-//! What both wires of OpenAI have in common, as it is read.
+//! Types for decoding that both OpenAI wires share.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{LenientNumber, deserialize_string};
 
-/// Of the input or of the output: each has some of them.
+/// Details of input or output tokens; each of the two has some of these fields.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_field_names, reason = "they are the wire's")]
@@ -19,9 +19,8 @@ pub(super) struct TokenDetails {
     pub(super) reasoning_tokens: LenientNumber,
 }
 
-/// The JSON text that the arguments of a call add: a string on the wire of the vendor, an object on
-/// some others. `None` if they are of a shape that adds none, so that what the model wrote is not
-/// known.
+/// The JSON text of a call's arguments: sent as a string on OpenAI's wire, as an object by some
+/// other servers. `None` for any other type, from which the arguments cannot be known.
 pub(super) fn arguments_text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     let Some(raw) = raw else { return Some(Cow::Borrowed("")) };
     match raw.get().as_bytes().first() {
@@ -32,7 +31,7 @@ pub(super) fn arguments_text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The error for arguments of which [`arguments`] makes nothing.
+/// The error for arguments for which [`arguments_text`] returns `None`.
 pub(super) fn malformed_arguments_error() -> Error {
     protocol_error("the arguments of a tool call are neither text nor an object")
 }

@@ -1,4 +1,4 @@
-//! Objects whose fields keep their order: what is read and sent back is to look the same.
+//! JSON objects that keep the order of their fields, so that data is sent back as it was received.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use serde_json::{Map, Value};
 use crate::item::{ProviderData, RawJson};
 use crate::provider::lenient::array_elements;
 
-/// The fields of an object in their order, their values as they are written.
+/// The fields of an object in their original order, with their values as raw JSON.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OrderedFields(Vec<(String, Box<RawValue>)>);
 
 impl OrderedFields {
-    /// Reads an object; anything else has no fields.
+    /// Parses an object; `None` for any other value.
     pub(super) fn parse(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
 
-    /// The objects of an array.
+    /// The objects among the elements of an array.
     pub(super) fn parse_list(array: Option<&RawValue>) -> Vec<Self> {
         array_elements(array).into_iter().filter_map(|element| Self::parse(element.get())).collect()
     }
@@ -33,12 +33,12 @@ impl OrderedFields {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// A field of provider data, verbatim.
+    /// A field of an item's provider data, verbatim.
     pub(super) fn provider_data_field(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
         Self::parse(data.value.as_str())?.get(name).map(ToOwned::to_owned)
     }
 
-    /// Replaces a field, or adds it at the end.
+    /// Replaces a field, or appends it.
     pub(super) fn set(&mut self, name: &str, value: Box<RawValue>) {
         match self.0.iter_mut().find(|(field, _)| field == name) {
             Some((_, old)) => *old = value,
@@ -46,7 +46,7 @@ impl OrderedFields {
         }
     }
 
-    /// The same without some fields.
+    /// Removes the given fields.
     pub(super) fn without(mut self, names: &[&str]) -> Self {
         self.0.retain(|(name, _)| !names.contains(&name.as_str()));
         self
@@ -60,12 +60,12 @@ impl OrderedFields {
         self.0.len()
     }
 
-    /// The fields in their order.
+    /// The fields in order.
     pub(super) fn into_iter(self) -> impl Iterator<Item = (String, Box<RawValue>)> {
         self.0.into_iter()
     }
 
-    /// As JSON, if there is a field.
+    /// Serializes the object, unless it is empty.
     pub(super) fn into_non_empty_json(self) -> Option<RawJson> {
         if self.is_empty() { None } else { self.into_json() }
     }
@@ -74,7 +74,7 @@ impl OrderedFields {
         RawJson::parse(&serde_json::to_string(&self).ok()?).ok()
     }
 
-    /// Merges `extra`: objects field by field, anything else replaces what stands there.
+    /// Merges `extra`: objects field by field; any other value replaces the existing one.
     pub(super) fn merge(&mut self, extra: &Map<String, Value>) -> Result<(), serde_json::Error> {
         for (name, value) in extra {
             let old = self.get(name).and_then(|old| Self::parse(old.get()));

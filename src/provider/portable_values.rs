@@ -1,4 +1,4 @@
-//! The values of a history in the form that every vendor takes: ids, names, arguments, media.
+//! Converts ids, names, arguments and content of a history to a form that every vendor accepts.
 
 use std::borrow::Cow;
 
@@ -6,18 +6,18 @@ use crate::fnv::fnv1a_64;
 use crate::item::{Content, ToolCall, ToolResult, validate_json};
 use crate::provider::lenient::repair_json;
 
-/// Stands for the user's text before that of the assistant, if there is none.
+/// Replaces a missing user message before the first assistant message.
 pub(super) const USER_TEXT_PLACEHOLDER: &str = "(What was said before is not shown.)";
 
-/// Stands for the text of a tool that failed without one.
+/// Replaces the empty text of a tool error.
 pub(super) const EMPTY_ERROR_TEXT: &str = "It failed without a word.";
 
-/// The arguments as an object, which is all that an API takes. What the model wrote instead is
-/// wrapped, so that it can see its mistake.
+/// The arguments as a JSON object, the only form that APIs accept. Arguments that are not an object
+/// are wrapped in one, so that the model can see its mistake.
 pub(super) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> {
     let written = call.arguments_or_empty_object();
     if written.starts_with('{') && validate_json(&call.arguments).is_ok() {
-        // Half of a surrogate pair is JSON, and refused by every vendor.
+        // An unpaired surrogate is valid JSON, but every vendor rejects it.
         let halved =
             (written.contains("\\ud") || written.contains("\\uD") || written.contains("\\Ud"))
                 && serde_json::from_str::<serde_json::Value>(written).is_err();
@@ -29,13 +29,13 @@ pub(super) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> {
     Cow::Owned(serde_json::json!({ "INVALID_JSON": call.arguments }).to_string())
 }
 
-/// The longest id of a call that Anthropic and Responses take.
+/// Maximum length of a call id for Anthropic and Responses.
 pub(super) const MAX_LONG_ID_BYTES: usize = 64;
-/// The longest id of a call that Chat Completions takes.
+/// Maximum length of a call id for Chat Completions.
 pub(super) const MAX_SHORT_ID_BYTES: usize = 40;
 
-/// An id as the vendor takes it: letters, digits, `_` and `-`, at most `longest` of them. Another
-/// one is replaced by what is left of it and a fingerprint, the same for a call and its result.
+/// A call id that the vendor accepts: at most `longest` letters, digits, `_` and `-`. An invalid id
+/// is replaced by its valid characters and a hash, so that a call and its result still match.
 pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
     if !id.is_empty() && id.len() <= longest && id.bytes().all(is_id_byte) {
         return Cow::Borrowed(id);
@@ -45,7 +45,7 @@ pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{kept}_{hash:016x}"))
 }
 
-/// The name of a called tool as every vendor takes it; a model may have made one up.
+/// A tool name that every vendor accepts. A model may have invented an invalid one.
 pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
     if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_id_byte) {
         return Cow::Borrowed(name);
@@ -62,7 +62,7 @@ fn is_id_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Whether a content is more than text.
+/// Whether the content has parts other than text.
 pub(super) fn has_media(content: &Content) -> bool {
     match content {
         Content::Text(_) => false,
@@ -70,7 +70,7 @@ pub(super) fn has_media(content: &Content) -> bool {
     }
 }
 
-/// The text of a content.
+/// The text of the content.
 pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     match content {
         Content::Text(text) => text.into(),
@@ -78,7 +78,7 @@ pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     }
 }
 
-/// The text of a result; of a failure that says nothing, one that does.
+/// The text of a result; for an error without text, a placeholder.
 pub(super) fn result_text(result: &ToolResult) -> Cow<'_, str> {
     match content_text(&result.content) {
         text if text.is_empty() && result.is_error() => EMPTY_ERROR_TEXT.into(),

@@ -1,12 +1,12 @@
-//! Whether somebody else could do better.
+//! Decides which errors another provider may avoid.
 
 use crate::error::{Error, ErrorKind};
 
-/// Which errors are worth another attempt, or another provider.
+/// Selects errors, for example those to retry or to fall back on.
 pub(super) type ErrorPredicate = dyn Fn(&Error) -> bool + Send + Sync;
 
-/// Whether another provider could do better: what failed is the provider, its account or its
-/// model, not the request.
+/// Whether another provider may succeed: the error is caused by the provider, its account or its
+/// model, not by the request.
 pub(crate) fn should_fall_back(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::Connect
@@ -21,8 +21,8 @@ pub(crate) fn should_fall_back(kind: ErrorKind) -> bool {
         | ErrorKind::IncompleteTurn
         | ErrorKind::Protocol
         | ErrorKind::TooLarge => true,
-        // A mistake of the caller shows itself rather than being paid for elsewhere, and going
-        // around a filter is the caller's own decision.
+        // A caller's mistake must be visible instead of costing another request, and bypassing a
+        // content filter is the caller's own decision.
         ErrorKind::InvalidRequest
         | ErrorKind::Unsupported
         | ErrorKind::Filtered

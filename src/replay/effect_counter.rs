@@ -1,13 +1,13 @@
-//! The numbers of effects between two events.
+//! Counts effects between two events.
 
 use crate::world::{EffectKey, EffectKind};
 
-/// How often each kind of effect was asked for since the last event.
+/// The number of requests for each kind of effect since the last event.
 #[derive(Default)]
 pub(super) struct EffectCounter(Vec<(EffectKind, String, u32)>);
 
 impl EffectCounter {
-    /// Counts one more, and gives its number.
+    /// Counts an effect and returns its number.
     pub(super) fn count(&mut self, key: &EffectKey) -> u32 {
         let known = |(kind, name, _): &&mut (EffectKind, String, u32)| {
             *kind == key.kind && **name == *key.name

@@ -1,4 +1,4 @@
-//! The fingerprint of a request, and what differs from it first.
+//! Fingerprints of requests, and the comparison of requests with them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,59 +12,61 @@ use crate::fnv::fnv1a_128;
 use crate::item::{Item, RawJson};
 use crate::request::{Output, Request};
 
-/// The parts of a request beside its context.
+/// The parts of a request besides its context.
 const REQUEST_PARTS: [&str; 4] = ["model", "system", "tools", "options"];
 
-/// The fingerprints of all that a model is told by a request, part by part. Of the context stands
-/// here what is not in the context of the request before it.
+/// The fingerprints of everything that a request sends to the model, part by part. Of the context,
+/// only the entries after those shared with the previous request are included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RequestFingerprint {
     model: Fingerprint,
     system: Fingerprint,
     tools: Fingerprint,
     options: Fingerprint,
-    /// How many entries of the context are those that the request before it begins with.
+    /// The number of leading context entries that are the same as in the previous request.
     since: usize,
     context: Vec<Fingerprint>,
 }
 
-/// The requests of a run, of which each is told from the one before it: only what is new is looked at.
+/// Fingerprints the requests of a run, and reads only the parts that differ from the previous
+/// request.
 #[derive(Default)]
 pub(super) struct FingerprintTracker {
     last_request: Option<Request>,
-    /// The fingerprints of its parts, and of the entries of its context.
+    /// The fingerprints of the last request's parts, and of the entries of its context.
     part_fingerprints: [Fingerprint; 4],
     context_fingerprints: Vec<Fingerprint>,
 }
 
-/// Compares the requests of a replay with the recorded ones, in their order.
+/// Compares the requests of a replay with the recorded ones, in order.
 #[derive(Default)]
 pub(super) struct RequestComparison {
     replayed_tracker: FingerprintTracker,
-    /// The fingerprints of the context of the last recorded one.
+    /// The fingerprints of the last recorded request's context.
     recorded_context: Vec<Fingerprint>,
 }
 
-/// A hash of 128 bits, written as hexadecimal digits.
+/// A hash of 128 bits, serialised as hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fingerprint(u128);
 
-/// What a replay did otherwise than the recorded run.
+/// The first difference between a replay and the recorded run.
 ///
-/// It is the source of the error that a [`Rerun`](super::ReplayRun) ends with. The error's message and
-/// its [`parameter`](crate::Error::parameter) name the place alone, because the values may be
-/// private.
+/// It is the source of the error with which a [`ReplayRun`](super::ReplayRun) ends. The error's
+/// message and its [`parameter`](crate::Error::parameter) contain only the location of the
+/// difference, because the values may be private.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplayMismatch {
-    /// How many events were alike before it.
+    /// The number of equal events before the difference.
     pub matched_events: usize,
-    /// What differs: `event`, or a part of a request such as `request.context[2]`.
+    /// The part that differs: `event`, or a part of a request such as `request.context[2]`.
     pub part: String,
-    /// What stands there in the recording: an event, the fingerprint of a part, or `null` for
-    /// nothing.
+    /// The recorded value: an event, the fingerprint of a part, or `null` if the recording has
+    /// nothing there.
     pub recorded: RawJson,
-    /// What stands there in the replay: an event, a part of a request, or `null` for nothing.
+    /// The replayed value: an event, a part of a request, or `null` if the replay has nothing
+    /// there.
     pub replayed: RawJson,
 }
 
@@ -100,7 +102,7 @@ impl ReplayMismatch {
 }
 
 impl FingerprintTracker {
-    /// The fingerprints of the next request.
+    /// Returns the fingerprints of the next request.
     pub(super) fn fingerprint(&mut self, request: &Request) -> RequestFingerprint {
         let last = self.last_request.as_ref();
         let since = last.map_or(0, |last| request.context.common_prefix_len(&last.context));
@@ -127,8 +129,8 @@ impl FingerprintTracker {
 }
 
 impl RequestComparison {
-    /// What differs first between the next request of the recording and that of the replay, after so
-    /// many events.
+    /// Returns the first difference between the next recorded request and the replayed one, after
+    /// `events` events.
     pub(super) fn first_difference(
         &mut self,
         recorded: &RequestFingerprint,
@@ -137,7 +139,7 @@ impl RequestComparison {
     ) -> Option<ReplayMismatch> {
         let replayed = self.replayed_tracker.fingerprint(request);
         self.recorded_context.truncate(recorded.since);
-        // What both have from the request before it was compared then.
+        // Entries that both requests share with their predecessors were compared before.
         let alike = replayed.since.min(self.recorded_context.len());
         self.recorded_context.extend(&recorded.context);
         for (at, (recorded, replayed)) in recorded.parts().zip(replayed.parts()).enumerate() {
@@ -162,7 +164,7 @@ impl RequestFingerprint {
     }
 }
 
-/// Whether a part is the same in both.
+/// Whether a part is the same in both requests.
 fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
     match REQUEST_PARTS[part] {
         "model" => a.model == b.model,
@@ -172,8 +174,8 @@ fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
     }
 }
 
-/// A part beside the context. The keys of schemas and of extra fields are sorted: recordings of
-/// earlier versions have them so, and their order is not a difference.
+/// Returns a part of a request other than the context. The keys of schemas and of extra fields are
+/// sorted: their order is not a difference, and recordings of earlier versions have them sorted.
 fn part_json(request: &Request, at: usize) -> RawJson {
     match REQUEST_PARTS[at] {
         "model" => json_or_null(&request.model),
@@ -239,7 +241,7 @@ mod tests {
     use crate::request::{OutputSchema, ToolSpec};
 
     thread_local! {
-        /// How many entries of contexts were fingerprinted.
+        /// The number of fingerprinted context entries.
         pub(super) static ITEMS_READ: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -264,8 +266,9 @@ mod tests {
         assert!(options.contains(&format!(r#""extra":{{"a":null,"z":{sorted}}}"#)), "{options}");
     }
 
-    /// Asks so many times, with two more entries each time, and checks each against what was recorded.
-    /// Returns how many entries were read, and how many fingerprints stand in the recording.
+    /// Sends `requests` requests, where `next` changes the history before each, and checks each
+    /// against its recording. Returns the number of entries that were read, and of fingerprints in
+    /// the recording.
     fn work(requests: usize, next: impl Fn(&mut History, usize)) -> (usize, usize) {
         ITEMS_READ.set(0);
         let (mut recorded, mut played) =
@@ -288,16 +291,16 @@ mod tests {
 
     #[test]
     fn each_history_item_is_fingerprinted_once_across_requests() {
-        // Once by the recorder and once by the replay.
+        // Once for the recorder and once for the replay.
         assert_eq!(work(200, grow), (2 * 400, 400));
         assert_eq!(work(400, grow), (2 * 800, 800));
-        // A hook may make the context anew each time.
+        // A hook may build a new context each time.
         let anew = |history: &mut History, n: usize| {
             grow(history, n);
             *history = History::from_items("h", history.iter().cloned().collect::<Vec<_>>());
         };
         assert_eq!(work(400, anew), (2 * 800, 800));
-        // What comes after an entry that was changed is read again.
+        // Entries after a changed entry are read again.
         let shortened = |history: &mut History, n: usize| {
             grow(history, n);
             if n == 300 {

@@ -1,12 +1,13 @@
-//! Runs that are written down, and played again.
+//! Records runs and replays them.
 //!
-//! A [`Recorder`] writes each run of an agent: its events, a fingerprint of every request, and what
-//! the world outside answered where no event tells it. A [`Recording`] is one run, read.
-//! [`Recording::replay`] runs the agent's own loop over it, with no network and no tool, and checks
-//! every event and every request; [`Recording::at_step`] goes to a step of it and on from there.
+//! A [`Recorder`] writes each run of an agent: its events, a fingerprint of every request, and
+//! those external inputs that no event contains. A [`Recording`] is one parsed run.
+//! [`Recording::replay`] runs the agent's own loop on it, without network access and without tools,
+//! and checks every event and every request. [`Recording::at_step`] selects a step, from which a
+//! new run can continue.
 //!
-//! Both are [worlds](crate::world): the recorder's stands around the live one, and that of a replay answers
-//! from the recording.
+//! Both are implemented as [worlds](crate::world): the recorder's world wraps the live one, and the
+//! replay's world answers from the recording.
 
 mod effect_counter;
 mod fingerprint;

@@ -1,4 +1,4 @@
-//! Who writes runs down.
+//! The recorder of runs.
 
 use std::fmt;
 use std::fs::File;
@@ -14,22 +14,24 @@ use crate::replay::recording::{Recording, RecordingParser};
 use crate::replay::recording_line::RecordingLine;
 use crate::request::Request;
 
-/// Writes the runs of an agent down, as they go on: [`Agent::with_recorder`] hands it over.
-/// [`Recording`] reads them back.
+/// Records the runs of an agent while they run; see [`Agent::with_recorder`]. [`Recording`] parses
+/// the result.
 ///
-/// A recording is JSON lines: a header, then every event, a fingerprint of each request, and what
-/// hooks, holders, budgets and the compactor answered where no event tells it. It grows with what is
-/// said, not with the number of requests. Each line carries the run's number, so runs that go on at
-/// the same time share a file. A run that is dropped simply goes no further in it. A sub-agent's
-/// events are in its parent's run.
+/// A recording consists of JSON lines: a header, every event, a fingerprint of each request, and
+/// those answers of hooks, the run's owner, budgets and the compactor that no event contains. Its
+/// size grows with the content of the history, not with the number of requests. Each line has the
+/// number of its run, so concurrent runs can share a file. The recording of a dropped run stops at
+/// the drop. The events of a sub-agent are part of its parent's run.
 ///
-/// Whatever was said is in it, secrets as well; keys of providers are not.
+/// A recording contains all messages, including secrets in them. It does not contain API keys of
+/// providers.
 ///
-/// Lines are written by small synchronous appends: in the poll that sends a request, or that gives the
-/// end of a turn, of a tool call or of the run. Those between wait for them, up to 16 KiB. What cannot be
-/// written never breaks a run: it goes on unrecorded, and [`failure`](Self::failure) tells.
+/// Lines are written by small synchronous appends, in the poll that sends a request or that returns
+/// the end of a turn, of a tool call or of the run. Other lines are buffered until then, up to 16
+/// KiB. An error while writing never affects a run: the run continues without being recorded, and
+/// [`failure`](Self::failure) returns the error.
 ///
-/// Clones share what is written to.
+/// Clones write to the same output.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -69,24 +71,24 @@ struct LineSink {
     run_count: u32,
 }
 
-/// A run that was recorded and is over, with what [`Recorder::to_callback`] knows besides.
+/// A finished recorded run, as [`Recorder::to_callback`] receives it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordedRun {
     /// The agent that ran.
     pub agent: Agent,
-    /// The run, read back from its lines.
+    /// The recording, parsed from its lines.
     pub recording: Recording,
-    /// The requests as they were handed to the provider.
+    /// The requests as they were passed to the provider.
     pub requests: Vec<Request>,
 }
 
 impl Recorder {
-    /// Records into a file. One that is there is replaced.
+    /// Records into a file. An existing file is replaced.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the file cannot be made.
+    /// [`Store`](ErrorKind::Store) if the file cannot be created.
     pub fn to_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let file = File::create(path).map_err(|error| {
@@ -96,14 +98,14 @@ impl Recorder {
         Ok(Self::to_writer(file))
     }
 
-    /// Records into any writer. It is called in the polls of the runs and must not block for long.
+    /// Records into a writer. It is called while the runs are polled, and must not block for long.
     pub fn to_writer(out: impl Write + Send + 'static) -> Self {
         let sink = LineSink { writer: LineWriter::new(out, write_error), run_count: 0 };
         Self(Arc::new(RecorderOutput::Writer(Mutex::new(sink))))
     }
 
-    /// Hands each run over when it is over, or dropped: for tests that replay every run of a suite.
-    /// `then` is called where the run is dropped.
+    /// Passes each recorded run to `then` when the run is dropped, finished or not: for tests that
+    /// replay every run of a suite. `then` is called in the `drop` of the run.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -127,7 +129,7 @@ impl Recorder {
         Self(Arc::new(RecorderOutput::Callback(Box::new(then))))
     }
 
-    /// Begins a run, and gives its number.
+    /// Starts a run and returns its number.
     pub(super) fn begin_run(&self) -> u32 {
         match &*self.0 {
             RecorderOutput::Callback(_) => 1,
@@ -139,31 +141,31 @@ impl Recorder {
         }
     }
 
-    /// Appends a line, or reads it back into a run that is handed over at its end.
+    /// Appends a line to the output, or to the recording that the callback receives.
     pub(super) fn append(&self, read: &mut RecordingParser, line: &RecordingLine<'_>) {
         match &*self.0 {
             RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.append(line),
             RecorderOutput::Callback(_) => {
-                // What cannot be written and read is not in it.
+                // A line that cannot be serialised and parsed is left out.
                 let json = serde_json::to_string(line).unwrap_or_default();
                 let _ = serde_json::from_str(&json).map(|line| read.push_line(line));
             }
         }
     }
 
-    /// Writes the lines that were appended.
+    /// Writes the buffered lines.
     pub(super) fn write_buffered(&self) {
         if let RecorderOutput::Writer(sink) = &*self.0 {
             lock_ignoring_poison(sink).writer.write();
         }
     }
 
-    /// Whether the requests of a run are handed over with it.
+    /// Whether the requests of a run are kept for the callback.
     pub(super) fn keeps_requests(&self) -> bool {
         matches!(&*self.0, RecorderOutput::Callback(_))
     }
 
-    /// A run is over.
+    /// Ends the recording of a run.
     pub(super) fn finish_run(&self, agent: &Agent, read: RecordingParser, requests: Vec<Request>) {
         match &*self.0 {
             RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.flush(),
@@ -175,7 +177,7 @@ impl Recorder {
         }
     }
 
-    /// What went wrong with the writing. Nothing is written behind it.
+    /// Returns the first error while writing. Nothing is written after it.
     pub fn failure(&self) -> Option<Error> {
         match &*self.0 {
             RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.failure().cloned(),

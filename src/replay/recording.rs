@@ -1,4 +1,4 @@
-//! A recorded run, read.
+//! A parsed recording of one run.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,13 +14,13 @@ use crate::replay::recording_line::{FORMAT_VERSION, RecordingLine, ValueLine};
 use crate::replay::version1;
 use crate::world::LoopEnd;
 
-/// A recorded run, read back. Cheap to clone.
+/// A recorded run. Cheap to clone.
 ///
-/// It is made by a [`Recorder`](super::Recorder). [`replay`](Self::replay) plays it, and
-/// [`at_step`](Self::at_step) goes to one of its steps and on from there.
+/// A [`Recorder`](super::Recorder) makes it. [`replay`](Self::replay) replays it, and
+/// [`at_step`](Self::at_step) selects one of its steps, from which a new run can continue.
 ///
-/// A *step* is a turn that is complete or a tool that has its result, of the run itself: those of
-/// its sub-agents do not count. Step 0 is the beginning, with the input said.
+/// A *step* is a complete turn or a tool result of the run itself; steps of its sub-agents do not
+/// count. Step 0 is the start of the run, after its input.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -46,27 +46,29 @@ use crate::world::LoopEnd;
 pub struct Recording(pub(super) Arc<ParsedRun>);
 
 impl Recording {
-    /// Reads the first run of a file.
+    /// Parses the first run of a file.
     ///
     /// # Errors
     ///
-    /// As [`all_from_text`](Self::all_from_text), and [`Store`](ErrorKind::Store) if there is none or
-    /// the file cannot be read.
+    /// As [`all_from_text`](Self::all_from_text), and [`Store`](ErrorKind::Store) if the file has
+    /// no run or cannot be read.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| {
             let message = format!("the recording {} cannot be read: {error}", path.display());
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        // A cut may go through a character; what comes of it is no JSON.
+        // A truncated file may end within a character. The replacement character makes its last
+        // line invalid JSON.
         Self::from_text(&String::from_utf8_lossy(&bytes))
     }
 
-    /// Reads the first run of a text.
+    /// Parses the first run of a text.
     ///
     /// # Errors
     ///
-    /// As [`all_from_text`](Self::all_from_text), and [`Store`](ErrorKind::Store) if there is none.
+    /// As [`all_from_text`](Self::all_from_text), and [`Store`](ErrorKind::Store) if the text has
+    /// no run.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         Self::all_from_text(text)?
             .into_iter()
@@ -74,42 +76,42 @@ impl Recording {
             .ok_or_else(|| parse_error("line 0: there is no run"))
     }
 
-    /// Reads all runs of a text, in the order in which they began. A last line that is cut off is
-    /// passed over: the run goes no further, as if it had been dropped there.
+    /// Parses all runs of a text, in the order in which they started. A truncated last line is
+    /// skipped: the run ends there, as if it had been dropped.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) with the number of the line, if one cannot be read, a run is of a
-    /// version that is not known, or a line belongs to no run.
+    /// [`Store`](ErrorKind::Store) with the number of the line if a line cannot be parsed, a run
+    /// has an unknown version, or a line belongs to no run.
     pub fn all_from_text(text: &str) -> Result<Vec<Self>, Error> {
         let mut reader = RecordingParser::default();
-        // A torn last line was never written to its end.
+        // A truncated last line was not written completely, and is skipped.
         parse_values(text, |line| reader.push_line(line)).map_err(parse_error)?;
         Ok(reader.into_recordings().collect())
     }
 
-    /// The history that the run began with, its input left out.
+    /// Returns the history at the start of the run, without its input.
     pub fn history(&self) -> &History {
         &self.0.history
     }
 
-    /// The events of the run.
+    /// Returns the events of the run.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.0.entries.iter().filter_map(RecordingEntry::event)
     }
 
-    /// How many steps there are.
+    /// Returns the number of steps.
     pub fn step_count(&self) -> usize {
         self.events().filter(|event| ends_step(event)).count()
     }
 }
 
-/// Makes runs of lines.
+/// Builds runs from lines.
 #[derive(Default)]
 pub(super) struct RecordingParser(Vec<ParsedRun>);
 
 impl RecordingParser {
-    /// Takes a line for the run that it belongs to.
+    /// Adds a line to the run that it belongs to.
     pub(super) fn push_line(&mut self, line: RecordingLine<'_>) -> Result<(), String> {
         let (run, entry) = match line {
             RecordingLine::Run {
@@ -165,7 +167,7 @@ impl RecordingParser {
         Ok(())
     }
 
-    /// The runs, in the order in which they began.
+    /// Returns the runs, in the order in which they started.
     pub(super) fn into_recordings(self) -> impl Iterator<Item = Recording> {
         self.0.into_iter().map(|mut read| {
             if read.format_version == 1 {

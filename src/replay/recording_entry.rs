@@ -1,4 +1,4 @@
-//! What stands in a recording.
+//! The entries of a recording.
 
 use crate::error::Error;
 use crate::event::Event;
@@ -6,7 +6,7 @@ use crate::item::{History, RawJson};
 use crate::replay::fingerprint::RequestFingerprint;
 use crate::world::{EffectKind, LoopEnd};
 
-/// A run that was read.
+/// A parsed run.
 pub(super) struct ParsedRun {
     pub(super) run_number: u32,
     pub(super) format_version: u32,
@@ -15,15 +15,15 @@ pub(super) struct ParsedRun {
     pub(super) entries: Vec<RecordingEntry>,
 }
 
-/// What stands in a recording, in its order.
+/// An entry of a recording.
 pub(super) enum RecordingEntry {
     Event {
         event: Event,
         vetoed: bool,
     },
     Request(RequestFingerprint),
-    /// What the outside answered, the `nth` time since the last event; in version 1 the first time that
-    /// is left.
+    /// The value of an effect, with its number among the effects of its kind since the last event.
+    /// In version 1 the number is often missing; then the first unused value is taken.
     Value {
         kind: EffectKind,
         name: String,
@@ -42,7 +42,7 @@ impl RecordingEntry {
         }
     }
 
-    /// What a request was.
+    /// Returns the fingerprint if the entry is a request.
     pub(super) fn request(&self) -> Option<&RequestFingerprint> {
         match self {
             Self::Request(print) => Some(print),
@@ -50,7 +50,7 @@ impl RecordingEntry {
         }
     }
 
-    /// How the agent ended the run.
+    /// Returns how the agent ended the loop, if the entry is that.
     pub(super) fn loop_end(&self) -> Option<&LoopEnd> {
         match self {
             Self::LoopEnd(ending) => Some(ending),
@@ -59,7 +59,7 @@ impl RecordingEntry {
     }
 }
 
-/// Whether an event is the end of a step.
+/// Whether an event ends a step.
 pub(super) fn ends_step(event: &Event) -> bool {
     event.turn_complete().is_some() || event.tool_output().is_some()
 }

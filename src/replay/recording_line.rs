@@ -11,8 +11,9 @@
 //!                                                         interrupt, an error, or `time_up`
 //! ```
 //!
-//! A value that says nothing is left out. A step of a body of one's own has its `name`; an effect that
-//! failed has an `error` in the place of its value. Readers skip a `type` they do not know. Version 1 had `noted` lines in the place of values.
+//! Default values are left out. The value of a step of a custom body has a `name`. A failed effect
+//! has an `error` instead of a `value`. Readers skip lines with an unknown `type`. Version 1 had
+//! `noted` lines instead of values.
 
 use std::borrow::Cow;
 
@@ -25,10 +26,10 @@ use crate::replay::fingerprint::RequestFingerprint;
 use crate::replay::version1::ValueV1;
 use crate::world::{EffectKind, TimeLimitReached};
 
-/// Raised when a reader of the version before would misread a line.
+/// Raised when a reader of the previous version would misread a line.
 pub(super) const FORMAT_VERSION: u32 = 2;
 
-/// A line.
+/// A line of a recording.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum RecordingLine<'a> {
@@ -41,7 +42,7 @@ pub(super) enum RecordingLine<'a> {
     },
     Event {
         run: u32,
-        /// The calls of the turn could not run when it came.
+        /// Whether the turn's calls were not allowed to run when the event was emitted.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         vetoed: bool,
         event: Cow<'a, Event>,
@@ -55,7 +56,7 @@ pub(super) enum RecordingLine<'a> {
         #[serde(flatten)]
         value: ValueLine,
     },
-    /// Of version 1.
+    /// A value in version 1 of the format.
     #[serde(skip_serializing)]
     Noted {
         run: u32,
@@ -78,7 +79,7 @@ pub(super) enum RecordingLine<'a> {
     Unknown,
 }
 
-/// What the outside answered.
+/// The value of an effect.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ValueLine {
     pub(super) of: EffectKind,

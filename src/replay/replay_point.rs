@@ -1,4 +1,4 @@
-//! A step of a recorded run, and what could come of it.
+//! A step of a recorded run, from which a new run can continue.
 
 use crate::agent::{Agent, Input, Run};
 use crate::error::{Error, ErrorKind};
@@ -11,10 +11,11 @@ use crate::request::Request;
 use crate::tool::IntoToolOutput;
 use crate::usage::Usage;
 
-/// A step of a recorded run: look at it, change one thing, and run on from there.
+/// A step of a recorded run: inspect it, change a result or the prompt, and continue with a new
+/// run.
 ///
-/// Made by [`Recording::at_step`] and [`Rerun::replay_point`](super::ReplayRun::replay_point). The recording stays as it
-/// is.
+/// Made by [`Recording::at_step`] and [`ReplayRun::replay_point`](super::ReplayRun::replay_point).
+/// The recording is not changed.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -54,13 +55,14 @@ use crate::usage::Usage;
 pub struct ReplayPoint {
     recording: Recording,
     journal: Journal,
-    /// What the run goes on with: a history, and what is said to it.
+    /// The history with which a new run continues. It includes all results of the turn's calls.
     continuation_history: History,
     input: Input,
 }
 
 impl Recording {
-    /// Goes to a step, from 0. Behind the last one is the end of the recording.
+    /// Selects a step, starting at 0. A number after the last step selects the end of the
+    /// recording.
     pub fn at_step(&self, step: usize) -> ReplayPoint {
         ReplayPoint::new(self, step)
     }
@@ -79,7 +81,7 @@ impl ReplayPoint {
         let (events, left) = events.split_at(behind);
         let journal = journal_from_events(recording, events.iter().copied().cloned());
         let onward = journal_from_events(recording, events.iter().copied().cloned());
-        // What the calls of this turn came to is known.
+        // The recording has the results of the turn's other calls.
         let results = left.iter().take_while(|event| is_tool_event(event));
         results.for_each(|event| onward.observe(event));
         let onward = onward.history();
@@ -91,23 +93,23 @@ impl ReplayPoint {
         }
     }
 
-    /// The history here: results that came later are not in it.
+    /// Returns the history at this step, without later results.
     pub fn history(&self) -> History {
         self.journal.history()
     }
 
-    /// The tokens that were used until here.
+    /// Returns the tokens that were used up to this step.
     pub fn usage(&self) -> Usage {
         self.journal.usage()
     }
 
-    /// The journal until here, with those of sub-agents.
+    /// Returns the journal up to this step, with those of sub-agents.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Goes to the turn whose call this is and changes its result. What came behind the results of
-    /// that turn is left out; its other calls keep theirs.
+    /// Selects the turn that contains the call, and changes the call's result. Everything after the
+    /// results of that turn is discarded; its other calls keep their results.
     ///
     /// # Errors
     ///
@@ -142,7 +144,7 @@ impl ReplayPoint {
         Ok(Self { journal, continuation_history: onward, input: Input::default(), ..self })
     }
 
-    /// Goes to the beginning and says something else. The whole run is left out.
+    /// Selects the start of the run and replaces the prompt. The rest of the run is discarded.
     pub fn with_prompt(self, prompt: impl Into<Input>) -> Self {
         let input = prompt.into();
         let onward = self.recording.history().clone();
@@ -150,20 +152,20 @@ impl ReplayPoint {
         Self { journal, continuation_history: onward, input, ..self }
     }
 
-    /// The request that [`run`](Self::run) would send first, before any hook has seen it. Tools of
-    /// [sources](Agent::with_tool_source) are not in it, since nothing is listed for it.
+    /// Returns the request that [`run`](Self::run) would send first, before hooks change it. It has
+    /// no tools from [sources](Agent::with_tool_source), since their lists are not loaded for it.
     pub fn request(&self, agent: &Agent) -> Request {
         let mut history = self.continuation_history.settled();
         history.extend(self.input.0.iter().cloned());
         agent.build_request(&history)
     }
 
-    /// Runs on from here, with the agent's own provider and tools. It is a run like any other: what
-    /// is counted begins anew.
+    /// Continues from this step with a new run, with the agent's own provider and tools. Its
+    /// counters and limits start at zero, like those of any other run.
     ///
-    /// Calls that are open here have the results that the recording has for them, so no tool runs
-    /// twice; one without any is answered as interrupted. The history is a
-    /// [fork](History::fork), so that what follows has idempotency keys of its own.
+    /// Open calls get the results that the recording has for them, so no tool runs twice; a call
+    /// without a recorded result is answered as interrupted. The history is a
+    /// [fork](History::fork), so later calls get idempotency keys of their own.
     pub fn run(&self, agent: &Agent) -> Run {
         agent.run_from(agent.fork_history(&self.continuation_history), self.input.clone())
     }

@@ -1,4 +1,4 @@
-//! A recording that is played.
+//! The replay of a recording.
 
 use std::fmt;
 use std::pin::Pin;
@@ -20,13 +20,13 @@ use crate::request::Request;
 use crate::stream::Step;
 use crate::usage::Usage;
 
-/// A recording that is played: the stream of its events, made again by the agent's own loop.
+/// The replay of a recording: the stream of its events, produced again by the agent's own loop.
 ///
-/// It sends no request, runs no tool and does not wait. Between two pulls its owner can inspect the
-/// state; [`play_until`](Self::play_until) goes to a step.
+/// It sends no request, runs no tool and does not wait. The state can be inspected between two
+/// polls; [`play_until`](Self::play_until) replays up to a step.
 ///
-/// The replay of a run that failed ends as the run did: its error follows `Finished` as an `Err`.
-/// The first difference from the recording is an `Err` of kind
+/// The replay of a failed run ends like the run: its error follows `Finished` as an `Err`. The
+/// first difference from the recording is an `Err` of kind
 /// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) with a
 /// [`ReplayMismatch`](super::ReplayMismatch) as its source; it is the last item.
 ///
@@ -69,24 +69,24 @@ pub struct ReplayRun {
 }
 
 impl Recording {
-    /// Plays the run: the agent's own loop goes over it, with no network and no tool.
+    /// Replays the run with the agent's own loop, without network access and without tools.
     ///
-    /// `agent` is made like the one that was recorded. Its settings are those that decide; its
-    /// provider is only asked for its name. Tools, their sources, hooks, validations and the compactor are
-    /// not called at all: what they answered is in the recording. Ids are the recorded ones, and no time
-    /// passes. The same agent gives the same events and the same requests; what differs is a
+    /// `agent` must be built like the recorded one. Its settings are used, and its provider is only
+    /// queried for its name. Tools, their sources, hooks, validations and the compactor are not
+    /// called: their answers are in the recording. Ids are the recorded ones, and no time passes.
+    /// The same agent produces the same events and the same requests; any difference is a
     /// [`ReplayMismatch`](super::ReplayMismatch).
     ///
-    /// A run that was interrupted is interrupted at the same event. One that was dropped ends where
-    /// the recording does, without a `Finished`.
+    /// An interrupted run is interrupted at the same event. The replay of a dropped run ends where
+    /// the recording ends, without a `Finished`.
     pub fn replay(&self, agent: &Agent) -> ReplayRun {
         self.replay_with_body(agent, loop_body)
     }
 
-    /// The same with a body of your own, for a run that [`Agent::run_with_body`] began.
+    /// Replays the run with a custom body, for a run that [`Agent::run_with_body`] started.
     ///
-    /// The body is run for real. What it learns from [`RunContext`] is played; whatever else it asks the
-    /// world it asks again.
+    /// The body itself runs. Its inputs from [`RunContext`] are replayed; any other external call
+    /// that it makes is executed again.
     pub fn replay_with_body<B, St>(&self, agent: &Agent, body: B) -> ReplayRun
     where
         B: FnMut(RunContext, State) -> St + Send + 'static,
@@ -119,12 +119,12 @@ impl ReplayRun {
         }
     }
 
-    /// Plays to the end of the next step and returns the event that ends it, or `None` if the
+    /// Replays to the end of the next step and returns the event that ends it, or `None` if the
     /// recording ends first.
     ///
     /// # Errors
     ///
-    /// The first difference from the recorded run, and the error that the recorded run failed with.
+    /// The first difference from the recorded run, or the error with which the recorded run failed.
     pub async fn next_step(&mut self) -> Result<Option<Event>, Error> {
         while let Some(event) = self.next().await {
             let event = event?;
@@ -135,8 +135,8 @@ impl ReplayRun {
         Ok(None)
     }
 
-    /// Plays until `step` steps were played since the beginning. Returns whether the recording has
-    /// that many.
+    /// Replays until `step` steps have been played in total. Returns `false` if the recording has
+    /// fewer steps.
     ///
     /// # Errors
     ///
@@ -150,33 +150,35 @@ impl ReplayRun {
         Ok(true)
     }
 
-    /// How many steps were played.
+    /// Returns the number of steps that were played.
     pub fn steps_played(&self) -> usize {
         self.steps_played
     }
 
-    /// The history as it was here; see [`RunHandle::history`](crate::RunHandle::history).
+    /// Returns the history at the current position; see
+    /// [`RunHandle::history`](crate::RunHandle::history).
     pub fn history(&self) -> History {
         self.run.history()
     }
 
-    /// The tokens that were used until here.
+    /// Returns the tokens that were used up to the current position.
     pub fn usage(&self) -> Usage {
         self.run.usage()
     }
 
-    /// The journal of the run.
+    /// Returns the journal of the run.
     pub fn journal(&self) -> &Journal {
         self.run.journal()
     }
 
-    /// The requests until here, as they were handed to the provider. An encoder makes its bytes of
-    /// one, for example [`anthropic::encode`](crate::provider::anthropic::encode).
+    /// Returns the requests up to the current position, as they were passed to the provider. A
+    /// wire's encoder turns one into bytes, for example
+    /// [`anthropic::encode`](crate::provider::anthropic::encode).
     pub fn requests(&self) -> Vec<Request> {
         self.player.requests()
     }
 
-    /// What [`Recording::at_step`] gives for the last step that was played.
+    /// Returns the [replay point](Recording::at_step) of the last step that was played.
     pub fn replay_point(&self) -> ReplayPoint {
         self.recording.at_step(self.steps_played)
     }
@@ -197,7 +199,7 @@ impl Stream for ReplayRun {
         }
         if this.player.is_over() && !this.run.has_pending_error() {
             this.is_terminated = true;
-            // The last request may have been sent in vain.
+            // The last request may have been sent without any event after it.
             if this.player.has_request_left() {
                 let _ = this.run.poll_next_unpin(cx);
             }

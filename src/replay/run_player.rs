@@ -1,4 +1,4 @@
-//! Where a replay is in its recording.
+//! The world of a replay, which answers from a recording.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::tool::ToolRun;
 use crate::turn::TurnBuilder;
 use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
 
-/// A recording that is played, and how far it is. Clones are the same replay.
+/// A recording during its replay, with the current position. Clones share the replay.
 #[derive(Clone)]
 pub(super) struct RunPlayer(Arc<PlayerInner>);
 
@@ -34,15 +34,15 @@ struct PlayerInner {
 
 #[derive(Default)]
 struct PlayerState {
-    /// The first entry behind the last event that was given out.
+    /// The index of the first entry after the last emitted event.
     next_entry_index: usize,
-    /// How many events were given out.
+    /// The number of emitted events.
     event_count: usize,
-    /// The entries between two events that have had their turn.
+    /// The entries since the last event that were already used.
     consumed_entries: HashSet<usize>,
-    /// How often each kind of effect was asked for since the last event.
+    /// The number of requests for each kind of effect since the last event.
     effect_counter: EffectCounter,
-    /// Something waits for what the recording does not have.
+    /// Whether a future or a stream waits for an entry that the recording does not have.
     is_waiting: bool,
     mismatch: Option<ReplayMismatch>,
     requests: Vec<Request>,
@@ -54,7 +54,7 @@ impl RunPlayer {
         Self(Arc::new(PlayerInner { parsed_run: Arc::clone(read), state: Mutex::default() }))
     }
 
-    /// An event that the replay gives out.
+    /// Checks an event that the replay emits against the recording.
     fn check_event(&self, event: &Event) {
         if *event.without_nesting() == Event::Unknown {
             return;
@@ -76,7 +76,7 @@ impl RunPlayer {
         }
     }
 
-    /// What the recording has for an effect, which is asked for now.
+    /// Takes the recorded value of an effect that is requested now.
     fn take_value(&self, key: &EffectKey) -> Option<Result<RawJson, Error>> {
         let mut state = self.lock();
         let now = state.effect_counter.count(key);
@@ -97,7 +97,7 @@ impl RunPlayer {
         Some(made)
     }
 
-    /// Checks a request.
+    /// Checks a request against the recorded fingerprint.
     fn check_request(&self, request: &Request) -> Result<(), Error> {
         let state = &mut *self.lock();
         let found = self.find_entry(state, RecordingEntry::request);
@@ -118,8 +118,8 @@ impl RunPlayer {
         Err(mismatch.into_error())
     }
 
-    /// What the recording goes on with, from an entry or behind the last event. Something waits
-    /// where it does not go on.
+    /// Returns the next event or turn error of the recording, from `from` or after the last emitted
+    /// event. At the end of the recording, it stays pending.
     pub(super) fn poll_entry<T>(
         &self,
         from: &mut usize,
@@ -141,21 +141,21 @@ impl RunPlayer {
         Poll::Pending
     }
 
-    /// What a holder said before the next request.
+    /// Returns the user input that comes before the next request, if there is any.
     fn next_input(&self) -> Option<Event> {
         use AppendReason::{FollowUp, Steer};
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
     }
 
-    /// What became void next.
+    /// Returns the rewrite that tombstones items next, if there is one.
     fn next_tombstone(&self) -> Option<Event> {
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(next, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
             .then(|| next.clone())
     }
 
-    /// The id of what is said next.
+    /// Returns the id of the next appended input or message.
     fn id(&self) -> String {
         let state = self.lock();
         let said =
@@ -168,12 +168,12 @@ impl RunPlayer {
         said.unwrap_or_default()
     }
 
-    /// How the run ended, if it did.
+    /// Returns the outcome of the run, if it finished.
     fn outcome(&self) -> Option<&Outcome> {
         self.0.parsed_run.entries.last().and_then(RecordingEntry::event).and_then(Event::outcome)
     }
 
-    /// What calls had put on record that were dropped.
+    /// Returns the reports of calls that were dropped.
     fn dropped_call_reports(&self) -> Vec<(String, EffectReport)> {
         let state = self.lock();
         let left = self
@@ -194,7 +194,7 @@ impl RunPlayer {
         results.filter_map(reported).collect()
     }
 
-    /// The recorded events of the calls of a turn.
+    /// Returns the recorded events of a turn's calls.
     fn tool_events(&self) -> impl futures::Stream<Item = ToolEvent> + Send + use<> {
         let playing = self.clone();
         let mut at = 0;
@@ -211,30 +211,30 @@ impl RunPlayer {
         })
     }
 
-    /// Whether nothing is left to play.
+    /// Whether the recording is replayed to its end.
     pub(super) fn is_over(&self) -> bool {
         let state = self.lock();
         self.next_event(state.next_entry_index).is_none()
             && self.find_entry(&state, RecordingEntry::loop_end).is_none()
     }
 
-    /// Whether a request is left that was made behind the last event.
+    /// Whether a request that was sent after the last event has not been replayed.
     pub(super) fn has_request_left(&self) -> bool {
         let state = self.lock();
         self.find_entry(&state, RecordingEntry::request).is_some()
     }
 
-    /// What the replay did otherwise.
+    /// Returns the first difference from the recording.
     pub(super) fn mismatch(&self) -> Option<ReplayMismatch> {
         self.lock().mismatch.clone()
     }
 
-    /// Tells once that something waits for what the recording does not have.
+    /// Returns once that the replay waits for an entry that the recording does not have.
     pub(super) fn take_waiting(&self) -> bool {
         std::mem::take(&mut self.lock().is_waiting)
     }
 
-    /// The recording goes on, and the replay does not.
+    /// Returns the mismatch of a replay that stops before the recording does.
     pub(super) fn missing_event(&self) -> Option<ReplayMismatch> {
         let state = self.lock();
         let (_, recorded) = self.next_event(state.next_entry_index)?;
@@ -250,7 +250,7 @@ impl RunPlayer {
         entries.find_map(|(at, entry)| Some((at, entry.event()?)))
     }
 
-    /// The first of what is between the last event and the next that was not taken and fits.
+    /// Returns the first unused entry before the next event for which `fits` returns a value.
     fn find_entry<'a, T>(
         &'a self,
         state: &PlayerState,
@@ -263,7 +263,7 @@ impl RunPlayer {
     }
 
     fn lock(&self) -> MutexGuard<'_, PlayerState> {
-        // Nothing of a user runs while the lock is held.
+        // No user code runs while the lock is held.
         lock_ignoring_poison(&self.0.state)
     }
 }
@@ -319,7 +319,7 @@ impl World for RunPlayer {
     }
 }
 
-/// The turn that the recording is at.
+/// The turn at the current position of the recording.
 struct ReplayedTurn {
     player: RunPlayer,
     entry_index: usize,

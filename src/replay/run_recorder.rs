@@ -1,4 +1,4 @@
-//! The world of a run that is written down.
+//! The world of a recorded run.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,14 +23,14 @@ use crate::stream::TurnStream;
 use crate::tool::ToolRun;
 use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
 
-/// Writes down what another world answers, and the events of the run.
+/// Records the answers of another world, and the events of the run.
 #[derive(Debug)]
 pub(super) struct RunRecorder {
     world: Arc<dyn World>,
     log: Arc<RunLog>,
 }
 
-/// What is written of one run.
+/// The recording of one run.
 struct RunLog {
     recorder: Recorder,
     agent: Agent,
@@ -41,20 +41,20 @@ struct RunLog {
 
 #[derive(Default)]
 struct RecorderState {
-    /// The number of the run, once it has begun.
+    /// The number of the run; `None` before the first line.
     run_number: Option<u32>,
-    /// What is handed over at the end.
+    /// Parses the lines again, for the recording that a callback receives at the end.
     parser: RecordingParser,
     requests: Vec<Request>,
     fingerprints: FingerprintTracker,
-    /// How often each kind of effect was asked for since the last event.
+    /// The number of requests for each kind of effect since the last event.
     effect_counter: EffectCounter,
 }
 
 impl Agent {
-    /// Has every run written down from here on.
+    /// Records every later run of the agent.
     ///
-    /// A [`Recorder`] is told what happens and changes nothing.
+    /// A [`Recorder`] only observes: it does not change the run.
     pub fn with_recorder(self, recorder: &Recorder) -> Self {
         let recorder = recorder.clone();
         let inner = self.world_factory();
@@ -85,7 +85,7 @@ impl RunRecorder {
 impl World for RunRecorder {
     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
         let drawn = self.world.draw(key, live);
-        // The others are told by events.
+        // Events contain the other values.
         if matches!(key.kind, EffectKind::Facts | EffectKind::Notes) {
             let nth = self.log.count_effect(key);
             self.log.write_value_if_set(key, nth, &drawn);
@@ -142,7 +142,7 @@ impl World for RunRecorder {
 }
 
 impl RunLog {
-    /// An event that was given out.
+    /// Records an emitted event.
     fn write_event(&self, event: &Event) {
         if *event.without_nesting() == Event::Unknown {
             return;
@@ -158,12 +158,12 @@ impl RunLog {
         }
     }
 
-    /// Counts one more effect since the last event.
+    /// Counts an effect and returns its number since the last event.
     fn count_effect(&self, key: &EffectKey) -> u32 {
         lock_ignoring_poison(&self.state).effect_counter.count(key)
     }
 
-    /// A value, unless it says nothing.
+    /// Records a value unless it is a default.
     fn write_value_if_set(&self, key: &EffectKey, nth: u32, made: &EffectValue) {
         match made.to_json() {
             Ok(json) if is_default_json(&json) && key.kind != EffectKind::Step => {}
@@ -213,7 +213,7 @@ impl RunLog {
         self.recorder.write_buffered();
     }
 
-    /// The run is dropped.
+    /// Ends the recording, when the run is dropped.
     fn finish(&self) {
         let state = std::mem::take(&mut *lock_ignoring_poison(&self.state));
         if state.run_number.is_some() {
@@ -236,7 +236,7 @@ impl RunLog {
     }
 }
 
-/// Whether a value is the one that stands for nothing.
+/// Whether a value is a default, such as `null` or an empty list, and can be left out.
 fn is_default_json(json: &RawJson) -> bool {
     matches!(json.as_str(), "null" | "false" | "{}" | "[]")
 }

@@ -1,4 +1,4 @@
-//! What recordings of version 1 have in lines of their own kinds, as the values that they are.
+//! Converts the value lines of version 1 of the format.
 //!
 //! ```text
 //! {"type":"noted","run":1,"noted":{"of":"facts","nth":2,"steered":true}}
@@ -12,11 +12,11 @@ use crate::event::{AppendReason, Event};
 use crate::replay::recording_entry::RecordingEntry;
 use crate::world::EffectKind;
 
-/// What no event tells. A tag that is not known is passed over.
+/// A value line of version 1. Lines with an unknown tag are skipped.
 #[derive(Deserialize)]
 pub(super) struct ValueV1 {
     of: String,
-    /// The how many-th time that facts were asked for between two events.
+    /// The number of the request for facts since the last event.
     nth: Option<u32>,
     #[serde(flatten)]
     fields: Map<String, Value>,
@@ -47,9 +47,9 @@ impl ValueV1 {
     }
 }
 
-/// Puts the notes of hooks before the event that says them: earlier recordings have them after the turn
-/// that hooks were told of. A request that is prepared again, since the one before gave way, gets the
-/// number that it has.
+/// Moves the notes of hooks before the event that contains them: version 1 recorded them after the
+/// turn that the hooks observed. A request that is prepared again because the previous one gave way
+/// gets the number that the current version would record.
 pub(super) fn reorder_v1(entries: &mut Vec<RecordingEntry>) {
     let mut notes = Vec::new();
     let mut gave_way = 0;

@@ -1,4 +1,4 @@
-//! What a provider is asked.
+//! The request that a provider receives: history, system prompt, tools and options.
 
 mod options;
 mod retries;
@@ -16,7 +16,7 @@ pub use retries::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, RawJson};
 
-/// Everything that one request to a model is made of.
+/// One request to a model, with everything that a provider needs to send it.
 ///
 /// ```
 /// use turnstream::{History, Item, Request, env::SystemIds};
@@ -28,53 +28,54 @@ use crate::item::{History, RawJson};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The ledger. Ids of calls are checked against it.
+    /// The full history. The ids of tool calls are checked against it.
     pub history: History,
-    /// What is sent, by default the ledger itself. Encoders settle it first.
+    /// The items that are sent; by default the whole history. Encoders settle it first.
     pub context: History,
-    /// What the model is told before anything is said.
+    /// The system prompt.
     pub system: System,
-    /// The tools that it may call.
+    /// The tools that the model may call.
     pub tools: Arc<[ToolSpec]>,
-    /// Asks another model than the provider value's own.
+    /// The model to use instead of the provider's own [`model`](crate::Provider::model).
     pub model: Option<String>,
-    /// How the model is asked: limits, sampling, reasoning, the form of the answer.
+    /// How the model answers: limits, sampling, reasoning and output format.
     pub options: Options,
-    /// Whether the provider may send the request again when it fails. It is not part of a recording.
+    /// Whether the provider may send the request again when it fails. Not part of a recording.
     pub retries: Retries,
-    /// How many bytes of text, reasoning and arguments the turn may have together; `None` for the
-    /// default of a [`TurnBuilder`](crate::turn::TurnBuilder), 64 MiB. An agent sets it from its
-    /// [`Limits`](crate::agent::Limits). It is not part of a recording.
+    /// Maximum number of bytes of text, reasoning and call arguments in the turn, together; `None`
+    /// for the default of a [`TurnBuilder`](crate::turn::TurnBuilder), 64 MiB. An agent sets it
+    /// from its [`Limits`](crate::agent::Limits). Not part of a recording.
     pub max_turn_bytes: Option<usize>,
 }
 
-/// The system prompt, in two zones.
+/// The system prompt, in two parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
-    /// What stays the same from request to request, and can be cached.
+    /// The part that stays the same from request to request, so that the provider can cache it.
     pub stable: String,
-    /// What changes, for example the date. Sent behind the stable zone.
+    /// The part that changes between requests, for example the date. Sent after the stable part.
     pub volatile: String,
 }
 
-/// A tool as the model is told of it.
+/// A tool's declaration, as it is sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Letters, digits, `_` and `-`, at most 64: what every provider takes.
+    /// At most 64 letters, digits, `_` and `-`, which is what every provider accepts.
     pub name: String,
-    /// What it is for, in words for the model.
+    /// A description of the tool, for the model.
     pub description: String,
-    /// The JSON Schema of its arguments, of type `object`. It is written as JSON once, and all copies of
-    /// the spec share it.
+    /// The JSON Schema of the arguments, of type `object`. It is serialized once, and all clones of
+    /// the spec share the text.
     pub parameters: RawJson,
     /// Whether the model sees the tool only after a search for it, if the provider
-    /// [searches tools](crate::Provider::has_tool_search) itself. To all other providers it is a tool like any other.
+    /// [searches tools](crate::Provider::has_tool_search) itself. For all other providers this has
+    /// no effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deferred: bool,
 }
 
 impl ToolSpec {
-    /// Describes a tool. The schema is a `serde_json::Value`, or JSON that is written already.
+    /// Creates a spec. The schema is a `serde_json::Value`, or JSON that is serialized already.
     ///
     /// ```
     /// use serde_json::json;
@@ -105,7 +106,7 @@ impl ToolSpec {
 }
 
 impl Request {
-    /// Asks about a history, with nothing else set.
+    /// Creates a request for a history, with everything else at its default.
     pub fn new(history: History) -> Self {
         Self {
             context: history.clone(),
@@ -119,14 +120,14 @@ impl Request {
         }
     }
 
-    /// Sets the stable zone of the system prompt.
+    /// Sets the stable part of the system prompt.
     pub fn with_system(mut self, stable: impl Into<String>) -> Self {
         self.system.stable = stable.into();
         self
     }
 
-    /// Sets how the model is asked. Options that were set before stay where these have
-    /// [none](Options::or).
+    /// Sets the options. A field that `options` does not set keeps its earlier value; see
+    /// [`Options::or`].
     pub fn with_options(mut self, options: Options) -> Self {
         self.options = options.or(self.options);
         self
@@ -138,13 +139,13 @@ impl Request {
         self
     }
 
-    /// Sets how many bytes of text, reasoning and arguments the turn may have together.
+    /// Sets the maximum number of bytes of text, reasoning and call arguments in the turn.
     pub fn with_max_turn_bytes(mut self, max_bytes: usize) -> Self {
         self.max_turn_bytes = Some(max_bytes);
         self
     }
 
-    /// Checks what no provider takes, whatever its wire: two tools of one name.
+    /// Checks for errors that are independent of the wire: two tools with the same name.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         ensure_distinct_names(&self.tools)
     }
@@ -156,7 +157,7 @@ impl Request {
     }
 }
 
-/// Refuses two tools of one name.
+/// Returns an error if two tools have the same name.
 pub(crate) fn ensure_distinct_names(tools: &[ToolSpec]) -> Result<(), Error> {
     let mut names = HashSet::with_capacity(tools.len());
     let Some(tool) = tools.iter().find(|tool| !names.insert(tool.name.as_str())) else {

@@ -1,4 +1,4 @@
-//! How a model is asked.
+//! Options of a request: limits, sampling, reasoning and output format.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use crate::error::{Error, ErrorKind};
 use crate::item::RawJson;
 
-/// How a model is asked: limits, sampling, reasoning, the form of the answer.
+/// How a model answers: limits, sampling, reasoning and output format.
 ///
-/// What is not set is left to the provider. What a wire cannot express is an
+/// The provider decides about fields that are not set. An option that a wire cannot express is an
 /// [`Unsupported`](crate::ErrorKind::Unsupported) error whose
-/// [`parameter`](crate::Error::parameter) names the field, unless the field's own words say that it
-/// does nothing there. What is not modelled goes into [`extra`](Self::extra).
+/// [`parameter`](crate::Error::parameter) names the field, unless the field's docs say that it has
+/// no effect there. Options that have no field here can be set with [`extra`](Self::extra).
 ///
 /// ```
 /// use turnstream::request::{Effort, Options, Reasoning};
@@ -29,62 +29,66 @@ use crate::item::RawJson;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
-    /// At most so many tokens in the answer. A wire that demands a number has a default.
+    /// Maximum number of output tokens. Wires that require one have a default.
     ///
-    /// A turn that used them all and has a call whose arguments are not JSON was cut off, whatever stop
-    /// reason the server reports; see [`TurnBuilder`](crate::turn::TurnBuilder::with_max_output_tokens).
+    /// If a turn used all of them and has a tool call whose arguments are not valid JSON, it counts
+    /// as truncated, whatever stop reason the server reports; see
+    /// [`TurnBuilder::with_max_output_tokens`](crate::turn::TurnBuilder::with_max_output_tokens).
     pub max_output_tokens: Option<u32>,
-    /// From 0 (always the likeliest word) to 1 or 2, as the provider has it.
+    /// Sampling temperature, from 0 (always the likeliest token) to 1 or 2, depending on the
+    /// provider.
     #[serde(deserialize_with = "deserialize_number")]
     pub temperature: Option<f32>,
-    /// Samples from the likeliest words whose probabilities add up to this, from 0 to 1.
+    /// Nucleus sampling: samples from the likeliest tokens whose probabilities add up to this
+    /// value, from 0 to 1.
     #[serde(deserialize_with = "deserialize_number")]
     pub top_p: Option<f32>,
-    /// Samples from this many of the likeliest words.
+    /// Samples from this number of the likeliest tokens.
     pub top_k: Option<u32>,
     /// Makes sampling repeatable, as far as the provider can.
     pub seed: Option<u64>,
-    /// Holds against a word how often it was said, from -2 to 2.
+    /// Penalises tokens by how often they have appeared, from -2 to 2.
     #[serde(deserialize_with = "deserialize_number")]
     pub frequency_penalty: Option<f32>,
-    /// Holds against a word that it was said at all, from -2 to 2.
+    /// Penalises tokens that have appeared at all, from -2 to 2.
     #[serde(deserialize_with = "deserialize_number")]
     pub presence_penalty: Option<f32>,
-    /// The answer ends before the first of these.
+    /// Strings at which the model stops. The answer ends before the first one that occurs.
     pub stop_sequences: Vec<String>,
     /// Whether the model may, must or must not call tools.
     pub tool_choice: ToolChoice,
-    /// Whether one turn may hold several calls; `Some(false)` asks for one at most.
+    /// Whether one turn may contain several tool calls; `Some(false)` requests at most one.
     pub parallel_tool_calls: Option<bool>,
-    /// How much the model thinks before it answers, and that its thoughts are shown where the
-    /// provider shows them.
+    /// How much the model reasons before it answers. Setting it also requests the reasoning's text,
+    /// if the provider shows it.
     pub reasoning: Option<Reasoning>,
-    /// The form of the answer. A schema is rewritten for the wire; where that is not possible, the
-    /// [`parameter`](crate::Error::parameter) of the error is the place in the schema, for example
-    /// `#/properties/tags`.
+    /// The format of the answer. A schema is rewritten for the wire; if that is not possible, the
+    /// [`parameter`](crate::Error::parameter) of the error is the location in the schema, for
+    /// example `#/properties/tags`.
     pub output: Output,
-    /// How long the provider may keep the beginning of the request for the next one. Does nothing
-    /// on a wire that caches by itself.
+    /// How long the provider may cache the prefix of the request for later ones. Has no effect on a
+    /// wire that caches automatically.
     pub cache: Cache,
-    /// An id of the end user that says nothing of the person, for the provider's safety checks.
+    /// An opaque id of the end user that does not identify the person, for the provider's abuse
+    /// checks.
     pub user: Option<String>,
-    /// Kept with the request by providers that keep requests.
+    /// Stored with the request by providers that store requests.
     pub metadata: BTreeMap<String, String>,
-    /// Merged into the body as it is, last: objects field by field, anything else replaces what
-    /// stands there.
+    /// Fields merged into the body unchanged, after all others: objects field by field; any other
+    /// value replaces the one in the body.
     pub extra: Map<String, Value>,
 }
 
-/// Reads a number from its text, in which `serde_json/arbitrary_precision` presents it within an
-/// enum that has its tag inside.
+/// Deserializes a number from its text. With the feature `serde_json/arbitrary_precision`, a number
+/// inside an internally tagged enum arrives in that form.
 fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
     RawJson::deserialize(from)?.deserialize_as().map_err(de::Error::custom)
 }
 
 impl Options {
-    /// These options, with those of `defaults` where they have none: a field that has its default value
-    /// counts as not set. Of `metadata` and `extra` both are kept, and of two with one key that of
-    /// these options.
+    /// Returns these options, with fields that are not set taken from `defaults`. A field with its
+    /// default value counts as not set. The entries of `metadata` and `extra` are merged; for a key
+    /// in both, the entry of these options wins.
     ///
     /// ```
     /// use turnstream::request::Options;
@@ -98,7 +102,7 @@ impl Options {
         fn non_default_or<T: Default + PartialEq>(own: T, default: T) -> T {
             if own == T::default() { default } else { own }
         }
-        // Every field is named, so that a new one is not forgotten.
+        // Every field is named, so that the compiler reports one that is missing.
         let Self { mut metadata, mut extra, .. } = defaults;
         metadata.extend(self.metadata);
         extra.extend(self.extra);
@@ -122,10 +126,10 @@ impl Options {
         }
     }
 
-    /// Refuses every option that is set, except those in `known`, the names of fields such as
-    /// `temperature`: for an encoder, whose wire cannot express the others.
+    /// Returns an error if an option is set that is not in `known`, a list of field names such as
+    /// `temperature`. Encoders use it to reject options that their wire cannot express.
     ///
-    /// [`cache`](Self::cache) and [`extra`](Self::extra) are never refused, and neither is
+    /// [`cache`](Self::cache) and [`extra`](Self::extra) are never rejected, and neither is
     /// `parallel_tool_calls` unless it is `Some(false)`.
     ///
     /// ```
@@ -139,10 +143,10 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported), with the first such option as its
+    /// [`Unsupported`](ErrorKind::Unsupported), with the name of the first such option as its
     /// [`parameter`](Error::parameter).
     pub fn ensure_only_supported(&self, wire: &str, known: &[&str]) -> Result<(), Error> {
-        // Every field is named, so that a new one is not forgotten.
+        // Every field is named, so that the compiler reports one that is missing.
         let Self {
             max_output_tokens,
             temperature,
@@ -184,7 +188,7 @@ impl Options {
     }
 }
 
-/// The error for an option or a content that a wire cannot express: of kind
+/// Creates the error for an option or content that a wire cannot express: of kind
 /// [`Unsupported`](ErrorKind::Unsupported), with `option` as its [`parameter`](Error::parameter).
 pub fn unsupported_error(wire: &str, option: &str) -> Error {
     let message = format!("the {wire} wire cannot express `{option}`");
@@ -196,79 +200,80 @@ pub fn unsupported_error(wire: &str, option: &str) -> Error {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolChoice {
-    /// As the model sees fit.
+    /// The model decides.
     #[default]
     Auto,
-    /// It must not; the tools stay declared.
+    /// The model must not call tools. They stay declared in the request.
     None,
-    /// It must call one or more.
+    /// The model must call at least one tool.
     Required,
-    /// It must call this one.
+    /// The model must call the tool with this name.
     Tool(String),
 }
 
-/// How much a model thinks before it answers.
+/// How much a model reasons before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reasoning {
-    /// Not at all.
+    /// No reasoning.
     Off,
-    /// As hard as this word says.
+    /// Reasoning with this effort.
     Effort(Effort),
-    /// For at most so many tokens.
+    /// Reasoning with at most this number of tokens.
     Budget(u32),
 }
 
-/// How hard a model thinks, from the least to the most.
+/// How much effort a model puts into reasoning, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Effort {
-    /// Hardly.
+    /// As little as possible.
     Minimal,
-    /// A little.
+    /// Less than usual.
     Low,
-    /// As much as is usual.
+    /// A medium amount.
     Medium,
-    /// Much.
+    /// More than usual.
     High,
     /// As much as the model can.
     Max,
 }
 
-/// The form of the answer.
+/// The format of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Output {
-    /// Words.
+    /// Plain text.
     #[default]
     Text,
-    /// One JSON value of any shape. Most providers want the prompt to say so, too.
+    /// One JSON value of any shape. Most providers require the prompt to ask for JSON, too.
     Json,
-    /// One JSON value that fits a schema.
+    /// One JSON value that matches a schema.
     Schema(OutputSchema),
 }
 
 impl Output {
-    /// One JSON value that [`Turn::parse`](crate::turn::Turn::parse) reads into `T`.
+    /// One JSON value that [`Turn::parse`](crate::turn::Turn::parse) deserializes into `T`.
     #[cfg(feature = "schemars")]
     pub fn for_type<T: schemars::JsonSchema>() -> Self {
         Self::Schema(OutputSchema::for_type::<T>())
     }
 }
 
-/// A JSON Schema that the answer is to fit.
+/// A JSON Schema that the answer must match.
 ///
-/// Each wire takes a subset. Ranges, lengths and formats that a wire does not know are told to the
-/// model in the description, so that an answer has to be checked even where the provider promises
-/// the form. What a wire cannot express at all, for example maps with any keys on some, is an
-/// [`Unsupported`](crate::ErrorKind::Unsupported) error.
+/// Each wire accepts a subset of JSON Schema. Ranges, lengths and formats that a wire does not
+/// support are moved into the schema's description, as a hint for the model. An answer therefore
+/// has to be validated even if the provider guarantees the format. A schema that a wire cannot
+/// express at all is an [`Unsupported`](crate::ErrorKind::Unsupported) error; on some wires, maps
+/// with arbitrary keys are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputSchema {
-    /// A name for the model: letters, digits, `_` and `-`, at most 64. Does nothing on a wire that
-    /// has no place for it.
+    /// A name for the model: at most 64 letters, digits, `_` and `-`. Has no effect on a wire that
+    /// has no field for it.
     pub name: String,
     /// The schema.
     pub schema: Value,
@@ -276,11 +281,11 @@ pub struct OutputSchema {
 
 #[cfg(feature = "schemars")]
 impl OutputSchema {
-    /// The schema of a type, under the type's name.
+    /// The schema of a type, with the type's name.
     ///
-    /// Most wires want a struct: an enum goes into a field of one. A field with a
-    /// `#[serde(default)]` may be left out by the model, or is always written where a wire has no
-    /// optional fields.
+    /// Most wires require the root to be a struct, so an enum must be wrapped in a struct's field.
+    /// The model may omit a field that has `#[serde(default)]`, except on wires without optional
+    /// fields, where the model always writes it.
     ///
     /// ```
     /// use turnstream::request::OutputSchema;
@@ -298,7 +303,7 @@ impl OutputSchema {
     pub fn for_type<T: schemars::JsonSchema>() -> Self {
         let mut schema = schemars::schema_for!(T).to_value();
         if let Some(schema) = schema.as_object_mut() {
-            // Words for people and tools of JSON Schema; they only cost the model tokens.
+            // These are meant for people and for JSON Schema tools, and would only cost tokens.
             schema.shift_remove("$schema");
             schema.shift_remove("title");
         }
@@ -314,16 +319,16 @@ impl OutputSchema {
     }
 }
 
-/// How long the provider may keep the beginning of a request, which makes the next one cheaper.
+/// How long the provider may cache the prefix of a request, which makes later requests cheaper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cache {
-    /// Nothing is marked.
+    /// No part of the request is marked for caching.
     Off,
-    /// The provider's usual time, some minutes.
+    /// The provider's usual duration, some minutes.
     #[default]
     Short,
-    /// The longer of the provider's times, an hour or so, where it has two.
+    /// The longer of the provider's durations, about an hour, if it has two.
     Long,
 }

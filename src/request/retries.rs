@@ -1,20 +1,20 @@
-//! Who sends a request again when it fails.
+//! Which layer sends a request again when it fails.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
 
-/// Whether the provider that gets a request may send it again by itself when it fails.
+/// Whether the provider that receives a request may send it again when it fails.
 ///
-/// Only the outermost layer retries: a provider that retries, or that has another provider to ask
-/// next, tells the providers below it to leave its errors alone. [`Retry`](crate::provider::Retry),
-/// [`Fallback`](crate::provider::Fallback) and
-/// [`Agent::with_fallback`](crate::Agent::with_fallback) do so. A provider of your own that is made
-/// of a provider passes the request on as it is.
+/// Only the outermost layer retries: a provider that retries, or that falls back to another
+/// provider, tells the providers inside it not to retry the errors that it handles itself.
+/// [`Retry`](crate::provider::Retry), [`Fallback`](crate::provider::Fallback) and
+/// [`Agent::with_fallback`](crate::Agent::with_fallback) do so. A provider of your own that wraps
+/// another one passes the request on unchanged.
 ///
-/// It says how a request is sent and not what is asked, so it is part of no recording, and any two
-/// are equal.
+/// This setting concerns how a request is sent and not its content, so it is not part of a
+/// recording, and any two values compare as equal.
 ///
 /// ```
 /// use turnstream::request::Retries;
@@ -30,10 +30,10 @@ use crate::error::Error;
 #[derive(Clone, Default)]
 pub struct Retries {
     handled_errors: HandledErrors,
-    /// Whether a connection that was closed while it was not in use is replaced at once, where the
+    /// Whether a connection that was closed while idle may be replaced immediately although the
     /// caller handles every error.
     reconnect_predicate: Option<Arc<ErrorPredicate>>,
-    /// The connection of the attempt before was closed while it was not in use.
+    /// Whether the connection of the previous attempt was closed while idle.
     is_new_connection_required: bool,
 }
 
@@ -41,23 +41,23 @@ type ErrorPredicate = dyn Fn(&Error) -> bool + Send + Sync;
 
 #[derive(Clone, Default)]
 enum HandledErrors {
-    /// The caller handles no error.
+    /// The caller handles no errors.
     #[default]
     None,
-    /// The caller handles the errors for which this is true.
+    /// The caller handles the errors for which the predicate returns true.
     Matching(Arc<ErrorPredicate>),
     /// The caller handles every error.
     All,
 }
 
 impl Retries {
-    /// The caller retries: the request is sent once.
+    /// The caller does all retries, and the provider sends the request once.
     pub fn none() -> Self {
         Self { handled_errors: HandledErrors::All, ..Self::default() }
     }
 
-    /// The same, but errors for which `handled` is true are returned at once: the caller has
-    /// something better to do than to wait.
+    /// Also excludes errors for which `handled` returns true: the provider returns them without a
+    /// retry, because the caller has a better way to handle them than to wait.
     pub fn with_exception(self, handled: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         let handled = match self.handled_errors {
             HandledErrors::None => HandledErrors::Matching(Arc::new(handled)),
@@ -69,14 +69,14 @@ impl Retries {
         Self { handled_errors: handled, ..self }
     }
 
-    /// The same, but a connection that was closed while it was not in use may be replaced at once if
-    /// this is true for the error.
+    /// Also lets the provider replace a connection that was closed while idle, without a delay, if
+    /// `allows` returns true for the error.
     pub(crate) fn with_reconnect_if(mut self, allows: Arc<ErrorPredicate>) -> Self {
         self.reconnect_predicate = Some(allows);
         self
     }
 
-    /// Whether a request whose connection was closed while it was not in use may be sent again at once.
+    /// Whether a request whose connection was closed while idle may be sent again immediately.
     pub(crate) fn can_reconnect(&self, error: &Error) -> bool {
         match (&self.handled_errors, &self.reconnect_predicate) {
             (HandledErrors::None | HandledErrors::Matching(_), _) => true,
@@ -85,13 +85,13 @@ impl Retries {
         }
     }
 
-    /// The same for a request that is sent again since its connection was closed.
+    /// Marks the request as one that is sent again because its connection was closed.
     pub(crate) fn requires_new_connection(mut self) -> Self {
         self.is_new_connection_required = true;
         self
     }
 
-    /// Whether the request is not to go out on a connection that was used before.
+    /// Whether the request must not use a connection that was used before.
     #[cfg(feature = "http")]
     pub(crate) fn is_new_connection_required(&self) -> bool {
         self.is_new_connection_required
@@ -106,13 +106,13 @@ impl Retries {
         }
     }
 
-    /// Whether the request is sent once, whatever happens.
+    /// Whether the request is sent only once, whatever the error.
     pub fn is_none(&self) -> bool {
         matches!(self.handled_errors, HandledErrors::All)
     }
 }
 
-/// Always equal; see the type.
+/// Always equal; see the type's docs.
 impl PartialEq for Retries {
     fn eq(&self, _: &Self) -> bool {
         true

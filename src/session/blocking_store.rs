@@ -1,13 +1,13 @@
-//! Stores whose calls are jobs for a value that knows no futures.
+//! Stores that are implemented synchronously.
 
 use std::time::SystemTime;
 
 use crate::error::Error;
 use crate::session::{Entry, Lease, SessionInfo};
 
-/// What a store does with its sessions: [`Store`](crate::session::Store) without futures.
+/// The operations of a [`Store`](crate::session::Store), without futures.
 pub(super) trait BlockingStore {
-    /// With a lease it is [`append_leased`](crate::session::Store::append_leased).
+    /// With a lease, it implements [`append_leased`](crate::session::Store::append_leased).
     fn append(
         &mut self,
         lease: Option<&Lease>,
@@ -23,8 +23,8 @@ pub(super) trait BlockingStore {
     fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error>;
 }
 
-/// Makes a type a store. Its field `sessions` has a method `run`, whose future hands a job to a
-/// [`BlockingStore`] when it is polled first.
+/// Implements `Store` for a type whose field `sessions` has a method `run`: it takes a closure, and
+/// returns a future that executes the closure on a [`BlockingStore`] when it is first polled.
 macro_rules! impl_store_from_blocking {
     ($store:ty) => {
         impl $crate::session::Store for $store {

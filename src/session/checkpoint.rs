@@ -13,17 +13,18 @@ use crate::session::{Entry, Session, SessionState};
 use crate::usage::Usage;
 
 impl Session {
-    /// Puts what the compactor says in the place of a part of the history. Gives the tokens that it
-    /// has used, none where it asked no model, or `None` if nothing got shorter.
+    /// Replaces a range of the history as the compactor proposes. Returns the tokens that it used
+    /// (zero if it called no model), or `None` if nothing gets shorter.
     ///
-    /// What was said stays in the store, see [`entries`](Self::entries), and its call ids stay known.
-    /// As in a run of an agent, the compaction leaves its [record](crate::context::record_stale_usage), and the
-    /// note of an earlier [reactive](crate::context::mark_reactive_compaction) compaction is kept. While a run is active,
+    /// The replaced items stay in the store, see [`entries`](Self::entries), and their call ids
+    /// stay reserved. As in an agent's run, the compaction leaves its
+    /// [record](crate::context::record_stale_usage), and the note of an earlier
+    /// [reactive](crate::context::mark_reactive_compaction) compaction is kept. If a run is active,
     /// one of the two callers gets a [`Conflict`](crate::ErrorKind::Conflict).
     ///
     /// # Errors
     ///
-    /// What the compactor fails with, else as [`checkpoint`](Self::checkpoint).
+    /// The errors of the compactor, and those of [`checkpoint`](Self::checkpoint).
     pub async fn compact(
         &self,
         compactor: &(impl Compactor + ?Sized),
@@ -40,10 +41,10 @@ impl Session {
         }
     }
 
-    /// Puts `items`, such as a summary, in the place of a range of the [history](Self::history).
+    /// Replaces a range of the [history](Self::history) with `items`, for example a summary.
     ///
-    /// If the note of an earlier [reactive](crate::context::mark_reactive_compaction) compaction is in the range, it is
-    /// kept after the items.
+    /// If the note of an earlier [reactive](crate::context::mark_reactive_compaction) compaction is
+    /// in the range, it is kept after the items.
     ///
     /// ```
     /// use turnstream::Item;
@@ -69,9 +70,10 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the range cannot be replaced so, see
-    /// [`Compaction::validate`], or has a call that waits for its result; [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if it
-    /// cannot be written. The history stays as it is then.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the range cannot be replaced with
+    /// these items, see [`Compaction::validate`], or has a call that waits for its result;
+    /// [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if it cannot
+    /// be written. The history is unchanged then.
     pub async fn checkpoint(
         &self,
         range: Range<usize>,
@@ -93,7 +95,8 @@ impl Session {
     ) -> Result<(), Error> {
         let history = restored.history();
         compaction.validate(&history)?;
-        // With the results of the calls that wait, which stand behind.
+        // Also checked together with the results that settling adds for the pending calls at the
+        // end.
         let settled = history.settled();
         if settled.iter().take(history.len()).eq(history.iter()) {
             compaction.validate(&settled)?;
@@ -104,14 +107,16 @@ impl Session {
         self.append_and_fold(None, version, restored, vec![entry]).await.map(drop)
     }
 
-    /// Makes items of the [history](Self::history) void, by their positions, counted from 0: they stay
-    /// in it, marked as [tombstones](Item::tombstone), and are not sent any more.
-    /// [`History::tombstone_edits`](crate::History::tombstone_edits) lists what becomes void together.
+    /// Marks items of the [history](Self::history) as [tombstones](Item::tombstone): they stay in
+    /// the history but are not sent any more. `positions` are indexes that start at 0.
+    /// [`History::tombstone_edits`](crate::History::tombstone_edits) describes which items are
+    /// marked together.
     ///
-    /// It is durable when this returns. Nothing is written if the items are void already. While a run
-    /// is active, use [`RunHandle::tombstone`](crate::RunHandle::tombstone) instead; otherwise one
-    /// of the two callers gets a [`Conflict`](crate::ErrorKind::Conflict). An
-    /// [estimate](crate::context::estimate_request_tokens()) counts the items until the next turn is complete.
+    /// The change is durable when this returns. Nothing is written if the items are tombstones
+    /// already. While a run is active, use [`RunHandle::tombstone`](crate::RunHandle::tombstone)
+    /// instead; otherwise one of the two callers gets a [`Conflict`](crate::ErrorKind::Conflict).
+    /// Token [estimates](crate::context::estimate_request_tokens()) still count the items until the
+    /// next turn is complete.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -133,10 +138,11 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) as
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) as for
     /// [`History::tombstone_edits`](crate::History::tombstone_edits), also for a call that is
     /// [pending](SessionState::Pending) or was left open; [`Store`](crate::ErrorKind::Store) and
-    /// [`Conflict`](crate::ErrorKind::Conflict) if it cannot be written. The history stays as it is then.
+    /// [`Conflict`](crate::ErrorKind::Conflict) if the change cannot be written. The history is
+    /// unchanged then.
     pub async fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
         let (version, restored) = self.current_fold().await?;
@@ -148,18 +154,18 @@ impl Session {
             .map(drop)
     }
 
-    /// Makes another session of the first `at` entries of this one; [`version`](Self::version) is
-    /// all of them. No entry is copied.
+    /// Creates another session from the first `at` entries of this one. No entry is copied. To fork
+    /// at the latest entry, pass [`version`](Self::version).
     ///
-    /// It has an id of its own, and so have the keys of its tools. Calls that are open there run in
-    /// this session, if anywhere: in the fork they are answered as interrupted, unless nobody has
-    /// begun them since they were [pending](SessionState::Pending).
+    /// The fork has its own id, and so have the idempotency keys of its tool calls. Calls that are
+    /// open at the fork point belong to this session: in the fork, they are answered as
+    /// interrupted, except [pending](SessionState::Pending) calls that have not been started since.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](crate::ErrorKind::Conflict) if there is such a session,
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if this one has fewer entries or is not in the
-    /// store yet, [`Store`](crate::ErrorKind::Store) if it cannot be written.
+    /// [`Conflict`](crate::ErrorKind::Conflict) if a session with this id exists,
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if this session has fewer entries or is
+    /// not in the store yet, [`Store`](crate::ErrorKind::Store) if the fork cannot be written.
     pub async fn fork_at(&self, at: u64, id: impl Into<String>) -> Result<Self, Error> {
         let id = id.into();
         catch_store_panic(async { self.store().fork(self.id(), at, &id).await }).await?;
@@ -176,13 +182,13 @@ impl Session {
         Ok(fork)
     }
 
-    /// Makes another session of what this one had before the user's last words, for example to ask
-    /// otherwise after a refusal: some providers refuse again as long as the refused prompt is in the
-    /// context.
+    /// Creates another session from the entries before the user's latest prompt, for example to
+    /// rephrase the prompt after a refusal: some providers refuse again while the refused prompt is
+    /// in the context.
     ///
-    /// It is a [`fork_at`](Self::fork_at) whose place is found as [`History::before_last_prompt`] finds it, in
-    /// the entries: what was folded away since is there again. A session without a prompt is forked
-    /// whole.
+    /// It is a [`fork_at`](Self::fork_at) at the prompt that [`History::before_last_prompt`] would
+    /// find, but searched in the entries: items that were compacted since then are restored in the
+    /// fork. A session without a prompt is forked at its latest entry.
     ///
     /// [`History::before_last_prompt`]: crate::History::before_last_prompt
     ///
@@ -211,7 +217,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`fork_at`](Self::fork_at), and if the entries cannot be read.
+    /// The errors of [`fork_at`](Self::fork_at), and [`Store`](crate::ErrorKind::Store) if the
+    /// entries cannot be read.
     pub async fn fork_before_last_prompt(&self, id: impl Into<String>) -> Result<Self, Error> {
         let is_prompt = |entry: &Entry| matches!(entry, Entry::Item(item) if item.is_prompt());
         let entries = self.entries().await?;
@@ -220,11 +227,12 @@ impl Session {
         self.fork_at((last - prompt) as u64, id).await
     }
 
-    /// The calls that were open where this session was forked from another: they are that one's.
+    /// The calls that were open at the point where this session was forked; they belong to the
+    /// original session.
     ///
     /// # Errors
     ///
-    /// If the store cannot tell.
+    /// If the store cannot list or load sessions.
     pub(super) async fn inherited_open_calls(&self) -> Result<Vec<ToolCall>, Error> {
         let listed = catch_store_panic(async { self.store().list().await }).await?;
         let listed = listed.into_iter().find(|listed| listed.id == self.id());
@@ -235,7 +243,7 @@ impl Session {
         inherited.extend(entries);
         Ok(match inherited.session_state() {
             SessionState::Unfinished { open_calls: open } => open,
-            // Nobody has begun them there.
+            // The original session has not started them.
             SessionState::Idle | SessionState::Pending { .. } => Vec::new(),
         })
     }

@@ -1,4 +1,4 @@
-//! What every store says no to, in the same words.
+//! Checks that all stores share, with their errors.
 
 use std::error::Error as StdError;
 use std::fmt::Display;
@@ -6,7 +6,7 @@ use std::fmt::Display;
 use crate::error::{Error, ErrorKind};
 use crate::session::Conflict;
 
-/// A session without a name would be found by nobody.
+/// Rejects an empty id: such a session could not be found again.
 pub(super) fn ensure_id_not_empty(id: &str) -> Result<(), Error> {
     match id.is_empty() {
         true => Err(Error::new(ErrorKind::InvalidRequest, "a session needs an id")),
@@ -14,7 +14,7 @@ pub(super) fn ensure_id_not_empty(id: &str) -> Result<(), Error> {
     }
 }
 
-/// An append follows the version that is there.
+/// Rejects an append that does not follow the current version.
 pub(super) fn ensure_expected_version(id: &str, expected: u64, found: u64) -> Result<(), Error> {
     match expected == found {
         true => Ok(()),
@@ -22,7 +22,7 @@ pub(super) fn ensure_expected_version(id: &str, expected: u64, found: u64) -> Re
     }
 }
 
-/// A fork takes over what is there.
+/// Rejects a fork at a version that the session does not have.
 pub(super) fn ensure_fork_point_exists(
     id: &str,
     at: u64,
@@ -38,7 +38,7 @@ pub(super) fn ensure_fork_point_exists(
     }
 }
 
-/// A fork is a session of its own.
+/// Rejects a fork whose id is already in use.
 pub(super) fn ensure_session_absent(new: &str, version: Option<u64>) -> Result<(), Error> {
     match version {
         Some(found) => Err(Conflict { id: new.to_owned(), expected: 0, found }.into()),
@@ -46,7 +46,7 @@ pub(super) fn ensure_session_absent(new: &str, version: Option<u64>) -> Result<(
     }
 }
 
-/// A fork is nothing without what it was forked from.
+/// Rejects the deletion of a session that has forks, which share its entries.
 pub(super) fn ensure_has_no_forks(id: &str, fork: Option<impl Display>) -> Result<(), Error> {
     match fork {
         Some(fork) => {
@@ -58,7 +58,7 @@ pub(super) fn ensure_has_no_forks(id: &str, fork: Option<impl Display>) -> Resul
     }
 }
 
-/// Something below the store failed.
+/// The error for a failed operation of the underlying storage.
 pub(super) fn store_error(
     what: impl Display,
     source: impl StdError + Send + Sync + 'static,
@@ -66,7 +66,7 @@ pub(super) fn store_error(
     Error::new(ErrorKind::Store, format!("{what}: {source}")).with_source(source)
 }
 
-/// What is kept is not what a store writes.
+/// The error for stored data that no store would write.
 pub(super) fn corrupt_data_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Store, message)
 }

@@ -1,14 +1,15 @@
-//! One entry of a session.
+//! An entry of a session.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::event::RewriteReason;
 use crate::item::{History, Item, PendingCall, RawJson};
 
-/// One entry of a session, in the order in which it happened.
+/// An entry of a session. Entries are stored in the order in which they happened.
 ///
-/// Serialised, it is one flat object with a `type`: an item as it is, and the others beside it. A
-/// `type` that is not known is an error: a reader that skipped it would lose what was said.
+/// It is serialized as one flat JSON object with a `type` field: an item has its own type, and the
+/// other entries have types in addition to those. An unknown `type` is an error, because a reader
+/// that skipped it would lose data.
 ///
 /// ```
 /// use turnstream::Item;
@@ -24,43 +25,45 @@ use crate::item::{History, Item, PendingCall, RawJson};
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Entry {
-    /// Entries `from..to` of the history were replaced. They stay in the store.
+    /// The items `from..to` of the history were replaced. Their entries stay in the store.
     Rewritten {
-        /// What for.
+        /// The reason.
         why: RewriteReason,
-        /// The first item of the history, as it was until here, that was replaced.
+        /// The index of the first replaced item, in the history as it was before this entry.
         from: usize,
-        /// The first behind them that was not.
+        /// The index after the last replaced item.
         to: usize,
-        /// What stands there instead.
+        /// The replacement items.
         items: Vec<Item>,
     },
-    /// A run ended with calls that wait for somebody outside. None of them has begun, unless a crash
-    /// left it open before and its tool is [idempotent](crate::Tool::idempotent).
+    /// A run ended with calls that wait for a verdict or an external result. None of them has
+    /// started, unless a crash left a call open before and its tool is
+    /// [idempotent](crate::Tool::idempotent).
     Pending {
-        /// The calls, as they would run, those of sub-agents with the path to them.
+        /// The calls as they would run; calls of sub-agents have the path to them.
         calls: Vec<PendingCall>,
     },
-    /// The sub-agent that ran as an open call was suspended.
+    /// The sub-agent that an open call runs was suspended.
     Nested {
-        /// The call.
+        /// The id of the call.
         call_id: String,
-        /// What the sub-agent did until here.
+        /// The history of the sub-agent so far.
         history: History,
     },
-    /// The calls that are open go on: from here on each of them may have begun, also one that was
-    /// [pending](Self::Pending) or that a crash has left open.
+    /// Open calls are continued: after this entry, each of them may have started, even if it was
+    /// [pending](Self::Pending) or left open by a crash.
     ///
-    /// What comes for them from here on is read back behind the results that came before, whatever
-    /// the order of the calls. So it also stands between results of calls that just go on.
+    /// When the session is loaded, results after this entry are placed after the results before it,
+    /// whatever the order of their calls. For this reason, it is also written between the results
+    /// of calls that just continue.
     Resumed,
-    /// Something was said, or a call has its result. Results of one turn stand in the order in which
-    /// they came, and are read back in the order of their calls.
+    /// An item was added: a message or a result. Results of one turn are stored in the order in
+    /// which they arrived, and are loaded in the order of their calls.
     #[serde(untagged)]
     Item(Item),
 }
 
-/// The entries that are no items, read.
+/// The entries that are not items, for deserialization.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum StoredEntry {

@@ -1,15 +1,15 @@
-//! An entry as text.
+//! The JSON form of an entry.
 
 use super::checks::store_error;
 use crate::error::Error;
 use crate::session::Entry;
 
-/// Writes an entry as one line of JSON, without its end.
+/// Serializes an entry as one line of JSON, without a line break at the end.
 ///
 /// # Errors
 ///
-/// If it could not be read again, as what is nested more deeply than `serde_json` reads: it is better
-/// refused than lost.
+/// If the line could not be read again, for example because it is nested more deeply than
+/// `serde_json` reads: an entry that cannot be read must not be written.
 pub(super) fn to_json_line(entry: &Entry) -> Result<String, Error> {
     let line = serde_json::to_string(entry);
     line.and_then(|line| serde_json::from_str::<Entry>(&line).map(|_| line))

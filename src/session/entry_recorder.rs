@@ -1,4 +1,4 @@
-//! From events to the entries that tell what they did to the history.
+//! Converts events to session entries.
 
 use crate::event::{EndReason, Event, ToolEvent};
 use crate::item::{Item, OpenCalls, ToolCall, ToolResult};
@@ -6,25 +6,25 @@ use crate::session::Entry;
 use crate::session::restore::EntryFold;
 use crate::turn::{PartialTurn, TurnEvent};
 
-/// Makes entries of events, one event after the other. It does no I/O.
+/// Converts events to entries, one at a time. Performs no I/O.
 ///
-/// A turn is an entry an item when it is complete, a result when it is there. What restoring the
-/// entries gives is what the fold of the events gives.
+/// A turn is written when it is complete, as one entry for each item; a result is written when it
+/// arrives. Restoring the entries results in the same history as folding the events.
 #[derive(Clone, Debug)]
 pub(super) struct EntryRecorder {
-    /// What the entries so far have made of the history.
+    /// The fold of the entries so far.
     fold: EntryFold,
-    /// The turn that streams.
+    /// The turn that is streaming.
     partial_turn: PartialTurn,
-    /// The calls that a result is taken for.
+    /// The calls for which a result is accepted.
     open_calls: OpenCalls<CallName>,
-    /// Calls were open at the beginning, and nothing says yet that they may have begun since.
+    /// Calls were open at the start, and no entry has recorded yet that they may have started.
     awaits_resumed_entry: bool,
-    /// What comes for open calls from here on stands behind what came before.
+    /// Later results of open calls are placed after the results so far.
     has_flushed_results: bool,
 }
 
-/// A call by its id, with the name that the model wrote, which its result has in the history.
+/// A call's id, and its name as the model wrote it, which the result has in the history.
 #[derive(Clone, Debug)]
 struct CallName {
     call_id: String,
@@ -50,12 +50,12 @@ impl EntryRecorder {
         }
     }
 
-    /// What the entries so far have made of the history.
+    /// The fold of the entries so far.
     pub(super) fn fold(&self) -> &EntryFold {
         &self.fold
     }
 
-    /// What is to be written before the event is given to anybody.
+    /// Returns the entries that must be written before the event is yielded.
     pub(super) fn observe(&mut self, event: &Event) -> Vec<Entry> {
         let mut entries = Vec::new();
         match event {
@@ -65,7 +65,7 @@ impl EntryRecorder {
                 self.push_items(turn.to_history_items(), &mut entries);
                 self.open_calls.extend(turn.tool_calls().map(CallName::from));
             }
-            // It opens no turn.
+            // A retry does not open a turn.
             Event::Turn(TurnEvent::Retrying { .. }) => {}
             Event::Turn(event) => {
                 self.flush_results();
@@ -110,7 +110,7 @@ impl EntryRecorder {
                     self.push_entry(Entry::Pending { calls }, &mut entries);
                 }
             }
-            // Nothing of these is in the history.
+            // These events do not change the history.
             Event::Tool(
                 ToolEvent::Started { .. }
                 | ToolEvent::ApprovalRequested(_)
@@ -125,14 +125,14 @@ impl EntryRecorder {
         entries
     }
 
-    /// What is to be written when no event comes any more.
+    /// Returns the entries that must be written when the stream ends.
     pub(super) fn finish(&mut self) -> Vec<Entry> {
         let mut entries = Vec::new();
         self.flush_turn(&mut entries);
         entries
     }
 
-    /// Takes the first result of an open call, as the fold does.
+    /// Records the first result of an open call and ignores others, like the journal's fold.
     fn record_result(&mut self, result: &ToolResult, entries: &mut Vec<Entry>) {
         let is_it = |call: &CallName| call.call_id == result.call_id;
         if let Some(CallName { name, .. }) = self.open_calls.take_first_unanswered(is_it) {
@@ -146,26 +146,26 @@ impl EntryRecorder {
         self.open_calls.position(|open| open.call_id == call_id).is_some()
     }
 
-    /// The calls that were open at the beginning go on.
+    /// Records that the calls that were open at the start continue.
     fn record_resumed(&mut self, entries: &mut Vec<Entry>) {
         if std::mem::take(&mut self.awaits_resumed_entry) {
             self.push_entry(Entry::Resumed, entries);
         }
     }
 
-    /// The fold writes the turn that is open.
+    /// The journal's fold writes the open turn at this point.
     fn flush_turn(&mut self, entries: &mut Vec<Entry>) {
         self.flush_results();
         let partial = std::mem::take(&mut self.partial_turn);
         self.push_items(partial.items(), entries);
     }
 
-    /// The fold writes the results that it holds.
+    /// The journal's fold writes the buffered results at this point.
     fn flush_results(&mut self) {
         self.has_flushed_results |= self.fold.last_buffered_position().is_some();
     }
 
-    /// A result that is not held stands behind those that are.
+    /// A result that is appended directly is placed after the buffered results.
     fn flush_results_before(&mut self, result: &ToolResult) {
         self.has_flushed_results |=
             self.fold.call_position(&result.call_id) < self.fold.last_buffered_position();
@@ -189,7 +189,7 @@ impl EntryRecorder {
             | Entry::Resumed => false,
         };
         if is_held && self.has_flushed_results && holds(self) {
-            // Otherwise it would be read back in call order.
+            // Without this entry, restoring would place the result in call order.
             self.fold.push(Entry::Resumed);
             entries.push(Entry::Resumed);
             self.has_flushed_results = false;

@@ -1,40 +1,41 @@
-//! Between the id of a session and the name of its file.
+//! Maps session ids to file names and back.
 
 use std::fmt::Write;
 
 use crate::fnv::fnv1a_128;
 
-/// How a file ends that holds a session.
+/// The extension of session files.
 pub(super) const SESSION_FILE_SUFFIX: &str = ".jsonl";
 
-/// Longer names keep their beginning and get a hash: file systems allow about 255 bytes, and some
-/// only 143.
+/// Longer names are cut to a prefix and a hash: file systems allow about 255 bytes, and some only
+/// 143.
 const MAX_NAME_BYTES: usize = 120;
 const SHORTENED_NAME_PREFIX_BYTES: usize = 80;
 
-/// Names that Windows keeps for devices, whatever ending they have.
+/// Names that Windows reserves for devices, with any extension.
 const WINDOWS_DEVICE_NAMES: [&str; 22] = [
     "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8",
     "com9", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
 ];
 
-/// The name of a session's file, without its ending. Lower-case letters, digits, `-` and `_` are kept,
-/// and every other byte is `%` and two digits: so are upper-case letters, since file systems may
-/// not tell them from lower-case ones.
+/// The name of a session's file, without its extension. Lower-case letters, digits, `-` and `_` are
+/// kept; every other byte becomes `%` and two hexadecimal digits. This includes upper-case letters,
+/// because a file system may be case-insensitive.
 pub(super) fn file_name_from_id(id: &str) -> String {
     let mut name = String::with_capacity(id.len());
     for (at, byte) in id.bytes().enumerate() {
         let plain = matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
         match plain && !(at == 0 && WINDOWS_DEVICE_NAMES.contains(&id)) {
             true => name.push(char::from(byte)),
-            // Law: writing to a string does not fail.
+            // Invariant: writing to a string does not fail.
             false => drop(write!(name, "%{byte:02x}")),
         }
     }
     match name.len() <= MAX_NAME_BYTES {
         true => name,
-        // `~` stands in no other name. It is all ASCII, so it may be cut anywhere. A header holds the
-        // whole id, so that two ids with one hash are an error and never one session.
+        // No other name contains `~`. The name is ASCII, so it can be cut anywhere. The file's
+        // header has the whole id, so two ids with the same hash cause an error and are never mixed
+        // up.
         false => format!(
             "{}~{:032x}",
             name.split_at(SHORTENED_NAME_PREFIX_BYTES).0,
@@ -43,7 +44,7 @@ pub(super) fn file_name_from_id(id: &str) -> String {
     }
 }
 
-/// The id that a name stands for; a name that was shortened stands for none.
+/// The id that a file name encodes; `None` for shortened names and invalid ones.
 pub(super) fn id_from_file_name(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.bytes();
@@ -54,7 +55,7 @@ pub(super) fn id_from_file_name(name: &str) -> Option<String> {
         });
     }
     let id = String::from_utf8(bytes).ok()?;
-    // There is one name for each id, and no other is read.
+    // Each id has exactly one valid name.
     (!id.is_empty() && file_name_from_id(&id) == name).then_some(id)
 }
 

@@ -1,4 +1,4 @@
-//! The right to run a session.
+//! The exclusive right to run a session.
 
 use std::any::Any;
 use std::fmt;
@@ -10,16 +10,18 @@ use futures::future::{BoxFuture, Shared};
 
 use crate::error::{Error, ErrorKind};
 
-/// The right to run a session, which at most one run has at a time. Clones share it, and dropping the last one gives
-/// it back.
+/// The right to run a session, which at most one run has at a time. Clones share it, and dropping
+/// the last one releases it.
 ///
-/// [`Session::run`](crate::session::Session::run) and [`resume`](crate::session::Session::resume) take it with
-/// [`Store::lease`](crate::session::Store::lease) before they read what was left, and their run writes with
-/// [`Store::append_leased`](crate::session::Store::append_leased). If the lease can be
-/// taken, no other run executes the open calls of the session: the run that began them has ended or lost its lease.
+/// [`Session::run`](crate::session::Session::run) and [`resume`](crate::session::Session::resume)
+/// take it with [`Store::lease`](crate::session::Store::lease) before they read the entries, and
+/// their run writes with [`Store::append_leased`](crate::session::Store::append_leased). If the
+/// lease can be taken, no other run executes the session's open calls: the run that started them
+/// has ended or lost its lease.
 ///
-/// Each lease has an epoch, higher than those of all leases of the session before it. A store rejects
-/// appends under an older lease than the last one, so a process that has not noticed the loss of its lease cannot write.
+/// Each lease has an epoch, which is higher than those of all earlier leases of the session. A
+/// store rejects appends under an older lease than the latest, so a process that has not noticed
+/// the loss of its lease cannot write.
 #[derive(Clone)]
 pub struct Lease {
     epoch: u64,
@@ -28,36 +30,37 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A lease that is held as long as `hold` exists: dropping it has to give the lease back.
+    /// Creates a lease that is held while `hold` exists: dropping `hold` must release the lease.
     pub fn new(epoch: u64, hold: impl Any + Send + Sync) -> Self {
         Self { epoch, hold: Arc::new(hold), lost: None }
     }
 
-    /// The lease of a store that does not support leases: it does not exclude other runs. Its epoch is 0.
+    /// Creates the lease of a store that does not support leases: it does not exclude other runs.
+    /// Its epoch is 0.
     pub fn unguarded() -> Self {
         Self::new(0, ())
     }
 
-    /// Sets what tells that the lease is lost: a future that is ready from then on. The run of the session is dropped
-    /// when it is ready.
+    /// Sets a future that becomes ready when the lease is lost. The session's run is dropped when
+    /// it is ready.
     pub fn with_loss(self, lost: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { lost: Some(lost.boxed().shared()), ..self }
     }
 
-    /// Its epoch. The leases that a session has had before have lower ones.
+    /// Returns the epoch. All earlier leases of the session have lower epochs.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The value that was given to [`new`](Self::new), for the store.
+    /// Returns the value that was passed to [`new`](Self::new), for use by the store.
     pub fn hold<T: Any>(&self) -> Option<&T> {
         (*self.hold).downcast_ref()
     }
 
-    /// Ready when it is known to be lost.
+    /// Ready once the lease is known to be lost.
     pub(super) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.lost {
-            // It may be polled again afterwards.
+            // A shared future must not be polled again after it was ready.
             Some(lost) if lost.peek().is_some() => Poll::Ready(()),
             Some(lost) => lost.poll_unpin(cx),
             None => Poll::Pending,
@@ -71,11 +74,12 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict): a run has the lease of the session, in this
-/// process or in another one. Nothing was written, and nothing of the session runs because of the call.
+/// The source of an error of kind [`Conflict`](ErrorKind::Conflict): another run has the session's
+/// lease, in this process or in another one. The call that failed wrote nothing and started
+/// nothing.
 ///
-/// Try again later, after [`Session::reload`](crate::session::Session::reload): the other run changes the session, and
-/// what [`Session::state`](crate::session::Session::state) says of it.
+/// Try again later, after [`Session::reload`](crate::session::Session::reload): the other run
+/// changes the session and its [`state`](crate::session::Session::state).
 ///
 /// ```
 /// use turnstream::Agent;
@@ -97,12 +101,12 @@ impl fmt::Debug for Lease {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another run has the lease of the session `{id}`")]
 pub struct AlreadyLeased {
-    /// The session.
+    /// The id of the session.
     pub id: String,
 }
 
 impl AlreadyLeased {
-    /// Finds it in an error.
+    /// Returns it if the error's source chain contains it.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
@@ -114,22 +118,24 @@ impl From<AlreadyLeased> for Error {
     }
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict): the run has lost the lease of its session.
+/// The source of an error of kind [`Conflict`](ErrorKind::Conflict): the run has lost its session's
+/// lease.
 ///
-/// The run was dropped: its tools are cancelled, and it has written no results for its open calls. The session may
-/// continue elsewhere. [`Session::resume`](crate::session::Session::resume) takes a new lease, or fails with
+/// The run was dropped: its tools are cancelled, and it has not written results for its open calls.
+/// The session may continue in another process.
+/// [`Session::resume`](crate::session::Session::resume) takes a new lease, or fails with
 /// [`AlreadyLeased`] if another run has it by then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease of the session `{id}` is lost")]
 pub struct LeaseLost {
-    /// The session.
+    /// The id of the session.
     pub id: String,
-    /// The epoch of the lease that is lost.
+    /// The epoch of the lost lease.
     pub epoch: u64,
 }
 
 impl LeaseLost {
-    /// Finds it in an error.
+    /// Returns it if the error's source chain contains it.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }

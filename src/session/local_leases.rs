@@ -7,18 +7,18 @@ use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 use crate::session::{AlreadyLeased, Lease, LeaseLost};
 
-/// The leases of the sessions of one store, as far as this process has them. Clones share them.
+/// The leases of a store's sessions that this process holds. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocalLeases(Arc<Mutex<LeaseTable>>);
 
 #[derive(Debug, Default)]
 struct LeaseTable {
     last_epoch: u64,
-    /// The epochs of those that are held, by the session.
+    /// The epochs of the leases that are held, by session id.
     held: HashMap<String, u64>,
 }
 
-/// Gives the lease back when it is dropped.
+/// Releases the lease when it is dropped.
 struct LocalHold {
     leases: LocalLeases,
     id: String,
@@ -37,13 +37,13 @@ impl LocalLeases {
         Ok(Lease::new(epoch, LocalHold { leases: self.clone(), id: id.to_owned() }))
     }
 
-    /// Whether a lease was taken here, of this session.
+    /// Whether the lease is of this type and of this session.
     #[cfg(feature = "sqlite")]
     pub(super) fn is_of(lease: &Lease, id: &str) -> bool {
         lease.hold::<LocalHold>().is_some_and(|hold| hold.id == id)
     }
 
-    /// An append by its owner is right if it is the one that was taken last.
+    /// Checks that the lease is the one that was taken last.
     pub(super) fn check(&self, id: &str, lease: &Lease) -> Result<(), Error> {
         let epoch = lease.epoch();
         match lock_ignoring_poison(&self.0).held.get(id) == Some(&epoch) {

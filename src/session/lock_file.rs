@@ -1,4 +1,4 @@
-//! The lease of a session as a lock on a file.
+//! Session leases as locks on files.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -12,37 +12,38 @@ use crate::session::AlreadyLeased;
 use crate::session::checks::store_error;
 use crate::session::private_files::{FileId, create_private_dir, private_file_options};
 
-/// The beginning of each of these files. A file that begins otherwise belongs to another program.
+/// The beginning of each lock file. A file that begins differently belongs to another program.
 const PREFIX: &str = "turnstream lease ";
 
-/// How often a file is opened again that was removed meanwhile.
+/// The maximum number of attempts to open a file that is removed concurrently.
 const MAX_ATTEMPTS: usize = 100;
 
-/// A file that is locked exclusively (`flock` or what the system has like it) for as long as this exists. The
-/// system unlocks it when the process ends, however it ends.
+/// A file that is locked exclusively while this value exists (with `flock` or the system's
+/// equivalent). The system unlocks it when the process ends in any way.
 #[derive(Debug)]
 pub(super) struct LockFile {
-    /// The mutex is for the place in the file. Nothing waits while it is held.
+    /// The mutex guards the file's cursor. No code blocks while it is held.
     file: Mutex<File>,
     path: PathBuf,
     removal: LockRemoval,
 }
 
-/// When the file of a lock is removed with it.
+/// Determines whether the file is removed when the lock is released.
 #[derive(Debug)]
 pub(super) enum LockRemoval {
     Always,
-    /// If no file of a session is here.
+    /// Only if no session file exists at this path.
     WithoutSession(PathBuf),
 }
 
 impl LockFile {
-    /// Makes the file if it is not there, with the rights of `like`, and locks it. It does not wait.
+    /// Creates the file if it does not exist, with the permissions of `like`, and locks it. Does
+    /// not wait.
     ///
     /// # Errors
     ///
-    /// One with [`AlreadyLeased`] as its source if it is locked already, also by this process. A file that is not one
-    /// of these is an error, and stays as it is.
+    /// An error with [`AlreadyLeased`] as its source if the file is already locked, by this process
+    /// or another one. A file that is not a lock file is an error, and is not changed.
     pub(super) fn lock(
         path: PathBuf,
         id: &str,
@@ -52,7 +53,7 @@ impl LockFile {
         let cannot = |error| store_error(format!("cannot lock `{}`", path.display()), error);
         for _ in 0..MAX_ATTEMPTS {
             if path.metadata().is_ok_and(|there| !there.is_file()) {
-                // To open a pipe could wait for ever.
+                // Opening a named pipe could block forever.
                 return Err(cannot(io::Error::new(ErrorKind::InvalidInput, "it is not a file")));
             }
             if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
@@ -63,7 +64,7 @@ impl LockFile {
             let mut options = private_file_options();
             let mut file = match options.read(true).write(true).create(true).open(&path) {
                 Ok(file) => file,
-                // The folder was removed just now.
+                // The folder was removed concurrently.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(cannot(error)),
             };
@@ -74,7 +75,7 @@ impl LockFile {
                 }
                 Err(TryLockError::Error(error)) => return Err(cannot(error)),
             }
-            // The last owner may have removed it meanwhile.
+            // The previous owner may have removed the file meanwhile.
             if !is_at_path(&file, &path) {
                 continue;
             }
@@ -87,13 +88,14 @@ impl LockFile {
         Err(cannot(io::Error::new(ErrorKind::NotFound, "it is removed again and again")))
     }
 
-    /// Whether it is the file at this path. Otherwise another process may have locked the one that is.
+    /// Whether this is the file at the path. If it is not, another process may have locked the
+    /// current one.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         self.path == path && is_at_path(&self.lock_file(), path)
     }
 
-    /// Raises the number that the file holds, and returns it. The first one is a time, so that it is higher than those
-    /// of a file that was removed.
+    /// Increments the number in the file and returns it. The first number is a timestamp, so that
+    /// it is higher than the numbers of a file that was removed.
     pub(super) fn raise_epoch(&self, now: SystemTime) -> Result<u64, Error> {
         let raise = |file: &mut File| {
             let epoch = match read_epoch(file)? {
@@ -103,7 +105,7 @@ impl LockFile {
             let text = format!("{PREFIX}{epoch}\n");
             file.rewind()?;
             file.write_all(text.as_bytes())?;
-            // It need not be on the disk: no lease outlives the system.
+            // It need not be durable, because no lease outlives the system.
             file.set_len(text.len() as u64)?;
             Ok(epoch)
         };
@@ -112,7 +114,7 @@ impl LockFile {
         })
     }
 
-    /// The number that the file holds; `None` if it has none.
+    /// The number in the file; `None` if it has none.
     pub(super) fn epoch(&self) -> Option<u64> {
         read_epoch(&mut self.lock_file()).ok().flatten()
     }
@@ -125,19 +127,20 @@ impl LockFile {
 /// The first epoch: the microseconds since 1970.
 pub(super) fn first_epoch(now: SystemTime) -> u64 {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Epochs are kept as signed numbers, too.
+    // Epochs are also stored as signed numbers.
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX).unsigned_abs().max(1)
 }
 
-/// The number in a file; `None` in one that was just made, or lost its text with the system's power.
+/// Reads the number in a file. Returns `None` if the file is new, or lost its contents in a power
+/// failure.
 ///
 /// # Errors
 ///
-/// If it is not a file of ours.
+/// If it is not a lock file of this crate.
 fn read_epoch(file: &mut File) -> io::Result<Option<u64>> {
     let mut text = Vec::new();
     file.seek(SeekFrom::Start(0))?;
-    // More than the prefix and the digits of any number.
+    // Longer than the prefix and the digits of any number.
     file.take(64).read_to_end(&mut text)?;
     if text.iter().all(|byte| *byte == 0) {
         return Ok(None);
@@ -149,7 +152,7 @@ fn read_epoch(file: &mut File) -> io::Result<Option<u64>> {
     }
 }
 
-/// Removes the file of a lock whose session was removed, unless a run has it: then it goes with the run.
+/// Removes the lock file of a deleted session, unless a run has the lock: then the run removes it.
 pub(super) fn remove_unused_lock(path: &Path, id: &str) {
     if path.exists() {
         drop(LockFile::lock(path.to_owned(), id, path, LockRemoval::Always));
@@ -163,14 +166,14 @@ fn is_at_path(file: &File, path: &Path) -> bool {
     }
 }
 
-/// The rights that are copied.
+/// The kind of permissions to copy.
 #[derive(Clone, Copy)]
 enum Rights {
     OfFile,
     OfFolder,
 }
 
-/// Who may write the session may take its lease. It is an attempt: the rights of the session decide.
+/// Users who can write the session must be able to take its lease. Errors are ignored.
 #[cfg(unix)]
 fn copy_rights(like: &Path, to: &Path, rights: Rights) {
     use std::os::unix::fs::PermissionsExt;
@@ -184,7 +187,7 @@ fn copy_rights(like: &Path, to: &Path, rights: Rights) {
     let _ = fs::set_permissions(to, fs::Permissions::from_mode(mode));
 }
 
-/// Elsewhere the folder says who may write.
+/// On other systems, the folder's permissions apply.
 #[cfg(not(unix))]
 fn copy_rights(_like: &Path, _to: &Path, _rights: Rights) {}
 
@@ -196,10 +199,12 @@ impl Drop for LockFile {
         };
         let file = self.lock_file();
         if is_removed && is_at_path(&file, &self.path) {
-            // It is still locked, and who opens it now finds out that it is gone.
+            // The file is still locked, and a process that opens it now detects that it was
+            // removed.
             let _ = fs::remove_file(&self.path);
         }
-        // A process that is being started has the file open as well for a moment.
+        // A child process that is being started may share the open file for a moment, so dropping
+        // it is not enough.
         let _ = file.unlock();
     }
 }

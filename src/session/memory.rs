@@ -19,9 +19,9 @@ use crate::session::local_leases::LocalLeases;
 use crate::session::prune::prunable_ids;
 use crate::session::{Entry, ForkOrigin, Lease, SessionInfo};
 
-/// A store in memory, gone with its last clone. Clones share it.
+/// A store in memory, whose sessions are dropped with its last clone. Clones share the sessions.
 ///
-/// For tests, and for sessions that need not outlive the process.
+/// It is meant for tests, and for sessions that need not outlive the process.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     sessions: SharedSessions,
@@ -31,12 +31,12 @@ pub struct MemoryStore {
 struct SharedSessions {
     sessions_by_id: Arc<Mutex<HashMap<String, StoredSession>>>,
     leases: LocalLeases,
-    /// Each clone may have its own.
+    /// Each clone may have its own clock.
     clock: Arc<dyn Clock>,
 }
 
 struct StoredSession {
-    /// The entries of its own.
+    /// The entries that are not inherited.
     own_entries: Vec<Entry>,
     fork_origin: Option<ForkOrigin>,
     updated_at: SystemTime,
@@ -53,12 +53,12 @@ impl Default for SharedSessions {
 }
 
 impl MemoryStore {
-    /// Makes an empty one.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the clock by which sessions are listed; the system's unless set.
+    /// Sets the clock for the time of the last write; the system clock by default.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.sessions.clock = Arc::new(clock);
         self
@@ -111,7 +111,7 @@ impl BlockingStore for SharedSessions {
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         let sessions = self.lock_sessions();
         let mut next = Some((id, u64::MAX));
-        // From the newest part to the one that the others came from.
+        // From the session's own entries back to those of the first ancestor.
         let mut parts = Vec::new();
         while let Some((id, until)) = next {
             let Some(kept) = sessions.get(id) else { return Ok(None) };

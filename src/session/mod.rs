@@ -1,13 +1,13 @@
-//! Sessions that outlive the process: what was said is kept in a store as it is said.
+//! Sessions: conversations that a store keeps while they happen, so that they outlive the process.
 //!
-//! A session is an ordered list of [`Entry`]s in a [`Store`]. It only ever grows: what is folded away
-//! stays, and what stands in for it comes behind. Its version is how many entries it has, and an
-//! append names the version that it follows, so that two writers cannot interleave.
+//! A session is an ordered list of [`Entry`]s in a [`Store`]. The list only grows: compacted items
+//! stay, and their replacement is appended. The version of a session is the number of its entries.
+//! Each append names the version that it follows, so two writers cannot interleave.
 //!
-//! A [`Session`] is one of them as a program holds it: [`Session::run`] goes on with it,
-//! [`Session::resume`] with what was broken off, and [`Session::fork_at`] makes another of its beginning.
-//! [`persist_to`](PersistExt::persist_to) writes the events of a loop of your own. The
-//! [guide](crate::guide::sessions) tells what is durable when.
+//! A [`Session`] is a handle to one of them: [`Session::run`] starts a run, [`Session::resume`]
+//! continues interrupted work, and [`Session::fork_at`] makes a new session from the first entries.
+//! [`persist_to`](PersistExt::persist_to) writes the events of a hand-written loop. The
+//! [guide](crate::guide::sessions) describes what is durable at which point.
 
 mod blocking_store;
 mod checkpoint;

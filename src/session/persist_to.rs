@@ -1,4 +1,4 @@
-//! The tap that writes a session.
+//! The stream that writes events into a session.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,28 +15,28 @@ use crate::session::entry_recorder::EntryRecorder;
 use crate::session::restore::EntryFold;
 use crate::session::{Lease, LeaseLost, Session};
 
-/// The method [`persist_to`](Self::persist_to) on any stream of events, an agent's or a hand-written
-/// loop's.
+/// The method [`persist_to`](Self::persist_to) for streams of events, from an agent or from a
+/// hand-written loop.
 pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
-    /// Writes what the events say into `session`, each before it is given out.
+    /// Writes the effect of each event into `session` before the event is yielded.
     ///
-    /// What is below is not polled while something is being written. So the user's message is durable
-    /// before a request is sent, the model's turn before its tools start, and each result when it
-    /// is there. The loop has to begin with the session's [history](Session::history).
+    /// The wrapped stream is not polled during a write. So the user's message is durable before a
+    /// request is sent, the model's turn before its tools start, and each result as soon as it
+    /// arrives. The loop must start with the session's [history](Session::history).
     ///
-    /// Put it behind [`finish_with`](crate::EventStreamExt::finish_with), whose results for calls that were
-    /// interrupted are then written, too.
+    /// Call this after [`finish_with`](crate::EventStreamExt::finish_with), so that the results of
+    /// interrupted calls are written, too.
     ///
     /// # Drop
     ///
-    /// Dropping it drops what is below. A turn that was streaming is not written. If something was
-    /// being written, the session reads what came of it before it is written again.
+    /// Dropping the stream drops the wrapped stream. A turn that was streaming is not written. If a
+    /// write was in progress, the session reads its result from the store before the next write.
     ///
     /// # Errors
     ///
-    /// If the store fails or another process has written, what is below is dropped in that call and
-    /// the error is the last item: no `Finished` comes before it. Errors from below pass through, and
-    /// nothing is written for them.
+    /// If the store fails or another process has written, the wrapped stream is dropped
+    /// synchronously, and the error is the last item, without a `Finished` before it. Errors of the
+    /// wrapped stream are passed on, after the received part of an open turn was written.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -83,17 +83,17 @@ impl<T: Stream<Item = Result<Event, Error>>> PersistExt for T {}
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct PersistTo<T> {
-    /// `None` once they are over; dropped before an error is given.
+    /// `None` after the stream has ended; dropped before an error is yielded.
     #[pin]
     events: Option<T>,
     session: Session,
-    /// Held until the end. A loop of the user's has none.
+    /// Held until the end. `None` for a hand-written loop.
     lease: Option<Lease>,
-    /// What the next append follows.
+    /// The version that the next append follows.
     version: u64,
     recorder: EntryRecorder,
     pending_append: Option<BoxFuture<'static, Result<u64, Error>>>,
-    /// What is given out when it is written; `None` is the end.
+    /// The item that is yielded after the append; `None` is the end of the stream.
     pending_item: Option<Result<Event, Error>>,
 }
 
@@ -126,7 +126,7 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for PersistTo<T> {
             && lease.poll_lost(cx).is_ready()
         {
             let lost = LeaseLost { id: this.session.id().to_owned(), epoch: lease.epoch() };
-            // What runs before the lease.
+            // The wrapped stream is dropped before the lease.
             this.events.set(None);
             (*this.pending_append, *this.pending_item, *this.lease) = (None, None, None);
             return Poll::Ready(Some(Err(lost.into())));
@@ -177,7 +177,7 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for PersistTo<T> {
     }
 }
 
-/// Whether nothing is written any more.
+/// Whether nothing is written after this item.
 fn is_last(item: Option<&Result<Event, Error>>) -> bool {
     !matches!(item, Some(Ok(event)) if event.outcome().is_none())
 }

@@ -1,4 +1,4 @@
-//! What the stores on a disk do with files.
+//! File operations that the stores on disk share.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::checks::store_error;
 use crate::error::Error;
 
-/// Which file it is, whatever it is called.
+/// The identity of a file, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId(u64, u64);
 
@@ -18,15 +18,15 @@ impl FileId {
         Self(file.dev(), file.ino())
     }
 
-    /// A file that is open cannot be taken away.
+    /// An open file cannot be replaced on these systems.
     #[cfg(not(unix))]
     pub(super) fn from_metadata(_file: &Metadata) -> Self {
         Self(0, 0)
     }
 }
 
-/// When anything of a file was changed last, which no program can set; always the same where the
-/// system does not tell.
+/// The time of the last change to a file or its metadata, which programs cannot set. A constant on
+/// systems that do not provide it.
 #[cfg(unix)]
 pub(super) fn change_time(file: &Metadata) -> (i64, i64) {
     use std::os::unix::fs::MetadataExt;
@@ -39,10 +39,10 @@ pub(super) fn change_time(_file: &Metadata) -> (i64, i64) {
     (0, 0)
 }
 
-/// The file that a path leads to, over links, also if it is not there yet.
+/// Resolves the symbolic links of a path, even if the target file does not exist yet.
 pub(super) fn resolve_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // As many links as the system follows.
+    // The same limit as the operating system's.
     for _ in 0..40 {
         if let Ok(path) = path.canonicalize() {
             return path;
@@ -60,7 +60,7 @@ pub(super) fn resolve_links(path: &Path) -> PathBuf {
     path
 }
 
-/// Files that are made so are their owner's alone; one that is there keeps its rights.
+/// Options to create files that only the owner can access; existing files keep their permissions.
 pub(super) fn private_file_options() -> OpenOptions {
     #[allow(unused_mut, reason = "elsewhere the folder says who may read")]
     let mut options = OpenOptions::new();
@@ -69,8 +69,8 @@ pub(super) fn private_file_options() -> OpenOptions {
     options
 }
 
-/// Makes a folder and those that it is in, which are their owner's alone. Those that are there keep
-/// their rights.
+/// Creates a folder and its parents, which only the owner can access. Existing folders keep their
+/// permissions.
 pub(super) fn create_private_dir(folder: &Path) -> Result<(), Error> {
     let missing = folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
     let missing: Vec<&Path> = missing.take_while(|folder| !folder.exists()).collect();
@@ -83,9 +83,9 @@ pub(super) fn create_private_dir(folder: &Path) -> Result<(), Error> {
     missing.into_iter().try_for_each(sync_parent_dir)
 }
 
-/// Writes to the disk which files are in the folder of this one.
+/// Syncs the folder of a file to disk, so that the file's name is durable.
 pub(super) fn sync_parent_dir(path: &Path) -> Result<(), Error> {
-    // Elsewhere a folder cannot be opened, and need not be.
+    // On other systems, a folder cannot be opened, and this is not needed.
     if !cfg!(unix) {
         return Ok(());
     }

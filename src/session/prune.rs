@@ -1,12 +1,12 @@
-//! Which sessions go, and in which order.
+//! Selects the sessions to prune.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
 
 use crate::session::SessionInfo;
 
-/// The ids of the sessions that were written last before a time, each before what it was forked from.
-/// What a session that stays was forked from stays.
+/// The ids of the sessions that were last written before a point in time. A fork comes before its
+/// original, and the original of a session that stays is not included.
 pub(super) fn prunable_ids(sessions: &[SessionInfo], before: SystemTime) -> Vec<&str> {
     let by_id: HashMap<&str, &SessionInfo> = sessions.iter().map(|it| (&*it.id, it)).collect();
     let origin = |session: &SessionInfo| {
@@ -19,7 +19,7 @@ pub(super) fn prunable_ids(sessions: &[SessionInfo], before: SystemTime) -> Vec<
     let mut removed = Vec::new();
     for session in sessions {
         let mut next = Some(session).filter(|session| !forks.contains_key(&*session.id));
-        // The session itself, and then what it was the last fork of.
+        // The session itself, and then its original if this was the original's last fork.
         while let Some(session) = next.filter(|session| session.updated_at < before) {
             removed.push(&*session.id);
             next = origin(session).filter(|origin| match forks.get_mut(&*origin.id) {

@@ -1,16 +1,16 @@
-//! From entries to the history that they tell.
+//! Restores the history from a session's entries.
 
 use std::sync::Arc;
 
 use crate::item::{History, Item, ItemKind, OpenCalls, PendingCall, ToolCall};
 use crate::session::Entry;
 
-/// Reads the history that entries tell, under the id of the session.
+/// Restores the history from entries. The history has the given id, which must be the session's id.
 ///
-/// It is the history that the journal of the run had, up to the turn that was open: results stand in
-/// call order, and what was rewritten is rewritten. Call ids of what was folded away stay known.
-/// Entries that make no sense, such as a result that comes twice, are taken as they are;
-/// [`settled`](History::settled) repairs what comes of them.
+/// The result is the history that the run's journal had, without the turn that was open: results
+/// are in call order, and rewrites are applied. Call ids of compacted items stay reserved.
+/// Inconsistent entries, such as a second result for a call, are kept as they are;
+/// [`settled`](History::settled) repairs the history.
 ///
 /// ```
 /// use turnstream::Item;
@@ -28,37 +28,38 @@ pub fn restore_history(
     restored.history()
 }
 
-/// What a session is waiting for, as its entries tell.
+/// Whether a session is waiting for something, as derived from its entries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum SessionState {
-    /// Nothing: it is empty, or the model has spoken last.
+    /// It is not waiting: it is empty, or the model has answered.
     #[default]
     Idle,
-    /// A run ended with calls that wait for somebody outside. None of them has begun, unless a crash
-    /// left it open before and its tool is [idempotent](crate::Tool::idempotent).
-    /// [`Session::resume`](crate::session::Session::resume) takes the verdicts.
+    /// A run ended with calls that wait for a verdict or an external result. None of them has
+    /// started, unless a crash left a call open before and its tool is
+    /// [idempotent](crate::Tool::idempotent). [`Session::resume`](crate::session::Session::resume)
+    /// takes the verdicts.
     Pending {
-        /// The calls, as they would run, those of sub-agents with the path to them.
+        /// The calls as they would run; calls of sub-agents have the path to them.
         calls: Vec<PendingCall>,
     },
-    /// A run was broken off, or ended before the model had answered.
+    /// A run was interrupted, or ended before the model had answered.
     Unfinished {
-        /// The calls that have no result. They may have begun, and may even have ended.
+        /// The calls that have no result. They may have started, and may even have completed.
         open_calls: Vec<ToolCall>,
     },
 }
 
-/// What the entries so far have made of a history.
+/// The fold of entries into a history.
 #[derive(Clone, Debug)]
 pub(super) struct EntryFold {
-    /// Without the results that are held.
+    /// The history without the buffered results.
     history: History,
-    /// The calls of a turn whose end was not read yet.
+    /// The ids of the calls in a turn whose last item was not read yet.
     turn_call_ids: Vec<String>,
-    /// The calls that wait, with the results since the last entry that was none. Those stand in a
-    /// history in call order, and in a store in the order in which they came.
+    /// The open calls, with the results since the last entry of another kind. A history has results
+    /// in call order; a store has them in the order in which they arrived.
     buffered_calls: OpenCalls<String, Item>,
-    /// What the last entry of that kind says, unless calls were resumed since.
+    /// The calls of the last `Pending` entry; empty if calls were resumed since.
     pending_calls: Arc<[PendingCall]>,
 }
 
@@ -69,7 +70,7 @@ impl EntryFold {
         Self { history, turn_call_ids: turn, buffered_calls: calls, pending_calls: Arc::default() }
     }
 
-    /// The same under another id.
+    /// The same fold under another id.
     pub(super) fn fork(&self, id: &str) -> Self {
         Self { history: self.history.fork_with_id(id), ..self.clone() }
     }
@@ -108,7 +109,7 @@ impl EntryFold {
         }
     }
 
-    /// What comes for the open calls from here on stands behind what came before.
+    /// Starts a new batch: later results of the open calls are placed after the results so far.
     fn start_result_batch(&mut self) {
         self.flush_results();
         for ToolCall { call_id, .. } in self.open_calls() {
@@ -118,7 +119,7 @@ impl EntryFold {
         }
     }
 
-    /// Takes note of an item that is written as it comes.
+    /// Updates the state for an item that is appended to the history directly.
     fn track_item(&mut self, item: &Item) {
         if item.tombstone {
             return;
@@ -140,7 +141,7 @@ impl EntryFold {
         }
     }
 
-    /// Holds a result among the others. Gives the item back if no call waits for it.
+    /// Buffers a result. Returns the item if it is not the result of an open call.
     fn buffer_result(&mut self, item: Item) -> Option<Item> {
         let result = item.as_tool_result().filter(|_| !item.tombstone);
         let Some(call_id) = result.map(|result| result.call_id.clone()) else { return Some(item) };
@@ -151,12 +152,12 @@ impl EntryFold {
         self.history.extend(self.buffered_calls.take_buffered_results());
     }
 
-    /// The place of the call that a result of this id would answer.
+    /// The position of the open call that a result with this id would answer.
     pub(super) fn call_position(&self, call_id: &str) -> Option<usize> {
         self.buffered_calls.position(|id| id == call_id)
     }
 
-    /// The place of the last call, in call order, whose result is held.
+    /// The position of the last call, in call order, whose result is buffered.
     pub(super) fn last_buffered_position(&self) -> Option<usize> {
         self.buffered_calls.last_buffered_position()
     }
@@ -196,7 +197,7 @@ impl Extend<Entry> for EntryFold {
     }
 }
 
-/// Whether the model is to speak next.
+/// Whether the model must answer next.
 fn awaits_model(history: &History) -> bool {
     let last = history.live_newest_first().next();
     last.is_some_and(|item: &Item| {

@@ -1,4 +1,4 @@
-//! Going on with a session.
+//! Running and resuming sessions.
 
 use std::collections::HashMap;
 
@@ -11,23 +11,26 @@ use crate::session::{Lease, Session, SessionRun, SessionState};
 use crate::tool::{Tool, Verdict};
 
 impl Session {
-    /// Goes on with something said, as [`Agent::run_from`] does, and writes what comes of it.
+    /// Starts a run with new input, as [`Agent::run_from`] does, and writes its events to the
+    /// session.
     ///
-    /// What a crash left open is settled first, and that is durable before anything runs. A call
-    /// that has no result is answered as interrupted, and the event of this comes first. Only if its
-    /// tool is [idempotent](Tool::idempotent) it runs again instead, under its old key; what is said
-    /// is then [steered](crate::RunHandle::steer) in behind the results. If the run ends before, because
-    /// somebody has to approve the call, it comes back as undelivered. Calls that were pending are
-    /// answered as interrupted; [`resume`](Self::resume) runs them. So are calls that were open where
-    /// this session was [forked](Self::fork_at): they are the other one's, whatever their tool.
+    /// Calls that a crash left open are settled first, which is durable before anything runs. A
+    /// call without a result is answered as interrupted, and the run's first events report this. If
+    /// its tool is [idempotent](Tool::idempotent), it is executed again instead, with the same
+    /// idempotency key; the input is then [steered](crate::RunHandle::steer) in after the results.
+    /// If such a run ends earlier, because the call needs an approval, the input is returned as
+    /// undelivered. Pending calls are answered as interrupted; use [`resume`](Self::resume) to run
+    /// them. Calls that were open where this session was [forked](Self::fork_at) are also answered
+    /// as interrupted, because they belong to the original session.
     ///
-    /// It takes the [lease](Lease) of the session first, which the run keeps. So what is settled here runs nowhere.
+    /// This takes the session's [lease](Lease) first, and the run keeps it. So the calls that are
+    /// settled here are not running anywhere else.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict), with [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if
-    /// another run has the lease, else if others have written meanwhile; [`Store`](ErrorKind::Store) if the store
-    /// fails. Nothing runs then.
+    /// [`Conflict`](ErrorKind::Conflict), with [`AlreadyLeased`](crate::session::AlreadyLeased) as
+    /// its source if another run has the lease, and otherwise if another process has written to the
+    /// session meanwhile; [`Store`](ErrorKind::Store) if the store fails. Nothing is run then.
     pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
         let lease = self.lease().await?;
         let (version, restored) = self.current_fold().await?;
@@ -40,20 +43,20 @@ impl Session {
         self.continue_run(agent, lease, version, restored, reruns, input.into()).await
     }
 
-    /// Goes on without anything said: with calls that were left pending or open, or with a question
-    /// that has no answer yet.
+    /// Continues a session without new input: with calls that are pending or open, or with a user
+    /// message that the model has not answered yet.
     ///
-    /// Calls that are [pending](SessionState::Pending) run with their verdicts, as
-    /// [`Agent::resume`] does it. That they may have begun is durable before the first of them
-    /// begins, so that none that is not idempotent is ever begun twice.
+    /// [Pending](SessionState::Pending) calls run with their verdicts, as in [`Agent::resume`].
+    /// Before the first of them starts, an entry that they may have started is durable, so a call
+    /// that is not idempotent never starts twice.
     ///
-    /// Calls that a crash left [open](SessionState::Unfinished) need no verdict. Those whose tool is
-    /// [idempotent](Tool::idempotent) run again under their old key, and hooks and approvals are
-    /// asked again; the others are answered as interrupted, and the events of this come first. A
-    /// [result](Verdict::Output) that is given for one answers it, and a verdict for one that runs
-    /// again counts. Then the model is asked.
+    /// Calls that a crash left [open](SessionState::Unfinished) do not need a verdict. If their
+    /// tool is [idempotent](Tool::idempotent), they are executed again with the same idempotency
+    /// key, and hooks and approvals apply again; the others are answered as interrupted, and the
+    /// run's first events report this. A [`Verdict::Output`] for an open call answers it, and any
+    /// other verdict applies to a call that is executed again. Then the model is called.
     ///
-    /// It takes the [lease](Lease) of the session, as [`run`](Self::run).
+    /// This takes the session's [lease](Lease), like [`run`](Self::run).
     ///
     /// ```
     /// use serde_json::json;
@@ -88,10 +91,10 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if nothing is left to go on with, as
-    /// [`Agent::resume`] for calls that are pending, and if a verdict is for a call that is not open
-    /// or is doubled; [`Store`](ErrorKind::Store) and [`Conflict`](ErrorKind::Conflict) as for
-    /// [`run`](Self::run). Nothing runs then.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session has nothing to continue, for
+    /// the reasons of [`Agent::resume`] if calls are pending, and if a verdict is for a call that
+    /// is not open or is given twice; [`Store`](ErrorKind::Store) and
+    /// [`Conflict`](ErrorKind::Conflict) as for [`run`](Self::run). Nothing is run then.
     pub async fn resume(
         &self,
         agent: &Agent,
@@ -117,7 +120,7 @@ impl Session {
         }
     }
 
-    /// Settles all but the calls that run again, and goes on.
+    /// Settles all calls except those that are executed again, and starts the run.
     async fn continue_run(
         &self,
         agent: &Agent,
@@ -145,7 +148,7 @@ impl Session {
                 let verdicts =
                     ResumeVerdicts::for_own_calls(reruns.into_values().filter_map(judged));
                 let run = agent.resume_with_checked_verdicts(history, verdicts);
-                // A run that was not polled yet takes it.
+                // A run that was not polled yet always accepts steering.
                 let _ = run.steer(input);
                 run
             }
@@ -153,8 +156,7 @@ impl Session {
         Ok(SessionRun::new(self, lease, version, restored, events, run))
     }
 
-    /// The open calls that may run again, and those that somebody has the result of, with the
-    /// verdicts on them.
+    /// The open calls that can be executed again or were given a result, with their verdicts.
     async fn calls_to_rerun(
         &self,
         agent: &Agent,
@@ -162,7 +164,7 @@ impl Session {
         open: Vec<ToolCall>,
         mut given: HashMap<String, (ToolCall, Verdict)>,
     ) -> HashMap<String, (ToolCall, Option<Verdict>)> {
-        // A history whose open calls are not at its end is settled as it is.
+        // If the open calls are not at the end of the history, all of them are settled.
         if agent.toolkit().resume(history).is_err() {
             return HashMap::new();
         }
@@ -171,7 +173,7 @@ impl Session {
         let open: Vec<ToolCall> =
             open.iter().map(|call| agent.toolkit().unwrapped_call(call).into_owned()).collect();
         let foreign = match open.iter().any(is_idempotent) {
-            // If the store cannot tell whose they are, they are not guessed about.
+            // If the store fails to tell which calls are inherited, none of them is executed again.
             true => self.inherited_open_calls().await.unwrap_or_else(|_| open.clone()),
             false => Vec::new(),
         };
@@ -186,8 +188,8 @@ impl Session {
     }
 }
 
-/// Verdicts by call, each for one that is open. A call is the one that runs, which may be inside of that of the
-/// history.
+/// The verdicts by call id. Each must be for an open call. If a call wraps another call, the
+/// verdict is for the inner call, which is the one that runs.
 fn verdicts_by_call_id(
     agent: &Agent,
     open: &[ToolCall],

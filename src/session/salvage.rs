@@ -1,10 +1,10 @@
-//! What is whole of a damaged session.
+//! The readable part of a damaged session.
 
 use crate::session::Entry;
 
-/// What is whole of a damaged session, and what is not.
+/// The readable part of a damaged session, and a list of the damage.
 ///
-/// Nothing is written to get it. The entries can be appended to a new session:
+/// Salvaging a session does not write to it. The entries can be appended to a new session:
 ///
 /// ```
 /// use turnstream::Item;
@@ -17,7 +17,7 @@ use crate::session::Entry;
 /// store.append("talk", 0, vec![Item::user("Hi").into()]).await?;
 /// store.append("talk", 1, vec![Item::text("Hello!").into()]).await?;
 ///
-/// // A byte is changed on the disk.
+/// // Simulate a changed byte on the disk.
 /// let path = folder.join("talk.jsonl");
 /// let text = std::fs::read_to_string(&path).unwrap();
 /// std::fs::write(&path, text.replace("Hello!", "Hullo!")).unwrap();
@@ -36,30 +36,31 @@ use crate::session::Entry;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SalvageReport {
-    /// The entries that can be read, in order, inherited ones included.
+    /// The readable entries, in order, including inherited ones.
     pub entries: Vec<Entry>,
-    /// What is not as it was written, in order; empty if nothing is damaged.
+    /// The damaged parts, in order; empty if nothing is damaged.
     pub damage: Vec<Damage>,
 }
 
-/// A part of a session that is not as it was written.
+/// A part of a session that differs from what was written.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Damage {
-    /// How many of the entries that can be read come before it.
+    /// The number of readable entries before it.
     pub entries_before: usize,
-    /// Where it is, for a person: a file and its lines, or an entry and its session.
+    /// A human-readable location: a file and its lines, or an entry and its session.
     pub location: String,
-    /// What is wrong with it.
+    /// A description of the damage.
     pub reason: String,
-    /// How many entries were lost there; `None` if that cannot be told.
+    /// The number of entries that were lost there; `None` if it is unknown.
     pub lost_entries: Option<u64>,
-    /// The entries in it that can be parsed. They may be other ones than were written.
+    /// The entries in this part that can be parsed. They may differ from the entries that were
+    /// written.
     pub suspect_entries: Vec<Entry>,
 }
 
 impl SalvageReport {
-    /// Takes note of a damage after the entries so far.
+    /// Adds damage after the entries so far.
     pub(super) fn push_damage(&mut self, place: String, reason: String, lost: Option<u64>) {
         let (after, doubtful) = (self.entries.len(), Vec::new());
         self.damage.push(Damage {
@@ -71,8 +72,8 @@ impl SalvageReport {
         });
     }
 
-    /// The first `at` entries as they were numbered when nothing was lost. What comes after a damage of
-    /// which it is not known how many entries it had is left out.
+    /// The first `at` entries, counted with their original numbers. If it is unknown how many
+    /// entries were lost at some point, everything after it is left out.
     pub(super) fn truncated(mut self, at: u64) -> Self {
         let mut damage: Vec<Damage> = Vec::new();
         let mut lost: u64 = 0;
@@ -96,7 +97,7 @@ impl SalvageReport {
         Self { entries: self.entries, damage }
     }
 
-    /// Puts another part after this one.
+    /// Appends another part.
     pub(super) fn chain(mut self, next: Self) -> Self {
         let before = self.entries.len();
         self.entries.extend(next.entries);

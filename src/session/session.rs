@@ -1,4 +1,4 @@
-//! A session, as a program holds it.
+//! The handle to a session.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,20 +13,21 @@ use crate::session::checks::{corrupt_data_error, ensure_id_not_empty};
 use crate::session::restore::EntryFold;
 use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 
-/// A conversation that is kept in a store as it goes on. Clones share it.
+/// A conversation that is written to a store while it happens. Clones share the same state.
 ///
-/// What it shows is what is durable. [`run`](Self::run) goes on with it, and
-/// [`resume`](Self::resume) with what was broken off; `recorded`, of
-/// [`PersistExt`](crate::session::PersistExt), writes the events of a loop of your own.
+/// Its methods return only what is durable. [`run`](Self::run) starts a run,
+/// [`resume`](Self::resume) continues interrupted work, and
+/// [`persist_to`](crate::session::PersistExt::persist_to) writes the events of a hand-written loop.
 ///
-/// Its history has the session's id, so that tools know their calls by `{session id}/{call id}`, also
-/// after a restart.
+/// The history has the session's id, so tools identify their calls by `{session id}/{call id}`,
+/// even after a restart.
 ///
-/// A session has one run at a time: [`run`](Self::run) and [`resume`](Self::resume) take its [lease](Lease), and of
-/// two, here or in two processes, the second gets an error whose source is
-/// [`AlreadyLeased`](crate::session::AlreadyLeased). The lease ends with the run: with its last event, or when it is
-/// dropped. Loops of your own and [checkpoints](Self::checkpoint) take none: of two that write, the one whose append
-/// comes second gets a [`Conflict`].
+/// A session has at most one run at a time: [`run`](Self::run) and [`resume`](Self::resume) take
+/// its [lease](Lease). If two runs are started, in one process or in two, the second fails with an
+/// error whose source is [`AlreadyLeased`](crate::session::AlreadyLeased). The lease ends with the
+/// run: with its last event, or when the run is dropped. Hand-written loops and
+/// [checkpoints](Self::checkpoint) do not take a lease: if two of them write, the second append
+/// fails with a [`Conflict`].
 ///
 /// ```
 /// use turnstream::Agent;
@@ -41,7 +42,7 @@ use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 /// let session = Session::open(store.clone(), "greetings").await?;
 /// session.run(&agent, "Hi").await?.outcome().await?;
 ///
-/// // Later, or elsewhere.
+/// // Later, or in another process.
 /// let session = Session::open(store, "greetings").await?;
 /// let outcome = session.run(&agent, "What did I say?").await?.outcome().await?;
 /// assert_eq!(outcome.history.len(), 4);
@@ -55,27 +56,27 @@ pub struct Session {
     cache: Arc<Mutex<SessionCache>>,
 }
 
-/// What is known of the entries in the store.
+/// The cached state of the entries in the store.
 struct SessionCache {
-    /// How many were read or written.
+    /// The number of entries that were read or written.
     version: u64,
     fold: EntryFold,
-    /// The last of them, if it is known: a session that was deleted and made again has another one there.
+    /// The last entry, if it is known. It differs if the session was deleted and created again.
     last_entry: Option<Entry>,
     state: CacheState,
-    /// How often any of this was changed.
+    /// The number of changes to this cache.
     change_count: u64,
-    /// The epoch of the last lease that was taken by this.
+    /// The epoch of the last lease that this session handle took.
     last_epoch: u64,
 }
 
-/// What is not known of the entries in the store.
+/// Whether the cache matches the entries in the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CacheState {
     Current,
-    /// There may be more: an append failed, or nobody waited for it.
+    /// The store may have more entries: an append failed, or its future was dropped.
     Stale,
-    /// There are others: the store has fewer, or says what cannot be.
+    /// The store has other entries: it has fewer, or it returned an impossible version.
     Invalid,
 }
 
@@ -95,7 +96,8 @@ impl SessionCache {
 }
 
 impl Session {
-    /// Opens a session. One that the store does not have is empty, and is made by its first append.
+    /// Opens a session. A session that does not exist in the store is empty; its first append
+    /// creates it.
     ///
     /// # Errors
     ///
@@ -122,30 +124,32 @@ impl Session {
         Self { store, id, cache: Arc::new(Mutex::new(cell)) }
     }
 
-    /// Its id.
+    /// Returns the session's id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What was said, as far as it is durable: a turn that streams is not in it, and of the calls
-    /// of a turn those results that have come. It can be sent after [`History::settled`].
+    /// Returns the durable part of the history: it does not include the turn that is streaming, and
+    /// of a turn's results only those received so far. The history can be sent after
+    /// [`History::settled`].
     pub fn history(&self) -> History {
         self.lock_cache().fold.history()
     }
 
-    /// How many entries are known to be in the store.
+    /// Returns the number of entries that are known to be in the store.
     pub fn version(&self) -> u64 {
         self.lock_cache().version
     }
 
-    /// What it is waiting for. While a run goes on, that is what would be left if it were dropped.
+    /// Returns whether the session is idle, pending or unfinished. During a run, this is the state
+    /// in which the session would be if the run were dropped now.
     pub fn state(&self) -> SessionState {
         self.lock_cache().fold.session_state()
     }
 
-    /// Reads what somebody else has written.
+    /// Reads the entries that other writers have appended.
     ///
-    /// A run does this by itself if an append has failed, or was dropped, since.
+    /// A run does this on its own if an earlier append failed or was dropped.
     ///
     /// # Errors
     ///
@@ -154,7 +158,7 @@ impl Session {
         self.refresh_cache().await
     }
 
-    /// All entries, those that were folded away included.
+    /// Returns all entries, including those of compacted items.
     ///
     /// # Errors
     ///
@@ -167,7 +171,8 @@ impl Session {
         &self.store
     }
 
-    /// The version, and what its entries make of the history. What is not known is read first.
+    /// The version, and the fold of the entries up to it. Reads from the store first if the cache
+    /// is not current.
     pub(super) async fn current_fold(&self) -> Result<(u64, EntryFold), Error> {
         if self.lock_cache().state != CacheState::Current {
             self.refresh_cache().await?;
@@ -175,11 +180,12 @@ impl Session {
         Ok(self.cached_fold())
     }
 
-    /// Takes the lease, and then reads what is not known: others may have had the lease since.
+    /// Takes the lease and then refreshes the cache, because another process may have had the lease
+    /// since.
     pub(super) async fn lease(&self) -> Result<Lease, Error> {
         let lease = catch_store_panic(async { self.store.lease(&self.id).await }).await?;
         let last = self.lock_cache().last_epoch;
-        // A store without leases shows it with a conflict, as it does for what else is written meanwhile.
+        // A store without leases reports other writers with a conflict at the next append.
         if ![0, last.wrapping_add(1)].contains(&lease.epoch()) {
             self.refresh_cache().await?;
         }
@@ -188,7 +194,7 @@ impl Session {
         Ok(lease)
     }
 
-    /// The same as far as it is known.
+    /// The version and the fold as they are cached.
     pub(super) fn cached_fold(&self) -> (u64, EntryFold) {
         let cell = self.lock_cache();
         (cell.version, cell.fold.clone())
@@ -211,12 +217,12 @@ impl Session {
         if let (Some(last), Some(found)) = (&last, &mut entries)
             && (found.is_empty() || found.remove(0) != *last)
         {
-            // It is another session.
+            // The session was deleted and created again.
             (from, restored) = (0, EntryFold::new(Arc::clone(&self.id)));
             entries = self.read_entries_from(0).await?;
         }
         if entries.is_none() {
-            // There is none, or none any more.
+            // The session does not exist, or does not exist any more.
             (from, restored, last) = (0, EntryFold::new(Arc::clone(&self.id)), None);
         }
         let entries = entries.unwrap_or_default();
@@ -227,7 +233,7 @@ impl Session {
         if cell.change_count == changes {
             cell.update(version, restored, last);
         } else if cell.state != CacheState::Invalid && cell.version < version {
-            // Somebody has written meanwhile, or tried to. What that has left is still not known.
+            // An append happened or failed meanwhile, so the cache keeps its state.
             (cell.version, cell.fold, cell.last_entry) = (version, restored, last);
         }
         Ok(())
@@ -237,8 +243,8 @@ impl Session {
         catch_store_panic(async { self.store.load(&self.id, from).await }).await
     }
 
-    /// Writes entries after those that made `restored`, if there are any, under the lease if there is one.
-    /// Gives what is known then.
+    /// Appends entries to those of `restored`, under the lease if there is one. Returns the new
+    /// version and fold. Does nothing if `entries` is empty.
     pub(super) async fn append_and_fold(
         &self,
         lease: Option<&Lease>,
@@ -255,8 +261,8 @@ impl Session {
         Ok((version, restored))
     }
 
-    /// Writes entries behind the `expected` ones, which make `restored` of the history. If nobody
-    /// waits for the end of it, it is not known whether they are there.
+    /// Appends entries after the `expected` ones; `restored` is the fold that includes them. If the
+    /// future is dropped, it is unknown whether they were written.
     pub(super) fn append_entries(
         &self,
         lease: Option<Lease>,
@@ -308,12 +314,12 @@ impl Session {
     }
 
     fn lock_cache(&self) -> MutexGuard<'_, SessionCache> {
-        // Nothing of a user runs while it is held.
+        // No user code runs while the lock is held.
         lock_ignoring_poison(&self.cache)
     }
 }
 
-/// While it is there, nobody knows what the store has.
+/// Marks the cache as stale when it is dropped, unless it was disarmed.
 struct AppendGuard<'a>(Option<&'a Session>);
 
 impl AppendGuard<'_> {
@@ -330,7 +336,7 @@ impl Drop for AppendGuard<'_> {
     }
 }
 
-/// What the store answers; its panic is an error.
+/// Awaits a store's future and converts its panic to an error.
 pub(super) async fn catch_store_panic<T>(
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {

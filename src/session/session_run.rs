@@ -1,4 +1,4 @@
-//! One run of a session.
+//! A run of a session.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -18,35 +18,36 @@ use crate::session::persist_to::PersistTo;
 use crate::session::restore::EntryFold;
 use crate::session::{Lease, Session};
 
-/// One run of a session: a stream of its events, each given when what it says is durable.
+/// A run of a session: a stream of its events, each of which is yielded after it is durable.
 ///
-/// It is a [`Run`] whose events are written on their way. If the store fails, or another process has
-/// written, what runs is dropped in that call and the error is the last item: no `Finished` comes
-/// before it. The error of a run that failed comes after its `Finished`, as with a [`Run`].
+/// It is a [`Run`] whose events are written before they are yielded. If the store fails, or if
+/// another process has written to the session, the run is dropped synchronously and the error is
+/// the last item, without a `Finished` before it. If the run itself fails, its error follows
+/// `Finished`, as with a [`Run`].
 ///
-/// It has the [lease](Lease) of the session until it has yielded [`Finished`](Event::Finished) or an error, or is dropped.
-/// If the lease is lost before, what runs is dropped and an error whose source is
-/// [`LeaseLost`](crate::session::LeaseLost) is the last item: at the latest by the next append, and earlier where the
-/// store notices it.
+/// It has the session's [lease](Lease) until it has yielded [`Finished`](Event::Finished) or an
+/// error, or is dropped. If the lease is lost before that, the run is dropped, and an error whose
+/// source is [`LeaseLost`](crate::session::LeaseLost) is the last item: at the latest at the next
+/// append, and earlier if the store detects the loss.
 ///
-/// Calls that were answered as interrupted before the run began are told first. They are in its
-/// [history](RunHandle::history) from the beginning, which is what a fold of its events begins with, and are
-/// none of its outcome's new items.
+/// The first events report the calls that were answered as interrupted before the run started. They
+/// are in the run's initial [history](RunHandle::history), which is the starting point for a fold
+/// of its events, but are not among the new items of its outcome.
 ///
-/// Like a [`Run`] it dereferences to its [`RunHandle`]. The history and the journal there have the turn
-/// that streams, and may be an event ahead of what was yielded; what is durable is in
-/// [`Session::history`].
+/// Like a [`Run`], it dereferences to its [`RunHandle`]. The handle's history and journal include
+/// the turn that is streaming, and may be one event ahead of the yielded events; the durable
+/// history is [`Session::history`].
 ///
-/// Dropping it cancels everything, as with a [`Run`]. A turn that was streaming is not kept; to
-/// keep what there is of it, [interrupt](RunHandle::interrupt) the run and pull it to its end.
+/// Dropping it cancels everything, as with a [`Run`]. A turn that was streaming is not stored; to
+/// store its partial output, [interrupt](RunHandle::interrupt) the run and poll it to its end.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionRun {
-    /// What was settled; it is written.
+    /// The events of settling, which are already written.
     settle_events: VecDeque<Event>,
     run: PersistTo<Run>,
     handle: Arc<RunHandle>,
     outcome: Option<Box<Outcome>>,
-    /// How many entries the session had.
+    /// The number of entries that the session had at the start.
     #[cfg(feature = "hub")]
     starts_at: u64,
 }
@@ -72,25 +73,26 @@ impl SessionRun {
         }
     }
 
-    /// How many entries the session had when it was made.
+    /// The number of entries that the session had when the run was created.
     #[cfg(feature = "hub")]
     pub(crate) fn starts_at(&self) -> u64 {
         self.starts_at
     }
 
-    /// Hands a value to the tools of this run; see [`Run::with_data`]. Call it before the first poll.
+    /// Provides a value to the tools of this run; see [`Run::with_data`]. Call it before the first
+    /// poll.
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
         self.handle.insert_run_data(value);
         self
     }
 
-    /// Drives the run to its end. Dropping the future cancels the run. An interactive run waits for a
-    /// verdict only while there is a handle to give it, as with [`Run::outcome`].
+    /// Drives the run to its end. Dropping the future cancels the run. An interactive run waits for
+    /// verdicts only while another handle exists that can give them, as with [`Run::outcome`].
     ///
     /// # Errors
     ///
-    /// What the store fails with. A failure of the run itself is in its outcome:
-    /// [`into_result`](Outcome::into_result) makes an error of it.
+    /// The errors of the store. If the run itself fails, the error is in its outcome:
+    /// [`into_result`](Outcome::into_result) returns it.
     pub async fn outcome(mut self) -> Result<Outcome, Error> {
         self.handle.require_external_handle();
         loop {
@@ -100,19 +102,19 @@ impl SessionRun {
             match self.next().await {
                 Some(event) => drop(event?),
                 None if self.outcome.is_some() => {}
-                // It gave its error before.
+                // The run yielded its error before.
                 None => return Err(Error::new(ErrorKind::Other, "the run was broken off")),
             }
         }
     }
 
-    /// A handle of its own; see [`Run::handle`].
+    /// Returns another handle to the run; see [`Run::handle`].
     pub fn handle(&self) -> RunHandle {
         (*self.handle).clone()
     }
 }
 
-/// The owner of a run acts on it through its [`RunHandle`].
+/// The owner of a run controls it through its [`RunHandle`].
 impl Deref for SessionRun {
     type Target = RunHandle;
 

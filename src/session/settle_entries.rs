@@ -1,10 +1,10 @@
-//! What is written so that a history can be gone on with.
+//! The entries that settle a history, so that the session can continue.
 
 use crate::event::{Event, RewriteReason, ToolEvent};
 use crate::item::{History, INTERRUPTED_MID_EXECUTION, Item, ResultKind, ToolCall, ToolResult};
 use crate::session::Entry;
 
-/// What is written, and the events of the calls that are answered by it.
+/// The entries that settle a history, and the events of the calls that they answer.
 #[derive(Debug, Default)]
 pub(super) struct SettleEntries {
     pub(super) entries: Vec<Entry>,
@@ -12,7 +12,8 @@ pub(super) struct SettleEntries {
 }
 
 impl SettleEntries {
-    /// Makes the history what [`History::settled`] makes of it. Nothing is written if it is that.
+    /// Makes the entries that turn the history into its [`History::settled`] form; none if it is
+    /// settled.
     pub(super) fn for_history(history: &History) -> Self {
         let mut settling = Self::default();
         if history.is_settled() {

@@ -1,4 +1,4 @@
-//! Where sessions are kept.
+//! The trait for session stores.
 
 use std::cmp::Ordering;
 use std::time::SystemTime;
@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::session::{Entry, Lease};
 
-/// Where sessions are kept.
+/// A store for sessions.
 ///
-/// A session is named by an id, any text that is not empty. Its entries are numbered from 0, and its
-/// version is how many there are. Two appends to one session never interleave: each names the version
-/// that it follows, and of two that name the same one is written, whole, and the other gets a
-/// [`Conflict`].
+/// A session is identified by an id, which is any non-empty text. Its entries are numbered from 0,
+/// and its version is the number of entries. Two appends to a session never interleave: each names
+/// the version that it follows. If two appends name the same version, one is written completely,
+/// and the other fails with a [`Conflict`].
 ///
-/// What a store says is written is there after the process was killed, if the store is durable.
-/// Dropping a future that waits for an append leaves open whether it is written; it is written whole
-/// or not at all. [`load`](Self::load) tells.
+/// In a durable store, entries survive a crash of the process once their append has returned. If
+/// the future of an append is dropped, the append may or may not happen, but never partially; call
+/// [`load`](Self::load) to find out.
 ///
-/// With the feature `testing`, `session::suite` tests a store against all of this.
+/// With the feature `testing`, `session::suite` tests a store against this contract.
 pub trait Store: Send + Sync {
-    /// Writes entries behind the `expected` ones that are there, and gives the version afterwards. A
-    /// session that is not there has version 0 and is made by its first entry; an append of no entries
-    /// writes nothing.
+    /// Appends entries after the `expected` existing ones, and returns the new version. A session
+    /// that does not exist has version 0, and its first append creates it. An append without
+    /// entries writes nothing.
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with a [`Conflict`] as its source, if the session has
     /// another version, and [`Store`](ErrorKind::Store) if the entries cannot be written. Nothing
-    /// is written then, unless the message of a store on another machine says that this is not known.
+    /// was written then, unless the error message of a remote store says that this is unknown.
     fn append<'a>(
         &'a self,
         id: &'a str,
@@ -38,14 +38,17 @@ pub trait Store: Send + Sync {
         entries: Vec<Entry>,
     ) -> BoxFuture<'a, Result<u64, Error>>;
 
-    /// [`append`](Self::append) under a lease: it is refused if another one was taken since. The check and
-    /// the write are one step, so an append that is written was written before the next lease was taken.
+    /// [`append`](Self::append) under a lease: it fails if another lease of the session was taken
+    /// since. The check and the write are one atomic step, so every append that succeeds was
+    /// written before the next lease was taken.
+    ///
+    /// The default implementation ignores the lease and calls [`append`](Self::append).
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict), with a [`LeaseLost`](crate::session::LeaseLost) as its source, if the lease
-    /// is lost; else as [`append`](Self::append). Nothing is written then. A store that does not implement this
-    /// ignores the lease and calls [`append`](Self::append).
+    /// [`Conflict`](ErrorKind::Conflict), with a [`LeaseLost`](crate::session::LeaseLost) as its
+    /// source, if the lease is lost; nothing was written then. Otherwise the errors of
+    /// [`append`](Self::append).
     fn append_leased<'a>(
         &'a self,
         lease: &'a Lease,
@@ -57,23 +60,28 @@ pub trait Store: Send + Sync {
         self.append(id, expected, entries)
     }
 
-    /// Takes the [lease](Lease) of a session, which may be one that is not there yet. It does not wait for
-    /// another owner. The lease ends when its last clone is dropped, and with the process or the machine that has taken it.
+    /// Takes the [lease](Lease) of a session, which need not exist yet. It does not wait for
+    /// another owner. The lease ends when its last clone is dropped, or when the process or machine
+    /// that took it ends.
     ///
-    /// Dropping the future leaves open whether it was taken; if so, it is given back.
+    /// If the future is dropped, the lease may or may not have been taken; if it was, it is
+    /// released again.
+    ///
+    /// The default implementation returns leases that [do not exclude other
+    /// runs](Lease::unguarded).
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict), with an [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if
-    /// another run has it, [`InvalidRequest`](ErrorKind::InvalidRequest) if the id is empty, and
-    /// [`Store`](ErrorKind::Store) if the store fails. A store that does not implement this gives leases that
-    /// [exclude no other run](Lease::unguarded).
+    /// [`Conflict`](ErrorKind::Conflict), with an [`AlreadyLeased`](crate::session::AlreadyLeased)
+    /// as its source, if another run has the lease, [`InvalidRequest`](ErrorKind::InvalidRequest)
+    /// if the id is empty, and [`Store`](ErrorKind::Store) if the store fails.
     fn lease<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Lease, Error>> {
         let _ = id;
         ready(Ok(Lease::unguarded())).boxed()
     }
 
-    /// The entries from number `from` on, inherited ones included; `None` if there is no such session.
+    /// Returns the entries from number `from` on, including inherited ones; `None` if the session
+    /// does not exist.
     ///
     /// # Errors
     ///
@@ -84,15 +92,18 @@ pub trait Store: Send + Sync {
         from: u64,
     ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>>;
 
-    /// All sessions, the one that was written last first.
+    /// Lists all sessions, the most recently written first.
     ///
     /// # Errors
     ///
     /// [`Store`](ErrorKind::Store) if they cannot be read.
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>>;
 
-    /// A page of [`list`](Self::list): at most `limit` sessions, those that follow the session `after`, or the first
-    /// ones. A session that is written while you page moves to the front, so later pages do not contain it.
+    /// Returns a page of [`list`](Self::list): at most `limit` sessions, starting after the session
+    /// `after`, or with the first one. A session that is written between two pages moves to the
+    /// front, so later pages do not contain it.
+    ///
+    /// The default implementation reads the whole list.
     ///
     /// ```
     /// use turnstream::Item;
@@ -113,7 +124,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As [`list`](Self::list). A store that does not implement this reads the whole list.
+    /// The errors of [`list`](Self::list).
     fn list_page<'a>(
         &'a self,
         after: Option<&'a SessionInfo>,
@@ -129,40 +140,43 @@ pub trait Store: Send + Sync {
         self.list().map(move |listed| listed.map(page)).boxed()
     }
 
-    /// Makes the session `new` of the first `at` entries of another. No entry is copied, and what
-    /// either of them says afterwards is its own. [`list`](Self::list) tells where it came from: by
-    /// that a [`Session`](crate::session::Session) knows which open calls are not its own.
+    /// Creates the session `new` from the first `at` entries of another session. No entry is
+    /// copied, and later appends to one of them do not affect the other. [`list`](Self::list)
+    /// reports the origin; a [`Session`](crate::session::Session) uses it to find open calls that
+    /// belong to the original session.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if `new` is there, [`InvalidRequest`](ErrorKind::InvalidRequest)
-    /// if `id` is not or has fewer entries, [`Store`](ErrorKind::Store) if it cannot be written.
+    /// [`Conflict`](ErrorKind::Conflict) if `new` exists,
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session `id` does not exist or has
+    /// fewer entries, [`Store`](ErrorKind::Store) if the fork cannot be written.
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Removes a session with all its entries. Returns whether it was there.
+    /// Deletes a session with all its entries. Returns whether it existed.
     ///
-    /// Those who have it open find out with their next append, which gets a [`Conflict`]; its id is free
-    /// afterwards. It takes no lease: a run of the session ends with that conflict. A session that cannot be read can be removed as well. Dropping the future leaves open
-    /// whether it is removed.
+    /// The next append of a process that has the session open fails with a [`Conflict`]; the id can
+    /// be used again afterwards. This does not take a lease, so an active run of the session ends
+    /// with that conflict. Unreadable sessions can be deleted too. If the future is dropped, the
+    /// session may or may not be deleted.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if another session was forked from it, which would
-    /// lose its first entries, [`Store`](ErrorKind::Store) if it cannot be removed, and
-    /// [`Unsupported`](ErrorKind::Unsupported) if the store removes nothing, which is what a store does
-    /// that does not implement this.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if another session was forked from it, which
+    /// would lose its first entries; [`Store`](ErrorKind::Store) if it cannot be deleted; and
+    /// [`Unsupported`](ErrorKind::Unsupported) if the store does not support this, as in the
+    /// default implementation.
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
         let _ = id;
         ready(Err(removal_unsupported_error())).boxed()
     }
 
-    /// Removes the sessions whose last write was before a time, by the store's clock. Returns their ids,
-    /// in the order in which they were removed.
+    /// Deletes the sessions that were last written before a point in time, by the store's clock.
+    /// Returns their ids, in the order in which they were deleted.
     ///
-    /// A session stays as long as a session that stays was forked from it, and so does one that is
-    /// written meanwhile or cannot be read. Leases are ignored: a run that has written nothing since then loses
-    /// its session. Each is removed as by [`delete`](Self::delete); dropping the
-    /// future leaves open which are.
+    /// A session is kept while a fork of it is kept, if it is written meanwhile, or if it cannot be
+    /// read. Leases are ignored: a run that has not written anything since then loses its session.
+    /// Each session is deleted as by [`delete`](Self::delete); if the future is dropped, some of
+    /// them may be deleted.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -180,8 +194,8 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if one cannot be removed, and
-    /// [`Unsupported`](ErrorKind::Unsupported) as [`delete`](Self::delete).
+    /// [`Store`](ErrorKind::Store) if a session cannot be deleted, and
+    /// [`Unsupported`](ErrorKind::Unsupported) as for [`delete`](Self::delete).
     fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         let _ = before;
         ready(Err(removal_unsupported_error())).boxed()
@@ -249,36 +263,38 @@ impl<T: Store + ?Sized> Store for std::sync::Arc<T> {
     }
 }
 
-/// A session as a store lists it.
+/// An entry in a store's list of sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Its id.
+    /// The session's id.
     pub id: String,
-    /// How many entries it has, inherited ones included.
+    /// The number of entries, including inherited ones.
     pub version: u64,
-    /// What it was forked from.
+    /// The session and version that it was forked from.
     pub origin: Option<ForkOrigin>,
-    /// When it was written last, to a millisecond or better: sessions are listed and pruned by it.
+    /// The time of the last write, with millisecond precision or better: sessions are listed and
+    /// pruned by it.
     pub updated_at: SystemTime,
 }
 
 impl SessionInfo {
-    /// The order of a list: the one that was written last first.
+    /// The order of the list: most recently written first.
     pub(super) fn list_order(&self, other: &Self) -> Ordering {
         other.updated_at.cmp(&self.updated_at).then_with(|| self.id.cmp(&other.id))
     }
 }
 
-/// Where a session came from.
+/// The origin of a forked session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ForkOrigin {
-    /// The other session.
+    /// The id of the original session.
     pub id: String,
-    /// How many of its entries were taken over.
+    /// The number of entries that the fork inherits.
     pub at: u64,
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict): somebody else has written.
+/// The source of an error of kind [`Conflict`](ErrorKind::Conflict): another writer has appended to
+/// the session.
 ///
 /// ```
 /// use futures::executor::block_on;
@@ -297,16 +313,16 @@ pub struct ForkOrigin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the session `{id}` has version {found}, not {expected}")]
 pub struct Conflict {
-    /// The session.
+    /// The id of the session.
     pub id: String,
-    /// The version that the write was to follow.
+    /// The version that the append was expected to follow.
     pub expected: u64,
-    /// The version that is there.
+    /// The version that the store has.
     pub found: u64,
 }
 
 impl Conflict {
-    /// Finds the conflict that an error carries.
+    /// Returns the conflict in the error's source chain, if there is one.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }

@@ -1,4 +1,4 @@
-//! A thread for work that blocks.
+//! A thread for blocking work.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
@@ -13,17 +13,17 @@ use crate::lock::lock_ignoring_poison;
 
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// A value that lives on a thread of its own, which runs one job after the other on it.
+/// A value that lives on a dedicated thread, which runs jobs on it one at a time.
 ///
-/// The thread starts with the first job. When the last clone is dropped, it does every job that was
-/// handed over until then, drops the value and ends. The drop waits for that, for
-/// [`JOIN_TIMEOUT`] at most.
+/// The first job starts the thread. When the last clone is dropped, the thread completes all
+/// submitted jobs, drops the value and ends. The drop blocks until then, for at most
+/// [`JOIN_TIMEOUT`].
 pub(super) struct Worker<T> {
     shared: Arc<SharedWorker<T>>,
 }
 
-/// A job may wait for as long as another process holds a lock; the value's drop takes milliseconds.
-/// In tests nothing is to wait for it.
+/// A job may wait while another process holds a lock; dropping the value takes only milliseconds.
+/// Tests always wait until the thread has ended.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 5 });
 
 struct SharedWorker<T> {
@@ -32,10 +32,10 @@ struct SharedWorker<T> {
 }
 
 enum WorkerState<T> {
-    /// No thread yet.
+    /// The thread was not started yet.
     Idle(T),
     Running(WorkerThread<T>),
-    /// The thread could not be started, and the value went with it.
+    /// The thread could not be started, and the value was dropped.
     Lost,
 }
 
@@ -47,15 +47,15 @@ struct WorkerThread<T> {
 }
 
 impl<T: Send + 'static> Worker<T> {
-    /// Makes one without a thread, which will have the name given.
+    /// Creates a worker whose thread, with the given name, is started later.
     pub(super) fn new(name: &'static str, value: T) -> Self {
         Self {
             shared: Arc::new(SharedWorker { name, state: Mutex::new(WorkerState::Idle(value)) }),
         }
     }
 
-    /// Runs a job and gives what it returns. It is handed over by the first poll; dropping the future
-    /// afterwards does not take it back.
+    /// Runs a job and returns its result. The first poll submits it; dropping the future after that
+    /// does not cancel it.
     pub(super) async fn run<R: Send + 'static>(
         &self,
         job: impl FnOnce(&mut T) -> Result<R, Error> + Send + 'static,
@@ -63,7 +63,7 @@ impl<T: Send + 'static> Worker<T> {
         let (answer, answered) = oneshot::channel();
         self.submit(Box::new(move |value| {
             let result = panic_to_error(ErrorKind::Panic, "a store", || job(value)).flatten();
-            // Nobody may be waiting for it any more.
+            // The caller may have dropped the future.
             let _ = answer.send(result);
         }))?;
         answered.await.unwrap_or_else(|_| Err(thread_gone_error()))
@@ -85,7 +85,7 @@ impl<T: Send + 'static> Worker<T> {
         }
     }
 
-    /// Changes the value before the first job; afterwards it does nothing.
+    /// Changes the value before the first job is submitted; does nothing after that.
     pub(super) fn configure(&mut self, change: impl FnOnce(&mut T)) {
         match &mut *self.shared.lock_state() {
             WorkerState::Idle(value) => change(value),
@@ -108,7 +108,7 @@ impl<T> Drop for SharedWorker<T> {
             return;
         };
         drop(jobs);
-        // A task that the thread wakes may be dropped there, with the last clone in it.
+        // The last clone may be dropped on this thread, inside of a task that a job wakes.
         if thread::current().id() != id {
             let _ = ended.recv_timeout(JOIN_TIMEOUT);
         }
@@ -170,7 +170,7 @@ mod tests {
                     Ok(())
                 })
             };
-            // Each hands its job over when it is polled first.
+            // Each future submits its job when it is first polled.
             let done = join_all([1, 2, 3].map(push)).await;
             assert!(done.iter().all(Result::is_ok));
             assert_eq!(worker.run(|list| Ok(list.clone())).await.unwrap(), [1, 2, 3]);
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(block_on(worker.run(|n| Ok(*n))).unwrap(), 7);
     }
 
-    /// Tells when it is dropped.
+    /// Sends a message when it is dropped.
     struct DropProbe(mpsc::Sender<&'static str>);
 
     impl Drop for DropProbe {
@@ -218,7 +218,7 @@ mod tests {
         let (go, may_go) = mpsc::channel::<()>();
         let worker = Worker::new("test", DropProbe(told));
         let other = worker.clone();
-        // Handed over and not waited for: it is still done.
+        // The job is submitted and its future dropped; it still runs.
         let _ = worker
             .run(move |value| {
                 let _ = may_go.recv();

@@ -1,26 +1,26 @@
-//! The byte-order mark that a body may begin with.
+//! The byte-order mark at the start of a body.
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Passes over a byte-order mark at the start of a body, however it is chunked.
+/// Skips a byte-order mark at the start of a body, however it is chunked.
 #[derive(Default)]
 pub(super) struct ByteOrderMark {
-    /// How much of the mark has gone by.
+    /// The number of bytes of the mark that have matched.
     matched_bytes: usize,
-    /// The mark has gone by, or there is none.
+    /// Whether the mark was skipped or is known to be absent.
     is_done: bool,
 }
 
 impl ByteOrderMark {
-    /// Whether the beginning of the body has gone by, with its mark or without.
+    /// Whether the start of the body has been processed, with or without a mark.
     pub(super) fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Says how many bytes of the next chunk belong to the mark.
+    /// Returns how many bytes of the next chunk belong to the mark.
     ///
-    /// When what earlier chunks, or this one, had of a mark turns out to be none, it is given back:
-    /// the body begins with it.
+    /// If the bytes of this and earlier chunks turn out not to be a mark, also returns the bytes to
+    /// put back: the body starts with them.
     pub(super) fn consume(&mut self, chunk: &[u8]) -> (usize, &'static [u8]) {
         if self.is_done {
             return (0, &[]);

@@ -1,4 +1,4 @@
-//! What the bytes of one frame mean.
+//! Parses the bytes of one frame.
 
 use std::convert::Infallible;
 use std::iter::once;
@@ -10,34 +10,34 @@ use serde::Deserialize;
 
 use crate::error::{Error, ErrorKind};
 
-/// The event type of a frame that does not name one.
+/// The event type of a frame without an `event` field.
 const DEFAULT_EVENT: &str = "message";
 
 /// The event type of a frame with a field `error`. The specification has no such field, but older
-/// versions of llama.cpp and servers that are built on it send their errors in one:
+/// versions of llama.cpp and servers built on it send their errors in one:
 /// <https://github.com/ggml-org/llama.cpp/issues/16104>.
 const ERROR_EVENT: &str = "error";
 
-/// One event of the stream, lent by the [`FrameReader`](super::FrameReader) that cut it.
+/// One event of the stream, borrowed from the [`FrameReader`](super::FrameReader).
 ///
-/// The fields `id` and `retry` are absent: they serve reconnection, and a turn that was cut off is
-/// asked for again instead.
+/// The fields `id` and `retry` are omitted: they are for reconnecting, but an interrupted turn is
+/// requested again instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame<'a> {
-    /// The event type; `message` when the server did not name one, as the specification has it.
+    /// The event type; `message` if the server sent none, as the specification requires.
     pub event: &'a str,
-    /// The values of the `data` lines, joined by line feeds. May be empty.
+    /// The values of the `data` lines, joined with line feeds. May be empty.
     pub data: &'a str,
 }
 
 impl<'a> Frame<'a> {
-    /// A frame of an event type and its data, for a framing of your own.
+    /// Creates a frame with an event type and data, for a framing of your own.
     pub fn new(event: &'a str, data: &'a str) -> Self {
         Self { event, data }
     }
 
-    /// Reads the data as JSON.
+    /// Deserializes the data from JSON.
     ///
     /// ```
     /// use turnstream::framing::Frame;
@@ -49,7 +49,7 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     ///
-    /// [`Protocol`](ErrorKind::Protocol) if it is not JSON or does not fit the type.
+    /// [`Protocol`](ErrorKind::Protocol) if it is not JSON or does not match the type.
     pub fn json<T: Deserialize<'a>>(&self) -> Result<T, Error> {
         serde_json::from_str(self.data).map_err(|error| {
             let message = format!("a frame cannot be read: {error}");
@@ -57,9 +57,9 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Lends a frame of which [`FrameFields`] knows every line.
+    /// Borrows a frame whose lines are all described by [`FrameFields`].
     ///
-    /// What is not UTF-8 is replaced, and the result kept in `rooms` while it is lent.
+    /// Bytes that are not UTF-8 are replaced; the resulting text is stored in `rooms`.
     pub(super) fn from_fields(
         frame: &'a [u8],
         fields: &FrameFields,
@@ -90,38 +90,38 @@ impl<'a> From<&'a Event> for Frame<'a> {
     }
 }
 
-/// Error of a frame that is larger than the reader's cap.
+/// The error for a frame that is larger than the reader's limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is larger than {max} bytes")]
 #[non_exhaustive]
 pub struct FrameTooLarge {
-    /// The cap, in bytes.
+    /// The limit in bytes.
     pub max: usize,
 }
 
-/// Where in a frame its fields are, as far as its lines have been seen.
+/// The ranges of the fields in a frame, as far as its lines have been scanned.
 #[derive(Debug, Default)]
 pub(super) struct FrameFields {
     event: Option<Range<usize>>,
     data: Option<Range<usize>>,
-    /// The data was in a field `error`.
+    /// Whether the data was in a field `error`.
     is_error: bool,
     needs_parser: bool,
 }
 
-/// What is to be done with a whole frame.
+/// How a complete frame is handled.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FrameKind {
-    /// Nothing is dispatched.
+    /// It dispatches no event.
     Empty,
-    /// Beside comments it has exactly one `data:` and at most one `event:` line.
+    /// Apart from comments, it has exactly one `data:` line and at most one `event:` line.
     Simple,
-    /// It has other lines: [`ask`].
+    /// It has other lines and needs [`parse_with_library`].
     NeedsParser,
 }
 
 impl FrameFields {
-    /// Takes note of the line that begins `at` bytes into the frame.
+    /// Records the fields of the line that starts at offset `at` of the frame.
     pub(super) fn scan_line(&mut self, line: &[u8], at: usize) {
         let (field, value) = if let Some(value) = line.strip_prefix(b"data:") {
             (&mut self.data, value)
@@ -142,7 +142,7 @@ impl FrameFields {
         *field = Some(end - value.len()..end);
     }
 
-    /// Says what is to be done with the frame, now that all its lines are noted.
+    /// Returns how the frame is handled, after all its lines have been scanned.
     pub(super) fn frame_kind(&self) -> FrameKind {
         // > If the data buffer is an empty string, set the data buffer and the event type buffer
         // > to the empty string and return.
@@ -156,13 +156,13 @@ impl FrameFields {
     }
 }
 
-/// Asks `eventsource-stream` what a frame means.
+/// Parses a frame with `eventsource-stream`.
 ///
-/// It is handed one line at a time, since it moves all the rest of its buffer after each line.
-/// The comment in front keeps a U+FEFF from being its first character, which makes it panic.
-/// Every line ends in a line feed, for it waits for ever behind a final carriage return.
+/// The crate receives one line at a time, because it moves the rest of its buffer after each line.
+/// The comment in front keeps a U+FEFF from being the first character, on which it panics. Every
+/// line ends in a line feed, because it would wait forever after a final carriage return.
 ///
-/// Where it has a field `error`, that is its data.
+/// If the frame has a field `error`, that is its data.
 pub(super) fn parse_with_library(frame: &[u8]) -> Option<Event> {
     let is_error = |line: &&[u8]| line.starts_with(b"error:");
     let lines = frame
@@ -177,7 +177,7 @@ pub(super) fn parse_with_library(frame: &[u8]) -> Option<Event> {
     let lines = once(":\n".to_owned()).chain(lines).chain(once("\n".to_owned()));
     EventStream::new(stream::iter(lines.map(Ok::<_, Infallible>)))
         .next()
-        // Never pending, as all lines are here; never an error, as all are UTF-8.
+        // Never pending, because all lines are available; never an error, because all are UTF-8.
         .now_or_never()??
         .ok()
 }
@@ -186,7 +186,7 @@ fn is_comment_line(line: &[u8]) -> bool {
     line.starts_with(b":")
 }
 
-/// Borrows `bytes` as text, or a repaired copy of them that moves into `room`.
+/// Borrows `bytes` as text, or repairs a copy of them in `room`.
 fn text<'a>(bytes: &'a [u8], room: &'a mut String) -> &'a str {
     str::from_utf8(bytes).unwrap_or_else(|_| replace_invalid_utf8(bytes, room))
 }

@@ -1,4 +1,4 @@
-//! Where in the bytes of a body its frames are.
+//! Finds the frames in the bytes of a body.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,45 +12,47 @@ use memchr::memchr2;
 use crate::sse::byte_order_mark::ByteOrderMark;
 use crate::sse::frame::{Frame, FrameFields, FrameKind, FrameTooLarge, parse_with_library};
 
-/// Cuts the chunks of a body into frames.
+/// Splits the chunks of a body into frames.
 ///
-/// The work is linear in the bytes, however they are chunked: each is searched for line ends once,
-/// and copied at most once, when its frame spans chunks. A frame that lies in one chunk and has
-/// only one `data:` and at most one `event:` line beside comments is lent from that chunk; nothing is
-/// allocated.
+/// The work is linear in the number of bytes, however they are chunked: each byte is searched for
+/// line ends once, and copied at most once, if its frame spans chunks. A frame within one chunk
+/// that has, apart from comments, one `data:` line and at most one `event:` line is borrowed from
+/// that chunk without allocating.
 ///
-/// It follows the specification, which also has it that bytes that are not UTF-8 are replaced by
-/// U+FFFD. But a frame larger than the cap is an error, so that a server cannot fill the memory,
-/// and [`finish`](Self::finish) gives the frame that the end of the body cut off.
+/// It follows the specification, including that bytes that are not UTF-8 are replaced by U+FFFD.
+/// There are two exceptions: a frame that exceeds the size limit is an error, so that a server
+/// cannot exhaust memory, and [`finish`](Self::finish) returns a frame that the end of the body cut
+/// off.
 #[derive(Default)]
 pub struct FrameReader {
     max_frame_bytes: SizeLimit,
     has_failed: bool,
     queued_chunks: VecDeque<Bytes>,
     chunk: Bytes,
-    /// Where in `chunk` the pending frame begins, or goes on after `carry`.
+    /// The position in `chunk` at which the pending frame starts, or continues after `carry`.
     frame_start: usize,
-    /// How far `chunk` has been searched: the end of the last whole line.
+    /// The position up to which `chunk` has been searched: the end of the last complete line.
     scanned: usize,
     byte_order_mark: ByteOrderMark,
-    /// The last chunk ended in a carriage return, so that a line feed now belongs to it.
+    /// Whether the last chunk ended in a carriage return, so that a line feed now belongs to it.
     follows_cr: bool,
-    /// What earlier chunks hold of the pending frame.
+    /// The bytes of the pending frame from earlier chunks.
     carry: Vec<u8>,
-    /// `carry` and `fields` are of a frame that was lent out, and no longer needed.
+    /// Whether `carry` and `fields` belong to a frame that was returned, so that they can be
+    /// cleared.
     is_lent: bool,
-    /// Where in the pending frame its unfinished line begins.
+    /// The offset in the pending frame at which its unfinished line starts.
     line_start: usize,
     fields: FrameFields,
-    /// Texts that were repaired, while they are lent out.
+    /// Repaired texts that the returned frame borrows.
     repaired_text: [String; 2],
-    /// What `eventsource-stream` said, while it is lent out.
+    /// The event from `eventsource-stream` that the returned frame borrows.
     parsed_frame: Event,
     #[cfg(test)]
     pub(super) work_counters: crate::sse::tests::Work,
 }
 
-/// So many bytes are looked through without being opened as a chunk.
+/// Chunks up to this size are appended to `carry` directly if they contain no line end.
 const MAX_SMALL_CHUNK_BYTES: usize = 16;
 
 struct SizeLimit(usize);
@@ -61,37 +63,37 @@ impl Default for SizeLimit {
     }
 }
 
-/// Where a frame lies that is about to be lent out.
+/// The location of a frame that is about to be returned.
 #[derive(Clone, Copy)]
 enum CutFrame {
-    /// From here on in `chunk`.
+    /// In `chunk`, starting at this position.
     InChunk(usize),
     InCarry,
     Parsed,
 }
 
 impl FrameReader {
-    /// Creates a reader that takes frames of up to 16 MiB.
+    /// Creates a reader for frames of up to 16 MiB.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a reader that takes frames of up to `max` bytes.
+    /// Creates a reader for frames of up to `max` bytes.
     ///
-    /// What counts are the frame's lines and the line ends between them.
+    /// The size includes the frame's lines and the line ends between them.
     #[must_use]
     pub fn limited_to_bytes(max: usize) -> Self {
         Self { max_frame_bytes: SizeLimit(max), ..Self::default() }
     }
 
-    /// Hands over the next bytes of the body.
+    /// Adds the next bytes of the body.
     ///
-    /// Best called when [`next_frame`](Self::next_frame) gives `None`: chunks that come earlier
-    /// wait in a queue that has no bound.
+    /// Call it when [`next_frame`](Self::next_frame) returns `None`: chunks that are fed earlier
+    /// are stored in an unbounded queue.
     pub fn feed(&mut self, chunk: Bytes) {
         if self.has_failed {
-            // Nothing is read any more.
+            // Nothing is read after an error.
         } else if self.is_drained() {
             if !self.carry_small_chunk(&chunk) {
                 self.open_chunk(chunk);
@@ -101,11 +103,11 @@ impl FrameReader {
         }
     }
 
-    /// Cuts the next frame; `None` when it takes more bytes to go on.
+    /// Returns the next frame; `None` if it needs more bytes.
     ///
     /// # Errors
     ///
-    /// When the frame is larger than the cap. From then on there are no more frames.
+    /// If the frame is larger than the limit. No frames follow this error.
     pub fn next_frame(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
         if self.is_drained() {
             self.release_chunk();
@@ -115,15 +117,15 @@ impl FrameReader {
         Some(cut.map(|cut| self.lend_frame(cut)))
     }
 
-    /// Like [`next_frame`](Self::next_frame), but the body ends here: a frame that misses its
-    /// blank line is given, too.
+    /// Like [`next_frame`](Self::next_frame), but for the end of the body: also returns a last
+    /// frame without its blank line.
     ///
-    /// The specification drops that frame. Here it may be the error of a server that is going
-    /// down, and whether a turn is complete is not for the framing to say.
+    /// The specification discards that frame. Here it may be the error of a server that is shutting
+    /// down, and the framing does not decide whether a turn is complete.
     ///
     /// # Errors
     ///
-    /// When the frame is larger than the cap. From then on there are no more frames.
+    /// If the frame is larger than the limit. No frames follow this error.
     pub fn finish(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
         let cut = match self.cut_frame() {
             Some(cut) => cut,
@@ -132,7 +134,7 @@ impl FrameReader {
         Some(cut.map(|cut| self.lend_frame(cut)))
     }
 
-    /// Whether there is nothing left to read. A frame may still be pending.
+    /// Whether all chunks have been read. A frame may still be pending.
     fn is_drained(&self) -> bool {
         self.frame_start == self.chunk.len() && self.queued_chunks.is_empty()
     }
@@ -153,7 +155,7 @@ impl FrameReader {
             };
             let next = match self.chunk[end..] {
                 [b'\r', b'\n', ..] => end + 2,
-                // The line ends here and now; a line feed may still come in the next chunk.
+                // The line ends here, although a line feed may still follow in the next chunk.
                 [b'\r'] => {
                     self.follows_cr = true;
                     end + 1
@@ -183,7 +185,7 @@ impl FrameReader {
         }
     }
 
-    /// Cuts the frame at the end of the body, when all chunks have been used up.
+    /// Returns the frame at the end of the body, after all chunks have been read.
     fn cut_last_frame(&mut self) -> Option<CutFrame> {
         let line = &self.carry[self.line_start..];
         if !line.is_empty() {
@@ -192,7 +194,7 @@ impl FrameReader {
         self.finish_frame(0..0)
     }
 
-    /// Closes the pending frame, which lies in `carry` or else in this part of `chunk`.
+    /// Finishes the pending frame, which is in `carry` or else in this part of `chunk`.
     fn finish_frame(&mut self, frame: Range<usize>) -> Option<CutFrame> {
         self.line_start = 0;
         let cut = match self.fields.frame_kind() {
@@ -231,12 +233,12 @@ impl FrameReader {
 
     /// Finds the next line end in the chunk.
     ///
-    /// Looks at no byte twice: what it passes is `scanned` next, and if it finds none, the chunk
-    /// is done with.
+    /// No byte is searched twice: the caller sets `scanned` to the end that is found, and without
+    /// one the chunk is finished.
     fn find_line_end(&mut self) -> Option<usize> {
         let rest = &self.chunk[self.scanned..];
         let found = match rest {
-            // A blank line need not be searched, and every second line is one.
+            // A blank line needs no search, and every second line is blank.
             [] | [b'\n' | b'\r', ..] => rest.first().map(|_| 0),
             [_, rest @ ..] => memchr2(b'\n', b'\r', rest).map(|len| len + 1),
         };
@@ -245,7 +247,7 @@ impl FrameReader {
         Some(self.scanned + found?)
     }
 
-    /// Puts the rest of a chunk by, until the next one.
+    /// Moves the rest of a chunk to `carry` until the next chunk arrives.
     fn carry_rest(&mut self) -> Result<(), FrameTooLarge> {
         let size = self.carry.len() + self.chunk.len() - self.frame_start;
         // The end of a line does not count until another line follows.
@@ -264,7 +266,7 @@ impl FrameReader {
         self.frame_start = end;
     }
 
-    /// Puts a few bytes from the middle of a line by; a body may come byte by byte.
+    /// Appends a few bytes from the middle of a line to `carry`; a body may arrive byte by byte.
     fn carry_small_chunk(&mut self, chunk: &[u8]) -> bool {
         let fits = chunk.len() <= MAX_SMALL_CHUNK_BYTES
             && self.carry.len() + chunk.len() <= self.max_frame_bytes.0;
@@ -284,7 +286,7 @@ impl FrameReader {
         true
     }
 
-    /// Opens a chunk, and passes over what belongs to no line at its beginning.
+    /// Opens a chunk and skips leading bytes that do not belong to a line.
     fn open_chunk(&mut self, chunk: Bytes) {
         self.chunk = chunk;
         let (passed, back) = self.byte_order_mark.consume(&self.chunk);
@@ -296,7 +298,7 @@ impl FrameReader {
             && *first == b'\n'
         {
             self.scanned = 1;
-            // Within a frame it counts, as it would had the chunk not been cut here.
+            // Within a frame it counts, as if the chunk had not been split here.
             match self.line_start {
                 0 => self.frame_start = 1,
                 _ => self.line_start += 1,
@@ -304,7 +306,7 @@ impl FrameReader {
         }
     }
 
-    /// Drops a chunk that was read, so that the connection can use its memory again.
+    /// Drops a chunk that was read, so that the connection can reuse its memory.
     fn release_chunk(&mut self) {
         self.chunk = Bytes::new();
         self.frame_start = 0;
@@ -324,7 +326,7 @@ impl FrameReader {
     }
 }
 
-/// Shows how far the reader is, but not what it reads.
+/// Shows the state of the reader, but not the content.
 impl fmt::Debug for FrameReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FrameReader")

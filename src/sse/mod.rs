@@ -1,11 +1,11 @@
-//! Cuts the bytes of an HTTP body into frames of Server-Sent Events, and writes such frames.
+//! Splits the bytes of an HTTP body into frames of server-sent events, and writes such frames.
 //!
-//! A body is bytes in chunks; a frame is the lines up to a blank one. [`FrameReader`] is given the
-//! chunks and asked for frames. It does no I/O, spawns nothing and never waits: when it gives
-//! `None`, it wants the next chunk.
+//! The body arrives in chunks; a frame consists of the lines up to a blank line. A [`FrameReader`]
+//! is fed the chunks and returns frames. It does no I/O, spawns nothing and never waits: `None`
+//! means that it needs the next chunk.
 //!
-//! A frame of at most one `event:` and one `data:` line, which is what model providers send, is
-//! lent out in place. Whatever else the wire may hold is read by the crate `eventsource-stream`.
+//! A frame with at most one `event:` and one `data:` line, which is what model providers send, is
+//! borrowed from the chunk. Any other frame is parsed by the crate `eventsource-stream`.
 //!
 //! ```
 //! # use turnstream::sse::FrameReader;

@@ -1,10 +1,10 @@
-//! The contract, by examples.
+//! Tests of the contract, by examples.
 
 use bytes::Bytes;
 
 use crate::sse::{FrameReader, FrameTooLarge, write_frame};
 
-/// What a reader has done: bytes it searched and copied, and frames it asked about.
+/// The work of a reader: bytes searched, bytes copied, and frames parsed by the library.
 #[derive(Default)]
 pub(super) struct Work {
     searched: usize,
@@ -28,7 +28,7 @@ impl Work {
 
 pub(super) type Read = Result<(String, String), FrameTooLarge>;
 
-/// Reads a whole body that arrives in these chunks.
+/// Reads a complete body that arrives in these chunks.
 pub(super) fn read<C: AsRef<[u8]>>(
     reader: &mut FrameReader,
     chunks: impl IntoIterator<Item = C>,
@@ -46,7 +46,7 @@ pub(super) fn read<C: AsRef<[u8]>>(
     frames
 }
 
-/// Checks the `(event, data)` pairs of a body, whole and cut at every place.
+/// Checks the `(event, data)` pairs of a body, both whole and split at every position.
 fn check(body: impl AsRef<[u8]>, expected: &[(&str, &str)]) {
     let body = body.as_ref();
     let expected: Vec<Read> =
@@ -147,7 +147,7 @@ fn the_pending_frame_is_given_when_the_body_ends() {
 
 #[test]
 fn a_frame_may_be_as_large_as_the_cap_but_not_larger() {
-    // `data: 1\ndata: 2`, of whatever line ends, is 15 bytes or one more.
+    // `data: 1\ndata: 2` is 15 bytes, or 16 with CRLF.
     for (body, size) in [
         ("data: 1\ndata: 2\n\n", 15),
         ("data: 1\rdata: 2\r\r", 15),
@@ -243,7 +243,7 @@ fn comments_are_passed_over_in_place() {
 
 #[test]
 fn an_odd_frame_of_very_many_lines_takes_linear_time() {
-    // Quadratic work would move terabytes here, and the test would not end.
+    // Quadratic work would move terabytes here, and the test would not finish.
     let body = format!("{}data: 1\n\n", "id\n".repeat(1 << 20));
     assert_eq!(read(&mut FrameReader::new(), [body]), [Ok(("message".into(), "1".into()))]);
 }

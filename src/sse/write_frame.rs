@@ -1,12 +1,12 @@
-//! A frame as bytes.
+//! Writes frames.
 
 use memchr::memchr2;
 
 /// Appends a frame to `out`.
 ///
-/// Data of several lines becomes several `data` lines; a reader joins them with line feeds,
-/// whether they were LF, CR or CRLF here. A name is one line: line ends in `event` are left out,
-/// so that no value can smuggle in fields of its own.
+/// Data with several lines becomes several `data` lines. A reader joins them with line feeds,
+/// whether their line ends here are LF, CR or CRLF. Line ends in `event` are removed, so that its
+/// value cannot inject other fields.
 ///
 /// ```
 /// # use turnstream::sse::write_frame;

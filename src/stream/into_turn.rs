@@ -1,4 +1,4 @@
-//! A turn for those who only want it whole.
+//! A future that resolves to the finished turn, without its events.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The body that is running now: what every form of the loop shares.
+//! The active iteration of a loop, shared by all forms of the loop.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,20 +8,21 @@ use pin_project::pin_project;
 
 use crate::stream::{IntoStep, Step};
 
-/// How many bodies in a row may end without an item before the loop yields to the executor.
+/// The number of bodies in a row that may end without an item before the loop yields to the
+/// executor.
 const MAX_EMPTY_BODIES: u32 = 128;
 
 /// How a loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LoopEndReason {
-    /// The body said [`Step::Stop`].
+    /// The body yielded [`Step::Stop`].
     Stop,
-    /// The body said [`Step::StopWith`].
+    /// The body yielded [`Step::StopWith`].
     StopWith,
-    /// The body ended without a decision.
+    /// The body ended without a `Next`, `Stop` or `StopWith`.
     NoDecision,
-    /// The body gave an error.
+    /// The body yielded an error.
     Failed,
     /// The body, or the closure that makes it, panicked.
     Panicked,
@@ -29,15 +30,15 @@ pub enum LoopEndReason {
     InputEnded,
 }
 
-/// Is told of every state that a body is built with, and of the end.
+/// Observes each state that a body is built with, and the end of the loop.
 pub trait LoopObserver<S> {
     /// A body is about to be built with this state.
     fn observe_state(&mut self, state: &S);
-    /// The loop ended, with a final state if there is one.
+    /// The loop ended, with a final state or without one.
     fn observe_end(&mut self, ended: LoopEndReason, state: Option<S>);
 }
 
-/// Nobody looks.
+/// Observes nothing.
 impl<S> LoopObserver<S> for () {
     #[inline]
     fn observe_state(&mut self, _: &S) {}
@@ -45,8 +46,8 @@ impl<S> LoopObserver<S> for () {
     fn observe_end(&mut self, _: LoopEndReason, _: Option<S>) {}
 }
 
-/// The active body, or the state that the next one is built with, or how the loop ended. At most
-/// one of the three is there.
+/// The active body, the state that the next body is built with, or how the loop ended: at most one
+/// of the three is set.
 #[pin_project]
 #[derive(Debug)]
 pub(super) struct Iteration<B, S, O> {
@@ -84,8 +85,8 @@ impl<B, S, O> Iteration<B, S, O> {
         &self.observer
     }
 
-    /// Whether so many bodies in a row said nothing that the executor should have its turn. Asked
-    /// again at once, it says no.
+    /// Whether [`MAX_EMPTY_BODIES`] bodies in a row ended without an item, so that the loop should
+    /// yield to the executor. Returning `true` resets the count.
     pub(super) fn should_yield(self: Pin<&mut Self>) -> bool {
         let this = self.project();
         let due = *this.empty_bodies >= MAX_EMPTY_BODIES;
@@ -97,8 +98,8 @@ impl<B, S, O> Iteration<B, S, O> {
 }
 
 impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
-    /// Builds the next body, if there is a state for it. A panic in `make` ends the loop and goes
-    /// on.
+    /// Builds the next body, if there is a state for it. A panic in `make` ends the loop and
+    /// propagates.
     pub(super) fn start_body(self: Pin<&mut Self>, make: impl FnOnce(S) -> B) {
         let mut guard = EndOnPanic { iteration: self, armed: true };
         let mut this = guard.iteration.as_mut().project();
@@ -110,7 +111,7 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
         guard.armed = false;
     }
 
-    /// Drops the active body, and begins again with a state from outside. A panic in the body's drop
+    /// Drops the active body and starts again with a new state. A panic in the body's drop
     /// ends the loop and propagates.
     pub(super) fn restart(self: Pin<&mut Self>, state: S) {
         let mut guard = EndOnPanic { iteration: self, armed: true };
@@ -122,7 +123,7 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
         guard.armed = false;
     }
 
-    /// Ends the loop from outside the body. The state of the next one becomes the final one.
+    /// Ends the loop from outside the body. The state for the next body becomes the final state.
     pub(super) fn end_with(self: Pin<&mut Self>, ended: LoopEndReason) {
         let this = self.project();
         *this.end_reason = Some(ended);
@@ -131,8 +132,8 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
 
     /// Polls the active body for an item.
     ///
-    /// `Ready(None)` says that the body is over and was dropped. If the loop is not, the next state
-    /// is there.
+    /// `Ready(None)` means that the body ended and was dropped. Unless the loop ended too, the
+    /// state for the next body is set.
     #[inline]
     pub(super) fn poll_item(
         self: Pin<&mut Self>,
@@ -161,7 +162,7 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
                     return Poll::Ready(Some(<B::Item as IntoStep>::wrap_value(value)));
                 }
                 Ok(Step::Next(state)) => {
-                    // Dropped before the next one is built.
+                    // The body is dropped before the next one is built.
                     drop_body(this.body);
                     *this.next = Some(state);
                     *this.empty_bodies += 1;
@@ -181,14 +182,14 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
     }
 }
 
-/// Not inlined, so that the stack has no space for another body while one is polled: what it polls may
-/// be a loop in turn.
+/// Not inlined, so that the stack frame has no space for a second body while one is polled: the
+/// body may itself poll a loop.
 #[inline(never)]
 fn drop_body<B>(mut body: Pin<&mut Option<B>>) {
     body.set(None);
 }
 
-/// Drops the body and ends the loop if user code panics, also in a `Drop`.
+/// Drops the body and ends the loop if user code panics, including in a `Drop`.
 struct EndOnPanic<'a, B, S, O: LoopObserver<S>> {
     iteration: Pin<&'a mut Iteration<B, S, O>>,
     armed: bool,

@@ -1,4 +1,4 @@
-//! The objects of a turn that is written as JSON lines, each as soon as its line is complete.
+//! Parses a turn that is written as JSON lines, one object per line as soon as it is complete.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,26 +15,26 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::turn::{ParseError, PartialTurn, Text, Turn, TurnEvent};
 
-/// So long may a line be unless set, in bytes.
+/// The default maximum length of a line, in bytes.
 const DEFAULT_MAX_LINE_BYTES: usize = 1024 * 1024;
 
-/// What a line of a turn is.
+/// One parsed line of a turn's text, or the notice that the lines so far are void.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonLine<T> {
     /// An object.
     Object(T),
-    /// A line that cannot be read. The ones behind it can.
+    /// A line that cannot be parsed. Later lines are still parsed.
     Invalid(LineError),
     /// The turn starts over: every line so far is void, and lines are counted from 1 again.
     Retracted,
 }
 
-/// A line that cannot be read.
+/// A line that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineError {
-    /// Which line of the turn it is, from 1.
+    /// The line number within the turn, from 1.
     pub line: usize,
-    /// What is wrong with it. Its `text` is the line, and its own line number is 1.
+    /// Why the line cannot be parsed. Its `text` is the line, and its own line number is 1.
     pub error: ParseError,
 }
 
@@ -54,11 +54,11 @@ impl std::error::Error for LineError {
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct JsonLines<S, T> {
-    /// `None` once it ended.
+    /// `None` once the stream ended.
     #[pin]
     events: Option<S>,
     line_parser: LineParser,
-    /// `Some` once the turn is complete, until its last line was read.
+    /// `Some` after the turn is complete, until its last line was parsed.
     completed_turn: Option<Arc<Turn>>,
     object_type: PhantomData<fn() -> T>,
 }
@@ -74,8 +74,8 @@ impl<S, T> JsonLines<S, T> {
         }
     }
 
-    /// Sets how long a line may be, in bytes; 1 MiB unless set. What is longer is
-    /// [`TooLong`](ParseError::TooLong), and not kept.
+    /// Sets the maximum length of a line in bytes; the default is 1 MiB. A longer line is not kept,
+    /// and is yielded as [`TooLong`](ParseError::TooLong).
     pub fn with_max_line_bytes(mut self, bytes: usize) -> Self {
         self.line_parser.max_line_bytes = bytes;
         self
@@ -144,16 +144,17 @@ impl<S, T> fmt::Debug for JsonLines<S, T> {
     }
 }
 
-/// Cuts pieces of text into lines and reads them. A line that is whole in its piece is not copied.
+/// Splits pieces of text into lines and parses them. A line that lies within one piece is not
+/// copied.
 #[derive(Default)]
 struct LineParser {
-    /// The piece that is being cut, and how far.
+    /// The piece that is being split, and the byte offset of its unread rest.
     current_piece: Option<(Text, usize)>,
-    /// The line so far, out of earlier pieces.
+    /// The beginning of the current line, from earlier pieces.
     partial_line: String,
-    /// The rest of the line is not kept: it is too long, and that was said.
+    /// Whether to discard the rest of the current line: it is too long, which was already reported.
     is_skipping: bool,
-    /// How many lines were complete.
+    /// The number of lines that were complete.
     line_number: usize,
     max_line_bytes: usize,
 }
@@ -167,11 +168,12 @@ impl LineParser {
         *self = Self { max_line_bytes: self.max_line_bytes, ..Self::default() };
     }
 
-    /// The next complete line that says something.
+    /// The next complete line that contains an object or an error.
     fn next<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
         while let Some((piece, at)) = self.current_piece.take() {
             let rest = piece.get(at..).unwrap_or_default();
-            // Only this ends a line: JSON strings may hold all other line separators of Unicode.
+            // Only a line feed ends a line: JSON strings may contain the other line separators of
+            // Unicode.
             let Some((chunk, _)) =
                 memchr(b'\n', rest.as_bytes()).and_then(|n| rest.split_at_checked(n))
             else {
@@ -199,7 +201,7 @@ impl LineParser {
         None
     }
 
-    /// Keeps the beginning of a line, unless it is too long already.
+    /// Buffers the beginning of a line, unless it is already too long.
     fn buffer_partial_line<T>(&mut self, chunk: &str) -> Option<JsonLine<T>> {
         if self.is_skipping {
             return None;
@@ -213,14 +215,14 @@ impl LineParser {
         None
     }
 
-    /// The line that no newline ends.
+    /// The last line, which no line feed ends.
     fn take_last_line<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
         let begun = std::mem::take(&mut self.partial_line);
         self.line_number += 1;
         self.parse_line(&begun)
     }
 
-    /// Reads the line with the present number.
+    /// Parses the line whose number is `line_number`.
     fn parse_line<T: DeserializeOwned>(&self, line: &str) -> Option<JsonLine<T>> {
         if line.len() > self.max_line_bytes {
             return Some(self.line_too_long_error(self.line_number));

@@ -1,4 +1,4 @@
-//! The loop over the items of an input, its state threaded through.
+//! The loop over the items of an input, which passes a state from item to item.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,11 +11,12 @@ use pin_project::pin_project;
 use crate::stream::iteration::{Iteration, LoopObserver};
 use crate::stream::{IntoStep, LoopEndReason};
 
-/// Runs `body` once for each item of `input`, with the state that the one before left.
+/// Runs `body` once for each item of `input`, with the state that the previous iteration left.
 ///
-/// Like `scan`, but each item gives a stream of items. `Next(state)` ends the body and hands its
-/// state to the next input item; `Stop`, `StopWith`, an error and a body without a decision end the
-/// loop. An input item is pulled only when the consumer asks and no body is active.
+/// Like `scan`, but each item yields a stream of items. `Next(state)` ends the body and passes its
+/// state to the iteration for the next input item; `Stop`, `StopWith`, an error and a body that
+/// ends without any of these end the loop. An input item is pulled only when the consumer polls and
+/// no body is active.
 ///
 /// Dropping the stream drops the active body and the input.
 ///
@@ -40,7 +41,8 @@ where
 
 /// [`loop_over`] as a method of the input stream.
 pub trait LoopOverExt: Stream + Sized {
-    /// Runs `body` once for each item, with the state that the one before left; see [`loop_over`].
+    /// Runs `body` once for each item, with the state that the previous iteration left; see
+    /// [`loop_over`].
     fn loop_over<S, B, F>(self, state: S, body: F) -> LoopOver<Self, F, B, S>
     where
         F: FnMut(S, Self::Item) -> B,
@@ -64,7 +66,7 @@ pub struct LoopOver<I, F, B, S> {
     iteration: Iteration<B, S, LastState<S>>,
 }
 
-/// The final state, if there is one.
+/// The final state, if the loop ended with one.
 struct LastState<S>(Option<S>);
 
 impl<S> LoopObserver<S> for LastState<S> {
@@ -78,13 +80,13 @@ impl<S> LoopObserver<S> for LastState<S> {
 }
 
 impl<I, F, B, S> LoopOver<I, F, B, S> {
-    /// How the loop ended, or `None` while it goes on.
+    /// How the loop ended, or `None` while it runs.
     pub fn end_reason(&self) -> Option<LoopEndReason> {
         self.iteration.end_reason()
     }
 
-    /// The state between two input items, and the final one after the input ended or a body said
-    /// [`Step::StopWith`](crate::stream::Step::StopWith).
+    /// The state between two input items, and the final state after the input ended or a body
+    /// yielded [`Step::StopWith`](crate::stream::Step::StopWith). `None` while a body is active.
     pub fn state(&self) -> Option<&S> {
         self.iteration.next().or(self.iteration.observer().0.as_ref())
     }
@@ -119,7 +121,7 @@ where
     B: Stream,
     B::Item: IntoStep<State = S>,
 {
-    /// Pulls inputs and builds bodies until one has something to say.
+    /// Pulls input items and builds bodies until one of them yields an item.
     // NOTE: like `LoopStream::run_next_body`, but for the input.
     #[cold]
     fn run_next_body(
@@ -128,7 +130,7 @@ where
     ) -> Poll<Option<<B::Item as IntoStep>::Item>> {
         let mut this = self.project();
         loop {
-            // No state: the loop is over.
+            // Without a state the loop has ended.
             if this.iteration.next().is_none() {
                 return Poll::Ready(None);
             }

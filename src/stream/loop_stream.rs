@@ -1,4 +1,4 @@
-//! The loop primitive.
+//! The basic loop over a state.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,21 +11,23 @@ use pin_project::pin_project;
 use crate::stream::iteration::{Iteration, LoopObserver};
 use crate::stream::{IntoStep, LoopEndReason};
 
-/// Runs `body` over a state, again and again, for as long as its steps say so.
+/// Builds a body from the state, streams it, and repeats with the state that the body's last step
+/// returns, until a step ends the loop.
 ///
-/// Like `unfold`, but each state gives a stream of items instead of one. The body is a closure
-/// from a state to a stream of [`Step`](crate::stream::Step)s, or of `Result`s of them; an `Err`
-/// goes to the consumer and ends the loop. A body that has something to await first is
-/// `async move { … }.flatten_stream()`.
+/// Like `unfold`, but each state yields a stream of items instead of a single one. `body` is a
+/// closure from a state to a stream of [`Step`](crate::stream::Step)s, or of `Result`s of them; an
+/// `Err` is yielded to the consumer and ends the loop. A body that must await something first can
+/// be written as `async move { … }.flatten_stream()`.
 ///
-/// - The next body is built only when the consumer asks for an item, and after the last one was
+/// - The next body is built only when the consumer polls for an item, and after the last body was
 ///   dropped.
 /// - Dropping the stream drops the active body, once.
-/// - It takes constant stack, allocates nothing and boxes nothing, however often it goes round.
-///   After a long run of bodies without an item it yields to the executor.
-/// - A body that ends without a decision ends the loop. [`end_reason`](LoopStream::end_reason) tells how it
-///   was.
-/// - A panic in the body goes on to the caller; the body is dropped, and then comes `None`.
+/// - The loop runs in constant stack space and never allocates or boxes, for any number of
+///   iterations. After many bodies in a row without an item it yields to the executor.
+/// - A body that ends without a `Next`, `Stop` or `StopWith` ends the loop, too.
+///   [`end_reason`](LoopStream::end_reason) reports how the loop ended.
+/// - A panic in the body propagates to the caller; the body is dropped, and later polls return
+///   `None`.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
@@ -62,7 +64,7 @@ impl<F, B, S, O> LoopStream<F, B, S, O> {
         Self { make_body: make, iteration: Iteration::new(state, observer) }
     }
 
-    /// Drops the active body, and begins again with another state.
+    /// Drops the active body and starts again with another state.
     pub(crate) fn restart(self: Pin<&mut Self>, state: S)
     where
         O: LoopObserver<S>,
@@ -70,7 +72,7 @@ impl<F, B, S, O> LoopStream<F, B, S, O> {
         self.project().iteration.restart(state);
     }
 
-    /// How the loop ended, or `None` while it goes on.
+    /// How the loop ended, or `None` while it runs.
     pub fn end_reason(&self) -> Option<LoopEndReason> {
         self.iteration.end_reason()
     }
@@ -105,8 +107,8 @@ where
     B::Item: IntoStep<State = S>,
     O: LoopObserver<S>,
 {
-    /// Builds bodies until one has something to say. Away from `poll_next`, so that an item of the
-    /// active body costs no more than in a loop written by hand.
+    /// Builds bodies until one yields an item. Kept out of `poll_next`, so that an item of the
+    /// active body costs no more than in a hand-written loop.
     #[cold]
     fn run_next_body(
         self: Pin<&mut Self>,
@@ -114,7 +116,7 @@ where
     ) -> Poll<Option<<B::Item as IntoStep>::Item>> {
         let mut this = self.project();
         loop {
-            // No state: the loop is over.
+            // Without a state the loop has ended.
             if this.iteration.next().is_none() {
                 return Poll::Ready(None);
             }

@@ -1,4 +1,4 @@
-//! The loop, with its state to look at from outside.
+//! The loop with a state that can be read from outside.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -9,10 +9,11 @@ use crate::lock::lock_ignoring_poison;
 use crate::stream::iteration::LoopObserver;
 use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 
-/// Like [`loop_stream`](crate::stream::loop_stream), and gives a cell that shows the state.
+/// Like [`loop_stream`](crate::stream::loop_stream), and also returns a cell to read the state
+/// from.
 ///
-/// The cell holds the state that the active body was built with, and at the end the one that
-/// [`Step::StopWith`](crate::stream::Step::StopWith) left behind. It outlives the stream.
+/// The cell contains the state that the active body was built with and, at the end, the final state
+/// of [`Step::StopWith`](crate::stream::Step::StopWith). It outlives the stream.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
@@ -42,7 +43,7 @@ where
 /// Stream for the [`loop_with_state`] function.
 pub type LoopWithState<F, B, S> = LoopStream<F, B, S, StateCell<S>>;
 
-/// Shows the state of a loop. Clones show the same one.
+/// Reads the state of a loop. Clones refer to the same loop.
 pub struct StateCell<S>(Arc<Mutex<CellContents<S>>>);
 
 struct CellContents<S> {
@@ -56,7 +57,7 @@ impl<S: Clone> StateCell<S> {
         self.with_contents(|seen| seen.state.clone())
     }
 
-    /// How the loop ended; `None` while it goes on, also when it was dropped.
+    /// How the loop ended; `None` while it runs, and also if its stream was dropped early.
     pub fn end_reason(&self) -> Option<LoopEndReason> {
         self.with_contents(|seen| seen.end_reason)
     }
@@ -64,7 +65,7 @@ impl<S: Clone> StateCell<S> {
 
 impl<S> StateCell<S> {
     fn with_contents<T>(&self, f: impl FnOnce(&mut CellContents<S>) -> T) -> T {
-        // Nothing panics while the lock is held, but for a state's own `Clone` or `Drop`.
+        // Nothing panics while the lock is held, except a state's own `Clone` or `Drop`.
         f(&mut lock_ignoring_poison(&self.0))
     }
 }
@@ -73,7 +74,7 @@ impl<S: Clone> LoopObserver<S> for StateCell<S> {
     fn observe_state(&mut self, state: &S) {
         let state = state.clone();
         let before = self.with_contents(|seen| std::mem::replace(&mut seen.state, state));
-        // Outside the lock: a `Drop` may look at the cell.
+        // Outside the lock: a `Drop` may read the cell.
         drop(before);
     }
 

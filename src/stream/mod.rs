@@ -1,7 +1,7 @@
-//! The loop over your state, and what turns a streaming turn into its next step.
+//! Loops over your state, and the adapters that connect a streaming turn to the loop's next step.
 //!
-//! Nothing here spawns a task or keeps a queue: the next body is built when the consumer asks for
-//! the next item, and dropping a stream drops all that it holds in the same call.
+//! Nothing here spawns a task or keeps a queue: the next body is built when the consumer polls for
+//! the next item, and dropping a stream synchronously drops everything it owns.
 
 mod into_turn;
 mod iteration;
@@ -34,19 +34,21 @@ use crate::turn::{Turn, TurnBuilder, TurnEvent};
 
 /// Methods on any stream of turn events.
 pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
-    /// Forwards every event of a turn as a [`Step::Value`], and runs `then` with the finished turn
-    /// to decide how the loop goes on.
+    /// Forwards every event of a turn as a [`Step::Value`], then calls `then` with the finished
+    /// turn to decide how the loop continues.
     ///
-    /// `then` runs when [`TurnComplete`](TurnEvent::TurnComplete) was taken and the consumer asks
-    /// again; the upstream is dropped by then. Its [`Steps`] follow the events of the turn.
+    /// `then` runs when the consumer polls again after it took
+    /// [`TurnComplete`](TurnEvent::TurnComplete); the upstream is dropped by then. The [`Steps`] it
+    /// returns follow the turn's events.
     ///
-    /// A turn that ends without `TurnComplete` is an
-    /// [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn); it carries what there was if the
-    /// stream was sealed, as that of every provider is. A panic in `then`, or in the steps it
-    /// gives, is caught and becomes an error of kind [`Panic`](crate::ErrorKind::Panic). After an
-    /// error comes `None`.
+    /// A turn that ends without `TurnComplete` becomes an error of kind
+    /// [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn). The error carries the partial turn if
+    /// the stream was sealed, as every provider's stream is. A panic in `then`, or in the steps it
+    /// returns, is caught and becomes an error of kind [`Panic`](crate::ErrorKind::Panic). After an
+    /// error the stream yields `None`.
     ///
-    /// Dropping the stream drops the upstream, or the running `then`, or its steps.
+    /// Dropping the stream drops the upstream, the running `then` or its steps, whichever is
+    /// active.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -81,8 +83,8 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         OnTurnComplete::new(self, then)
     }
 
-    /// Makes the stream lawful for the turn that answers a [`Request`](crate::Request), or follows a
-    /// [`History`](crate::History); see [`seal`].
+    /// Enforces the [`TurnStream`] contract on the stream, for the turn that answers a
+    /// [`Request`](crate::Request) or follows a [`History`](crate::History); see [`seal`].
     fn seal(self, before: impl Into<TurnBuilder>) -> TurnStream
     where
         Self: Sized + Send + 'static,
@@ -90,8 +92,8 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         seal(before, self)
     }
 
-    /// Keeps the pieces of text and drops everything else but errors: also a refusal, and the word
-    /// that a turn was retracted and the text so far is void.
+    /// Yields only the pieces of text, and errors. Everything else is dropped, including refusals
+    /// and the notice that the turn was retracted, which voids the text so far.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -116,19 +118,18 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         TextDeltas::new(self)
     }
 
-    /// Reads each line of the turn's text as JSON into a `T`, as soon as the line is complete, and
-    /// drops everything else but errors.
+    /// Parses each line of the turn's text as JSON into a `T` as soon as the line is complete.
+    /// Drops all other events, but passes errors on.
     ///
-    /// A line that cannot be read is a [`JsonLine::Invalid`], and the ones behind it are read all
-    /// the same; so an `Err` is always the end. It is the stream's own, or says why the list may be
-    /// short: the model refused or was cut off (a [`ParseError`](crate::turn::ParseError) is its
-    /// source). A [`JsonLine::Retracted`] voids every line before it. Lines of a retry are
-    /// counted from 1 again.
+    /// A line that cannot be parsed is yielded as [`JsonLine::Invalid`], and parsing continues with
+    /// the next line. An `Err` therefore always ends the stream: it is the upstream's own error, or
+    /// reports that the list may be incomplete because the model refused or was cut off (its source
+    /// is a [`ParseError`](crate::turn::ParseError)). A [`JsonLine::Retracted`] voids every line
+    /// before it; the lines of the retry are counted from 1 again.
     ///
-    /// Lines end with a line feed and nothing else; the last one may do without. Empty lines and
-    /// those that begin with three backticks are passed over. Nothing is kept but the line that has
-    /// begun. Whoever wants the turn as well looks at the events on their way in, for example with
-    /// `inspect_ok` of `TryStreamExt`.
+    /// Only a line feed ends a line; the last line may lack one. Empty lines and lines that begin
+    /// with three backticks are skipped. Only the current line is buffered. To get the turn as
+    /// well, observe the events upstream, for example with `inspect_ok` of `TryStreamExt`.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -164,11 +165,11 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         JsonLines::new(self)
     }
 
-    /// Drives the turn to its end and gives it. Dropping the future drops the stream.
+    /// Drives the turn to its end and returns it. Dropping the future drops the stream.
     ///
     /// # Errors
     ///
-    /// The stream's own, and [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) if it ends
+    /// Errors of the stream, and [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) if it ends
     /// without `TurnComplete`.
     fn into_turn(self) -> IntoTurn<Self>
     where

@@ -1,4 +1,4 @@
-//! From a streaming turn to the next step of the loop.
+//! The adapter from a streaming turn to the next step of the loop.
 
 use std::fmt;
 use std::pin::Pin;
@@ -64,7 +64,7 @@ where
                 },
                 StageNow::Completed(turn) => {
                     let turn = Arc::clone(turn);
-                    // Law: `then` is taken here and nowhere else.
+                    // Invariant: `then` is taken only here.
                     let Some(then) = this.then.take() else { return Poll::Ready(None) };
                     match catch_panic_in_then(|| then(turn)) {
                         Ok(future) => {
@@ -101,7 +101,7 @@ where
     }
 }
 
-/// Runs user code; a panic becomes an error. What panicked is dropped right after.
+/// Runs user code; a panic becomes an error. The value that panicked is dropped right after.
 fn catch_panic_in_then<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, "`then`", f)
 }

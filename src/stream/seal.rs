@@ -1,4 +1,4 @@
-//! What makes a stream of turn events lawful.
+//! Enforces the contract of a stream of turn events.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,18 +12,18 @@ use crate::item::History;
 use crate::request::Request;
 use crate::turn::{TurnBuilder, TurnEvent};
 
-/// What one poll of a [`TurnSource`] comes to.
+/// The result of one poll of a [`TurnSource`].
 ///
-/// `Ready(Some(Ok(())))` says that something was pushed, or may have been; `Ready(None)` that
-/// nothing will come any more.
+/// `Ready(Some(Ok(())))` means that something was or may have been pushed into the builder;
+/// `Ready(None)` means that the source has ended.
 pub type TurnPoll = Poll<Option<Result<(), Error>>>;
 
-/// What a turn can be read from: a stream of turn events, or a driver that decodes a wire.
+/// A source that a turn can be read from: a stream of turn events, or a driver that decodes a wire.
 pub trait TurnSource {
-    /// Pushes what came next into `turn`.
+    /// Pushes the next piece of the turn into `turn`.
     ///
-    /// `Ready(Some(Ok(())))` says that something was pushed, or may have been; `Ready(None)` that
-    /// nothing will come any more. It is not called again after `Ready(None)` or an error.
+    /// Returns `Ready(Some(Ok(())))` if something was or may have been pushed, and `Ready(None)` at
+    /// the end. It is not called again after `Ready(None)` or an error.
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll;
 }
 
@@ -40,8 +40,8 @@ impl From<&History> for TurnBuilder {
     }
 }
 
-/// The turn follows the history of the request, and has no more bytes and output tokens than the
-/// request allows.
+/// Makes a builder for the turn that follows the request's history, with the request's limits on
+/// bytes and output tokens.
 impl From<&Request> for TurnBuilder {
     fn from(request: &Request) -> Self {
         let turn = Self::for_history(&request.history)
@@ -53,18 +53,19 @@ impl From<&Request> for TurnBuilder {
     }
 }
 
-/// Makes a source of turn events lawful for the turn that answers a [`Request`], or follows a
-/// [`History`].
+/// Makes a stream of one turn's events from `source`, for the turn that answers a [`Request`] or
+/// follows a [`History`]. The stream keeps this contract, whatever the source yields:
 ///
-/// - Call ids are unique against the history and within the turn; see
-///   [`TurnBuilder`](crate::turn::TurnBuilder) for how.
-/// - `TurnComplete` comes once and last. The source is dropped before it is given out.
-/// - A source that ends without it, and only then, gives an
-///   [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) that carries what there was.
-/// - Any other error carries what there was as well, if there was something.
-/// - A turn that is too large ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge); see
-///   [`Request::max_turn_bytes`]. With a history alone the default of the builder holds.
-/// - After the last event or an error comes `None`, for ever.
+/// - Call ids are unique within the history and the turn; see
+///   [`TurnBuilder`](crate::turn::TurnBuilder) for how they are changed.
+/// - `TurnComplete` is yielded exactly once, as the last event. The source is dropped before.
+/// - A source that ends without a complete turn, and only this, results in an error of kind
+///   [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) that carries the partial turn.
+/// - Any other error carries the partial turn as well, unless it is empty.
+/// - A turn that is too large ends with an error of kind
+///   [`TooLarge`](crate::ErrorKind::TooLarge); see [`Request::max_turn_bytes`]. If only a history
+///   is given, the builder's default limit applies.
+/// - After the last event or an error, every poll returns `None`.
 ///
 /// Dropping the stream drops the source.
 pub fn seal(
@@ -76,11 +77,11 @@ pub fn seal(
 
 #[pin_project]
 struct Sealed<T> {
-    /// `None` once it ended; dropped before the last event is given out.
+    /// `None` once the source ended; it is dropped before the last event is yielded.
     #[pin]
     source: Option<T>,
     turn: TurnBuilder,
-    /// Waits until the events before it were taken.
+    /// Is yielded after the events that came before it.
     pending_error: Option<Error>,
 }
 
@@ -107,7 +108,7 @@ impl<T: TurnSource> Stream for Sealed<T> {
                 }
                 Some(Err(error)) => {
                     this.source.set(None);
-                    // Behind `TurnComplete` comes nothing.
+                    // Nothing may follow `TurnComplete`.
                     *this.pending_error = (!this.turn.is_complete()).then(|| this.turn.fail(error));
                 }
                 None => {
@@ -134,20 +135,20 @@ impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
     }
 }
 
-/// A lawful, boxed stream of the events of one turn; see [`seal`].
+/// A boxed stream of one turn's events that keeps the contract listed at [`seal`].
 ///
-/// Dropping it cancels the turn: the connection is closed, and nothing runs on.
+/// Dropping it cancels the turn: the connection is closed, and no work continues.
 #[must_use = "streams do nothing unless polled"]
 pub struct TurnStream(Pin<Box<dyn LimitTurn>>);
 
 impl TurnStream {
-    /// Sets the limits also for a provider that has [sealed](seal) its turn without the request.
+    /// Sets the limits, even if the provider [sealed](seal) the turn without the request.
     pub(crate) fn with_limits(mut self, max_bytes: usize, max_output_tokens: Option<u32>) -> Self {
         self.0.as_mut().set_limits(max_bytes, max_output_tokens);
         self
     }
 
-    /// Calls `observe` with each item before it is given out.
+    /// Calls `observe` with each item before the item is yielded.
     pub fn observed_by(
         self,
         observe: impl FnMut(&Result<TurnEvent, Error>) + Send + Unpin + 'static,

@@ -1,4 +1,4 @@
-//! What the body of a loop says.
+//! The items that the body of a loop yields.
 
 use std::future::{Ready, ready};
 
@@ -6,35 +6,35 @@ use futures::stream::{Once, once};
 
 /// One item of the body of a loop.
 ///
-/// A `Next`, `Stop` or `StopWith` ends the iteration: what the body would say after it never
-/// runs, because the body is dropped.
+/// A `Next`, `Stop` or `StopWith` ends the iteration: the body is dropped, so anything it would
+/// yield later is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step<A, S> {
-    /// Goes to the consumer.
+    /// An item for the consumer.
     Value(A),
     /// Ends this iteration; the next one begins with this state.
     Next(S),
     /// Ends the loop.
     Stop,
-    /// Ends the loop and leaves a final state behind.
+    /// Ends the loop with a final state.
     StopWith(S),
 }
 
-/// What a loop's body may stream: steps, or results of steps.
+/// The item types that a loop's body may yield: a [`Step`], or a `Result` of one.
 ///
-/// An `Err` goes to the consumer and ends the loop.
+/// An `Err` is yielded to the consumer and ends the loop.
 pub trait IntoStep {
-    /// What goes to the consumer inside a [`Step::Value`].
+    /// The type inside a [`Step::Value`].
     type Value;
     /// The state of the loop.
     type State;
-    /// What the loop streams.
+    /// The item type of the loop's stream.
     type Item;
 
-    /// Splits it into a step or an item that ends the loop.
+    /// Returns the step, or as `Err` the item that is yielded last and ends the loop.
     fn into_step(self) -> Result<Step<Self::Value, Self::State>, Self::Item>;
 
-    /// Wraps a value for the consumer.
+    /// Wraps a value as an item of the loop's stream.
     fn wrap_value(value: Self::Value) -> Self::Item;
 }
 
@@ -70,7 +70,7 @@ impl<A, S, E> IntoStep for Result<Step<A, S>, E> {
     }
 }
 
-/// A body, or the end of one, that goes on with `state`. Chain it behind values.
+/// Returns a body that continues the loop with `state`. Chain it after a stream of values.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
@@ -86,12 +86,13 @@ pub fn next<A, S>(state: S) -> Once<Ready<Step<A, S>>> {
     once(ready(Step::Next(state)))
 }
 
-/// A body, or the end of one, that ends the loop.
+/// Returns a body that ends the loop. It can be chained after a stream of values.
 pub fn stop<A, S>() -> Once<Ready<Step<A, S>>> {
     once(ready(Step::Stop))
 }
 
-/// A body, or the end of one, that ends the loop and leaves a final state behind.
+/// Returns a body that ends the loop with a final state. It can be chained after a stream of
+/// values.
 pub fn stop_with<A, S>(state: S) -> Once<Ready<Step<A, S>>> {
     once(ready(Step::StopWith(state)))
 }

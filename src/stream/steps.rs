@@ -1,4 +1,4 @@
-//! The one boxed stream of steps, so that the arms of a body agree.
+//! The boxed stream of steps, so that all arms of a body have one type.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::stream::Step;
 
-/// A boxed stream of steps over [`Event`]s: what the arms of a body have in common.
+/// A boxed stream of steps over [`Event`]s: the common return type for the arms of a body.
 ///
-/// Dropping it drops what is inside.
+/// Dropping it drops the boxed stream.
 #[must_use = "streams do nothing unless polled"]
 pub struct Steps<'a, S>(BoxStream<'a, Result<Step<Event, S>, Error>>);
 
@@ -23,22 +23,22 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
         Self(steps.boxed())
     }
 
-    /// Goes on with `state`.
+    /// Returns steps that continue the loop with `state`.
     pub fn next(state: S) -> Self {
         Self::from_step(Step::Next(state))
     }
 
-    /// Ends the loop.
+    /// Returns steps that end the loop.
     pub fn stop() -> Self {
         Self::from_step(Step::Stop)
     }
 
-    /// Ends the loop and leaves a final state behind.
+    /// Returns steps that end the loop with a final state.
     pub fn stop_with(state: S) -> Self {
         Self::from_step(Step::StopWith(state))
     }
 
-    /// Gives events to the consumer and then does what `self` says.
+    /// Yields `events` to the consumer before the steps of `self`.
     pub fn preceded_by(self, events: impl IntoIterator<Item = Event, IntoIter: Send + 'a>) -> Self {
         let values = stream::iter(events).map(|event| Ok(Step::Value(event)));
         Self::new(values.chain(self))

@@ -1,4 +1,4 @@
-//! The pieces of text of a turn and nothing else.
+//! Yields only the pieces of text of a turn.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! The consumer's end.
+//! The stream that the consumer of a task polls.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -19,9 +19,9 @@ use crate::task::shared_buffer::{FillBuffer, SharedBuffer};
 pub struct InTask<T> {
     buffer: Arc<SharedBuffer<T>>,
     task: OwnedTask,
-    /// The task was spawned.
+    /// Whether the task was spawned.
     is_spawned: bool,
-    /// `None` was given.
+    /// Whether `None` was returned.
     is_terminated: bool,
 }
 
@@ -45,7 +45,7 @@ impl<T: Send + 'static> Stream for InTask<T> {
             return Poll::Ready(None);
         }
         if !this.is_spawned {
-            // Panics before there is anything to lose.
+            // Panics before any state changes.
             let runtime = Handle::current();
             this.task.spawn_on(&runtime);
             this.is_spawned = true;

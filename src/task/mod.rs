@@ -1,8 +1,9 @@
-//! A door to a task of the runtime, for consumers that pause.
+//! Runs a stream in a task of the runtime, for consumers that pause.
 //!
-//! Streams of this crate go on only while they are polled: a consumer that pauses between two
-//! items pauses the tools, too, and reads no more of what the model says.
-//! [`in_task`](InTaskExt::in_task) has a task do the polling. Beside it only a hub spawns tasks (feature `hub`).
+//! Streams of this crate make progress only while they are polled: a consumer that pauses between
+//! two items also pauses the tools and the reading of the model's output. With
+//! [`in_task`](InTaskExt::in_task), a task polls the stream instead. Apart from this module, only a
+//! hub spawns tasks (feature `hub`).
 
 mod in_task;
 mod owned_task;
@@ -18,34 +19,34 @@ pub(crate) use owned_task::OwnedTask;
 
 use crate::error::Error;
 
-/// The method [`in_task`](Self::in_task) on streams of results, as a run, a hand-written loop and
-/// a turn are.
+/// The method [`in_task`](Self::in_task) for streams of results, such as a run, a hand-written loop
+/// or a turn.
 pub trait InTaskExt<T>: Stream<Item = Result<T, Error>> + Sized {
-    /// Runs the stream in one task of tokio's, which is at most `n` items ahead of the consumer.
+    /// Runs the stream in a tokio task that is at most `n` items ahead of the consumer.
     ///
-    /// While the consumer pauses, the stream goes on until `n` items wait for it; then it pauses,
-    /// too. So `n` is how much may be said while nobody listens: a tool that says nothing runs on
-    /// to its end, one that tells its progress may need more than a few.
+    /// While the consumer pauses, the stream continues until `n` items are buffered; then it
+    /// pauses, too. A tool without events runs to its end even with a small `n`; a tool that
+    /// reports progress may need a larger buffer.
     ///
-    /// The task begins with the first poll. Items come in the order of the stream, errors included;
-    /// behind the last one the stream is dropped, and `None` comes for ever.
+    /// The first poll spawns the task. Items arrive in the order of the stream, errors included;
+    /// after the last item the stream is dropped, and every later poll returns `None`.
     ///
     /// # Drop
     ///
-    /// Dropping what this gives drops the stream in that call, with its connection and its tools,
-    /// and the items that wait. If the task is in the middle of a poll at that moment, on another
-    /// thread, then that poll is the last, and the stream is dropped at its end: a poll cannot be
-    /// broken off.
+    /// Dropping the returned stream synchronously drops the inner stream, with its connection and
+    /// its tools, and all buffered items. If the task is polling the inner stream at that moment,
+    /// on another thread, the inner stream is dropped when that poll returns, because a poll cannot
+    /// be aborted.
     ///
     /// # Errors
     ///
-    /// A panic in the stream comes out as an error of kind [`Panic`](crate::ErrorKind::Panic), and
-    /// the end of the runtime before that of the stream as [`Other`](crate::ErrorKind::Other);
-    /// either is the last item.
+    /// A panic in the stream is yielded as an error of kind [`Panic`](crate::ErrorKind::Panic). If
+    /// the runtime ends before the stream, an error of kind [`Other`](crate::ErrorKind::Other) is
+    /// yielded. Either error is the last item.
     ///
     /// # Panics
     ///
-    /// The first poll panics outside of a tokio runtime. It can be repeated inside of one.
+    /// The first poll panics outside of a tokio runtime. It can be repeated within one.
     ///
     /// ```
     /// use std::num::NonZeroUsize;
@@ -62,7 +63,7 @@ pub trait InTaskExt<T>: Stream<Item = Result<T, Error>> + Sized {
     ///
     /// let mut events = run.in_task(const { NonZeroUsize::new(16).unwrap() });
     /// while let Some(event) = events.try_next().await? {
-    ///     // Whatever takes long here does not hold up the tools.
+    ///     // Slow work here does not delay the tools.
     ///     print!("{}", event.text_delta().map_or("", |text| text));
     /// }
     /// assert_eq!(handle.history().len(), 2);

@@ -1,4 +1,4 @@
-//! A future in a task of its own that its owner can drop at any time.
+//! A future in its own task, which its owner can drop at any time.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -12,16 +12,16 @@ use tokio::runtime::Handle;
 use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 
-/// A future that a task polls. Dropping this drops the future synchronously. If another thread is polling it at
-/// that moment, it is dropped when the poll returns.
+/// A future that a task polls. Dropping this drops the future synchronously. If another thread is
+/// polling the future at that moment, it is dropped when the poll returns.
 ///
-/// A panic in the future drops it, and so does the end of the runtime.
+/// The future is also dropped if it panics or if the runtime ends.
 pub(crate) struct OwnedTask(Arc<TaskCell>);
 
 struct TaskCell {
-    /// Nothing of a user runs while the lock is held: the future is taken out to be polled or dropped.
+    /// No user code runs while the lock is held: the future is taken out to be polled or dropped.
     state: Mutex<TaskState>,
-    /// Woken when the future was dropped, so that the task ends.
+    /// Woken after the future was dropped, so that the task ends.
     task_waker: AtomicWaker,
 }
 
@@ -30,26 +30,26 @@ enum TaskState {
     Idle(BoxFuture<'static, ()>),
     /// The task has the future, and polls it.
     Polling,
-    /// It is over, or was dropped.
+    /// The future completed or was dropped.
     Done,
 }
 
 impl OwnedTask {
-    /// A future that nothing polls yet.
+    /// Wraps a future that is not yet polled.
     pub(crate) fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
         let state = Mutex::new(TaskState::Idle(future.boxed()));
         Self(Arc::new(TaskCell { state, task_waker: AtomicWaker::new() }))
     }
 
-    /// Has a task of the runtime poll the future. Call it once.
+    /// Spawns the task that polls the future. Must be called only once.
     pub(crate) fn spawn_on(&self, runtime: &Handle) {
         runtime.spawn(PollTask(Arc::clone(&self.0)));
     }
 
-    /// Drops the future, unless it is over.
+    /// Drops the future, unless it completed.
     pub(crate) fn close(&self) {
         let future = self.0.replace(TaskState::Done);
-        // The task sees that it is over, and ends. First, since a `Drop` may panic.
+        // Wakes the task, so that it sees the state and ends. Before the drop, which may panic.
         self.0.task_waker.wake();
         drop(future);
     }
@@ -66,7 +66,7 @@ impl TaskCell {
         std::mem::replace(&mut *lock_ignoring_poison(&self.state), state)
     }
 
-    /// Takes the future out to be polled; `None` if it is not here.
+    /// Takes the future out to be polled; `None` if it is not stored here.
     fn take(&self) -> Option<BoxFuture<'static, ()>> {
         let mut state = lock_ignoring_poison(&self.state);
         match std::mem::replace(&mut *state, TaskState::Polling) {
@@ -79,7 +79,7 @@ impl TaskCell {
         }
     }
 
-    /// Puts the future back after a poll. Where it is not wanted any more, it is dropped.
+    /// Puts the future back after a poll. Drops it if the task was closed meanwhile.
     fn put_back(&self, future: BoxFuture<'static, ()>) -> Poll<()> {
         let mut state = lock_ignoring_poison(&self.state);
         if let TaskState::Done = *state {
@@ -92,7 +92,7 @@ impl TaskCell {
     }
 }
 
-/// The task.
+/// The task that polls the future.
 struct PollTask(Arc<TaskCell>);
 
 impl Future for PollTask {
@@ -105,7 +105,7 @@ impl Future for PollTask {
             Ok(Poll::Pending) => self.0.put_back(future),
             Ok(Poll::Ready(())) | Err(_) => {
                 self.0.replace(TaskState::Done);
-                // A panic in a `Drop` concerns nobody here.
+                // A panic in a `Drop` affects no other code here.
                 let _ = catch_panic(|| drop(future));
                 Poll::Ready(())
             }
@@ -115,7 +115,7 @@ impl Future for PollTask {
 
 impl Drop for PollTask {
     fn drop(&mut self) {
-        // Still there only if the runtime gave up the task.
+        // Still present only if the runtime dropped the task.
         let future = self.0.replace(TaskState::Done);
         let _ = catch_panic(|| drop(future));
     }

@@ -1,4 +1,4 @@
-//! What the task and the consumer share.
+//! The buffer that the task and the consumer share.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -12,22 +12,22 @@ use futures::task::AtomicWaker;
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::lock::lock_ignoring_poison;
 
-/// So many items in a row, then other tasks have their turn.
+/// The number of items in a row after which the task yields to other tasks.
 const MAX_ITEMS_PER_POLL: usize = 64;
 
-/// The items that the stream is ahead by. Nothing of a user runs while the lock is held.
+/// The items that the stream is ahead by. No user code runs while the lock is held.
 pub(super) struct SharedBuffer<T> {
     state: Mutex<BufferState<T>>,
     capacity: usize,
-    /// Woken by an item and by the end.
+    /// Woken by a new item and by the end.
     consumer_waker: AtomicWaker,
-    /// Woken by room.
+    /// Woken when the buffer has capacity again.
     task_waker: AtomicWaker,
 }
 
 struct BufferState<T> {
     buffered: VecDeque<Result<T, Error>>,
-    /// Nothing more comes, or nothing more is wanted.
+    /// Set after the last item, or when the consumer is gone.
     has_ended: bool,
 }
 
@@ -46,7 +46,7 @@ impl<T> SharedBuffer<T> {
         self.with_state(|state| state.buffered.len())
     }
 
-    /// The next item, for the consumer.
+    /// Polls for the next item. Called by the consumer.
     pub(super) fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Error>>> {
         self.consumer_waker.register(cx.waker());
         let (item, was_full) = self.with_state(|state| {
@@ -64,7 +64,7 @@ impl<T> SharedBuffer<T> {
         item
     }
 
-    /// Nothing more is wanted: drops the items that wait.
+    /// Closes the buffer for the consumer and drops the buffered items.
     pub(super) fn close(&self) {
         let unwanted = self.with_state(|state| {
             state.has_ended = true;
@@ -77,7 +77,7 @@ impl<T> SharedBuffer<T> {
         self.with_state(|state| state.buffered.len() < self.capacity)
     }
 
-    /// Hands an item over. Where nothing more is wanted, it is given back.
+    /// Adds an item. Returns it as an error if the consumer is gone.
     fn push(&self, item: Result<T, Error>) -> Result<(), Result<T, Error>> {
         self.with_state(|state| {
             if state.has_ended {
@@ -90,7 +90,7 @@ impl<T> SharedBuffer<T> {
         Ok(())
     }
 
-    /// Ends with this error.
+    /// Ends the buffer, with this error as the last item if there is one.
     fn end(&self, error: Option<Error>) {
         self.with_state(|state| {
             if !std::mem::replace(&mut state.has_ended, true) {
@@ -107,7 +107,7 @@ impl<T> SharedBuffer<T> {
 
 /// Fills the buffer from the stream.
 pub(super) struct FillBuffer<T> {
-    /// `None` once it has ended.
+    /// `None` after its end.
     stream: Option<BoxStream<'static, Result<T, Error>>>,
     buffer: Arc<SharedBuffer<T>>,
 }
@@ -120,10 +120,10 @@ impl<T> FillBuffer<T> {
         Self { stream: Some(stream), buffer }
     }
 
-    /// Drops the stream, and ends with this error.
+    /// Drops the stream and ends the buffer, with this error if there is one.
     fn finish(&mut self, error: Option<Error>) {
         let stream = self.stream.take();
-        // A panic in a `Drop` is no reason to keep the consumer waiting.
+        // A panic in a `Drop` must not keep the consumer waiting.
         let _ = catch_panic(|| drop(stream));
         self.buffer.end(error);
     }
@@ -158,7 +158,7 @@ impl<T> Future for FillBuffer<T> {
 
 impl<T> Drop for FillBuffer<T> {
     fn drop(&mut self) {
-        // Still there only if the runtime has ended, or if nothing more is wanted.
+        // Still present only if the runtime ended or the consumer is gone.
         if self.stream.is_some() {
             let message = "the runtime ended before the stream";
             self.finish(Some(Error::new(ErrorKind::Other, message)));

@@ -1,4 +1,4 @@
-//! What a server answers to one request.
+//! The answer of a server to one request.
 
 use bytes::Bytes;
 
@@ -11,29 +11,29 @@ use crate::testing::response_stream::{BodyStep, ResponseBody, StreamResponse};
 use crate::testing::signatures::Signatures;
 use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 
-/// What a [`ModelServer`](crate::testing::ModelServer) answers to one request: a turn, a refusal,
-/// or something else, and what goes wrong with it on the way.
+/// The answer of a [`ModelServer`](crate::testing::ModelServer) to one request: a turn, an error,
+/// or a raw body; and the faults that are injected into it.
 ///
-/// A [`Reply`] and an `&str` are answers, and so is an [`Error`]: a refusal in the vendor's own
-/// shape, with its status and its `retry-after`.
+/// A [`Reply`] and an `&str` convert into an answer. So does an [`Error`]: it becomes an error
+/// response in the vendor's format, with its status and its `retry-after`.
 ///
 /// ```
 /// use serde_json::json;
 /// use turnstream::provider::Reply;
 /// use turnstream::testing::{FaultPosition, Answer, LineEnd, Fault, Noise};
 ///
-/// // What a model says.
+/// // Turns of a model.
 /// Answer::reply("Hello!");
 /// Answer::reply(Reply::new().think("Two files.").call("read", json!({ "path": "a.txt" })));
 ///
-/// // What a vendor says instead.
+/// // Error responses of a vendor.
 /// Answer::error(429).with_header("retry-after-ms", "1500");
 /// Answer::error(503).with_header("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT");
 /// Answer::html_page(502);
-/// // A JSON error under a status that tells of none.
+/// // A JSON error with a success status.
 /// Answer::error(500).with_status(200);
 ///
-/// // What happens on the way.
+/// // Faults.
 /// Answer::reply("Hello!").with_fault(Fault::Stall(FaultPosition::Events(2)));
 /// Answer::reply("Hello!").with_fault(Fault::InsertNoise(Noise::Pings)).with_fault(Fault::LineEnds(LineEnd::CrLf));
 /// ```
@@ -50,7 +50,7 @@ pub struct Answer {
 enum ResponseContent {
     Reply(Reply),
     Error(Error),
-    /// Anything at all.
+    /// A raw body.
     Raw {
         content_type: String,
         body: Bytes,
@@ -58,11 +58,11 @@ enum ResponseContent {
 }
 
 impl Answer {
-    /// A turn of the model.
+    /// Makes an answer that is a turn of the model.
     ///
-    /// A reply that begins with an error that has a status is a refusal; any other error stands in
-    /// the stream. What a reply says that the wire cannot say is answered with status 500 and a
-    /// message that says so.
+    /// A reply that starts with an error that has a status becomes an error response; any other
+    /// error is sent in the stream. If the wire cannot express a part of the reply, the server
+    /// answers with status 500 and a message that names the part.
     pub fn reply(reply: impl Into<Reply>) -> Self {
         let moves = reply.into();
         match moves.initial_error() {
@@ -71,26 +71,26 @@ impl Answer {
         }
     }
 
-    /// A refusal by its status, with the words that vendors have for it.
+    /// Makes an error response with this status, and with the message that vendors use for it.
     ///
-    /// For words of your own, make the answer of an [`Error`].
+    /// For a custom message, convert an [`Error`] into the answer.
     pub fn error(status: u16) -> Self {
         Self::from_content(ResponseContent::Error(error_response::error_for_status(status)))
     }
 
-    /// A web page, as a gateway in front of the provider sends it.
+    /// Makes an HTML page, as a gateway in front of the provider sends it.
     pub fn html_page(status: u16) -> Self {
         let page =
             format!("<html>\r\n<head><title>{status}</title></head>\r\n<body></body></html>\r\n");
         Self::raw("text/html", page).with_status(status)
     }
 
-    /// These bytes, under status 200.
+    /// Makes an answer with these bytes and status 200.
     ///
     /// ```
     /// use turnstream::testing::Answer;
     ///
-    /// // One JSON document, though a stream was asked for.
+    /// // One JSON document instead of a stream.
     /// Answer::raw("application/json", r#"{"choices":[]}"#);
     /// // Events written by hand.
     /// Answer::raw("text/event-stream", "data: [DONE]\n\n");
@@ -102,27 +102,27 @@ impl Answer {
         })
     }
 
-    /// Answers under another status.
+    /// Changes the status.
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// Adds a header, written as it is. It replaces one of the same name that the answer has of
-    /// itself, such as `content-type`.
+    /// Adds a header, written as given. It replaces a header of the same name that the answer has
+    /// by default, such as `content-type`.
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Lets something go wrong.
+    /// Injects a fault.
     pub fn with_fault(mut self, mishap: Fault) -> Self {
         self.faults.push(mishap);
         self
     }
 
-    /// The body on a wire as it is sent, up to where it ends or is broken off: for a test of a
-    /// decoder, or to learn how many places there are to cut it.
+    /// Returns the body on a wire as it is sent, up to its end or the point where a fault
+    /// interrupts it: for a test of a decoder, or to find out at how many positions it can be cut.
     ///
     /// ```
     /// use turnstream::testing::{Answer, Wire};
@@ -146,7 +146,7 @@ impl Answer {
         bytes.collect::<Vec<_>>().concat()
     }
 
-    /// What is sent. `signatures` learns what was signed.
+    /// Converts the answer into a response, and records its signatures in `signatures`.
     pub(super) fn into_response(
         self,
         asked: &ReceivedRequest,
@@ -177,7 +177,7 @@ impl Answer {
         }
     }
 
-    /// Adds mishaps that happen to every answer of a server.
+    /// Adds the faults that apply to every answer of a server.
     pub(super) fn with_faults(mut self, mishaps: &[Fault]) -> Self {
         self.faults.extend_from_slice(mishaps);
         self
@@ -196,7 +196,7 @@ fn stream(steps: Vec<BodyStep>, asked: &ReceivedRequest) -> StreamResponse {
 }
 
 impl Reply {
-    /// The error that the server answers with before it begins to stream.
+    /// Returns the error that the server answers with before the stream starts.
     fn initial_error(&self) -> Option<Error> {
         match self.steps().first() {
             Some(ReplyStep::Error(error)) if error.status().is_some() => Some(error.clone()),

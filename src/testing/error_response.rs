@@ -1,10 +1,10 @@
-//! Errors as the answers of a vendor.
+//! Errors as error responses of a vendor.
 
 use crate::error::{Error, ErrorKind};
 use crate::testing::Wire;
 use crate::testing::response_stream::StreamResponse;
 
-/// The error for a status, in words that all vendors might use.
+/// Makes the error for a status, with a message that any vendor might use.
 pub(super) fn error_for_status(status: u16) -> Error {
     let (kind, message) = match status {
         401 => (ErrorKind::Auth, "invalid API key"),
@@ -21,7 +21,7 @@ pub(super) fn error_for_status(status: u16) -> Error {
     Error::new(kind, message).with_status(status)
 }
 
-/// An answer that is an error by its status.
+/// Makes a response with the status and the body of an error.
 pub(super) fn error_response(wire: Wire, error: &Error) -> StreamResponse {
     let server = wire.server_wire();
     let status = error.status().unwrap_or_else(|| (server.status)(error.kind()));
@@ -33,7 +33,7 @@ pub(super) fn error_response(wire: Wire, error: &Error) -> StreamResponse {
     response
 }
 
-/// What the server itself cannot do.
+/// Makes the response for a script that the server cannot express on the wire.
 pub(super) fn server_error(wire: Wire, what: &str) -> StreamResponse {
     error_response(wire, &Error::new(ErrorKind::Server, what).with_status(500))
 }

@@ -1,13 +1,13 @@
-//! What may go wrong with an answer, as data.
+//! Faults of a response, as data.
 
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// One thing that goes wrong with an [`Answer`](crate::testing::Answer).
+/// A fault of an [`Answer`](crate::testing::Answer).
 ///
-/// Several may be given, in any order: first what the wire says is changed, then how it is framed,
-/// then how its bytes are sent. Nothing is left to chance but by a seed.
+/// Several faults may be combined, in any order: first the faults of the content are applied, then
+/// those of the framing, then those of the transport. Randomness comes only from a seed.
 ///
 /// ```
 /// use turnstream::testing::{FaultPosition, Answer, Fault, Wire};
@@ -19,71 +19,73 @@ use crate::error::Error;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The connection closes, without the end that HTTP has for a body.
+    /// The connection closes without the HTTP end of the body.
     Cut(FaultPosition),
-    /// The body ends as if this were all: the transport tells of no error.
+    /// The body ends as if it were complete: the transport reports no error.
     EndEarly(FaultPosition),
-    /// Nothing more comes, and the connection stays open: until the client closes it.
+    /// Nothing more is sent, and the connection stays open until the client closes it.
     Stall(FaultPosition),
     /// The connection is reset. The client may lose bytes that it has not read yet.
     Reset(FaultPosition),
-    /// An error stands in the stream, in the wire's own shape, and the body ends. On an answer
-    /// that is no stream it does nothing.
+    /// An error is sent in the stream, in the wire's own format, and the body ends. It has no
+    /// effect on an answer that is not a stream.
     Error(FaultPosition, Error),
-    /// The terminal marker never comes, nor what is behind it, and the body ends.
+    /// The body ends before the terminal marker. Everything after the marker is missing, too.
     NoTerminalMarker,
-    /// The word behind the terminal marker never comes (`[DONE]`, `message_stop`), and the body
-    /// ends. Does nothing on Responses, Gemini and Ollama, whose terminal marker is their last word.
+    /// The body ends before the marker that follows the terminal marker (`[DONE]`, `message_stop`).
+    /// It has no effect on Responses, Gemini and Ollama, where the terminal marker comes last.
     NoDoneMarker,
-    /// This comes before every event.
+    /// Noise is sent before every event.
     InsertNoise(Noise),
-    /// The lines end so, whatever the wire's own line ends are.
+    /// All lines end like this, instead of with the wire's own line ends.
     LineEnds(LineEnd),
-    /// The blank line that ends the last event never comes.
+    /// The blank line that ends the last event is missing.
     NoFinalBlankLine,
-    /// The body is packed with gzip, and says so, though nobody asked for it.
+    /// The body is compressed with gzip and has the matching header, though the client did not ask
+    /// for it.
     Gzip,
-    /// The bytes come in pieces of this many, whatever frames they belong to; 0 counts as 1.
+    /// The bytes are sent in chunks of this size, regardless of frames; 0 counts as 1.
     FixedSizeChunks(usize),
-    /// The bytes come in pieces of 1 up to `most` bytes. The same seed gives the same pieces.
+    /// The bytes are sent in chunks of 1 to `max_len` bytes. The same seed gives the same chunks.
     RandomSizeChunks {
-        /// Where chance begins.
+        /// The seed of the random sizes.
         seed: u64,
-        /// The most bytes in one piece; 0 counts as 1.
+        /// The maximum size of a chunk in bytes; 0 counts as 1.
         max_len: usize,
     },
-    /// So long a wait before each piece, by the clock of tokio.
+    /// The server waits for this duration before each chunk, by tokio's clock.
     DelayPerChunk(Duration),
 }
 
-/// Where in a body something happens. If the body is shorter, it happens at its end.
+/// The position of a fault in a body. If the body is shorter, the fault happens at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultPosition {
-    /// Behind so many bytes of the body as it is sent.
+    /// After this number of bytes of the body as it is sent.
     Bytes(usize),
-    /// Behind so many events of the wire. Those of [`Noise`] are not counted. An answer that is
-    /// no stream has none.
+    /// After this number of events of the wire. [`Noise`] does not count. An answer that is not a
+    /// stream has no events.
     Events(usize),
 }
 
-/// What may stand between the events of a stream, and means nothing.
+/// Content without meaning that may be sent between the events of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Noise {
-    /// Comments, as gateways send them to keep a connection open; empty lines among JSON lines.
+    /// Comments, as gateways send them to keep a connection open; on wires of JSON lines, empty
+    /// lines.
     Comments,
-    /// The wire's own sign of life: `ping` on Anthropic, `keepalive` on Responses, comments on
-    /// the others, and an empty line on Ollama, which has no comments.
+    /// The wire's own keep-alive: `ping` on Anthropic, `keepalive` on Responses, comments on the
+    /// other wires, and an empty line on Ollama, which has no comments.
     Pings,
-    /// Events of an unknown type. On the chat wire, Gemini and Ollama, whose events have no
-    /// type, chunks without choices, candidates or a message.
+    /// Events of an unknown type. On the chat wire, Gemini and Ollama, whose events have no types,
+    /// these are chunks without choices, candidates or a message.
     UnknownEvents,
     /// Blank lines.
     BlankLines,
 }
 
-/// How a line ends. All three are lawful in a stream of events; among JSON lines, `Cr` changes nothing.
+/// A line end. An event stream may have any of the three; on JSON lines, `Cr` changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineEnd {

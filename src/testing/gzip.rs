@@ -1,4 +1,4 @@
-//! Packs the body of an answer as gzip.
+//! Compresses the body of a response with gzip.
 
 use std::io::Write;
 use std::mem;
@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 /// Writing to memory does not fail.
 const WRITE_INVARIANT: &str = "a vector takes all that is written to it";
 
-/// A body that is packed while it is sent.
+/// A body that is compressed while it is sent.
 #[derive(Debug)]
 pub(super) struct Gzip(GzEncoder<Vec<u8>>);
 
@@ -19,14 +19,15 @@ impl Gzip {
         Self(GzEncoder::new(Vec::new(), Compression::fast()))
     }
 
-    /// Packs a piece, so that a reader has all of it without waiting for the next.
+    /// Compresses and flushes a chunk, so that the client can read all of it before the next one is
+    /// sent.
     pub(super) fn compress_chunk(&mut self, bytes: &[u8]) -> Bytes {
         let packed = self.0.write_all(bytes).and_then(|()| self.0.flush());
         packed.expect(WRITE_INVARIANT);
         mem::take(self.0.get_mut()).into()
     }
 
-    /// The end of the packed body.
+    /// Returns the end of the compressed body.
     pub(super) fn finish(self) -> Bytes {
         self.0.finish().expect(WRITE_INVARIANT).into()
     }

@@ -1,4 +1,4 @@
-//! From what an answer says to what is sent: framing, and everything that goes wrong.
+//! Frames the steps of a response and injects its faults.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::testing::gzip::Gzip;
 use crate::testing::http::BodyPart;
 use crate::testing::response_stream::{BodyStep, ResponseBody, count_frames};
 
-/// Makes the parts that are sent, with all that goes wrong.
+/// Returns the parts to send, with all faults injected.
 pub(super) fn inject(body: ResponseBody, mishaps: &[Fault], wire: Wire) -> Vec<BodyPart> {
     let mut parts = match body {
         ResponseBody::Stream(steps, format) => {
@@ -61,8 +61,8 @@ pub(super) fn inject(body: ResponseBody, mishaps: &[Fault], wire: Wire) -> Vec<B
     parts
 }
 
-/// Where a mishap breaks a body off, and what comes there. An error in the stream is none of them:
-/// it is an event.
+/// Returns where a fault interrupts a body, and the part that is sent there. An error in the stream
+/// is not one of these faults, since it is an event.
 fn fault_position(mishap: &Fault) -> Option<(FaultPosition, Option<BodyPart>)> {
     match mishap {
         Fault::Cut(after) => Some((*after, Some(BodyPart::Cut))),
@@ -82,7 +82,7 @@ fn fault_position(mishap: &Fault) -> Option<(FaultPosition, Option<BodyPart>)> {
     }
 }
 
-/// What the wire says, changed.
+/// Applies the faults that change the frames.
 fn inject_frame_faults(
     mut steps: Vec<BodyStep>,
     mishaps: &[Fault],
@@ -105,7 +105,7 @@ fn inject_frame_faults(
     for mishap in mishaps {
         match mishap {
             Fault::Error(after, error) => {
-                // Whole events only: behind the one that the byte stands in.
+                // An error follows a complete event: the one that contains the byte.
                 let n = match after {
                     FaultPosition::Events(n) => *n,
                     FaultPosition::Bytes(n) => count_events_within(&steps, *n, format),
@@ -138,7 +138,7 @@ fn inject_frame_faults(
     steps
 }
 
-/// Keeps `n` frames and what comes before the next.
+/// Keeps the first `n` frames, and everything before the next frame.
 fn truncate_after_frames(steps: &mut Vec<BodyStep>, n: usize) {
     let mut frames = 0;
     let next = steps.iter().position(|step| {
@@ -148,7 +148,7 @@ fn truncate_after_frames(steps: &mut Vec<BodyStep>, n: usize) {
     steps.truncate(next.unwrap_or(steps.len()));
 }
 
-/// How many frames it takes to have so many bytes.
+/// Returns the number of frames that contain the first `bytes` bytes.
 fn count_events_within(steps: &[BodyStep], bytes: usize, format: FrameFormat) -> usize {
     let mut room = bytes;
     let frames = steps.iter().filter_map(|step| match step {
@@ -178,7 +178,7 @@ fn add_noise(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String 
     frame.map_or_else(|| format.keep_alive(), |frame| format.encode_frame(&frame, 0))
 }
 
-/// Frames as bytes.
+/// Encodes frames as bytes.
 fn encode_frames(steps: Vec<BodyStep>, mishaps: &[Fault], format: FrameFormat) -> Vec<BodyPart> {
     let mut frames = 0..;
     let part = |step| match step {
@@ -211,7 +211,7 @@ fn compress(parts: Vec<BodyPart>) -> Vec<BodyPart> {
     parts
 }
 
-/// Keeps `n` bytes, and `end` comes behind them.
+/// Keeps `n` bytes, followed by `end`.
 fn truncate_at(parts: Vec<BodyPart>, n: usize, end: Option<BodyPart>) -> Vec<BodyPart> {
     let mut kept = Vec::new();
     let mut room = n;
@@ -233,7 +233,7 @@ fn truncate_at(parts: Vec<BodyPart>, n: usize, end: Option<BodyPart>) -> Vec<Bod
     kept
 }
 
-/// Cuts what comes in one go into pieces, across frames.
+/// Splits consecutive bytes into chunks, regardless of frames.
 fn split_into_parts(parts: Vec<BodyPart>, mut size: impl FnMut() -> usize) -> Vec<BodyPart> {
     let mut out = Vec::new();
     let mut run = BytesMut::new();

@@ -1,12 +1,12 @@
-//! What tests and examples talk to instead of a provider: a server on the loopback device.
+//! Servers on the loopback device that stand in for a provider in tests and examples.
 //!
-//! [`ModelServer`] speaks the real wires from a script, so that the whole path is run: HTTP,
-//! frames, decoding. An [`Answer`] is what it gives to one request; a [`Fault`] is what goes wrong
-//! on the way. [`lint`] knows what a strict vendor refuses, and [`http`] is the plain server below.
-//! [`provider_suite`] has the tests of a provider, for those who write one. [`mcp`] is a server of
-//! tools instead of a model.
+//! [`ModelServer`] speaks the real wires from a script, so that tests cover the whole path: HTTP,
+//! frames, decoding. An [`Answer`] is the response to one request; a [`Fault`] is an error on the
+//! way to the client. [`lint`] checks requests as a strict vendor does, and [`http`] is the
+//! underlying HTTP server. [`provider_suite`] has tests for authors of a provider. [`mcp`] is a
+//! server of tools instead of a model.
 //!
-//! An agent over every wire, from one script, through a bad day:
+//! The following server works over every wire, and injects faults from one script:
 //!
 //! ```
 //! use std::time::Duration;
@@ -17,11 +17,11 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> std::io::Result<()> {
 //! let server = ModelServer::start(|asked| match asked.index {
-//!     // Come back in a second.
+//!     // An error: retry after one second.
 //!     0 => Answer::error(529).with_header("retry-after", "1"),
-//!     // The connection breaks in the middle of a word.
+//!     // The connection closes within a frame.
 //!     1 => Answer::reply("Let me see.").with_fault(Fault::Cut(FaultPosition::Bytes(300))),
-//!     // A whole turn, though a slow one.
+//!     // A complete but slow turn.
 //!     2 => Answer::reply(Reply::new().think("A sum.").call("add", json!({ "a": 1, "b": 2 })))
 //!         .with_fault(Fault::FixedSizeChunks(1))
 //!         .with_fault(Fault::DelayPerChunk(Duration::from_millis(1))),

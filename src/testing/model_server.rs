@@ -1,4 +1,4 @@
-//! A model on the loopback device.
+//! A scripted model server on the loopback device.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,18 +13,18 @@ use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use crate::testing::signatures::Signatures;
 use crate::testing::{Answer, ReceivedRequest, Wire};
 
-/// A server on 127.0.0.1 that speaks the wires of the providers and says what a function tells it
-/// to.
+/// A server on 127.0.0.1 that speaks the wires of the providers and answers from a function.
 ///
-/// [`start`](Self::start) speaks all wires at once, by the path of a request, so that one test runs
-/// over every wire; the others speak one. The function gives an [`Answer`] or what makes one: a
-/// [`Reply`](crate::provider::Reply), a text.
+/// [`start`](Self::start) serves all wires, selected by the path of a request, so that one test can
+/// cover every wire. The other constructors serve one wire each. The function returns an [`Answer`]
+/// or a value that converts into one, such as a [`Reply`](crate::provider::Reply) or a text.
 ///
-/// It is strict: what the vendor would refuse with status 400 is refused, in the vendor's shape,
-/// and the function is not asked; see [`lint`](crate::testing::lint). So is a signature that it never gave, or that comes
-/// back on other words. [`lenient`](Self::lenient) turns that off.
+/// The server is strict: a request that the vendor would reject with status 400 is rejected in the
+/// vendor's format, and the function is not called; see [`lint`](crate::testing::lint). The same
+/// holds for a signature that the server did not issue, or that comes back with a different text.
+/// [`lenient`](Self::lenient) turns these checks off.
 ///
-/// It keeps a record of every request. Dropping it closes all connections.
+/// The server records every request. Dropping it closes all connections.
 ///
 /// ```
 /// use turnstream::testing::ModelServer;
@@ -52,7 +52,7 @@ pub struct ModelServer {
     state: Arc<ServerState>,
 }
 
-/// What the server and its connections share. No lock in here is held while the script is asked.
+/// The state that the server and its connections share. No lock is held while the script is called.
 #[derive(Default)]
 struct ServerState {
     lenient: AtomicBool,
@@ -63,58 +63,57 @@ struct ServerState {
 }
 
 impl ModelServer {
-    /// Starts a server that speaks all wires, each on its own path, with anything before it:
+    /// Starts a server that serves all wires, each on its own path, with any prefix before it:
     /// `/v1/messages`, `/v1/chat/completions`, `/v1/responses`,
     /// `/v1beta/models/{model}:streamGenerateContent`, `/api/chat`.
     ///
-    /// The function gets what is known of each request.
+    /// The function receives each parsed request.
     ///
     /// # Errors
     ///
-    /// If no port of 127.0.0.1 can be had.
+    /// If no port of 127.0.0.1 is available.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime with I/O and time.
+    /// If called outside a tokio runtime, or in one without I/O and time.
     pub async fn start<A: Into<Answer>>(
         script: impl Fn(&ReceivedRequest) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         Self::start_for_wire(None, move |asked| script(asked).into()).await
     }
 
-    /// Takes any request whose body is a JSON object.
+    /// Accepts any request whose body is a JSON object.
     pub fn lenient(self) -> Self {
         self.state.lenient.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Lets something go wrong with every answer from here on, also with those that are refusals
-    /// of the script.
+    /// Injects a fault into every later answer, including answers with an error.
     pub fn with_fault(self, mishap: Fault) -> Self {
         lock_ignoring_poison(&self.state.faults).push(mishap);
         self
     }
 
-    /// The base URL for a provider of any wire that is spoken, without a slash at the end. With
-    /// `/v1` or anything else behind it, it serves as well.
+    /// Returns the base URL for a provider of any served wire, without a trailing slash. It also
+    /// works with `/v1` or any other path appended.
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// The bodies of all requests, in order, those that were refused included; `null` for one
-    /// that was not JSON.
+    /// Returns the bodies of all requests, in order, including rejected ones; `null` for a body
+    /// that is not JSON.
     pub fn requests(&self) -> Vec<Value> {
         let requests = self.server.requests();
         requests.iter().map(|r| serde_json::from_slice(&r.body).unwrap_or_default()).collect()
     }
 
-    /// What was wrong with the requests that were refused for not being lawful. A test whose agent
-    /// recovers from a refusal sees here that there was one.
+    /// Returns the violations of all requests that were rejected as invalid. With this, a test can
+    /// detect a rejection even if its agent recovers from it.
     pub fn violations(&self) -> Vec<String> {
         lock_ignoring_poison(&self.state.violations).clone()
     }
 
-    /// The server below, with the connections and the requests as they came.
+    /// Returns the underlying HTTP server, with the connections and the raw requests.
     pub fn http_server(&self) -> &LoopbackServer {
         &self.server
     }
@@ -135,7 +134,8 @@ macro_rules! servers_of_one_wire {
         impl ModelServer {$(
             #[doc = concat!("Starts a server that speaks ", $what)]
             ///
-            /// The function gets the body of each request and how many came before.
+            /// The function receives the body of each request, and the number of requests before
+            /// it.
             ///
             /// # Errors
             ///
@@ -203,7 +203,7 @@ impl ServerState {
         {
             complaints.push(format!("{name}: header is required"));
         }
-        // The vendors answer with one document then; this server only streams.
+        // For such requests the vendors answer with one document; this server only streams.
         if !(vendor.server_wire.wants_stream)(&asked.body) {
             complaints.push("this server only streams, and `stream` is not true".to_owned());
         }

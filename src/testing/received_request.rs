@@ -1,4 +1,4 @@
-//! What a model was asked.
+//! A request as a scripted server receives it.
 
 use serde_json::Value;
 
@@ -9,20 +9,20 @@ use crate::testing::http::HttpRequest;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ReceivedRequest {
-    /// How many requests came to the script before, on all wires.
+    /// The number of requests that the script received before, on all wires.
     pub index: usize,
-    /// The wire that the request came over.
+    /// The wire of the request.
     pub wire: Wire,
-    /// The model that was asked for.
+    /// The requested model.
     pub model: String,
     /// The body.
     pub body: Value,
-    /// The request as it came, with its headers.
+    /// The raw request, with its headers.
     pub http: HttpRequest,
 }
 
 impl ReceivedRequest {
-    /// Reads a request by its path. The error is what is wrong with it.
+    /// Parses a request to a wire. The error is the reason why it is invalid.
     pub(super) fn parse(wire: Wire, http: HttpRequest) -> Result<Self, String> {
         let body: Value = match serde_json::from_slice(&http.body) {
             Ok(body @ Value::Object(_)) => body,
@@ -33,7 +33,7 @@ impl ReceivedRequest {
         Ok(Self { index: 0, wire, model, body, http })
     }
 
-    /// A request of which only the wire is known.
+    /// Makes a placeholder request for a wire.
     pub(super) fn for_wire(wire: Wire) -> Self {
         let model = String::from("scripted");
         let body = serde_json::json!({

@@ -1,4 +1,4 @@
-//! What is sent in answer to a request, before anything goes wrong with it.
+//! The response to a request, before faults are injected.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::provider::server::{FrameFormat, ServerFrame, ServerWire};
 use crate::testing::http::BodyPart;
 
-/// An answer before anything goes wrong with it.
+/// A response before faults are injected.
 pub(super) struct StreamResponse {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
@@ -14,17 +14,17 @@ pub(super) struct StreamResponse {
 }
 
 pub(super) enum ResponseBody {
-    /// A stream of the wire.
+    /// A stream in the format of the wire.
     Stream(Vec<BodyStep>, FrameFormat),
-    /// Bytes that are no stream of ours.
+    /// Bytes that are not a stream of a wire.
     Raw(Bytes),
 }
 
-/// One thing that is sent, or happens, in a stream.
+/// One step of a stream: something that is sent, or that happens.
 #[derive(Debug)]
 pub(super) enum BodyStep {
     Frame(ServerFrame),
-    /// Bytes that mean nothing.
+    /// Bytes without meaning for the client.
     Noise(Bytes),
     /// A wait, or the end.
     Part(BodyPart),
@@ -36,7 +36,7 @@ impl StreamResponse {
         Self { status, headers, body }
     }
 
-    /// One JSON document.
+    /// Makes a response with one JSON document.
     pub(super) fn json(status: u16, body: &Value) -> Self {
         Self::new(
             status,
@@ -51,7 +51,7 @@ impl StreamResponse {
     }
 }
 
-/// The number of frames in a stream.
+/// Returns the number of frames in a stream.
 pub(super) fn count_frames(steps: &[BodyStep]) -> usize {
     steps.iter().filter(|step| matches!(step, BodyStep::Frame(_))).count()
 }

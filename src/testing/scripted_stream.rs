@@ -1,4 +1,4 @@
-//! From the script of a turn to its stream on a wire.
+//! Turns the script of a turn into its stream on a wire.
 
 use crate::provider::ReplyStep;
 use crate::provider::content_delta::ContentDelta;
@@ -9,11 +9,12 @@ use crate::testing::response_stream::{BodyStep, count_frames};
 use crate::testing::signatures::{Signatures, sign_text};
 use crate::usage::Usage;
 
-/// When every answer was made, in seconds since 1970: the same script gives the same bytes.
+/// The creation time of every answer, in seconds since 1970. It is constant, so that the same
+/// script gives the same bytes.
 const CREATED_AT: u64 = 1_700_000_000;
 
-/// Writes the stream that answers a request. `signatures` learns what was signed. The error is what
-/// cannot be said on the wire, for the author of the script.
+/// Writes the stream that answers a request, and records its signatures in `signatures`. The error
+/// is for the author of the script: it names content that the wire cannot express.
 pub(super) fn script_to_body_steps(
     moves: Vec<ReplyStep>,
     asked: &ReceivedRequest,

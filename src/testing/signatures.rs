@@ -1,31 +1,31 @@
-//! Signatures that a scripted model gives its thoughts, and that a strict server checks.
+//! Signatures that a scripted model issues for its reasoning, and that a strict server checks.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::fnv::fnv1a_64;
 use crate::provider::server::IssuedItem;
 
-/// How every signature of ours begins: "scripted:" in base 64.
+/// The prefix of every generated signature: "scripted:" in base 64.
 pub(super) const SIGNATURE_PREFIX: &str = "c2NyaXB0ZWQ6";
 
-/// A signature over what was said. It is lawful base 64, as the vendors' are, and the same for the
-/// same words, so that another server knows it as well.
+/// Signs a text. The signature is valid base 64, like those of the vendors. It depends only on the
+/// text, so that another server accepts it as well.
 pub(super) fn sign_text(said: &str) -> String {
-    // Sixteen hexadecimal digits are base 64, too.
+    // Sixteen hexadecimal digits are valid base 64, too.
     format!("{SIGNATURE_PREFIX}{:016x}", fnv1a_64(said.bytes()))
 }
 
-/// What a server signed in the words of its script.
+/// The signatures that a server issued in scripted answers.
 #[derive(Debug, Default)]
 pub(super) struct Signatures {
-    /// What each signature was given for.
+    /// The texts that each signature was issued for.
     issued: HashMap<String, HashSet<String>>,
-    /// The reasoning item that each item on the Responses wire followed.
+    /// For each item on the Responses wire, the reasoning item before it.
     reasoning_by_item: HashMap<String, String>,
 }
 
 impl Signatures {
-    /// Remembers what an answer issued.
+    /// Records the signatures and items that an answer issued.
     pub(super) fn record_response(&mut self, issued: impl Iterator<Item = IssuedItem>) {
         for issued in issued {
             match issued {
@@ -39,18 +39,18 @@ impl Signatures {
         }
     }
 
-    /// Whether the signature was given for these words.
+    /// Whether the signature was issued for this text.
     pub(super) fn is_issued_for(&self, signature: &str, said: &str) -> bool {
         let given = self.issued.get(signature);
         signature == sign_text(said) || given.is_some_and(|over| over.contains(said))
     }
 
-    /// Whether the signature was given for anything.
+    /// Whether the signature was issued for any text.
     pub(super) fn was_issued(&self, signature: &str) -> bool {
         self.issued.contains_key(signature)
     }
 
-    /// The reasoning item that an item has to come back with.
+    /// Returns the reasoning item that a request must send back together with an item.
     pub(super) fn signed_reasoning_before(&self, item: &str) -> Option<&String> {
         self.reasoning_by_item.get(item)
     }

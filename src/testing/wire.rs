@@ -1,4 +1,4 @@
-//! The wires, and what a test server knows of each.
+//! The wires, and the data that a test server has about each.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use crate::testing::lint;
 use crate::testing::signatures::Signatures;
 
-/// A wire that a [`ModelServer`](crate::testing::ModelServer) speaks.
+/// A wire that a [`ModelServer`](crate::testing::ModelServer) serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Wire {
@@ -21,35 +21,35 @@ pub enum Wire {
     OpenAiResponses,
     /// Gemini: `…/models/{model}:streamGenerateContent`.
     Gemini,
-    /// Ollama's own: `…/api/chat`.
+    /// Ollama's native API: `…/api/chat`.
     Ollama,
 }
 
-/// What a test server knows of a wire. A new wire is an entry here, and a lint.
+/// The data that a test server has about a wire. A new wire needs an entry here, and a lint.
 pub(super) struct WireProfile {
-    /// How it is spoken.
+    /// The server side of the wire.
     pub(super) server_wire: &'static ServerWire,
-    /// What the vendor objects to in the body of a request to a model.
+    /// Returns the vendor's objections to the body of a request to a model.
     pub(super) lint: fn(&str, &Value) -> Vec<String>,
-    /// What it objects to in the signatures that a request brings back.
+    /// Returns the vendor's objections to the signatures in a request.
     pub(super) check_signatures: fn(&Signatures, &Value) -> Vec<String>,
-    /// A header without which it answers nothing.
+    /// A header that every request must have.
     pub(super) required_header: Option<&'static str>,
     /// A frame of an unknown type: its name and its data.
     pub(super) unknown_event: (Option<&'static str>, &'static str),
 }
 
 impl Wire {
-    /// All of them, for a test that runs over every wire.
+    /// All wires, for a test that covers each of them.
     pub const ALL: [Self; 5] =
         [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama];
 
-    /// The name of the wire, as it stands in provider data.
+    /// Returns the name of the wire, as in provider data.
     pub fn as_str(self) -> &'static str {
         self.server_wire().name
     }
 
-    /// The wire that a path belongs to, whatever stands before it.
+    /// Returns the wire that a path belongs to, with any prefix before it.
     pub(super) fn from_path(path: &str) -> Option<Self> {
         let (path, _query) = path.split_once('?').unwrap_or((path, ""));
         Self::ALL.into_iter().find(|wire| path.ends_with(wire.server_wire().path_suffix))
@@ -98,7 +98,7 @@ impl Wire {
             Self::Ollama => &WireProfile {
                 server_wire: &ollama::server::SERVER_WIRE,
                 lint: |_, body| lint::ollama(body),
-                // Nothing is signed on this wire.
+                // This wire has no signatures.
                 check_signatures: |_, _| Vec::new(),
                 required_header: None,
                 unknown_event: (None, r#"{"weather":{"sky":["blue"]}}"#),

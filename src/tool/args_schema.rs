@@ -1,4 +1,4 @@
-//! Whether arguments fit a raw schema.
+//! Checks arguments against the schema of a raw tool.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ pub(super) use small::Schema;
 pub(super) use whole::Schema;
 
 impl Schema {
-    /// Reads arguments that fit, or says where they do not.
+    /// Parses arguments that fit the schema, or returns where they do not fit.
     pub(super) fn parse_arguments(
         &self,
         spec: &ToolSpec,
@@ -23,7 +23,7 @@ impl Schema {
     }
 }
 
-/// The built-in check: the keywords that schemas of tools are made of.
+/// The built-in check, which supports the keywords that tool schemas usually use.
 mod small {
     use serde_json::{Map, Value};
 
@@ -45,7 +45,7 @@ mod small {
         }
     }
 
-    /// Stops at the first value that does not fit, and takes no memory until then.
+    /// Stops at the first value that does not fit, and allocates nothing before that.
     pub(super) fn check(schema: &Value, value: &Value, path: &str) -> Result<(), String> {
         let schema = match schema {
             Value::Object(schema) => schema,
@@ -167,7 +167,7 @@ mod small {
     }
 }
 
-/// The check by a full validator.
+/// The check by a complete JSON Schema validator.
 #[cfg(feature = "validate")]
 mod whole {
     use jsonschema::ValidationError;
@@ -177,10 +177,10 @@ mod whole {
     use super::{Error, ToolSpec, small};
     use crate::error::ErrorKind;
 
-    /// The validator keeps the errors of all alternatives of a schema, each with all its places. Of more
-    /// values than this it is not asked for them.
+    /// The validator collects the errors of all alternatives of a schema, each with all its
+    /// locations. For arguments with more values than this, those errors are not requested.
     const MAX_DIAGNOSED_VALUES: usize = 1000;
-    /// How many elements of a list are looked at where there are more values than that.
+    /// The number of elements of each list that are checked for errors in larger arguments.
     const MAX_DIAGNOSED_LIST_ELEMENTS: usize = 16;
 
     pub(in crate::tool) struct Schema(jsonschema::Validator);
@@ -201,7 +201,7 @@ mod whole {
             }
         }
 
-        /// Why arguments do not fit, found in memory that is bounded whatever they are.
+        /// Returns why arguments do not fit, with bounded memory for arguments of any size.
         fn violation_reason(&self, schema: &Value, args: &Value) -> String {
             let unknown = || "they do not fit the schema".to_owned();
             if !has_alternatives(schema)
@@ -229,7 +229,7 @@ mod whole {
         }
     }
 
-    /// Whether a schema has keywords of which the validator tries all alternatives.
+    /// Whether a schema has keywords for which the validator tries all alternatives.
     fn has_alternatives(schema: &Value) -> bool {
         match schema {
             Value::Object(fields) => fields.iter().any(|(name, value)| {
@@ -240,12 +240,12 @@ mod whole {
         }
     }
 
-    /// Whether an error may be there since elements were left out.
+    /// Whether an error may be caused by the elements that were left out.
     fn is_caused_by_truncation(error: &ValidationError<'_>) -> bool {
         matches!(error.kind(), ValidationErrorKind::MinItems { .. } | ValidationErrorKind::Contains)
     }
 
-    /// Whether a value has at most `left` values in it.
+    /// Whether a value consists of at most `left` values.
     fn has_at_most_values(value: &Value, left: &mut usize) -> bool {
         let Some(rest) = left.checked_sub(1) else { return false };
         *left = rest;
@@ -256,7 +256,8 @@ mod whole {
         }
     }
 
-    /// A value with the first elements of its lists. `None` if it still has more than `left` values.
+    /// Returns a value with only the first elements of its lists. `None` if it still consists of
+    /// more than `left` values.
     fn truncate_lists(value: &Value, left: &mut usize) -> Option<Value> {
         *left = left.checked_sub(1)?;
         Some(match value {
@@ -276,7 +277,7 @@ mod whole {
         })
     }
 
-    /// A JSON pointer (RFC 6901) in the words of the built-in check: `deep.list[1]`.
+    /// Formats a JSON pointer (RFC 6901) like the paths of the built-in check: `deep.list[1]`.
     fn format_json_pointer(pointer: &str, args: &Value) -> String {
         let mut place = String::new();
         let mut here = Some(args);

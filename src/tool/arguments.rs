@@ -1,4 +1,4 @@
-//! What the arguments of a tool can be read into.
+//! The types that a tool's arguments can be deserialised into.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, BinaryHeap, HashSet, LinkedList, VecDeque};
@@ -11,17 +11,18 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-/// A type that the arguments of a tool can be read into: anything that is [`DeserializeOwned`] and
-/// [`JsonSchema`], and whose JSON is an object; `()` for a tool without arguments.
+/// A type that the arguments of a tool can be deserialised into: any type that is
+/// [`DeserializeOwned`] and [`JsonSchema`], and whose JSON is an object; `()` for a tool without
+/// arguments.
 ///
-/// Types that are never a JSON object, such as numbers, texts and lists, do not compile here: the
-/// compiler says that `MustBeAnObject` cannot be inferred (E0283). Use a struct with a field for each
-/// argument. The parameter has no other use.
+/// Types that are never a JSON object, such as numbers, strings and lists, do not compile here: the
+/// compiler reports that `MustBeAnObject` cannot be inferred (E0283). Use a struct with a field for
+/// each argument. The type parameter serves no other purpose.
 ///
 /// ```compile_fail,E0283
 /// use turnstream::Tool;
 ///
-/// // A text is not an object: `struct Args { text: String }` is.
+/// // The JSON of a `String` is not an object. Use `struct Args { text: String }`.
 /// Tool::new("shout", "RepeatCounter a text in capitals", |text: String, _cx| async move {
 ///     text.to_uppercase()
 /// });
@@ -34,17 +35,19 @@ use serde::de::DeserializeOwned;
 )]
 pub trait ToolArguments<MustBeAnObject>: DeserializeOwned + JsonSchema + Send + 'static {}
 
-/// What every type may be. It cannot be named elsewhere: it is there to be inferred.
+/// Marker for types whose JSON may be an object. It cannot be named outside of this module and is
+/// always inferred.
 #[derive(Debug)]
 pub struct MayBeAnObject;
 
-/// What a type is that is never a JSON object, and so never the arguments of a tool.
+/// Marker for types whose JSON is never an object, which therefore cannot be a tool's arguments.
 #[derive(Debug)]
 pub struct NotAnObject;
 
 impl<A: DeserializeOwned + JsonSchema + Send + 'static> ToolArguments<MayBeAnObject> for A {}
 
-/// Types that are never a JSON object, each with the list of its parameters in front.
+/// Implements the second marker for types that are never a JSON object; each is preceded by its
+/// type parameters.
 macro_rules! never_an_object {
     ($([$($parameter:tt)*] $name:ty),* $(,)?) => {
         $(
@@ -66,7 +69,7 @@ never_an_object!([] String, [] Box<str>, [] Cow<'static, str>, [] PathBuf);
 never_an_object!([] IpAddr, [] Ipv4Addr, [] Ipv6Addr);
 never_an_object!([T] BinaryHeap<T>, [T] BTreeSet<T>, [T, S] HashSet<T, S>, [T] LinkedList<T>);
 never_an_object!([T] Vec<T>, [T] VecDeque<T>, [T] Box<[T]>, [T, const N: usize] [T; N]);
-// Tuples are lists.
+// Tuples serialise as lists.
 never_an_object!([A](A,), [A, B](A, B), [A, B, C](A, B, C), [A, B, C, D](A, B, C, D));
 never_an_object!([A, B, C, D, E](A, B, C, D, E), [A, B, C, D, E, F](A, B, C, D, E, F));
 

@@ -1,4 +1,5 @@
-//! What a tool is told besides its arguments, and where it puts on record what it did.
+//! The context of a call: what a tool can read besides its arguments, and where it records its
+//! effects.
 
 use std::any::Any;
 use std::mem;
@@ -12,11 +13,11 @@ use crate::lock::lock_ignoring_poison;
 use crate::tool::RunData;
 use crate::turn::Turn;
 
-/// What a tool knows of the call it answers, and where it puts on record what it did. Owned, so
-/// that it can move into a task or a thread.
+/// The context of the call that a tool answers. The tool also records its effects here. The context
+/// is owned, so it can move into a task or a thread.
 ///
-/// The record becomes the [`report`](crate::item::ToolResult::report) of the result, however that
-/// comes about: also of a tool that failed, panicked or took too long.
+/// The records become the [`report`](crate::item::ToolResult::report) of the result, even if the
+/// tool fails, panics or times out.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     call_id: String,
@@ -45,83 +46,84 @@ impl ToolContext {
         Arc::clone(&self.call_record)
     }
 
-    /// The id of the call.
+    /// Returns the id of the call.
     pub fn call_id(&self) -> &str {
         &self.call_id
     }
 
-    /// The turn that asked for it.
+    /// Returns the turn that contains the call.
     pub fn turn(&self) -> &Turn {
         &self.turn
     }
 
-    /// The same for every attempt at this call, also after a resume: `{history id}/{call id}`.
+    /// Returns a key that is the same for every attempt at this call, also after a resume:
+    /// `{history id}/{call id}`.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }
 
-    /// Whether the tool says what it would do and changes nothing. Only a tool that
-    /// [knows dry runs](crate::Tool::with_dry_run_support) is called in one.
+    /// Returns whether this is a dry run: the tool reports what it would do and changes nothing.
+    /// Only a tool that [supports dry runs](crate::Tool::with_dry_run_support) is called in one.
     pub fn is_dry_run(&self) -> bool {
         self.is_dry_run
     }
 
-    /// Whether nobody waits for the result any more.
+    /// Returns whether the call is over, so that its result is not awaited any longer.
     ///
-    /// A future is simply dropped then. This is for work that cannot be dropped: a blocking thread
-    /// looks here between two steps.
+    /// A future is dropped in that case. Use this for work that cannot be dropped: a blocking
+    /// thread should check it between its steps.
     pub fn is_cancelled(&self) -> bool {
         self.call_record.cancelled.load(Ordering::Relaxed)
     }
 
-    /// The value of this type that was handed to the run; see
-    /// [`Run::with_data`](crate::Run::with_data).
+    /// Returns the run's value of this type; see [`Run::with_data`](crate::Run::with_data).
     pub fn data<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.data.get()
     }
 
-    /// All that was handed to the run. A tool that runs an agent itself passes it on to
+    /// Returns all data of the run. A tool that runs an agent itself passes it to that agent's
     /// [`Run::with_data`](crate::Run::with_data). Mark such a tool as
-    /// [`running_sub_agents`](crate::Tool::running_sub_agents): otherwise its agent waits for ever for the slot
-    /// that the tool itself has taken of a [pool](crate::agent::Pool) with a limit on concurrency.
+    /// [`running_sub_agents`](crate::Tool::running_sub_agents): otherwise, in a
+    /// [pool](crate::agent::Pool) with a limit on concurrency, its agent waits forever for the slot
+    /// that the tool itself occupies.
     pub fn run_data(&self) -> &RunData {
         &self.data
     }
 
-    /// Puts on record that something that was there is different: a path, an id, an address.
+    /// Records that the call changed something that existed: a path, an id, an address.
     pub fn record_change(&self, target: impl Into<String>) {
         self.record_side_effect(SideEffect::of_change(target));
     }
 
-    /// Puts on record that something is there that was not.
+    /// Records that the call created something.
     pub fn record_creation(&self, target: impl Into<String>) {
         self.record_side_effect(SideEffect::of_creation(target));
     }
 
-    /// Puts a side effect on record.
+    /// Records a side effect.
     pub fn record_side_effect(&self, effect: SideEffect) {
         self.call_record.with_report(|report| report.side_effects.push(effect));
     }
 
-    /// Puts on record what proves something. A value that is not JSON is kept as `null`, and what is
-    /// nested deeper than 64 levels as a string.
+    /// Records evidence of what the call did. A value that is not JSON is stored as `null`, and
+    /// parts that are nested deeper than 64 levels are stored as strings.
     pub fn record_evidence(&self, evidence: impl Serialize) {
         let json = RawJson::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());
         self.call_record.with_report(|report| report.evidence.push(json.limit_depth()));
     }
 
-    /// What was put on record and is in no result yet.
+    /// Returns the records so far that are not part of a result yet.
     pub fn effect_report(&self) -> EffectReport {
         self.call_record.with_report(|report| report.clone())
     }
 
-    /// What the gate hands to the tools that know its type.
+    /// Returns the policy's extension if it has this type.
     pub(crate) fn policy_extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.policy_extension.clone()?.downcast().ok()
     }
 }
 
-/// What a call and its contexts share.
+/// The state that a call shares with its contexts.
 #[derive(Debug, Default)]
 pub(super) struct CallRecord {
     /// Set when the call's future is dropped.
@@ -134,7 +136,7 @@ impl CallRecord {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// All that was put on record so far.
+    /// Takes all records so far.
     pub(super) fn take_report(&self) -> EffectReport {
         self.with_report(mem::take)
     }

@@ -1,14 +1,15 @@
-//! Tools that somebody outside runs.
+//! Tools that run outside of the toolkit.
 
 use crate::error::Error;
 use crate::tool::settings::ToolFlag;
 use crate::tool::{Tool, ToolOutput, ToolSpec};
 
 impl Tool {
-    /// Makes a tool that nothing here runs: its calls are left pending for somebody outside.
+    /// Makes a tool that runs outside of the toolkit: its calls are left pending until the
+    /// application answers them.
     ///
-    /// Arguments are checked as those of [`Tool::raw`]. Without a [`ToolPolicy`](crate::tool::ToolPolicy)
-    /// nobody outside is told, and calls are answered as skipped.
+    /// Arguments are checked as by [`Tool::raw`]. Without a [`ToolPolicy`](crate::tool::ToolPolicy)
+    /// no one can be notified of the calls, and they are answered as skipped.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -26,7 +27,7 @@ impl Tool {
     ///
     /// As [`Tool::raw`].
     pub fn external(spec: ToolSpec) -> Result<Self, Error> {
-        // No call of it begins here.
+        // Calls of this tool never start, so its closure never runs.
         let tool = Self::raw(spec, |_, _| async { ToolOutput::error("It runs elsewhere.") })?;
         Ok(tool.with_flag(ToolFlag::External))
     }

@@ -1,4 +1,4 @@
-//! What a tool is underneath: it makes a call that is ready to begin of arguments.
+//! The trait that a tool is built on: it turns arguments into a call that is ready to start.
 
 use std::fmt;
 
@@ -8,10 +8,11 @@ use crate::error::catch_panic;
 use crate::request::ToolSpec;
 use crate::tool::{ToolContext, ToolUpdate};
 
-/// What a running tool streams. It is dropped after its first [`ToolUpdate::Output`].
+/// The updates that a running tool streams. The stream is dropped after its first
+/// [`ToolUpdate::Output`].
 pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 
-/// What a tool is underneath, for those who cannot say it with a closure.
+/// The trait that a [`Tool`](crate::Tool) is built on, for tools that cannot be written as a closure.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -41,43 +42,46 @@ pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 /// assert_eq!(Tool::from_handler(Shout(spec)).name(), "shout");
 /// ```
 pub trait ToolHandler: Send + Sync {
-    /// What the model is told.
+    /// Returns the name, description and schema that the model sees.
     fn spec(&self) -> &ToolSpec;
 
-    /// Reads the arguments once, and gives the call that begins with them, without running anything:
-    /// that they fit is known before anybody is asked to approve the call. A call that may not run is
-    /// dropped.
+    /// Parses the arguments and returns a call that is ready to start with them, without running
+    /// anything. Errors in the arguments are thus found before an approval is requested. A call
+    /// that may not run is dropped.
     ///
-    /// `arguments` is a JSON object; empty ones are `{}`. Other arguments for the same call, of a
-    /// [repair](crate::tool::ToolPolicy::repair_arguments) or a [rule](crate::tool::Permission::arguments), are prepared
-    /// anew.
+    /// `arguments` is a JSON object; missing arguments are `{}`. If a
+    /// [repair](crate::tool::ToolPolicy::repair_arguments) or a
+    /// [policy](crate::tool::Permission::arguments) replaces the arguments, the call is prepared
+    /// again.
     ///
     /// # Errors
     ///
-    /// Why the arguments do not fit, in words for the model and with the path. Then nothing runs.
+    /// The reason why the arguments do not fit, with the path, as a text for the model. Nothing
+    /// runs then.
     fn prepare(&self, arguments: &str) -> Result<PreparedCall, String>;
 }
 
-/// A call whose arguments were read, and which has not begun. Dropping it runs nothing.
+/// A call whose arguments were parsed and which has not started. If it is dropped, nothing runs.
 pub struct PreparedCall(Option<StartCall>);
 
 type StartCall = Box<dyn FnOnce(ToolContext) -> UpdateStream + Send>;
 
 impl PreparedCall {
-    /// Makes a call that gives what runs when it begins. That runs only while it is polled and is
-    /// dropped when the run is: nothing may go on after it.
+    /// Makes a prepared call from a function that starts it and returns its stream of updates. The
+    /// stream advances only while it is polled and is dropped with the run: no work may continue
+    /// after that.
     pub fn new(begin: impl FnOnce(ToolContext) -> UpdateStream + Send + 'static) -> Self {
         Self(Some(Box::new(begin)))
     }
 
-    /// Begins it. The error is the text of a panic.
+    /// Starts the call. The error is the message of a panic.
     pub(super) fn start(mut self, cx: ToolContext) -> Result<UpdateStream, String> {
         let begin = self.0.take().expect("a call begins once, by value");
         catch_panic(|| begin(cx))
     }
 }
 
-/// A panic in the `Drop` of arguments stays inside.
+/// Catches a panic in the `Drop` of the arguments.
 impl Drop for PreparedCall {
     fn drop(&mut self) {
         let begin = self.0.take();
@@ -91,7 +95,7 @@ impl fmt::Debug for PreparedCall {
     }
 }
 
-/// A handler made of its spec and of a function that prepares its calls.
+/// A handler made from a spec and a function that prepares calls.
 pub(super) struct FnHandler<F> {
     pub(super) spec: ToolSpec,
     pub(super) prepare_fn: F,

@@ -1,4 +1,4 @@
-//! A tool that is known from a recorded list, and found when a call of it runs.
+//! A tool that is known from a recorded list and looked up when a call of it runs.
 
 use std::sync::Arc;
 
@@ -14,8 +14,9 @@ use crate::tool::{PreparedCall, Tool, ToolContext, ToolOutput, ToolUpdate, Updat
 pub(crate) type ListTools = dyn Fn() -> BoxFuture<'static, Result<Vec<Tool>, Error>> + Send + Sync;
 
 impl ToolRecord {
-    /// Makes a tool of a record. A call of it lists the tools first, and runs the one of its name, if that
-    /// is as it was recorded. Arguments are checked by that tool, thus when the call runs.
+    /// Makes a tool from a record. A call first lists the tools, then runs the one with the
+    /// recorded name, if its spec and settings are as recorded. That tool checks the arguments, so
+    /// they are checked when the call runs.
     pub(crate) fn into_late_bound_tool(self, list: Arc<ListTools>) -> Tool {
         let (spec, settings, runs_agents) =
             (self.spec.clone(), self.settings(), self.runs_sub_agents);
@@ -27,7 +28,8 @@ impl ToolRecord {
         });
         let tool = Tool { settings, ..tool };
         match runs_agents {
-            // It may be an agent whose run was suspended; which one is known when it is found.
+            // The tool may be an agent whose run was suspended; this is known only after the
+            // lookup.
             true => tool.backed_by_agent(Arc::new(()), move |cx, arguments| {
                 resumed.clone().run(arguments.to_owned(), CallStart::Resumed, cx)
             }),
@@ -42,7 +44,7 @@ struct LateBound {
     list: Arc<ListTools>,
 }
 
-/// Whether a call continues a run that was suspended.
+/// Whether a call is new or resumes a suspended run.
 #[derive(Clone, Copy)]
 enum CallStart {
     Fresh,
@@ -86,7 +88,7 @@ impl LateBound {
         prepared.start(cx).map_err(|message| format!("Error: the tool panicked: {message}"))
     }
 
-    /// The tool of the name, as it was recorded.
+    /// Returns the tool with the recorded name if it is as it was recorded.
     async fn find(&self) -> Result<Tool, String> {
         let name = &self.record.spec.name;
         let tools = (self.list)().await;
@@ -139,7 +141,7 @@ mod tests {
         turn.unwrap()
     }
 
-    /// Calls the recorded tool where these tools are listed.
+    /// Calls the recorded tool while the source lists these tools.
     fn call(listed: Result<Vec<Tool>, Error>, arguments: &str) -> (ResultKind, String) {
         let listed = Mutex::new(Some(listed));
         let list: Arc<ListTools> = Arc::new(move || {

@@ -1,4 +1,4 @@
-//! What an agent may do: tools, and the kit that runs the calls of a turn.
+//! Tools that an agent can call, and the toolkit that runs a turn's calls.
 
 mod handler;
 mod settings;

@@ -1,4 +1,4 @@
-//! What a tool gives back.
+//! The updates and the output of a tool.
 
 use std::error::Error as StdError;
 
@@ -7,47 +7,47 @@ use crate::event::Event;
 use crate::item::{self, Content, Part, ResultKind, ToolCall, ToolResult};
 use crate::tool::Suspension;
 
-/// What a running tool streams: any number of `Progress` and `Nested`, then one `Output`, or one
-/// `Suspended` if it is a sub-agent that waits.
+/// An update that a running tool streams: any number of `Progress` and `NestedEvent`, then one
+/// `Output`, or one `Suspended` if the tool is a sub-agent that waits.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ToolUpdate {
-    /// How far it is, for whoever watches. The model does not see it.
+    /// Progress of the call, for observers of the run. The model does not see it.
     Progress(item::RawJson),
-    /// An event of a sub-agent that runs inside the tool, for whoever watches.
+    /// An event of a sub-agent that runs inside the tool, for observers of the run.
     NestedEvent(Box<Event>),
-    /// The result. What would come after it never runs.
+    /// The result. The stream is not polled after it.
     Output(ToolOutput),
-    /// The end without a result: calls of the sub-agent wait for a verdict, and its own call stays open
-    /// until the run is resumed. What would come after it never runs.
+    /// The end without a result: calls of the sub-agent wait for a verdict, and the call that runs
+    /// it stays open until the run is resumed. The stream is not polled after it.
     Suspended(Box<Suspension>),
 }
 
-/// The result of a tool: what the model reads, and whether it failed.
+/// The result of a tool: the content that the model reads, and whether the call failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
-    /// What the model reads.
+    /// The content that the model reads.
     pub content: Content,
-    /// Whether the model is told that the call failed.
+    /// Whether the result is reported to the model as a failure.
     pub failed: bool,
 }
 
 impl ToolOutput {
-    /// A result.
+    /// Makes a successful result.
     pub fn ok(content: impl Into<Content>) -> Self {
         Self { content: content.into(), failed: false }
     }
 
-    /// A failure. The text says what to do about it.
+    /// Makes a failure. The text should tell the model how to react.
     pub fn error(content: impl Into<Content>) -> Self {
         Self { content: content.into(), failed: true }
     }
 
-    /// A result as JSON text.
+    /// Makes a successful result from a value, as JSON text.
     ///
     /// # Errors
     ///
-    /// When the value does not serialise to JSON, for example a map whose keys are not strings.
+    /// If the value does not serialise to JSON, for example a map whose keys are not strings.
     pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         let text = serde_json::to_string(value).map_err(|error| {
             Error::new(ErrorKind::Other, "the result is not JSON").with_source(error)
@@ -67,23 +67,24 @@ impl ToolOutput {
 }
 
 impl ToolUpdate {
-    /// How far it is. A value that is no JSON is shown as `null`.
+    /// Makes a progress update from a value. A value that does not serialise to JSON becomes
+    /// `null`.
     pub fn progress<T: serde::Serialize + ?Sized>(value: &T) -> Self {
         let null = |_| serde_json::Value::Null.into();
         Self::Progress(item::RawJson::new(value).unwrap_or_else(null))
     }
 
-    /// The result.
+    /// Makes the final update from a result.
     pub fn output(output: impl IntoToolOutput) -> Self {
         Self::Output(output.into_tool_output())
     }
 }
 
-/// What a tool's closure may return: text, numbers, JSON, parts, or a `Result` of these. Any other
-/// type that serialises is returned in a [`Json`].
+/// A value that a tool's closure may return: text, numbers, JSON, parts, or a `Result` of these.
+/// Wrap any other type that implements `Serialize` in [`Json`].
 ///
-/// The error of a `Result` is what the model reads, with the messages of all its sources:
-/// [`IntoToolError`] has the types.
+/// For the error of a `Result`, the model reads its message and those of all its sources;
+/// [`IntoToolError`] lists the error types.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the output of a tool",
     label = "a tool's closure returns this",
@@ -91,7 +92,7 @@ impl ToolUpdate {
     note = "any other type that implements `serde::Serialize` is returned as `turnstream::tool::Json(value)`"
 )]
 pub trait IntoToolOutput {
-    /// Makes the output of it.
+    /// Converts the value into an output.
     fn into_tool_output(self) -> ToolOutput;
 }
 
@@ -113,16 +114,16 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
     }
 }
 
-/// The error of a tool: anything that `?` makes a `Box<dyn Error + Send + Sync>` of, such as an error
-/// type, a text, or an `anyhow::Error`. Of an error that is only `Display`, or a `Box<dyn Error>` that
-/// may hold what is not `Send`, make a text: `.map_err(|error| error.to_string())`.
+/// The error of a tool: any type that `?` converts into a `Box<dyn Error + Send + Sync>`, such as
+/// an error type, a string, or an `anyhow::Error`. Convert an error that only implements `Display`,
+/// or a `Box<dyn Error>` that is not `Send`, to a string: `.map_err(|error| error.to_string())`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a tool",
     label = "a tool's closure returns this error",
     note = "implement `std::error::Error + Send + Sync` for it, or make a text of it: `.map_err(|error| error.to_string())`"
 )]
 pub trait IntoToolError {
-    /// Boxes the error.
+    /// Converts the error into a boxed error.
     fn into_tool_error(self) -> Box<dyn StdError + Send + Sync>;
 }
 
@@ -133,7 +134,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> IntoToolError for E {
     }
 }
 
-/// A value as JSON text, the output of a tool.
+/// Returns a value from a tool as JSON text.
 ///
 /// ```
 /// use turnstream::tool::{Json, Tool};
@@ -154,8 +155,8 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> IntoToolError for E {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-/// A value that does not serialise to JSON, for example a map whose keys are not strings, is an
-/// error that the model reads.
+/// A value that does not serialise to JSON, for example a map whose keys are not strings, becomes
+/// an error that the model reads.
 impl<T: serde::Serialize> IntoToolOutput for Json<T> {
     fn into_tool_output(self) -> ToolOutput {
         ToolOutput::json(&self.0).into_tool_output()

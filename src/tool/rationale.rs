@@ -1,4 +1,4 @@
-//! What a model says of a call besides its arguments.
+//! The rationale that a model gives for a call.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,11 +7,12 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The argument in which a model says why it calls a tool that is [audited](crate::Tool::with_rationale).
+/// The argument in which a model states the rationale for a call of a tool [with
+/// rationale](crate::Tool::with_rationale).
 pub(super) const RATIONALE_FIELD: &str = "_why";
 
-/// What a model says of a call besides its arguments: what it expects, when it is done, what is at
-/// stake.
+/// The rationale that a model gives for a call, besides the arguments: the expected outcome, the
+/// stop condition and the risk.
 ///
 /// ```
 /// use turnstream::tool::{Risk, Rationale};
@@ -25,10 +26,10 @@ pub(super) const RATIONALE_FIELD: &str = "_why";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, DeriveDeserialize)]
 #[serde(default)]
 pub struct Rationale {
-    /// What is to be true when the call has ended.
+    /// The state that the model expects after the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_outcome: Option<String>,
-    /// What has to be seen before the work can end.
+    /// The condition under which the model's work is finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_condition: Option<String>,
     /// How much harm the call can do.
@@ -36,24 +37,25 @@ pub struct Rationale {
     pub risk: Option<Risk>,
 }
 
-/// How much harm a call can do, as the model sees it.
+/// How much harm a call can do, in the model's estimate.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, DeriveDeserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
-    /// None, or what is undone at once.
+    /// No harm, or harm that is undone immediately.
     Low,
-    /// What takes work to undo.
+    /// Harm that takes work to undo.
     Medium,
-    /// What cannot be undone.
+    /// Harm that cannot be undone.
     High,
 }
 
 impl Rationale {
-    /// Reads what the model has said, and gives the arguments without it, otherwise as they were
-    /// written: the order of the fields and the digits of numbers stay. Whatever cannot be read is
-    /// not there; arguments that are no JSON object come back as they are.
+    /// Separates the rationale from the arguments, and returns both. The other arguments are
+    /// returned as written, with the same field order and the same digits in numbers. Parts of the
+    /// rationale that cannot be parsed are left out. Arguments that are not a JSON object are
+    /// returned unchanged.
     pub fn split_arguments(arguments: &str) -> (Self, Cow<'_, str>) {
         match RawFields::parse(arguments) {
             Some(fields) => (fields.rationale(), Cow::Owned(fields.without_rationale())),
@@ -61,8 +63,8 @@ impl Rationale {
         }
     }
 
-    /// The same, but only where what is taken off says nothing else: it is an object of these
-    /// fields alone, and each could be read.
+    /// Like `split_arguments`, but removes the rationale only if nothing is lost: its value is an
+    /// object with no other fields, and every field could be parsed.
     pub(crate) fn split_well_formed(arguments: &str) -> (Self, Cow<'_, str>) {
         let Some(fields) = RawFields::parse(arguments) else {
             return (Self::default(), Cow::Borrowed(arguments));
@@ -74,12 +76,12 @@ impl Rationale {
         (fields.rationale(), rest)
     }
 
-    /// Whether nothing was said.
+    /// Returns whether the rationale has no field.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Reads as much as there is.
+    /// Parses the fields that are valid.
     fn from_raw_json(json: &RawValue) -> Self {
         let Ok(RawFields(fields)) = serde_json::from_str::<RawFields<'_>>(json.get()) else {
             return Self::default();
@@ -105,7 +107,7 @@ impl Rationale {
 }
 
 impl Risk {
-    /// The risk as it is written, for example `low`.
+    /// Returns the risk as it is written in JSON, for example `low`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -128,13 +130,13 @@ impl fmt::Display for Risk {
     }
 }
 
-/// The fields of an object in their order, each value as its text.
+/// The fields of a JSON object in their order, with each value as raw text.
 struct RawFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> RawFields<'a> {
-    /// The fields of arguments that say why.
+    /// Parses the fields of arguments that have a rationale; `None` if they have none.
     fn parse(arguments: &'a str) -> Option<Self> {
-        // An escape may spell the name, too.
+        // The field's name may also be written with escapes.
         if !arguments.contains(RATIONALE_FIELD) && !arguments.contains("\\u") {
             return None;
         }
@@ -142,13 +144,13 @@ impl<'a> RawFields<'a> {
         fields.0.iter().any(|(name, _)| name == RATIONALE_FIELD).then_some(fields)
     }
 
-    /// Of two the last counts, as everywhere in JSON.
+    /// If the field occurs twice, the last one counts, as is usual in JSON.
     fn rationale(&self) -> Rationale {
         let last = self.0.iter().rev().find(|(name, _)| name == RATIONALE_FIELD);
         last.map_or_else(Rationale::default, |(_, json)| Rationale::from_raw_json(json))
     }
 
-    /// Whether what [`why`](Self::why) gives is all that was said.
+    /// Whether [`rationale`](Self::rationale) returns everything that the model wrote in the field.
     fn is_well_formed(&self) -> bool {
         let mut said = self.0.iter().filter(|(name, _)| name == RATIONALE_FIELD);
         let (Some((_, json)), None) = (said.next(), said.next()) else { return false };
@@ -189,7 +191,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
     }
 }
 
-/// Borrowed where nothing is escaped.
+/// Borrowed if the name has no escapes.
 #[derive(DeriveDeserialize)]
 #[serde(transparent)]
 struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);

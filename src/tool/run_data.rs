@@ -1,15 +1,15 @@
-//! What a program hands to the tools of one run.
+//! Data that a program passes to the tools of one run.
 
 use std::any::{Any, TypeId, type_name};
 use std::fmt;
 use std::sync::Arc;
 
-/// Values that belong to one run and not to its agent: who asks, a connection, a place to put files.
-/// At most one of each type. Cheap to clone.
+/// Values that belong to one run and not to its agent: the current user, a connection, an output
+/// directory. At most one value of each type. Cheap to clone.
 ///
-/// [`Run::with_data`](crate::Run::with_data) puts one in, [`ToolContext::data`](crate::tool::ToolContext::data) takes it out. A
-/// sub-agent has what its parent has. It is not part of the history: a run that is resumed gets its
-/// data again.
+/// [`Run::with_data`](crate::Run::with_data) adds a value, and
+/// [`ToolContext::data`](crate::tool::ToolContext::data) returns it. A sub-agent has the data of
+/// its parent. The data is not part of the history: it must be passed again when a run is resumed.
 ///
 /// ```
 /// use turnstream::tool::RunData;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct RunData(Arc<Vec<DataEntry>>);
 
-/// How many sub-agents may run inside one another, from a run on that begins with this data.
+/// How deep sub-agents may still be nested below the run with this data.
 #[derive(Clone, Copy)]
 pub(crate) struct RemainingSubAgentDepth(pub(crate) u32);
 
@@ -35,14 +35,15 @@ struct DataEntry {
 }
 
 impl RunData {
-    /// Nothing.
+    /// Makes an empty set of data.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a value. One of the same type is replaced. Of another `RunData` all values are added:
-    /// so a tool hands on what it [has](crate::tool::ToolContext::run_data) to a run that it begins.
-    /// Mark such a tool as [`running_sub_agents`](crate::Tool::running_sub_agents).
+    /// Adds a value, and replaces a value of the same type. If the value is a `RunData` itself, all
+    /// of its values are added: a tool uses this to pass its [own
+    /// data](crate::tool::ToolContext::run_data) to a run that it starts. Mark such a tool as
+    /// [`running_sub_agents`](crate::Tool::running_sub_agents).
     pub fn insert<T: Any + Send + Sync>(mut self, value: T) -> Self {
         let values = Arc::make_mut(&mut self.0);
         if let Some(other) = (&value as &dyn Any).downcast_ref::<Self>() {
@@ -54,14 +55,14 @@ impl RunData {
         self
     }
 
-    /// The value of this type.
+    /// Returns the value of this type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let entry = self.0.iter().find(|entry| entry.type_id == TypeId::of::<T>())?;
         Arc::clone(&entry.value).downcast().ok()
     }
 }
 
-/// Adds an entry in the place of the one of its type.
+/// Adds an entry, and replaces the entry of the same type.
 fn replace_entry(entries: &mut Vec<DataEntry>, entry: DataEntry) {
     match entries.iter_mut().find(|other| other.type_id == entry.type_id) {
         Some(other) => *other = entry,
@@ -69,7 +70,7 @@ fn replace_entry(entries: &mut Vec<DataEntry>, entry: DataEntry) {
     }
 }
 
-/// The types alone: what is in them may be secret.
+/// Shows only the types, because the values may be secret.
 impl fmt::Debug for RunData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.iter().map(|entry| entry.name)).finish()

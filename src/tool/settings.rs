@@ -1,34 +1,34 @@
-//! How a tool wants to be run.
+//! Settings of a tool.
 
 use std::time::Duration;
 
-/// How long a call may take, unless its tool or its toolkit says otherwise.
+/// The time limit of a call, unless its tool or its toolkit sets another one.
 ///
-/// A sub-agent has no limit by default, and neither have external calls and waits for an approval.
+/// Sub-agents have no limit by default. External calls and waits for an approval have none either.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// What is known of a tool besides its handler.
+/// The settings of a tool: all of it except its handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ToolSettings {
     pub(super) timeout: Option<Duration>,
-    /// Those that are set, by their numbers.
+    /// Whether each flag is set, indexed by `ToolFlag`.
     flags: [bool; 7],
 }
 
-/// What a tool says of itself.
+/// A property that a tool declares.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ToolFlag {
-    /// Nothing runs beside a call.
+    /// Each call runs alone.
     Exclusive,
     RequiresApproval,
     SupportsDryRun,
-    /// Somebody outside runs it.
+    /// It runs outside of the toolkit.
     External,
-    /// A call runs agents, whose requests and calls count in its place.
+    /// Each call runs agents, whose requests and calls are counted instead of the call itself.
     RunsSubAgents,
-    /// A call that was broken off may run again.
+    /// An interrupted call may run again.
     Idempotent,
-    /// The same call with the same result, again and again, does not say that a run gets nowhere.
+    /// Repeating the same call with the same result does not mean that the run is stuck.
     Pollable,
 }
 

@@ -1,9 +1,9 @@
-//! What a sub-agent leaves when it is suspended.
+//! The state of a suspended sub-agent.
 
 use crate::item::{History, PendingCall};
 
-/// What a sub-agent leaves when it ends without a result, since calls of its own wait for a verdict or a
-/// result from outside. Only tools made by [`Agent::as_tool`](crate::Agent::as_tool) make one.
+/// The state of a sub-agent that ended without a result because its own calls wait for a verdict or
+/// an external result. Only tools made by [`Agent::as_tool`](crate::Agent::as_tool) create one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspension {
     pub(crate) pending_calls: Vec<PendingCall>,

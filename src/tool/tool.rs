@@ -1,4 +1,4 @@
-//! A tool, and how it wants to be run.
+//! A tool and its settings.
 
 use std::any::Any;
 use std::fmt;
@@ -11,9 +11,10 @@ use crate::tool::handler::FnHandler;
 use crate::tool::settings::{ToolFlag, ToolSettings};
 use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 
-/// A tool: what the model is told of it, and what runs when it is called. Cheap to clone.
+/// A tool: its name, description and schema for the model, and the code that runs its calls. Cheap
+/// to clone.
 ///
-/// A failure of any kind, a panic included, becomes a result that the model reads; it never ends
+/// A failure of any kind, including a panic, becomes a result that the model reads. It never ends
 /// the run.
 ///
 /// ```
@@ -37,14 +38,14 @@ use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 pub struct Tool {
     pub(super) handler: Arc<dyn ToolHandler>,
     pub(super) settings: ToolSettings,
-    /// `Some` if it was made of an agent.
+    /// `Some` if the tool runs an agent.
     pub(super) agent: Option<AgentBacking>,
 }
 
-/// How a call with these arguments continues.
+/// Resumes a suspended call with these arguments.
 type ResumeFn = dyn Fn(ToolContext, &str) -> UpdateStream + Send + Sync;
 
-/// What a tool that was made of an agent has besides.
+/// The parts that only a tool made from an agent has.
 #[derive(Clone)]
 pub(super) struct AgentBacking {
     agent: Arc<dyn Any + Send + Sync>,
@@ -52,87 +53,89 @@ pub(super) struct AgentBacking {
 }
 
 impl Tool {
-    /// Makes a tool of a handler. Name and schema are the handler's own business; they are not
-    /// checked here.
+    /// Makes a tool from a handler. The name and the schema of the handler are not checked here.
     pub fn from_handler(handler: impl ToolHandler + 'static) -> Self {
         Self { handler: Arc::new(handler), settings: ToolSettings::default(), agent: None }
     }
 
-    /// What the model is told of it.
+    /// Returns the name, description and schema that the model sees.
     pub fn spec(&self) -> &ToolSpec {
         self.handler.spec()
     }
 
-    /// The name that the model calls it by.
+    /// Returns the name by which the model calls the tool.
     pub fn name(&self) -> &str {
         &self.spec().name
     }
 
-    /// Runs each call alone: nothing else of its turn runs beside it.
+    /// Runs each call alone: no other call of the turn runs at the same time.
     ///
-    /// Calls that stand before it in the turn end first, and those behind it begin when it has
-    /// ended. Any other tool is safe beside others, up to
-    /// [`Toolkit::with_max_concurrency`](crate::Toolkit::with_max_concurrency) of them.
+    /// Earlier calls of the turn end first, and later ones start after it has ended. Calls of other
+    /// tools may run concurrently, up to
+    /// [`Toolkit::with_max_concurrency`](crate::Toolkit::with_max_concurrency).
     pub fn exclusive(self) -> Self {
         self.with_flag(ToolFlag::Exclusive)
     }
 
-    /// Drops a call that takes longer than `limit`; [`DEFAULT_TIMEOUT`](crate::tool::DEFAULT_TIMEOUT), 10 minutes, unless this or
-    /// [`Toolkit::with_timeout`](crate::Toolkit::with_timeout) is set. Its result is then of kind
-    /// [`Timeout`](crate::item::ResultKind::Timeout); its siblings continue.
-    /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) lifts the limit.
+    /// Sets the time limit of a call: a call that takes longer than `limit` is dropped, and its
+    /// result is of kind [`Timeout`](crate::item::ResultKind::Timeout). The turn's other calls
+    /// continue. Without this setting, the limit is that of
+    /// [`Toolkit::with_timeout`](crate::Toolkit::with_timeout), or
+    /// [`DEFAULT_TIMEOUT`](crate::tool::DEFAULT_TIMEOUT), 10 minutes.
+    /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) removes the limit.
     ///
-    /// The time begins when the call is first polled. A tool is polled before its timer is looked
-    /// at, so a result that is there counts. Tools advance only while the
-    /// [`ToolRun`](crate::tool::ToolRun) is polled, so a consumer that pauses pauses them; the time
-    /// from an event that was given out to the next poll is therefore not counted.
+    /// The time starts when the call is first polled. The tool is polled before its timer, so a
+    /// result that is ready counts even if the time is up. Tools advance only while the
+    /// [`ToolRun`](crate::tool::ToolRun) is polled: if its consumer pauses, so do the tools. The
+    /// time from an emitted event to the next poll is therefore not counted.
     ///
-    /// A thread cannot be dropped: blocking work looks at
-    /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled) between two steps, and what it
-    /// returns later is dropped.
+    /// A thread cannot be dropped. Blocking work should check
+    /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled) between its steps; a result that it
+    /// returns after the timeout is discarded.
     ///
-    /// The timer is tokio's. Outside of a tokio runtime, or in one whose time is not enabled, the
-    /// default does not hold, and a call of a tool with a limit of its own that is not done at its
+    /// The timer is tokio's. Outside a tokio runtime, or in one whose time driver is not enabled,
+    /// the default limit does not apply, and a call with an explicit limit that is not done at its
     /// first poll ends with an error.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.settings.timeout = Some(limit);
         self
     }
 
-    /// Lets no call run before somebody has approved it; see [`ToolPolicy`](crate::tool::ToolPolicy).
+    /// Requires an approval before each call runs; see [`ToolPolicy`](crate::tool::ToolPolicy).
     pub fn requires_approval(self) -> Self {
         self.with_flag(ToolFlag::RequiresApproval)
     }
 
-    /// Says that each call runs agents of its own. Such a call takes none of the slots that its tree
-    /// of agents [shares](crate::agent::Pool::with_max_concurrency): what it runs takes them, and would
-    /// wait for it for ever. The default time limit of tools does not hold for it. A tool that
-    /// [`Agent::as_tool`](crate::Agent::as_tool) makes is one.
+    /// Marks a tool whose calls run agents of their own, as tools made by
+    /// [`Agent::as_tool`](crate::Agent::as_tool) do. Such a call takes none of the slots that its
+    /// tree of agents [shares](crate::agent::Pool::with_max_concurrency): the agents that it runs
+    /// need those slots, and would otherwise wait for them forever. The default time limit of tools
+    /// does not apply.
     pub fn running_sub_agents(self) -> Self {
         self.with_flag(ToolFlag::RunsSubAgents)
     }
 
-    /// Lets calls run in a [dry run](crate::Toolkit::with_dry_run), too: the tool looks at
-    /// [`is_dry_run`](crate::tool::ToolContext::is_dry_run) itself, or changes nothing ever.
+    /// Lets calls run in a [dry run](crate::Toolkit::with_dry_run) as well: the tool either checks
+    /// [`is_dry_run`](crate::tool::ToolContext::is_dry_run) or never changes anything.
     pub fn with_dry_run_support(self) -> Self {
         self.with_flag(ToolFlag::SupportsDryRun)
     }
 
-    /// Lets a call that was broken off by a crash run again: done twice with the same arguments and
-    /// the same [idempotency key](crate::tool::ToolContext::idempotency_key), it has the effect of
-    /// once.
+    /// Declares that a call may run again after a crash interrupted it: if it runs twice with the
+    /// same arguments and the same [idempotency key](crate::tool::ToolContext::idempotency_key),
+    /// the effect is that of running once.
     ///
-    /// A tool that only reads is idempotent, and so is one that hands the key to a service that
-    /// knows it again. Whatever else was begun and has no result when a
-    /// [session](crate::session::Session) is opened is never run again: the model is told that it was
-    /// interrupted. A call that runs again passes hooks and approvals again.
+    /// A tool that only reads is idempotent. So is one that passes the key to a service which
+    /// recognises repeated keys. A call of any other tool that had started and has no result when a
+    /// [session](crate::session::Session) is opened never runs again: its result tells the model
+    /// that it was interrupted. A call that runs again passes hooks and approvals again.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
     ///
     /// let spec = ToolSpec::new("pay", "Pays a bill", serde_json::json!({ "type": "object" }));
     /// let pay = Tool::raw(spec, |_args, cx| async move {
-    ///     // The bank does nothing for a key that it has seen.
+    ///     // The bank ignores a request with a known key.
     ///     format!("paid, under the key {}", cx.idempotency_key())
     /// })?
     /// .idempotent();
@@ -143,16 +146,17 @@ impl Tool {
         self.with_flag(ToolFlag::Idempotent)
     }
 
-    /// Says that the model is meant to call it again and again, and that its result may stay the same
-    /// for a long time: it asks how far a job is.
+    /// Declares that the model is expected to call the tool repeatedly, and that its result may
+    /// stay the same for a long time, for example because it polls the progress of a job.
     ///
-    /// An agent leaves such calls out when it counts turns that [repeat](crate::agent::RepeatCounter), whatever
-    /// their results are: the model is not told to try something else, and the run does not end as
-    /// [`Repeating`](crate::event::EndReason::Repeating). A turn without other calls is not counted at all, and
-    /// resets nothing: A, a poll, A is counted as A A. Polling is bounded by the cap on requests and by
-    /// [budgets](crate::Agent::with_budget) alone; a poll that waits for a while inside the tool saves both.
-    /// The detector of a [missing termination](crate::agent::detect::MissingTermination) counts such turns
-    /// like any others.
+    /// An agent ignores such calls when it counts [repeated turns](crate::agent::RepeatCounter),
+    /// whatever their results are: the model is not asked to try something else, and the run does
+    /// not end as [`Repeating`](crate::event::EndReason::Repeating). A turn that only polls is not
+    /// counted, and does not reset the count: the turns A, poll, A count as A, A. Polling is
+    /// therefore bounded only by the limit on requests and by [budgets](crate::Agent::with_budget);
+    /// a tool that waits for a while before it answers uses less of both. The detector of a
+    /// [missing termination](crate::agent::detect::MissingTermination) counts such turns like any
+    /// others.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -170,57 +174,58 @@ impl Tool {
         self.with_flag(ToolFlag::Pollable)
     }
 
-    /// Whether it may be called again and again.
+    /// Returns whether the model may call the tool repeatedly with the same result; see
+    /// [`pollable`](Self::pollable).
     pub fn is_pollable(&self) -> bool {
         self.settings.has_flag(ToolFlag::Pollable)
     }
 
-    /// Whether a call that was broken off may run again.
+    /// Returns whether an interrupted call may run again.
     pub fn is_idempotent(&self) -> bool {
         self.settings.has_flag(ToolFlag::Idempotent)
     }
 
-    /// Whether each call runs agents of its own.
+    /// Returns whether each call runs agents of its own.
     pub fn runs_sub_agents(&self) -> bool {
         self.settings.has_flag(ToolFlag::RunsSubAgents)
     }
 
-    /// Whether nothing else runs beside it.
+    /// Returns whether each call runs alone.
     pub fn is_exclusive(&self) -> bool {
         self.settings.has_flag(ToolFlag::Exclusive)
     }
 
-    /// The time limit of the tool's own, if it has one; see [`with_timeout`](Self::with_timeout).
+    /// Returns the tool's own time limit, if it has one; see [`with_timeout`](Self::with_timeout).
     pub fn timeout(&self) -> Option<Duration> {
         self.settings.timeout
     }
 
-    /// Whether somebody has to approve each call.
+    /// Returns whether each call requires an approval.
     pub fn is_approval_required(&self) -> bool {
         self.settings.has_flag(ToolFlag::RequiresApproval)
     }
 
-    /// Whether it runs in a dry run.
+    /// Returns whether the tool runs in a dry run.
     pub fn supports_dry_run(&self) -> bool {
         self.settings.has_flag(ToolFlag::SupportsDryRun)
     }
 
-    /// Whether somebody outside runs it.
+    /// Returns whether the tool runs outside of the toolkit; see [`external`](Self::external).
     pub fn is_external(&self) -> bool {
         self.settings.has_flag(ToolFlag::External)
     }
 
-    /// Whether a model, and those who run calls, know the same of both.
+    /// Whether both tools have the same spec and the same settings.
     pub(crate) fn is_described_like(&self, other: &Self) -> bool {
         self.settings == other.settings && (self.is_run_like(other) || self.spec() == other.spec())
     }
 
-    /// Whether calls of both run the same.
+    /// Whether both tools share one handler, so that their calls run the same code.
     pub(crate) fn is_run_like(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.handler, &other.handler)
     }
 
-    /// Makes a tool of a function that prepares its calls.
+    /// Makes a tool from a function that prepares its calls.
     pub(crate) fn from_prepare_fn(
         spec: ToolSpec,
         prepare: impl Fn(&ToolSpec, &str) -> Result<PreparedCall, String> + Send + Sync + 'static,
@@ -228,8 +233,7 @@ impl Tool {
         Self::from_handler(FnHandler { spec, prepare_fn: prepare })
     }
 
-    /// Names the agent that its calls run, and how a call with these arguments continues whose run was
-    /// suspended.
+    /// Sets the agent that the tool's calls run, and the function that resumes a suspended call.
     pub(crate) fn backed_by_agent(
         self,
         agent: Arc<dyn Any + Send + Sync>,
@@ -238,7 +242,8 @@ impl Tool {
         Self { agent: Some(AgentBacking { agent, resume_fn: Arc::new(resume) }), ..self }
     }
 
-    /// Calls `observe` with the arguments of each call that fits, before anybody is asked to approve it.
+    /// Calls `observe` with the arguments of each call that fit the schema, before any approval is
+    /// requested.
     #[cfg(feature = "mcp")]
     pub(crate) fn with_prepare_observer(
         self,
@@ -254,18 +259,18 @@ impl Tool {
         Self { settings, agent, ..Self::from_prepare_fn(spec, prepare) }
     }
 
-    /// Begins a call within another tool's call, whose context it has.
+    /// Starts a call within another tool's call, with the context of that call.
     #[cfg(feature = "mcp")]
     pub(crate) fn begin(&self, arguments: &str, cx: ToolContext) -> Result<UpdateStream, String> {
         self.handler.prepare(arguments)?.start(cx)
     }
 
-    /// The agent that its calls run, if it was made of one.
+    /// Returns the agent that the tool's calls run, if the tool was made from one.
     pub(crate) fn agent<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         Arc::clone(&self.agent.as_ref()?.agent).downcast().ok()
     }
 
-    /// A call that continues a run that was suspended, if it was made of an agent.
+    /// Prepares a call that resumes its suspended run, if the tool was made from an agent.
     pub(super) fn prepare_resumed(&self, arguments: &str) -> Option<PreparedCall> {
         let resume = Arc::clone(&self.agent.as_ref()?.resume_fn);
         let arguments = arguments.to_owned();
@@ -284,7 +289,7 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// A spec whose schema was looked at: what is wrong with it is found before a model sees it.
+/// Checks the name and the schema of a spec, so that mistakes are found before a request is sent.
 pub(crate) fn validate_spec(spec: ToolSpec) -> Result<ToolSpec, Error> {
     use crate::error::ErrorKind::InvalidRequest;
 

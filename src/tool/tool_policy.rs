@@ -1,4 +1,4 @@
-//! What stands between the calls of a turn and their tools.
+//! Rules, approvals and redaction for the calls of a turn.
 
 use std::any::Any;
 use std::future::ready;
@@ -11,12 +11,13 @@ use crate::error::Error;
 use crate::item::{RawJson, ToolCall, ToolResult};
 use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
-/// What stands between the calls of a turn and their tools: rules, approvals, and whoever looks at
-/// the results.
+/// A policy for the calls of a turn: it decides which calls run, handles approvals, and can inspect
+/// and change results.
 ///
-/// Every method has a default, which together let every call run that needs nobody's approval.
-/// A panic in one ends the run with an error of kind [`Hook`](crate::ErrorKind::Hook), as an error
-/// that one gives does: see [`ToolRun::with_policy`](crate::tool::ToolRun::with_policy).
+/// Every method has a default; together the defaults run every call that does not require an
+/// approval. An error or a panic in a method ends the run; a panic is an error of kind
+/// [`Hook`](crate::ErrorKind::Hook). See
+/// [`ToolRun::with_policy`](crate::tool::ToolRun::with_policy).
 ///
 /// ```
 /// use futures::future::BoxFuture;
@@ -38,15 +39,16 @@ use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 /// }
 /// ```
 pub trait ToolPolicy: Send {
-    /// Other arguments for a call whose own are not JSON, are no object, or do not fit its tool, as
-    /// JSON text; `why` says what is wrong with them. `None`, the default, repairs nothing.
+    /// Returns replacement arguments, as JSON text, for a call whose arguments are not JSON, not an
+    /// object, or do not fit its tool; `why` is the reason. `None`, the default, repairs nothing.
     ///
-    /// What it gives is checked once. If it fits, the call goes on with it as if the model had
-    /// written it: [`before_call`](Self::before_call), whoever approves and the tool see the repaired
-    /// arguments. The history keeps the model's own, so a resumed call is repaired again. If it does
-    /// not fit either, the model is told `why`, of its own arguments.
+    /// The replacement is checked once. If it fits, the call continues as if the model had written
+    /// it: [`before_call`](Self::before_call), the approver and the tool see the repaired
+    /// arguments. The history keeps the model's arguments, so a resumed call is repaired again. If
+    /// the replacement does not fit either, the model receives `why`, the error in its own
+    /// arguments.
     ///
-    /// It runs in the poll in which the call is looked at.
+    /// The method runs synchronously in the poll that checks the call.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -58,7 +60,7 @@ pub trait ToolPolicy: Send {
     /// use turnstream::tool::{ToolPolicy, Tool, ToolSpec};
     /// use turnstream::{Error, History, Request, Toolkit};
     ///
-    /// /// Takes one comma away that is too many.
+    /// /// Removes a trailing comma before the closing brace.
     /// struct Commas;
     ///
     /// impl ToolPolicy for Commas {
@@ -90,153 +92,157 @@ pub trait ToolPolicy: Send {
     ///
     /// # Errors
     ///
-    /// The run ends with it.
+    /// An error ends the run.
     fn repair_arguments(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
         let _ = (call, why);
         Ok(None)
     }
 
-    /// Asked once about each call that could run: it is complete, its tool is known, and its
-    /// arguments fit, by themselves or [repaired](Self::repair_arguments).
+    /// Decides whether a call runs. Called once for each call that could run: the call is complete,
+    /// its tool is known, and its arguments fit, if necessary after a
+    /// [repair](Self::repair_arguments).
     ///
-    /// Calls are asked about in their order, one after the other, and when there is room for the
-    /// call to start; one that waits for somebody in any case is asked about as soon as it is its
-    /// turn. Calls that run go on meanwhile.
+    /// Calls are decided one after the other, in call order, and only when the call could start
+    /// within the concurrency limit. A call that needs an approval or an external result anyway is
+    /// decided as soon as it is next in order. Running calls continue in the meantime.
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         let _ = call;
         ready(Ok(Permission::allow())).boxed()
     }
 
-    /// A call waits for a verdict: for an approval, or for the result of an
-    /// [external](crate::Tool::external) one. `call` has the arguments that would run.
+    /// Called when a call starts to wait for a verdict: for an approval, or for the result of an
+    /// [external](crate::Tool::external) tool. `call` has the arguments that would run.
     ///
-    /// Where an approval is needed,
-    /// [`ApprovalRequested`](crate::event::ToolEvent::ApprovalRequested) is given out next.
+    /// If the call needs an approval,
+    /// [`ApprovalRequested`](crate::event::ToolEvent::ApprovalRequested) is the next event.
     fn on_verdict_requested(&mut self, call: &ToolCall) {
         let _ = call;
     }
 
-    /// The verdict on a call that waits, if there is one. Looked at before it would be asked for,
-    /// and in every poll from then on.
+    /// Returns the verdict on a call that waits, if there is one. It is called before the verdict
+    /// is requested, and in every poll from then on.
     ///
-    /// Whoever comes to a verdict between two polls wakes the task.
+    /// If a verdict arrives between two polls, the implementation must wake the task.
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
         let _ = call;
         None
     }
 
-    /// Whether calls that need an approval are waited for (interactive) or left pending when their
-    /// siblings have ended (the default); asked when nothing runs any more. External calls are
-    /// always left pending.
+    /// Returns whether the run waits for calls that need an approval (interactive use) or leaves
+    /// them pending when all other calls have ended (the default). It is called when no call is
+    /// running. External calls are always left pending.
     fn waits_for_verdicts(&self) -> bool {
         false
     }
 
-    /// Waits for a place among the calls and requests of other runs, before a call starts; `None`,
-    /// the default, lets it start at once. What the future gives is dropped when the call ends.
+    /// Returns a future that waits for a concurrency slot shared with other runs, before a call
+    /// starts. `None`, the default, starts the call immediately. The future's output is dropped
+    /// when the call ends.
     ///
-    /// While it is pending, the call waits, and those after it. It is dropped when another call is
-    /// to start first, or when there is no room for the call among those of its own turn; then this
-    /// is called again later. Asked only for tools that do not
-    /// [run agents](crate::Tool::runs_sub_agents).
+    /// While the future is pending, the call and all later ones wait. The future is dropped if
+    /// another call must start first, or if the turn's own concurrency limit leaves no slot for the
+    /// call; the method is then called again later. It is called only for tools that do not [run
+    /// agents](crate::Tool::runs_sub_agents).
     fn acquire_slot(&mut self, call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
         let _ = call;
         None
     }
 
-    /// A call starts with this context. Where it ends without a result, because everything that runs
-    /// is dropped, its [report](ToolContext::effect_report) tells what it had put on record.
+    /// Called when a call starts, with its context. If the call is dropped without a result, for
+    /// example because the run is dropped, the context's [report](ToolContext::effect_report) has
+    /// the effects that the call recorded until then.
     fn on_start(&mut self, context: &ToolContext) {
         let _ = context;
     }
 
-    /// Looks at, and may rewrite, each result before anybody sees it, also that of a call that did
-    /// not run; its kind tells. It runs in the poll in which the result arrives.
+    /// Inspects each result, and may change it, before the consumer sees it. This includes results
+    /// of calls that did not run; the result's kind shows which they are. The method runs
+    /// synchronously in the poll in which the result arrives.
     ///
     /// # Errors
     ///
-    /// The result is given out as it was, then the run ends.
+    /// The result is emitted unchanged, then the run ends with the error.
     fn after_call(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
         let _ = (call, result);
         Ok(())
     }
 
-    /// Changes what a running call reports as progress, before anybody sees it.
+    /// Changes the progress data of a running call before it is emitted.
     ///
     /// # Errors
     ///
-    /// The run ends with it, and `null` is reported.
+    /// The run ends with the error, and `null` is emitted as the progress.
     fn redact_progress(&mut self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         let _ = (call, data);
         Ok(())
     }
 
-    /// Changes each piece of evidence that a call has put on record, before [`after_call`](Self::after_call)
-    /// and before anybody sees it.
+    /// Changes each piece of evidence that a call has recorded, before
+    /// [`after_call`](Self::after_call) and before the consumer sees it.
     ///
     /// # Errors
     ///
-    /// The run ends with it, and `null` is kept.
+    /// The run ends with the error, and the evidence becomes `null`.
     fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut RawJson) -> Result<(), Error> {
         let _ = (call, evidence);
         Ok(())
     }
 
-    /// What tools of this crate are handed through their context.
+    /// Returns a value that tools of this crate receive through their context.
     fn policy_extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 }
 
-/// What a gate says before a call starts.
+/// The decision of a policy on a call that could run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
-    /// Whether it runs.
+    /// Whether the call runs.
     pub decision: PermissionDecision,
-    /// Runs with these instead of the model's. They are checked like the model's; if they do not
-    /// fit, the call is answered with an error.
+    /// Arguments that replace the model's, as JSON text. They are checked like the model's; if they
+    /// do not fit, the call is answered with an error.
     pub arguments: Option<String>,
 }
 
 /// Whether a call runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionDecision {
-    /// It runs, unless its tool needs an approval.
+    /// The call runs, unless its tool requires an approval.
     Allow,
-    /// Somebody has to approve it.
+    /// The call requires an approval.
     RequireApproval,
-    /// It does not run, and the model is told why.
+    /// The call does not run, and the model receives this reason.
     Deny(String),
 }
 
-/// What somebody says to a call that waits.
+/// The answer to a call that waits for an approval or an external result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It runs. An external call stays pending: only its output answers it.
+    /// The call runs. An external call stays pending: only an `Output` or a `Deny` answers it.
     Approve,
-    /// It does not run, and the model is told why.
+    /// The call does not run, and the model receives this reason.
     Deny(String),
-    /// It does not run: this is its result.
+    /// The call does not run, and this is its result.
     Output(ToolOutput),
 }
 
 impl Permission {
-    /// It runs.
+    /// The call runs, unless its tool requires an approval.
     pub fn allow() -> Self {
         Self { decision: PermissionDecision::Allow, arguments: None }
     }
 
-    /// Somebody has to approve it.
+    /// The call requires an approval.
     pub fn require_approval() -> Self {
         Self { decision: PermissionDecision::RequireApproval, arguments: None }
     }
 
-    /// It does not run. The reason is for the model.
+    /// The call does not run. The model receives the reason.
     pub fn deny(why: impl Into<String>) -> Self {
         Self { decision: PermissionDecision::Deny(why.into()), arguments: None }
     }
 
-    /// The same with other arguments, as JSON text.
+    /// Replaces the arguments of the call, as JSON text.
     pub fn with_arguments(mut self, arguments: impl Into<String>) -> Self {
         self.arguments = Some(arguments.into());
         self
@@ -244,12 +250,12 @@ impl Permission {
 }
 
 impl Verdict {
-    /// It does not run. The reason is for the model.
+    /// The call does not run. The model receives the reason.
     pub fn deny(why: impl Into<String>) -> Self {
         Self::Deny(why.into())
     }
 
-    /// It does not run: this is its result.
+    /// The call does not run, and this is its result.
     pub fn output(output: impl IntoToolOutput) -> Self {
         Self::Output(output.into_tool_output())
     }

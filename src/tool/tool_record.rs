@@ -1,4 +1,4 @@
-//! A tool as data.
+//! A serialisable record of a tool.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::request::ToolSpec;
 use crate::tool::Tool;
 use crate::tool::settings::{ToolFlag, ToolSettings};
 
-/// All that is known of a tool except how to run it.
+/// The spec and the settings of a tool: all of it except the code that runs it.
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of its own in a recording")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ToolRecord {
@@ -48,7 +48,7 @@ impl From<&Tool> for ToolRecord {
 }
 
 impl ToolRecord {
-    /// How the tool wants to be run.
+    /// Returns the settings of the tool.
     pub(super) fn settings(&self) -> ToolSettings {
         let flags = [
             (ToolFlag::Exclusive, self.exclusive),

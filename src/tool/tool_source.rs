@@ -9,8 +9,8 @@ use crate::tool::Tool;
 
 /// Tools that may change while an agent runs, such as those of an MCP server or of plug-ins.
 ///
-/// [`Agent::with_tool_source`](crate::Agent::with_tool_source) takes one; its docs say what a list that
-/// changes does to a run.
+/// [`Agent::with_tool_source`](crate::Agent::with_tool_source) takes one; its docs describe how a
+/// run reacts when the list changes.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -52,19 +52,19 @@ use crate::tool::Tool;
 /// # }
 /// ```
 pub trait ToolSource: Send + Sync {
-    /// The name that errors and messages to the model call it by, such as that of a server. It is read
-    /// once, when the source is handed to an agent.
+    /// Returns the source's name, such as that of a server, which appears in errors and in messages
+    /// to the model. It is read once, when the source is passed to an agent.
     fn name(&self) -> &str;
 
-    /// Returns the tools as they are now, in an order that changes only with them.
+    /// Returns the current tools, in an order that is stable while they do not change.
     ///
     /// A run calls it before each of its requests, so it should be cheap when nothing has changed. The
     /// future does nothing before it is polled, and dropping it cancels the listing.
     ///
     /// # Errors
     ///
-    /// If the tools cannot be listed. A source never returns an empty list instead: the run would
-    /// continue without its tools.
+    /// If the tools cannot be listed. A source should not return an empty list in that case: the
+    /// run would continue without its tools.
     fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>>;
 }
 
@@ -83,8 +83,8 @@ impl<S: ToolSource + ?Sized> ToolSource for Arc<S> {
 pub struct ToolList {
     /// The tools, in the order in which the model sees them.
     pub tools: Vec<Tool>,
-    /// The tools that were left out, and why: one text each. The model reads each text once, for as long as
-    /// it stays in the list.
+    /// Texts for the model about tools that were left out: one text for each, with the reason. The
+    /// model receives each text once, for as long as it stays in the list.
     pub notes: Vec<String>,
 }
 

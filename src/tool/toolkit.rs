@@ -1,4 +1,4 @@
-//! The tools that an agent has.
+//! The tools of an agent.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,15 +17,15 @@ use crate::tool::search::{CALL_TOOL, SearchState, ToolSearch};
 use crate::tool::unwrapped_call;
 use crate::tool::{DEFAULT_TIMEOUT, Tool};
 
-/// At most so many calls of a turn run at once, unless told otherwise.
+/// The default maximum number of calls of a turn that run concurrently.
 const DEFAULT_MAX_CONCURRENCY: usize = 4;
 
-/// A result enters the history with at most so many bytes of text, unless told otherwise.
+/// The default maximum length of a result's text in the history, in bytes.
 const DEFAULT_MAX_RESULT_BYTES: usize = 64 * 1024;
 
 type OnTruncate = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync;
 
-/// The tools that an agent has, and how many may run at once. Cheap to clone.
+/// The tools of an agent, and how its calls run. Cheap to clone.
 ///
 /// ```
 /// use turnstream::tool::{Tool, ToolSpec, Toolkit};
@@ -57,11 +57,11 @@ impl Default for Toolkit {
 }
 
 impl Toolkit {
-    /// Makes a toolkit.
+    /// Makes a toolkit from tools.
     ///
-    /// Two tools of one name are a mistake: a request that offers both is an
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), and nothing is sent.
-    /// [`with_replaced_tool`](Self::with_replaced_tool) puts a tool in the place of another.
+    /// Two tools with the same name are an error: a request that offers both fails with
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), and nothing is sent. Use
+    /// [`with_replaced_tool`](Self::with_replaced_tool) to replace a tool.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
         let tools: Arc<[Tool]> = tools.into_iter().collect();
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
@@ -80,15 +80,17 @@ impl Toolkit {
         }
     }
 
-    /// Lets the model search for tools instead of listing them: a request has two tools whose bytes never
-    /// change, however many tools there are and whichever are added.
+    /// Lets the model search for tools instead of listing them all: a request lists two tools,
+    /// whose bytes stay the same for any number of tools and when tools are added.
     ///
-    /// The model finds tools with `search_tools`, whose result has their schemas, and calls them with `call_tool`. A
-    /// call inside of `call_tool` is the call of its tool in every respect: policies, hooks, approvals, limits and
-    /// events see the tool's own name and arguments, and these are checked against its schema. Only the history
-    /// keeps the call and the name of its result as the model wrote them. A call of the tool by its own name runs, too.
+    /// The model finds tools with `search_tools`, whose result has their schemas, and calls them
+    /// with `call_tool`. A call inside of `call_tool` is treated as a call of the inner tool:
+    /// policies, hooks, approvals, limits and events see the inner tool's name and arguments, and
+    /// the arguments are checked against its schema. Only the history keeps the outer call, and the
+    /// outer name in the result, as the model wrote them. The model may also call a tool directly
+    /// by its own name.
     ///
-    /// It is short for [`with_search`](Self::with_search) with the default settings.
+    /// This is [`with_search`](Self::with_search) with the default settings.
     ///
     /// ```
     /// use serde_json::json;
@@ -122,22 +124,24 @@ impl Toolkit {
         self.with_search(ToolSearch::new())
     }
 
-    /// Lets the model search for tools instead of listing them, as [`searchable`](Self::searchable) does, with
-    /// settings.
+    /// Lets the model search for tools instead of listing them, as [`searchable`](Self::searchable)
+    /// does, with settings.
     ///
-    /// The rest of the kit keeps its meaning:
+    /// The other methods of the toolkit behave as follows:
     ///
-    /// - [`with_tool`](Self::with_tool) and [`with_replaced_tool`](Self::with_replaced_tool) change the tools that can
-    ///   be found. A tool of the name `search_tools` or `call_tool` is an
-    ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the run, as are two tools of one name.
-    /// - [`with_rationale`](Self::with_rationale) asks for reasons in the arguments of the tools that are found. The two
-    ///   constant tools stay as they are.
-    /// - [`restricted_to`](Self::restricted_to) keeps the tools that are named. If `call_tool` is among them, it
-    ///   also keeps those that are not listed. Without it the kit is not searchable any more.
-    /// - [`specs`](Self::specs) are those that are listed, and [`get`](Self::get) finds all tools.
+    /// - [`with_tool`](Self::with_tool) and [`with_replaced_tool`](Self::with_replaced_tool) change
+    ///   the tools that can be found. A run fails with
+    ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if a tool is named `search_tools` or
+    ///   `call_tool`, or if two tools have the same name.
+    /// - [`with_rationale`](Self::with_rationale) adds the rationale to the schemas of the tools
+    ///   that can be found. `search_tools` and `call_tool` stay as they are.
+    /// - [`restricted_to`](Self::restricted_to) keeps the tools that it names. If `call_tool` is
+    ///   one of them, it also keeps all tools that are not listed. Otherwise the toolkit is not
+    ///   searchable any more.
+    /// - [`specs`](Self::specs) returns the listed specs, and [`get`](Self::get) finds all tools.
     ///
-    /// A provider that [searches tools](crate::Provider::has_tool_search) itself gets the
-    /// [whole list](Self::deferred_specs) instead of the two tools.
+    /// A provider with its own [tool search](crate::Provider::has_tool_search) receives the
+    /// [complete list](Self::deferred_specs) instead of the two tools.
     #[cfg(feature = "tool-search")]
     pub fn with_search(mut self, search: ToolSearch) -> Self {
         self.search = Some(Arc::new(SearchState::new(search, &self.tools)));
@@ -150,7 +154,7 @@ impl Toolkit {
         self.rebuild_with_tools(tools)
     }
 
-    /// Puts a tool in the place of the one of its name, or adds it if there is none.
+    /// Replaces the tool of the same name, or adds the tool if its name is new.
     ///
     /// ```
     /// use turnstream::{Tool, Toolkit};
@@ -171,50 +175,52 @@ impl Toolkit {
         self.rebuild_with_tools(tools)
     }
 
-    /// Sets how many calls of a turn may run at once; 4 unless set.
+    /// Sets the maximum number of calls of a turn that run concurrently; 4 by default.
     ///
-    /// Sub-agents inside tools multiply it.
+    /// Sub-agents multiply this number, because each of them has its own limit.
     pub fn with_max_concurrency(mut self, calls: NonZeroUsize) -> Self {
         self.max_concurrency = calls.get();
         self
     }
 
-    /// Runs only the first call of a turn; the others are answered as skipped.
+    /// Runs only the first call of each turn; the others are answered as skipped.
     pub fn first_call_only(mut self) -> Self {
         self.first_call_only = true;
         self
     }
 
-    /// Sets whether nothing is changed: only tools that
-    /// [know dry runs](Tool::with_dry_run_support) are called, and calls of the others are answered with
-    /// what would have been called.
+    /// Sets whether calls run as a dry run, which changes nothing: only tools that [support dry
+    /// runs](Tool::with_dry_run_support) are called, and calls of other tools are answered with a
+    /// description of what would have been called.
     pub fn with_dry_run(mut self, dry_run: bool) -> Self {
         self.is_dry_run = dry_run;
         self
     }
 
-    /// Sets how long a call may take of a tool that has no [limit of its own](Tool::with_timeout);
-    /// [`DEFAULT_TIMEOUT`], 10 minutes, unless set.
-    /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) lifts the limit. Sub-agents have none.
+    /// Sets the time limit for calls of tools without a [limit of their own](Tool::with_timeout);
+    /// by default [`DEFAULT_TIMEOUT`], 10 minutes.
+    /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) removes the limit. Sub-agents have no
+    /// limit by default.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.timeout = TimeLimit::Explicit(limit);
         self
     }
 
-    /// Sets how many bytes of text a result may have; 65,536 unless set.
+    /// Sets the maximum length of a result's text in bytes; 65,536 by default.
     ///
-    /// What is longer is [clipped](crate::item::Content::truncate_middle) before anybody sees it: head and
-    /// tail stay.
+    /// A longer text is [truncated](crate::item::Content::truncate_middle) before the consumer or
+    /// the model sees it: its head and its tail are kept.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self
     }
 
-    /// Keeps the whole of results that are clipped somewhere else.
+    /// Sets a function that stores results elsewhere before they are truncated.
     ///
-    /// `keep` is called with the whole result before it is clipped, in the poll in which it
-    /// arrives. What it returns, for example where the whole lies, stands in the marker that the
-    /// model reads. If it panics, nothing does.
+    /// `keep` is called with the complete result before it is truncated, synchronously in the poll
+    /// in which the result arrives. The text that it returns, for example the path of a file with
+    /// the complete result, is added to the marker that the model reads. If it panics, no text is
+    /// added.
     ///
     /// ```
     /// use turnstream::Toolkit;
@@ -234,13 +240,15 @@ impl Toolkit {
         self
     }
 
-    /// Makes every tool of the kit [audited](Tool::with_rationale), and those that are added to it later.
+    /// Adds a [rationale](Tool::with_rationale) to the schema of every tool, including tools that
+    /// are added later.
     pub fn with_rationale(mut self) -> Self {
         self.adds_rationale = true;
         self.rebuild_with_tools(self.tools.iter().cloned())
     }
 
-    /// The same kit with only the tools that `specs` names: any other is unknown to it.
+    /// Returns the same toolkit with only the tools that `specs` names; it treats all others as
+    /// unknown.
     pub fn restricted_to(&self, specs: &[ToolSpec]) -> Self {
         let is_named = |name: &str| specs.iter().any(|spec| spec.name == name);
         #[cfg(feature = "tool-search")]
@@ -257,12 +265,12 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().filter(is_offered).cloned())
     }
 
-    /// The same kit with these tools after its own.
+    /// Returns the same toolkit with these tools after its own.
     pub(crate) fn merged_with(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
         self.rebuild_with_tools(self.tools.iter().cloned().chain(tools))
     }
 
-    /// The tool of this name, the first of several.
+    /// Returns the tool of this name; the first one if there are several.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         #[cfg(feature = "tool-search")]
         if let Some(tool) = self.search.as_ref().and_then(|search| search.get(name)) {
@@ -271,33 +279,34 @@ impl Toolkit {
         self.tools.iter().find(|tool| tool.name() == name)
     }
 
-    /// Whether only the first call of a turn runs.
+    /// Returns whether only the first call of a turn runs.
     pub fn is_first_call_only(&self) -> bool {
         self.first_call_only
     }
 
-    /// Whether nothing is changed.
+    /// Returns whether calls run as a dry run.
     pub fn is_dry_run(&self) -> bool {
         self.is_dry_run
     }
 
-    /// Whether the model [searches](Self::searchable) for tools.
+    /// Returns whether the model [searches](Self::searchable) for tools.
     #[cfg(feature = "tool-search")]
     pub fn is_searchable(&self) -> bool {
         self.search.is_some()
     }
 
-    /// What the model is told of the tools, in order.
+    /// Returns the specs that a request lists, in order.
     ///
-    /// A searchable kit has the specs of the tools that are always listed, and of the two that find and call the
-    /// others.
+    /// For a searchable toolkit, these are the specs of the tools that are always listed, and of
+    /// `search_tools` and `call_tool`.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
     }
 
-    /// The specs for a provider that [searches tools](crate::Provider::has_tool_search) itself: those of all tools,
-    /// with those that are not always listed marked as [deferred](ToolSpec::deferred). They are the
-    /// [`specs`](Self::specs) if the kit is not searchable.
+    /// Returns the specs for a provider with its own [tool
+    /// search](crate::Provider::has_tool_search): those of all tools, where tools that are not
+    /// always listed are marked as [deferred](ToolSpec::deferred). If the toolkit is not
+    /// searchable, they are the [`specs`](Self::specs).
     pub fn deferred_specs(&self) -> Arc<[ToolSpec]> {
         #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
@@ -306,12 +315,13 @@ impl Toolkit {
         self.specs()
     }
 
-    /// Whether these are all tools that a request of this kit offers, and not a selection of them.
+    /// Whether these are all the specs that a request with this toolkit offers, not a selection.
     pub(crate) fn offers_all(&self, specs: &Arc<[ToolSpec]>) -> bool {
         Arc::ptr_eq(specs, &self.specs) || Arc::ptr_eq(specs, &self.deferred_specs())
     }
 
-    /// The call of a tool that is inside of this one, if the kit is searchable; otherwise this one.
+    /// Returns the inner call of a `call_tool` call if the toolkit is searchable; otherwise the
+    /// call itself.
     #[cfg_attr(
         not(feature = "tool-search"),
         expect(clippy::unused_self, reason = "only a searchable kit has such calls")
@@ -324,7 +334,7 @@ impl Toolkit {
         Cow::Borrowed(call)
     }
 
-    /// Whether another call may be inside of a call of this name.
+    /// Whether a call of this name may contain another call.
     #[cfg_attr(
         not(feature = "tool-search"),
         expect(clippy::unused_self, reason = "only a searchable kit has such calls")
@@ -339,7 +349,7 @@ impl Toolkit {
         }
     }
 
-    /// The part of an unknown tool's result that names the tools that exist.
+    /// Returns the part of an unknown tool's result that names the available tools.
     pub(super) fn available_tools_message(&self, name: &str) -> String {
         #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
@@ -355,7 +365,7 @@ impl Toolkit {
         }
     }
 
-    /// The same kit with other tools.
+    /// Returns the same toolkit with other tools.
     fn rebuild_with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
         let audit = |tool: Tool| if self.adds_rationale { tool.with_rationale() } else { tool };
         let tools: Arc<[Tool]> = tools.into_iter().map(audit).collect();
@@ -373,7 +383,7 @@ impl Toolkit {
         self.max_concurrency
     }
 
-    /// How long a call of the tool may take; `None` for as long as it likes.
+    /// Returns the time limit for a call of the tool; `None` means unlimited.
     pub(super) fn time_limit(&self, tool: &Tool) -> Option<TimeLimit> {
         let limit = match (tool.timeout(), self.timeout) {
             (Some(limit), _) => TimeLimit::Explicit(limit),
@@ -385,7 +395,7 @@ impl Toolkit {
         (limit.duration() < Timeouts::NEVER).then_some(limit)
     }
 
-    /// A result as it enters the history.
+    /// Truncates a result to the length that the history allows.
     pub(super) fn truncate_result(&self, call: &ToolCall, mut result: ToolResult) -> ToolResult {
         if result.content.text_len() <= self.max_result_bytes {
             return result;

@@ -1,4 +1,4 @@
-//! Tools made of closures.
+//! Tools made from closures.
 
 #[cfg(feature = "schemars")]
 use std::any::type_name;
@@ -17,14 +17,13 @@ use crate::tool::{IntoToolOutput, PreparedCall, Tool, ToolContext, ToolSpec, Too
 use crate::tool::{args_schema, validate_spec};
 
 impl Tool {
-    /// Makes a tool of an async closure; the schema is that of its argument type, a struct with a
-    /// field for each argument, or `()` for none.
+    /// Makes a tool from an async closure. The schema is derived from its argument type: a struct
+    /// with a field for each argument, or `()` for none.
     ///
-    /// The closure takes the arguments and a [`ToolContext`], and returns a future. Arguments are what
-    /// serde accepts for the type. A mismatch is reported to the model with its
-    /// path, and the closure does not run. What the closure returns is the result:
-    /// [`IntoToolOutput`] has the types, and [`Json`](crate::tool::Json) takes any other that
-    /// serialises.
+    /// The closure takes the arguments and a [`ToolContext`], and returns a future. serde
+    /// deserialises the arguments; a mismatch is reported to the model with its path, and the
+    /// closure does not run. The future's output becomes the result: [`IntoToolOutput`] lists the
+    /// types, and [`Json`](crate::tool::Json) wraps any other type that serialises.
     ///
     /// ```
     /// use turnstream::Tool;
@@ -40,7 +39,7 @@ impl Tool {
     /// }
     ///
     /// let count = Tool::new("count", "Counts the lines of a file", |args: Count, _cx| async move {
-    ///     // With `?`, the last line names the type of the error.
+    ///     // `?` does not determine the error type, so the last line names it.
     ///     let text = std::fs::read_to_string(args.path)?;
     ///     Ok::<_, std::io::Error>(text.lines().count())
     /// });
@@ -49,8 +48,8 @@ impl Tool {
     ///
     /// # Panics
     ///
-    /// If the name is not what every provider takes (1 to 64 letters, digits, `_` and `-`), or the
-    /// schema of the argument type is not that of an object, as that of an enum: both are fixed when
+    /// If the name is not valid for every provider (1 to 64 letters, digits, `_` and `-`), or the
+    /// schema of the argument type is not that of an object, as with an enum. Both are known when
     /// the program is written. Types that are never an object, such as `String`, do not compile.
     #[cfg(feature = "schemars")]
     #[track_caller]
@@ -64,11 +63,13 @@ impl Tool {
         Self::streaming(name, description, into_update_stream_fn(run))
     }
 
-    /// Makes a tool of an async closure that shares state with the program: each call gets a clone of
-    /// it, which should be cheap, as of an [`Arc`], a pool of connections or a channel.
+    /// Makes a tool from an async closure that shares state with the program: each call receives a
+    /// clone of the state. It should be cheap to clone, such as an [`Arc`], a connection pool or a
+    /// channel.
     ///
-    /// A closure of [`Tool::new`] that captures a state has to clone it before its `async move`
-    /// block; this does so. For values of one run use [`Run::with_data`](crate::Run::with_data).
+    /// A closure passed to [`Tool::new`] must clone captured state before its `async move` block;
+    /// this method does that. For values that belong to one run, use
+    /// [`Run::with_data`](crate::Run::with_data).
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -107,7 +108,7 @@ impl Tool {
         Self::new(name, description, move |args, cx| run(state.clone(), args, cx))
     }
 
-    /// Makes a tool of a closure that streams its [`ToolUpdate`]s.
+    /// Makes a tool from a closure that returns a stream of [`ToolUpdate`]s.
     ///
     /// ```
     /// use futures::stream;
@@ -142,12 +143,12 @@ impl Tool {
         }
     }
 
-    /// Makes a tool of an async closure with typed arguments and a schema of your own.
+    /// Makes a tool from an async closure with typed arguments and an explicit schema.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is not what every provider
-    /// takes or the schema is not of type `object`.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is not valid for every
+    /// provider or the schema is not of type `object`.
     pub fn typed<A, F, Fut, R>(spec: ToolSpec, run: F) -> Result<Self, Error>
     where
         A: DeserializeOwned + Send + 'static,
@@ -158,7 +159,7 @@ impl Tool {
         Self::typed_streaming(spec, into_update_stream_fn(run))
     }
 
-    /// Makes a streaming tool with typed arguments and a schema of your own.
+    /// Makes a streaming tool with typed arguments and an explicit schema.
     ///
     /// # Errors
     ///
@@ -173,15 +174,15 @@ impl Tool {
         Ok(Self::from_typed_fn(spec, |_, arguments| json::parse_arguments(arguments), run))
     }
 
-    /// Makes a tool of an async closure that takes its arguments as JSON.
+    /// Makes a tool from an async closure that takes its arguments as JSON.
     ///
     /// The arguments are checked against the schema: `type`, `properties`, `required`, `enum`,
     /// `const`, `items` and `additionalProperties`; with the feature `validate`, all of JSON
-    /// Schema. A mismatch is told to the model with its path, and the closure does not run.
+    /// Schema. A mismatch is reported to the model with its path, and the closure does not run.
     ///
     /// # Errors
     ///
-    /// As [`Tool::typed`]; with the feature `validate` also if the schema is not a valid one.
+    /// As [`Tool::typed`]; with the feature `validate`, also if the schema is not valid.
     pub fn raw<F, Fut, R>(spec: ToolSpec, run: F) -> Result<Self, Error>
     where
         F: Fn(serde_json::Value, ToolContext) -> Fut + Send + Sync + 'static,
@@ -191,7 +192,7 @@ impl Tool {
         Self::raw_streaming(spec, into_update_stream_fn(run))
     }
 
-    /// Makes a streaming tool that takes its arguments as JSON, which are checked as those of
+    /// Makes a streaming tool that takes its arguments as JSON. They are checked as by
     /// [`raw`](Self::raw).
     ///
     /// # Errors
@@ -208,7 +209,7 @@ impl Tool {
         Ok(Self::from_typed_fn(spec, read, run))
     }
 
-    /// Makes a tool of how its arguments are read, and of a closure that streams.
+    /// Makes a tool from a function that parses its arguments and a closure that streams updates.
     fn from_typed_fn<A, F, St>(
         spec: ToolSpec,
         read: impl Fn(&ToolSpec, &str) -> Result<A, String> + Send + Sync + 'static,
@@ -222,14 +223,15 @@ impl Tool {
         let run = Arc::new(run);
         Self::from_prepare_fn(spec, move |spec, arguments| {
             let (args, run) = (read(spec, arguments)?, Arc::clone(&run));
-            // What a closure does before it gives its stream is work of the tool, too.
+            // The closure runs in the first poll of the stream, so that everything it does before
+            // it returns counts as work of the tool.
             let begin = move |cx| stream::once(async move { run(args, cx) }).flatten().boxed();
             Ok(PreparedCall::new(begin))
         })
     }
 }
 
-/// A closure with one output as one that streams it.
+/// Turns a closure that returns one output into one that streams it.
 fn into_update_stream_fn<A, F, Fut, R>(
     run: F,
 ) -> impl Fn(A, ToolContext) -> IntoStream<Map<Fut, ToUpdate<R>>>
@@ -243,7 +245,7 @@ where
 
 type ToUpdate<R> = fn(R) -> ToolUpdate;
 
-/// The spec of a tool. A type whose JSON is `null`, such as `()`, takes no arguments.
+/// Derives the spec of a tool. A type whose JSON is `null`, such as `()`, takes no arguments.
 #[cfg(feature = "schemars")]
 fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
     let mut parameters = schemars::schema_for!(A).to_value();
@@ -251,7 +253,7 @@ fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSp
         parameters = serde_json::json!({ "type": "object", "properties": {} });
     }
     if let Some(schema) = parameters.as_object_mut() {
-        // Words for people and tools of JSON Schema; they only cost the model tokens.
+        // Only people and JSON Schema tools use these; for the model they would only cost tokens.
         schema.shift_remove("$schema");
         schema.shift_remove("title");
     }

@@ -1,4 +1,4 @@
-//! Tools whose calls say why.
+//! Tools whose calls include a rationale.
 
 use serde_json::{Value, json};
 
@@ -6,16 +6,17 @@ use crate::tool::rationale::RATIONALE_FIELD;
 use crate::tool::{Rationale, Tool, ToolSpec};
 
 impl Tool {
-    /// Asks the model to say why it calls the tool: what it expects, when it is done, what is at
-    /// stake.
+    /// Asks the model to state the rationale of each call: the expected outcome, the stop condition
+    /// and the risk.
     ///
-    /// The schema gets an optional property `_why`, and what comes in it is taken off before the
-    /// arguments are checked: the tool never sees it, and nothing in it fails a call. Whoever
-    /// stands before the tool, a [`ToolPolicy`](crate::tool::ToolPolicy), a hook, somebody who approves, sees
-    /// the arguments as the model wrote them, as the history keeps them, and can read it with
+    /// The schema gets an optional property `_why`. Its value is removed before the arguments are
+    /// checked: the tool never sees it, and an invalid value does not fail the call. A
+    /// [`ToolPolicy`](crate::tool::ToolPolicy), a hook or an approver sees the arguments including
+    /// the rationale, as the model wrote them and as the history keeps them, and can read it with
     /// [`Rationale::split_arguments`].
     ///
-    /// A tool that has a `_why` of its own, or a schema without room for one, stays as it is.
+    /// A tool that has a property `_why` of its own, or whose schema cannot take another property,
+    /// is left unchanged.
     ///
     /// ```
     /// use serde_json::json;
@@ -41,7 +42,7 @@ impl Tool {
     }
 }
 
-/// The same with the property, if there is room for it.
+/// Returns the spec with the added property, or `None` if the property cannot be added.
 fn spec_with_rationale(spec: &ToolSpec) -> Option<ToolSpec> {
     let mut spec = spec.clone();
     let mut parameters = spec.parameters.to_value();

@@ -1,4 +1,4 @@
-//! One step of a run, as data.
+//! One step of a run as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,10 @@ use crate::item::{Evidence, RawJson, SideEffect};
 use crate::tool::Rationale;
 use crate::trace::{NormalizedError, RemainingBudget, ToolExit};
 
-/// One step of a run: a call and its result, something said that was no end, or the end.
+/// One step of a run: a call and its result, a message after which the run continued, or the end.
 ///
-/// Its JSON is one flat object a line; what is not known is left out, and readers pass over fields
-/// that they do not know. Shown as text it is [`Yaml`](crate::trace::Yaml).
+/// It serialises to one flat JSON object. Unknown values are left out, and readers ignore unknown
+/// fields. Its `Display` format is [`Yaml`](crate::trace::Yaml).
 ///
 /// ```
 /// use turnstream::trace::TraceEvent;
@@ -34,106 +34,110 @@ use crate::trace::{NormalizedError, RemainingBudget, ToolExit};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TraceEvent {
-    /// Which step it is, from 1. Sub-agents count their own.
+    /// The number of the step, starting at 1. Sub-agents count their own steps.
     pub step: u32,
-    /// Which request of the run it came of, from 1; 0 if that is not known.
+    /// The number of the request in the run that led to the step, starting at 1; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turn: u32,
-    /// The model that answered, or was asked; empty if that is not known.
+    /// The model that answered, or that the request was sent to; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
-    /// The calls that the run belongs to, if it is a sub-agent's: the outermost first.
+    /// The ids of the calls that contain the run, if it is a sub-agent's; the outermost call first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
-    /// What was put on record for the step before it was done, such as what was selected for its
-    /// request, and why.
+    /// The inputs that were recorded before the step, such as the context that was selected for its
+    /// request and the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<RawJson>,
-    /// What was done.
+    /// The action of the step.
     pub action: TraceAction,
-    /// What came of it.
+    /// The result of the action.
     #[serde(default, skip_serializing_if = "TraceResult::is_empty")]
     pub result: TraceResult,
-    /// What was left behind it.
+    /// The remaining budgets after the step.
     #[serde(default, skip_serializing_if = "RemainingBudget::is_empty")]
     pub budgets: RemainingBudget,
 }
 
-/// What a step did.
+/// The action of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TraceAction {
-    /// A tool was called.
+    /// A call of a tool.
     Tool {
-        /// Its name as the model wrote it.
+        /// The name of the tool that was called.
         tool: String,
-        /// The call.
+        /// The id of the call.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         call_id: String,
-        /// The arguments as the model wrote them, without what `why` says as well. What is not JSON,
-        /// or nested deeper than 100 levels, is a string; `None` if the call was made before the trace began.
+        /// The arguments as the model wrote them, without the parts that `why` contains. Arguments
+        /// that are not JSON, or are nested deeper than 100 levels, are stored as a string. `None`
+        /// if the call was made before the trace began.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<RawJson>,
-        /// What the model said of the call, if its tool is [audited](crate::Tool::with_rationale).
+        /// The rationale of the call, if its tool has a [rationale](crate::Tool::with_rationale).
         #[serde(flatten)]
         why: Rationale,
     },
-    /// The model spoke without a call, and the run went on: a plan, a reply that was not accepted.
+    /// A message without a call after which the run continued, such as a plan or a rejected answer.
     Say {
-        /// What it said, shortened to one line.
+        /// The text of the message, shortened to one line.
         text: String,
-        /// Why its turn stopped, as it is written in a turn.
+        /// The stop reason of the turn.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         turn_stopped: String,
     },
-    /// The run ended.
+    /// The end of the run.
     Stop {
-        /// `success` if it was completed with a [proof](TraceResult::verification_evidence); else the [reason](crate::event::EndReason), such as `completed`, `blocked` or `unproven`.
+        /// `success` if the run was completed with a [proof](TraceResult::verification_evidence).
+        /// Otherwise the [reason](crate::event::EndReason), such as `completed`, `blocked` or
+        /// `unproven`.
         stop_reason: String,
-        /// The last words, shortened to one line.
+        /// The final text, shortened to one line.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
     },
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct TraceResult {
-    /// What the tool has changed.
+    /// The targets that the tool changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changed_files: Vec<String>,
-    /// What the tool has created.
+    /// The targets that the tool created.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub created_ids: Vec<String>,
-    /// What it did besides.
+    /// Other side effects of the tool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub side_effects: Vec<SideEffect>,
     /// How a call ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_exit: Option<ToolExit>,
-    /// What went wrong.
+    /// The error of the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normalized_error: Option<NormalizedError>,
-    /// What the tool has put on record, usually an [`Evidence`]. One is
-    /// written as it is, several as a list.
+    /// The evidence that the tool recorded, usually an [`Evidence`]. A single value is serialised
+    /// directly, several as a list.
     #[serde(skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
     pub evidence: Vec<RawJson>,
-    /// What proves a success: the [`proof`](crate::Outcome::proof) of the run.
+    /// The evidence of a success: the [`proof`](crate::Outcome::proof) of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification_evidence: Option<Evidence>,
-    /// What was missing for a success: what a stop hook named, or the calls that are pending.
+    /// The reason why the run is not a success: the requirement that a stop hook reported as
+    /// missing, or the pending calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// What a stop hook said that ended the run for another reason.
+    /// The reason that a stop hook gave for another end of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
 impl TraceResult {
-    /// Whether nothing came of it.
+    /// Returns whether the result is empty.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -144,7 +148,8 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// One value as it is, several as a list. One that is a list itself is a list of one.
+/// Serialises one value directly and several as a list. A single value that is a list becomes a
+/// list of one.
 mod one_or_many {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

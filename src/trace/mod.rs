@@ -1,4 +1,5 @@
-//! What a run did, one event for each step: for machines as JSON lines, for people as YAML.
+//! The trace of a run, with one event for each step: as JSON lines for machines, and as YAML for
+//! people.
 
 mod event;
 mod read_jsonl;

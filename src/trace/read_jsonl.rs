@@ -1,4 +1,4 @@
-//! Traces that were written.
+//! Reads written traces.
 
 use std::error::Error as StdError;
 use std::io::BufRead;
@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind};
 use crate::json_lines;
 use crate::trace::TraceEvent;
 
-/// Reads a trace that was [written](super::Trace::write_to), one JSON object a line. Empty lines
-/// are passed over, and so are fields that are not known.
+/// Reads a trace that was [written](super::Trace::write_to) as one JSON object per line. Empty
+/// lines and unknown fields are ignored.
 ///
 /// ```
 /// use turnstream::trace::read_jsonl;
@@ -23,8 +23,8 @@ use crate::trace::TraceEvent;
 ///
 /// # Errors
 ///
-/// [`Store`](ErrorKind::Store) with the number of the line: if it cannot be read, which is the last
-/// thing that comes then, or is no step.
+/// [`Store`](ErrorKind::Store) with the number of the line, if the line is not a step, or if
+/// reading fails. After a read error, the iterator ends.
 pub fn read_jsonl(from: impl BufRead) -> impl Iterator<Item = Result<TraceEvent, Error>> {
     json_lines::read_lines(from).filter_map(|read| match read {
         Ok(line) if line.is_blank() => None,

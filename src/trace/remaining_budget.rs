@@ -1,4 +1,4 @@
-//! What is left of the budgets.
+//! The remaining budgets of a run.
 
 use std::time::Duration;
 
@@ -6,37 +6,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::usage::{Prices, Usage};
 
-/// What is left of each budget behind a step. One without a limit is not there.
+/// The remaining amount of each budget after a step. A field is `None` if its budget is not
+/// limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RemainingBudget {
-    /// How many more requests may be sent: one step each, where a turn has one call.
+    /// The number of requests that may still be sent. Each is one step, if every turn has one call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_remaining: Option<u64>,
-    /// Tokens of requests and answers.
+    /// The number of tokens that may still be used, in requests and answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_remaining: Option<u64>,
-    /// Tokens of answers.
+    /// The number of output tokens that may still be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens_remaining: Option<u64>,
-    /// Calls of tools that may still be started.
+    /// The number of tool calls that may still start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls_remaining: Option<u64>,
-    /// Money, in millionths of the unit of the prices.
+    /// The remaining cost, in millionths of the currency unit of the prices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_remaining: Option<u64>,
-    /// Milliseconds.
+    /// The remaining time in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_remaining_ms: Option<u64>,
 }
 
 impl RemainingBudget {
-    /// Whether nothing is limited.
+    /// Returns whether no budget is limited.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What is left when so much was used.
+    /// Returns the budgets that remain after this use.
     pub(super) fn after_use(&self, used: &UsedBudget, elapsed: Duration) -> Self {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
@@ -51,18 +52,18 @@ impl RemainingBudget {
     }
 }
 
-/// What a run has used.
+/// The use of a run so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UsedBudget {
     pub(super) requests: u64,
     pub(super) tool_calls: u64,
     pub(super) usage: Usage,
-    /// In millionths.
+    /// In millionths of the currency unit.
     pub(super) cost_micros: u64,
 }
 
 impl UsedBudget {
-    /// Counts what an attempt at a turn used.
+    /// Adds the use of one attempt at a turn.
     pub(super) fn add(&mut self, usage: Usage, model: &str, prices: &Prices) {
         self.usage += usage;
         if let Some(price) = prices.get(model) {

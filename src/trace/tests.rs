@@ -1,4 +1,4 @@
-//! What a step looks like, for machines and for people.
+//! The formats of a step, for machines and for people.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn evidence(command: &str, exit_code: i32, stderr: &str) -> RawJson {
     RawJson::new(&Evidence::from_command(command, exit_code).with_stderr(stderr)).unwrap()
 }
 
-/// The step is written so, for people and for machines, and read again.
+/// Checks both formats of a step, and that its JSON is parsed to the same step.
 #[track_caller]
 fn check(event: &TraceEvent, yaml: &str, json: &Value) {
     assert_eq!(event.to_string(), yaml.trim_start());
@@ -247,7 +247,7 @@ budgets:
     assert_eq!(format!("{first}\n{fourth}"), yaml.trim_start());
 }
 
-/// A text stands so, quoted and, where it may, bare.
+/// Checks how a string is written, quoted and, if possible, plain.
 #[track_caller]
 fn check_text(text: &str, bare: &str, quoted: &str) {
     let action = TraceAction::Stop { stop_reason: text.to_owned(), text: String::new() };

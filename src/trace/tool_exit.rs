@@ -1,81 +1,96 @@
-//! How a step ended, in a few words.
+//! How a step ended, as a small set of values.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Evidence, ResultKind, ToolResult};
 
-/// A summary has at most so many characters.
+/// The maximum length of a summary, in characters.
 const MAX_SUMMARY_CHARS: usize = 240;
 
-/// How a call ended, one of four words.
+/// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolExit {
-    /// It did what it should.
+    /// The call succeeded.
     Success,
-    /// It failed, or did not run, or a check that it ran did not pass.
+    /// The call failed, did not run, or a check that it ran did not pass.
     Failure,
-    /// It took too long.
+    /// The call exceeded its time limit.
     Timeout,
-    /// The call itself was wrong; nothing ran.
+    /// The call itself was invalid; nothing ran.
     ValidationError,
 }
 
-/// What went wrong in a step.
+/// The error of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NormalizedError {
-    /// Of what kind it is.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// The first line of what the model reads of it, shortened.
+    /// The first line of the error text that the model reads, shortened.
     #[serde(default)]
     pub summary: String,
 }
 
-/// What can go wrong in a step, a small closed set.
+/// The kind of a failure: a small closed set.
 ///
-/// | of a call | exit | kind |
+/// For a call, the exit and the kind follow from its result:
+///
+/// | result | exit | kind |
 /// |---|---|---|
-/// | [`Ok`](ResultKind::Ok) | `success` | |
-/// | [`Ok`](ResultKind::Ok) or [`Error`](ResultKind::Error), and a check on record has not [passed](Evidence::is_passing) | `failure` | `validation` |
-/// | [`Error`](ResultKind::Error), [`Panic`](ResultKind::Panic) | `failure` | `runtime` |
-/// | [`Timeout`](ResultKind::Timeout) | `timeout` | `timeout` |
-/// | [`InvalidArguments`](ResultKind::InvalidArguments), [`UnknownTool`](ResultKind::UnknownTool) | `validation_error` | `validation` |
-/// | [`Denied`](ResultKind::Denied) | `failure` | `denied` |
-/// | [`Interrupted`](ResultKind::Interrupted) | `failure` | `interrupted` |
-/// | [`Truncated`](ResultKind::Truncated), [`Budget`](ResultKind::Budget), [`Skipped`](ResultKind::Skipped) | `failure` | `not_run` |
+/// | [`Ok`] | `success` | |
+/// | [`Ok`], [`Error`] with a check that has not [passed](Evidence::is_passing) | `failure` | `validation` |
+/// | [`Error`], [`Panic`] | `failure` | `runtime` |
+/// | [`Timeout`] | `timeout` | `timeout` |
+/// | [`InvalidArguments`], [`UnknownTool`] | `validation_error` | `validation` |
+/// | [`Denied`] | `failure` | `denied` |
+/// | [`Interrupted`] | `failure` | `interrupted` |
+/// | [`Truncated`], [`Budget`], [`Skipped`] | `failure` | `not_run` |
 ///
-/// The error that ends a run is `timeout`, `validation` (the request or the answer has not the form
-/// that it must have), `runtime` (a hook failed, something panicked, a store failed) or `provider`.
+/// The error that ends a run is one of: `timeout`; `validation` (the request or the answer is
+/// invalid, unsupported or too large); `runtime` (a hook or a store failed, or something panicked);
+/// `provider`.
+///
+/// [`Ok`]: ResultKind::Ok
+/// [`Error`]: ResultKind::Error
+/// [`Panic`]: ResultKind::Panic
+/// [`Timeout`]: ResultKind::Timeout
+/// [`InvalidArguments`]: ResultKind::InvalidArguments
+/// [`UnknownTool`]: ResultKind::UnknownTool
+/// [`Denied`]: ResultKind::Denied
+/// [`Interrupted`]: ResultKind::Interrupted
+/// [`Truncated`]: ResultKind::Truncated
+/// [`Budget`]: ResultKind::Budget
+/// [`Skipped`]: ResultKind::Skipped
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// It took too long.
+    /// The time limit was exceeded.
     Timeout,
-    /// Something has not the form that it must have, or a check did not pass.
+    /// A value is malformed, or a check did not pass.
     Validation,
-    /// It ran and failed.
+    /// The tool ran and failed.
     Runtime,
-    /// Somebody or something refused it.
+    /// A policy or an approver denied the call.
     Denied,
-    /// The run ended before the result was there.
+    /// The run ended before the result arrived.
     Interrupted,
-    /// It was not started, for no fault of its own.
+    /// The call was not started, for reasons outside of the call.
     NotRun,
-    /// The model could not be reached, or did not answer as it must.
+    /// The model could not be reached, or its answer was not usable.
     Provider,
-    /// A kind of a later version.
+    /// A kind that a later version added.
     #[serde(other)]
     Other,
 }
 
-/// How a result ended, and what went wrong where something did.
+/// Returns how a result ended, and its error if it is one.
 pub(super) fn exit_of_result(result: &ToolResult) -> (ToolExit, Option<NormalizedError>) {
     let (exit, kind) = match result.kind {
-        // A check that fails is no success, whatever the tool that ran it thinks.
+        // A failed check is a failure even if the tool that ran it reports success.
         ResultKind::Ok | ResultKind::Error if has_failed_check(result) => {
             (ToolExit::Failure, FailureKind::Validation)
         }
@@ -100,7 +115,7 @@ fn has_failed_check(result: &ToolResult) -> bool {
     evidence.any(|json| Evidence::from_json(json).is_some_and(|check| !check.is_passing()))
 }
 
-/// What ended a run.
+/// Returns the error that ended a run.
 pub(super) fn normalize_error(error: &Error) -> NormalizedError {
     let kind = match error.kind() {
         ErrorKind::Timeout => FailureKind::Timeout,
@@ -130,13 +145,13 @@ pub(super) fn normalize_error(error: &Error) -> NormalizedError {
     NormalizedError { kind, summary: to_single_line(&error.to_string()) }
 }
 
-/// The first line that says something, without the word that it is an error.
+/// Returns the first line that is not blank, without its `Error: ` prefix.
 fn error_summary(text: &str) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     to_single_line(line.strip_prefix("Error: ").unwrap_or(line))
 }
 
-/// A text in one line, shortened.
+/// Returns the text in one line, shortened.
 pub(super) fn to_single_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! The trace of a run, for everybody who wants to look.
+//! The trace of a run, shared between its writers and its readers.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -17,16 +17,16 @@ use crate::trace::trace_writers::TraceWriters;
 use crate::trace::{RemainingBudget, TraceEvent};
 use crate::usage::Prices;
 
-/// What a run did, step by step. Clones share it.
+/// The steps of a run. Clones share the trace.
 ///
-/// It is filled by [`trace_to`](crate::EventStreamExt::trace_to), and can be looked at any time. A step is the
-/// result of one call, in the order in which results came; a turn without calls behind which the run
-/// went on; or the end. A run that is dropped has no end. A trace that is put on several runs, one
-/// after the other, goes on counting steps; budgets begin anew with each, which is where its input
-/// comes or the one before has ended.
+/// [`trace_to`](crate::EventStreamExt::trace_to) fills it, and it can be read at any time. A step
+/// is the result of one call, in the order in which results arrive; or a turn without calls after
+/// which the run continued; or the end of the run. A run that is dropped has no end. A trace can be
+/// used for several runs, one after the other: it continues to count steps, and budgets start again
+/// with each run. A run starts at its input, or when the previous run has ended.
 ///
-/// The steps of a sub-agent stand where they happened, name the call that it ran as, have numbers of
-/// their own and change none of the parent's.
+/// The steps of a sub-agent are listed where they happened. They contain the id of the call that
+/// runs the sub-agent, have numbers of their own, and do not change those of the parent.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -61,8 +61,8 @@ pub struct Trace(Arc<TraceShared>);
 
 #[derive(Debug, Default)]
 struct TraceShared {
-    /// Taken before `book`, so that lines are written in order, and whoever looks does not wait for
-    /// a writer.
+    /// Locked before `state`, so that lines are written in order and readers of the trace do not
+    /// wait for a writer.
     writers: Mutex<TraceWriters>,
     state: Mutex<TraceState>,
 }
@@ -70,74 +70,75 @@ struct TraceShared {
 #[derive(Debug, Default)]
 struct TraceState {
     fold: TraceFold,
-    /// When the run began.
+    /// The time of the run's first event.
     started_at: Option<Instant>,
     steps: Vec<TraceEvent>,
 }
 
 impl Trace {
-    /// Makes a trace that knows no budgets.
+    /// Makes a trace without budgets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a trace of runs that may send so many requests each.
+    /// Makes a trace of runs that may send at most `steps` requests each.
     pub fn from_max_steps(steps: u32) -> Self {
         let steps_remaining = Some(u64::from(steps));
         Self::from_budgets(RemainingBudget { steps_remaining, ..RemainingBudget::default() })
     }
 
-    /// Makes a trace of runs that have so much left when they begin.
+    /// Makes a trace of runs that have these budgets at their start.
     pub fn from_budgets(budgets: RemainingBudget) -> Self {
         let trace = Self::default();
         trace.lock_state().fold.initial_budget = budgets;
         trace
     }
 
-    /// Sets what tokens cost, for [`RemainingBudget::cost_remaining`].
+    /// Sets the prices of tokens, for [`RemainingBudget::cost_remaining`].
     pub fn with_prices(self, prices: Prices) -> Self {
         self.lock_state().fold.prices = prices;
         self
     }
 
-    /// Tells the trace of the calls that a history has left open, so that it knows their arguments
-    /// when a run [resumes](crate::Agent::resume) them.
+    /// Adds the open calls of a history, so that the trace knows their arguments when a run
+    /// [resumes](crate::Agent::resume) them.
     pub fn with_resumed_history(self, history: &History) -> Self {
         self.lock_state().fold.resume_from(history);
         self
     }
 
-    /// Writes each step to `out` as it happens, one line of JSON each, those that there are first.
-    /// Each line is written whole and flushed.
+    /// Writes each step to `out` as it happens, as one line of JSON; the steps so far are written
+    /// first. Each line is written completely and flushed.
     ///
-    /// A writer that fails never breaks the run: nothing more is written to it, and
-    /// [`failure`](Self::failure) has the error.
+    /// An error of a writer never affects the run: nothing more is written to that writer, and
+    /// [`failure`](Self::failure) returns the error.
     pub fn write_to(&self, out: impl Write + Send + 'static) {
         let mut sink = self.lock_writers();
         let so_far = self.events();
         sink.add(Box::new(out), &so_far);
     }
 
-    /// What went wrong first with the writing.
+    /// Returns the first error of a writer.
     pub fn failure(&self) -> Option<Error> {
         self.lock_writers().failure.clone()
     }
 
-    /// Puts an input of the next step on record, such as what was selected for its request and why.
-    /// A value that is no JSON is kept as `null`.
+    /// Records an input of the next step, such as the context that was selected for its request and
+    /// the reason. A value that does not serialise to JSON is stored as `null`.
     pub fn add_input(&self, input: impl Serialize) {
         let json = RawJson::new(&input).unwrap_or_else(|_| serde_json::Value::Null.into());
         self.lock_state().fold.add_input(json);
     }
 
-    /// Takes the next event. Taps do this; call it for events that pass no tap.
+    /// Processes the next event. [`trace_to`](crate::EventStreamExt::trace_to) calls this; call it
+    /// only for events that do not pass through such a stream.
     pub fn observe(&self, event: &Event) {
         let mut sink = self.lock_writers();
         let mut steps = Vec::new();
         {
             let book = &mut *self.lock_state();
             if matches!(event, Event::Appended { why: AppendReason::Input, .. }) {
-                // The run before may have been dropped.
+                // The previous run may have been dropped.
                 book.started_at = None;
             }
             let elapsed = book.elapsed();
@@ -150,17 +151,18 @@ impl Trace {
         sink.write_steps(&steps);
     }
 
-    /// The steps so far.
+    /// Returns the steps so far.
     pub fn events(&self) -> Vec<TraceEvent> {
         self.lock_state().steps.clone()
     }
 
-    /// The last step so far.
+    /// Returns the last step so far.
     pub fn last_event(&self) -> Option<TraceEvent> {
         self.lock_state().steps.last().cloned()
     }
 
-    /// The steps so far for people, an empty line between two; see [`Yaml`](super::Yaml).
+    /// Formats the steps so far as YAML for people, separated by empty lines; see
+    /// [`Yaml`](super::Yaml).
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();
         for step in &self.lock_state().steps {
@@ -181,7 +183,7 @@ impl Trace {
 }
 
 impl TraceState {
-    /// The time since the run's first event. Nobody looks at the time where it is not limited.
+    /// Returns the time since the run's first event. The clock is read only if the time is limited.
     fn elapsed(&mut self) -> Duration {
         if self.fold.initial_budget.time_remaining_ms.is_none() {
             return Duration::ZERO;

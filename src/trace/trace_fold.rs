@@ -1,4 +1,4 @@
-//! The fold of events into steps, without any sharing.
+//! Folds events into steps, without shared state.
 
 use std::time::Duration;
 
@@ -13,39 +13,39 @@ use crate::trace::{TraceAction, TraceEvent, TraceResult};
 use crate::turn::{Turn, TurnEvent};
 use crate::usage::Prices;
 
-/// What is nested deeper is kept as text: readers of JSON stop at some 128 levels, of which a step has
-/// some itself.
+/// Values that are nested deeper are stored as text: JSON parsers stop at about 128 levels, and a
+/// step adds some of its own.
 const MAX_JSON_DEPTH: usize = 100;
 
-/// What the events so far have told, as far as it is needed for the next step.
+/// The state after the events so far, as far as the next step needs it.
 #[derive(Debug, Default)]
 pub(super) struct TraceFold {
     pub(super) initial_budget: RemainingBudget,
     pub(super) prices: Prices,
-    /// The calls of the runs that it is nested in.
+    /// The ids of the calls that contain this run, if it is nested.
     parent_calls: Vec<String>,
-    /// How many steps there were.
+    /// The number of the last step.
     last_step_number: u32,
     run: RunTrace,
 }
 
-/// What begins anew with each run.
+/// The state that is reset at the start of each run.
 #[derive(Debug, Default)]
 struct RunTrace {
     turn_number: u32,
     model: String,
-    /// A request was announced, and its turn is not complete.
+    /// Whether a request was announced and its turn is not complete.
     is_turn_announced: bool,
     used_budget: UsedBudget,
-    /// The calls that have no result.
+    /// The calls that have no result yet.
     open_calls: OpenCalls<OpenToolCall>,
-    /// A turn without calls that may be the last.
+    /// A turn without calls that may be the last one.
     final_text: Option<FinalText>,
-    /// What was noted for the next step.
+    /// The recorded inputs of the next step.
     inputs: Vec<RawJson>,
-    /// The sub-agents, by the calls that they run as.
+    /// The folds of the sub-agents, by the ids of the calls that run them.
     nested_folds: Vec<(String, TraceFold)>,
-    /// What sub-agents had done when they were suspended, by the calls that they run as.
+    /// The histories of suspended sub-agents, by the ids of the calls that run them.
     suspended_histories: Vec<(String, History)>,
 }
 
@@ -65,7 +65,7 @@ struct FinalText {
 }
 
 impl TraceFold {
-    /// Takes the calls that were open before.
+    /// Adds the open calls of a history.
     pub(super) fn resume_from(&mut self, history: &History) {
         let open = |call| OpenToolCall { call, turn_number: 0, model: String::new() };
         self.run.open_calls.extend(history.unanswered_calls().into_iter().map(open));
@@ -79,8 +79,8 @@ impl TraceFold {
         self.run.inputs.push(limit_depth(input));
     }
 
-    /// Takes the next event; `elapsed` is the time since the first of the run. The steps that it
-    /// ends are pushed to `steps`.
+    /// Processes the next event; `elapsed` is the time since the run's first event. The steps that
+    /// the event completes are appended to `steps`.
     pub(super) fn observe(
         &mut self,
         event: &Event,
@@ -102,7 +102,7 @@ impl TraceFold {
             Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => {
                 self.run.used_budget.add(*usage, &self.run.model, &self.prices);
             }
-            // A retry opens no turn.
+            // A retry does not start a new turn.
             Event::Turn(TurnEvent::Retrying { .. })
             | Event::Tool(ToolEvent::Started { .. } | ToolEvent::Progress { .. })
             | Event::Unknown => {}
@@ -129,7 +129,7 @@ impl TraceFold {
             Event::Finished(outcome) => {
                 let step = self.stop_step(outcome, elapsed);
                 steps.push(step);
-                // Calls that are pending are answered by a later run.
+                // A later run answers pending calls.
                 let RunTrace { open_calls: open, suspended_histories: suspended, .. } =
                     std::mem::take(&mut self.run);
                 if outcome.reason == EndReason::Pending {
@@ -143,7 +143,7 @@ impl TraceFold {
         }
     }
 
-    /// A run has begun. One that was dropped has left what it was about.
+    /// Resets the state at the start of a run, and drops the state of an unfinished previous run.
     fn reset_run(&mut self) {
         let RunTrace { open_calls: open, inputs, suspended_histories: suspended, .. } =
             std::mem::take(&mut self.run);
@@ -158,7 +158,7 @@ impl TraceFold {
     fn observe_turn(&mut self, turn: &Turn) {
         let run = &mut self.run;
         if !std::mem::take(&mut run.is_turn_announced) {
-            // A hand-written loop announces nothing.
+            // A hand-written loop does not announce its requests.
             run.turn_number += 1;
             run.used_budget.requests += 1;
             run.model.clear();
@@ -183,7 +183,7 @@ impl TraceFold {
         run.open_calls.extend(turn.tool_calls().map(open));
     }
 
-    /// The turn before was not the last.
+    /// Emits the step of a turn that turned out not to be the last one.
     fn emit_message_step(&mut self, elapsed: Duration, steps: &mut Vec<TraceEvent>) {
         let Some(FinalText { text, stop_reason: turn_stopped, turn_number: turn, model }) =
             self.run.final_text.take()
@@ -194,7 +194,7 @@ impl TraceFold {
         steps.push(self.new_step(turn, model, action, TraceResult::default(), elapsed));
     }
 
-    /// A call is shown to somebody whose turn the trace may not have seen.
+    /// Adds a call whose approval is requested. The trace may not have seen its turn.
     fn add_open_call(&mut self, call: &ToolCall) {
         let open = &mut self.run.open_calls;
         if open.find_mut(|open| open.call.call_id == call.call_id).is_none() {
@@ -227,7 +227,7 @@ impl TraceFold {
             }
             said.evidence = report.evidence.iter().cloned().map(limit_depth).collect();
         }
-        // A run that was dropped may have left one with the same id.
+        // A dropped run may have left an open call with the same id.
         let open =
             self.run.open_calls.take_last_unanswered(|open| open.call.call_id == result.call_id);
         let (turn, model, arguments) = match open {
@@ -256,7 +256,7 @@ impl TraceFold {
             let mut within = self.parent_calls.clone();
             within.push(call_id.to_owned());
             let mut child = Self { parent_calls: within, ..Self::default() };
-            // The newest is what it continues with.
+            // The latest suspended history is the one that the sub-agent continues from.
             if let Some((_, history)) =
                 self.run.suspended_histories.iter().rfind(|(id, _)| id == call_id)
             {
@@ -266,7 +266,7 @@ impl TraceFold {
             children.len() - 1
         });
         if let Some((_, child)) = children.get_mut(at) {
-            // What a sub-agent may spend is not known here.
+            // The budgets of a sub-agent are not known here.
             child.observe(event, Duration::ZERO, steps);
         }
     }
@@ -307,7 +307,7 @@ impl TraceFold {
             | EndReason::HookError
             | EndReason::Other => result.why.clone_from(&outcome.why),
         }
-        // An attempt that broke off is told of nowhere else.
+        // Only the outcome contains the usage of an interrupted attempt.
         self.run.used_budget.usage = outcome.usage;
         self.run.used_budget.cost_micros = outcome.cost.unwrap_or(self.run.used_budget.cost_micros);
         let (turn, model) = (self.run.turn_number, self.run.model.clone());
@@ -339,7 +339,7 @@ impl TraceFold {
     }
 }
 
-/// Arguments as the trace has them.
+/// Splits arguments into the rationale and the arguments for the trace.
 fn split_rationale(arguments: &str) -> (Rationale, Option<RawJson>) {
     let (why, rest) = Rationale::split_well_formed(arguments);
     let text = || serde_json::Value::from(arguments).into();
@@ -350,7 +350,7 @@ fn split_rationale(arguments: &str) -> (Rationale, Option<RawJson>) {
     (why, Some(args))
 }
 
-/// The value, or its text where it is nested too deep to be read again as a part of a step.
+/// Returns the value, or its text if it is nested too deeply to be parsed as a part of a step.
 fn limit_depth(json: RawJson) -> RawJson {
     match nesting_depth(json.as_str()) > MAX_JSON_DEPTH {
         true => serde_json::Value::from(json.as_str()).into(),

@@ -1,4 +1,4 @@
-//! The tap that writes a trace.
+//! The stream adapter that writes a trace.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

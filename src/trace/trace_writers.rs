@@ -1,4 +1,4 @@
-//! Where steps are written as they happen.
+//! The writers of a trace.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, catch_panic};
 use crate::json_lines::LineWriter;
 use crate::trace::TraceEvent;
 
-/// The writers, and what went wrong first.
+/// The writers, and the first error.
 #[derive(Debug, Default)]
 pub(super) struct TraceWriters {
     writers: Vec<LineWriter<Error>>,
@@ -14,7 +14,7 @@ pub(super) struct TraceWriters {
 }
 
 impl TraceWriters {
-    /// Writes what there is, and what comes from here on.
+    /// Adds a writer, and writes the steps so far to it.
     pub(super) fn add(&mut self, out: Box<dyn Write + Send>, so_far: &[TraceEvent]) {
         let mut out = LineWriter::new(out, write_error);
         if self.write_steps_to(&mut out, so_far) {
@@ -22,7 +22,7 @@ impl TraceWriters {
         }
     }
 
-    /// Writes steps. Behind a failure nothing more is written there.
+    /// Writes steps to all writers. A writer that fails is removed.
     pub(super) fn write_steps(&mut self, steps: &[TraceEvent]) {
         if steps.is_empty() {
             return;
@@ -34,7 +34,7 @@ impl TraceWriters {
         }
     }
 
-    /// Writes one line a step. Whether nothing has failed.
+    /// Writes one line for each step. Returns whether all writes succeeded.
     fn write_steps_to(&mut self, out: &mut LineWriter<Error>, steps: &[TraceEvent]) -> bool {
         let written = catch_panic(|| {
             for step in steps {

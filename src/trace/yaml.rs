@@ -1,4 +1,4 @@
-//! Steps for people.
+//! Steps as YAML for people.
 
 use std::fmt;
 
@@ -6,16 +6,17 @@ use serde_json::Value;
 
 use crate::trace::TraceEvent;
 
-/// A key with more bytes is written as one that says that it is a key, for of others "the `:` indicator
-/// must appear at most 1024 Unicode characters beyond the start of the key", escapes included.
-/// <https://yaml.org/spec/1.2.2/#742-flow-mappings>
+/// Longer keys, in bytes, are written as explicit keys (`? key`), because for implicit keys "the
+/// `:` indicator must appear at most 1024 Unicode characters beyond the start of the key", escapes
+/// included. <https://yaml.org/spec/1.2.2/#742-flow-mappings>
 const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
-/// A step for people, in block YAML.
+/// A step as block YAML, for people.
 ///
-/// Words of a fixed set, names of tools and paths stand plain, other texts in double quotes, so that
-/// nothing in them is taken for YAML. What is there to repeat the step (arguments, ids, the model)
-/// and the last words are left out, unless the [whole](Self::with_all_fields) is wanted.
+/// Values of fixed sets, tool names and paths are written as plain scalars. Other texts are in
+/// double quotes, so that they are never parsed as YAML syntax. Values that serve to repeat the
+/// step (arguments, ids, the model) and the final text are left out, unless [all
+/// fields](Self::with_all_fields) are requested.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "it is shown where it is written"]
 pub struct Yaml<'a> {
@@ -24,7 +25,7 @@ pub struct Yaml<'a> {
 }
 
 impl Yaml<'_> {
-    /// The same with all that there is.
+    /// Includes all fields.
     pub fn with_all_fields(mut self) -> Self {
         self.has_all_fields = true;
         self
@@ -32,7 +33,7 @@ impl Yaml<'_> {
 }
 
 impl TraceEvent {
-    /// The event for people; see [`Yaml`].
+    /// Returns the event as YAML for people; see [`Yaml`].
     pub fn as_yaml(&self) -> Yaml<'_> {
         Yaml { event: self, has_all_fields: false }
     }
@@ -48,7 +49,8 @@ impl fmt::Display for Yaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = serde_json::to_string(self.event).map_err(|_| fmt::Error)?;
         let Ok(mut value) = serde_json::from_str::<Value>(&json) else {
-            // Nested too deep to be read: in one line, which is YAML as well.
+            // The value is nested too deeply to be parsed: write JSON in one line, which is YAML as
+            // well.
             return writeln!(f, "{json}");
         };
         if let (Value::Object(fields), false) = (&mut value, self.has_all_fields) {
@@ -66,10 +68,10 @@ impl fmt::Display for Yaml<'_> {
     }
 }
 
-/// How texts are written.
+/// How strings are written.
 #[derive(Clone, Copy)]
 enum ScalarStyle {
-    /// As they are, where that is a text in YAML.
+    /// Without quotes, if the result is a string in YAML.
     Plain,
     DoubleQuoted,
 }
@@ -84,7 +86,8 @@ impl ScalarStyle {
     }
 }
 
-/// Writes a value with its fields or entries indented by `depth`, each line ended.
+/// Writes a value with its fields or elements indented by `depth`. Each line ends with a line
+/// break.
 fn write_block(
     value: &Value,
     f: &mut fmt::Formatter<'_>,
@@ -94,7 +97,7 @@ fn write_block(
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             for (at, (name, value)) in fields.iter().enumerate() {
-                // The first field follows what is there already.
+                // The first field continues the current line.
                 let indent = if at == 0 { 0 } else { depth };
                 let key = Scalar(name, ScalarStyle::Plain);
                 match name.len() > MAX_SIMPLE_KEY_BYTES {
@@ -132,20 +135,21 @@ fn write_after_key(
     write_block(value, f, depth + 2, style)
 }
 
-/// What stands in one line.
+/// A value in one line.
 struct InlineYaml<'a>(&'a Value, ScalarStyle);
 
 impl fmt::Display for InlineYaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::String(text) => Scalar(text, self.1).fmt(f),
-            // The rest is the same in YAML: `null`, a boolean, a number, and what is empty.
+            // Everything else is the same in YAML: `null`, booleans, numbers, and empty
+            // collections.
             value => write!(f, "{value}"),
         }
     }
 }
 
-/// A text.
+/// A string.
 struct Scalar<'a>(&'a str, ScalarStyle);
 
 impl fmt::Display for Scalar<'_> {
@@ -157,8 +161,8 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// Whether a text is the same text in YAML without quotes. Some that would be are not: it is easier
-/// to see that none is a number, a date, a word for a truth value or an indicator.
+/// Whether a string needs no quotes in YAML. Some strings that need none are rejected: the rule is
+/// simple enough to show that numbers, dates, booleans and indicators never pass.
 fn is_plain_scalar(text: &str) -> bool {
     const RESERVED_WORDS: &[&str] = &["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
@@ -168,7 +172,7 @@ fn is_plain_scalar(text: &str) -> bool {
         && !RESERVED_WORDS.iter().any(|it| text.eq_ignore_ascii_case(it))
 }
 
-/// In double quotes, in which YAML has the escapes of JSON.
+/// Writes a string in double quotes. YAML has the escapes of JSON there.
 ///
 /// "c-printable ::= x09 | x0A | x0D | [x20-x7E] | x85 | [xA0-xD7FF] | [xE000-xFFFD] |
 /// [x010000-x10FFFF]", and "a byte order mark must not appear inside a document"; line breaks would

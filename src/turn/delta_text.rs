@@ -6,10 +6,10 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smol_str::SmolStr;
 
-/// A short piece of text, cheap to make and to clone.
+/// A short piece of text that is cheap to make and to clone.
 ///
-/// Up to 23 bytes, the size of most tokens, need no allocation. The representation is private and may
-/// change: read it as a `&str`.
+/// Up to 23 bytes, the size of most tokens, are stored inline without an allocation. The
+/// representation is private and may change: read it as a `&str`.
 #[derive(Clone)]
 pub struct Text(SmolStr);
 

@@ -1,4 +1,4 @@
-//! What a turn consists of while it streams.
+//! The events that a turn streams.
 
 use std::sync::Arc;
 
@@ -10,76 +10,75 @@ use crate::usage::Usage;
 
 /// One event of a turn. The last one is always `TurnComplete`.
 ///
-/// Folding the others gives the turn, up to provider data and the provider's own items.
-/// Deltas with one `index` belong to one item; items stand in the order in which their first
-/// event came.
+/// Folding the other events gives the turn, except for provider data and the provider's own items.
+/// Deltas with the same `index` belong to one item; items are in the order of their first events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TurnEvent {
-    /// A piece of the model's words.
+    /// A piece of the model's text.
     TextDelta {
-        /// Which text item it belongs to.
+        /// The index of its text item.
         index: u32,
         /// The piece.
         text: Text,
     },
     /// A piece of the model's reasoning.
     ReasoningDelta {
-        /// Which reasoning item it belongs to.
+        /// The index of its reasoning item.
         index: u32,
         /// The piece.
         text: Text,
-        /// The reasoning itself, or a summary of it.
+        /// Whether this is the reasoning itself or a summary of it.
         kind: ReasoningKind,
     },
-    /// A piece of a refusal. In the turn it is text.
+    /// A piece of a refusal. In the finished turn it is text.
     RefusalDelta {
-        /// Which text item it belongs to.
+        /// The index of its text item.
         index: u32,
         /// The piece.
         text: Text,
     },
-    /// The model begins to write a call.
+    /// The model begins a tool call.
     ToolCallStart {
-        /// Unique in the history.
+        /// The id of the call, unique within the history.
         call_id: String,
         /// The tool's name.
         name: String,
     },
-    /// A piece of a call's arguments, raw JSON text.
+    /// A piece of a call's arguments, as raw JSON text.
     ToolCallArgsDelta {
-        /// Which call it belongs to.
+        /// The id of its call.
         call_id: String,
         /// The piece.
         delta: Text,
     },
-    /// The call is written to its end. It may run only when the turn is complete.
+    /// The call's arguments are complete. The call may run only after the turn is complete.
     ToolCallEnd {
-        /// Which call it was.
+        /// The call.
         call_id: String,
     },
-    /// What the attempt has cost so far. It replaces what was said before.
+    /// The tokens that this attempt used so far. Replaces the previous update.
     UsageUpdate {
-        /// All tokens of this attempt up to now.
+        /// All tokens of this attempt so far.
         usage: Usage,
     },
-    /// The request failed before anything was said, and is sent again after a wait that begins now.
+    /// The request failed before any output, and is sent again after a delay that begins now.
     ///
-    /// It belongs to no part of the turn, and no fold counts it.
+    /// It is not part of the turn; folds ignore it.
     Retrying {
-        /// How many attempts have failed so far, from 1.
+        /// The number of attempts that failed so far, from 1.
         attempt: u32,
-        /// How long the wait is, in milliseconds.
+        /// The length of the delay, in milliseconds.
         delay_ms: u64,
         /// Why the last attempt failed.
         error: Arc<Error>,
     },
-    /// All of this open turn is void: a retry or a fallback starts over.
+    /// Everything of the open turn so far is void: a retry or a fallback starts over.
     Retracted {
-        /// Why, for a person.
+        /// The reason, for a human reader.
         why: String,
-        /// What the void attempt cost; it counts for the run.
+        /// The tokens that the void attempt used; they count for the run.
         usage: Usage,
     },
     /// The turn is complete.
@@ -90,7 +89,7 @@ pub enum TurnEvent {
 }
 
 impl TurnEvent {
-    /// The piece of text, where this is one.
+    /// The piece of text, if this is a text delta.
     pub fn text_delta(&self) -> Option<&Text> {
         match self {
             Self::TextDelta { text, .. } => Some(text),
@@ -98,7 +97,7 @@ impl TurnEvent {
         }
     }
 
-    /// The finished turn, where this is its end.
+    /// The finished turn, if this is `TurnComplete`.
     pub fn turn_complete(&self) -> Option<&Arc<Turn>> {
         match self {
             Self::TurnComplete { turn } => Some(turn),
@@ -107,13 +106,13 @@ impl TurnEvent {
     }
 }
 
-/// Whether a model's thoughts are shown as they are.
+/// Whether reasoning is shown as it is or as a summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningKind {
-    /// A summary that the provider makes of it.
+    /// A summary of the reasoning, made by the provider.
     Summary,
-    /// The reasoning itself. What a later version adds is read as this.
+    /// The reasoning itself. Kinds added by later versions are deserialized as this.
     #[default]
     #[serde(other)]
     Trace,

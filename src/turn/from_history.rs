@@ -1,14 +1,15 @@
-//! A turn read back from the history it was written into.
+//! Restores a turn from the history that its items were added to.
 
 use crate::item::{History, Item, ItemKind};
 use crate::turn::Turn;
 
 impl Turn {
-    /// The completed turn that a history ends with, apart from results of its calls, or why it does not
-    /// end with one as the model wrote it. Tombstones are left out.
+    /// The completed turn that a history ends with, not counting results of its calls. Tombstones
+    /// are left out. The error says why the history does not end with a turn as the model wrote it.
     ///
-    /// Its calls may run if its stop reason allows it: only a completed turn leaves the mark of its
-    /// end in a history. The wire's own word for the stop reason is not kept there.
+    /// Its calls may run if its stop reason allows it: only a completed turn leaves its `TurnInfo`
+    /// in a history. The provider's raw stop reason is not stored there.
+    // A call that was shortened later is not what the model wrote.
     pub(crate) fn from_history(history: &History) -> Result<Self, &'static str> {
         let mut items: Vec<&Item> = history.iter().filter(|item| !item.tombstone).collect();
         while items.pop_if(|item| item.as_tool_result().is_some()).is_some() {}
@@ -47,7 +48,7 @@ impl Turn {
     }
 }
 
-/// Whether an item can be one of a completed turn.
+/// Whether an item can be part of a completed turn.
 fn is_item_of_turn(item: &Item) -> bool {
     let said_by_model = match item.kind {
         ItemKind::Text { .. }

@@ -1,4 +1,4 @@
-//! The answer of a turn, read into a type.
+//! Parses the answer of a turn into a type.
 
 use std::fmt;
 
@@ -9,57 +9,59 @@ use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::turn::Turn;
 
-/// Why an answer could not be read into a type.
+/// Why an answer could not be parsed into a type.
 ///
-/// It is the source of an error of kind [`Malformed`](ErrorKind::Malformed), or of kind
-/// [`Filtered`](ErrorKind::Filtered) when the model refused or a filter cut it off.
+/// It is the source of an error of kind [`Malformed`](ErrorKind::Malformed), of kind
+/// [`Filtered`](ErrorKind::Filtered) if the model refused or a filter cut the answer off, or of
+/// kind [`TooLarge`](ErrorKind::TooLarge) if the answer is [too long](Self::TooLong).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseError {
     /// The model refused.
     Refused {
-        /// What it said instead.
+        /// The text of the refusal.
         text: String,
     },
-    /// A content filter cut it off.
+    /// A content filter cut the answer off.
     Filtered {
-        /// What came before that.
+        /// The text before the cut.
         text: String,
     },
-    /// The output limit or the context window cut it off, or the provider paused it. What there is
-    /// is not read, even if it happens to be JSON: the rest of a number or a list may be missing.
+    /// The output limit or the context window cut the answer off, or the provider paused it. The
+    /// text is not parsed, even if it happens to be JSON: the rest of a number or a list may be
+    /// missing.
     Truncated {
-        /// What came before that.
+        /// The text before the cut.
         text: String,
     },
-    /// The run ended before there was a last answer.
+    /// The run ended before there was a final answer.
     RunEndedEarly {
-        /// How it ended, for example `max_turns`.
+        /// How the run ended, for example `max_turns`.
         reason: String,
     },
-    /// It has no words. The turn may have calls.
+    /// The answer has no text. The turn may have calls.
     NoText,
-    /// It is not one JSON value.
+    /// The answer is not a single JSON value.
     NotJson {
-        /// What was expected, and where.
+        /// The syntax error and its position.
         message: String,
         /// The line in `text`, from 1.
         line: usize,
-        /// The byte in the line, from 1; 0 is before the first.
+        /// The byte in the line, from 1; 0 means before the first byte.
         column: usize,
-        /// What was read.
+        /// The text that was parsed.
         text: String,
     },
-    /// It is JSON, but does not fit the type.
+    /// The answer is JSON, but does not match the type.
     TypeMismatch {
-        /// What was expected, and where.
+        /// The mismatch and its position.
         message: String,
-        /// The place in the value, for example `steps[2].title`; `.` is the value itself.
+        /// The path of the value, for example `steps[2].title`; `.` is the whole value.
         path: String,
-        /// What was read.
+        /// The text that was parsed.
         text: String,
     },
-    /// It is longer than a limit of this crate.
+    /// The answer is longer than a limit of this crate.
     TooLong {
         /// The limit, in bytes.
         limit: usize,
@@ -67,18 +69,18 @@ pub enum ParseError {
 }
 
 impl Turn {
-    /// Reads the answer, JSON, into a type.
+    /// Parses the answer as JSON into a type.
     ///
-    /// The answer is all text of the turn. White space and a byte order mark around it are passed
-    /// over, and so is one fence of three backticks, with or without the word `json`, which some
-    /// models put around it. Nothing else is: JSON is not looked for among other words, because
-    /// what is found there may be a quotation or an example.
+    /// The answer is the turn's [`answer`](Self::answer). White space and a byte order mark around
+    /// it are ignored, and so is one fence of three backticks, with or without the language `json`,
+    /// which some models put around it. Everything else must be JSON: the parser does not search
+    /// for JSON within other text, because it might find a quotation or an example.
     ///
     /// # Errors
     ///
-    /// Says by its variant whether to ask again ([`NotJson`](ParseError::NotJson),
-    /// [`TypeMismatch`](ParseError::TypeMismatch)), to raise a limit
-    /// ([`Truncated`](ParseError::Truncated)) or to give up ([`Refused`](ParseError::Refused)).
+    /// The variant suggests the reaction: ask the model again ([`NotJson`](ParseError::NotJson),
+    /// [`TypeMismatch`](ParseError::TypeMismatch)), raise a limit
+    /// ([`Truncated`](ParseError::Truncated)) or give up ([`Refused`](ParseError::Refused)).
     ///
     /// ```
     /// use turnstream::provider::{Provider, Reply, Scripted};
@@ -117,7 +119,7 @@ impl Turn {
 }
 
 impl ParseError {
-    /// Why no answer of the turn is read, whatever it is.
+    /// Why the turn's answer must not be parsed, whatever its text is; decided by the stop reason.
     pub(crate) fn from_stop_reason(turn: &Turn) -> Option<Self> {
         match turn.stop_reason() {
             StopReason::Refusal => Some(Self::Refused { text: turn.text() }),
@@ -129,7 +131,7 @@ impl ParseError {
         }
     }
 
-    /// Reads a whole answer into a type; see [`Turn::parse`].
+    /// Parses a whole answer into a type; see [`Turn::parse`].
     pub fn read_text<T: DeserializeOwned>(answer: &str) -> Result<T, Self> {
         match strip_code_fence(answer) {
             "" => Err(Self::NoText),
@@ -137,7 +139,7 @@ impl ParseError {
         }
     }
 
-    /// Reads one JSON value into a type.
+    /// Parses one JSON value into a type.
     pub(crate) fn read_json<T: DeserializeOwned>(json: &str) -> Result<T, Self> {
         let mut reader = serde_json::Deserializer::from_str(json);
         match serde_path_to_error::deserialize(&mut reader) {
@@ -168,7 +170,7 @@ impl ParseError {
     }
 }
 
-/// The answer without what may stand around it.
+/// Removes white space, a byte order mark and a code fence around the answer.
 fn strip_code_fence(answer: &str) -> &str {
     let blank = |c: char| c.is_whitespace() || c == '\u{feff}';
     let answer = answer.trim_matches(blank);
@@ -208,7 +210,7 @@ impl fmt::Display for ParseError {
     }
 }
 
-/// A text as one line of bearable length.
+/// The text as a single line of at most 300 characters.
 fn shortened_line(text: &str) -> String {
     const MAX_LINE_CHARS: usize = 300;
     let mut line: String =

@@ -1,4 +1,4 @@
-//! A turn that is not complete: the fold of its events so far.
+//! An incomplete turn: the fold of its events so far.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,18 +10,17 @@ use crate::small_map::SmallMap;
 use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
-/// A turn that did not complete, and all that is known of it.
+/// A turn that did not complete, with everything known about it.
 ///
 /// It is the source of an [`ErrorKind::IncompleteTurn`], and of any other error that ends a turn
-/// of which something had come: [`PartialTurn::from_error`] finds it. It has no `calls()`: nothing in it
-/// may run.
+/// after a part of it arrived: [`PartialTurn::from_error`] finds it. It has no `calls()`, because
+/// none of its calls may run.
 ///
-/// It is also the plain fold of turn events: [`absorb`](Self::absorb) takes one event after the
-/// other.
+/// It is also the plain fold of turn events: [`absorb`](Self::absorb) adds one event at a time.
 #[derive(Clone, Debug, Default)]
 pub struct PartialTurn {
     pub(super) blocks: Vec<Block>,
-    /// Where the newest block of text or reasoning of a key is.
+    /// The index of the newest block of text or reasoning for each key.
     newest_block_by_key: SmallMap<BlockKey, usize>,
     pub(super) usage: Usage,
     pub(super) model: Option<String>,
@@ -29,26 +28,26 @@ pub struct PartialTurn {
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// What becomes an item of the turn.
+/// A part of the turn that becomes one of its items.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) key: BlockKey,
     pub(super) item: Item,
-    /// Set by the end of a call.
+    /// Set when a call's arguments are complete.
     pub(super) has_ended: bool,
 }
 
-/// Which block an event belongs to.
+/// Identifies the block that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum BlockKey {
     Text(u32),
     Reasoning(u32),
-    /// Told apart by the call id in the item.
+    /// Calls are identified by the call id in the item.
     Call,
     Other,
 }
 
-/// The same data, which a stored turn is read back with however deep it is nested.
+/// Limits the nesting of the data, so that a stored turn can be deserialized again.
 fn limit_data_depth(data: ProviderData) -> ProviderData {
     ProviderData { value: data.value.limit_depth(), ..data }
 }
@@ -59,8 +58,8 @@ impl PartialTurn {
         error.find_source()
     }
 
-    /// Takes the next event of the turn. A retraction empties it, also of its usage; a complete
-    /// turn leaves it as it is.
+    /// Adds the next event of the turn. A retraction clears the turn and its usage; a complete
+    /// turn changes nothing.
     pub fn absorb(&mut self, event: &TurnEvent) {
         match event {
             TurnEvent::TextDelta { index, text } | TurnEvent::RefusalDelta { index, text } => {
@@ -90,28 +89,28 @@ impl PartialTurn {
         }
     }
 
-    /// Whether nothing was said and nothing counted.
+    /// Whether the turn has no items and no usage.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.usage == Usage::default()
     }
 
-    /// What there is so far, as it enters a history: every item is marked interrupted.
+    /// The items so far, as they are added to a history: each is marked as interrupted.
     pub fn items(&self) -> Vec<Item> {
         let said = self.blocks.iter().map(|block| &block.item);
         said.map(|item| item.clone().with_mark(Mark::Interrupted)).collect()
     }
 
-    /// The words so far.
+    /// The text so far.
     pub fn text(&self) -> String {
         self.blocks.iter().filter_map(|block| block.item.as_text()).collect()
     }
 
-    /// What was counted so far.
+    /// The tokens counted so far.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// The model that answers, as the wire names it.
+    /// The model that answers, by the name that the provider reports.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -136,7 +135,7 @@ impl PartialTurn {
         }
     }
 
-    /// The same with what the turn was broken off by as its source.
+    /// Sets the source to the error that cut the turn off.
     pub(super) fn with_cause(mut self, cause: Option<Arc<dyn StdError + Send + Sync>>) -> Self {
         self.cause = cause;
         self
@@ -172,7 +171,7 @@ impl PartialTurn {
         });
     }
 
-    /// Most turns are one block: room for more is made when there are.
+    /// Most turns are one block, so capacity for more is only reserved when a second one comes.
     fn push_block(&mut self, block: Block) {
         if self.blocks.is_empty() {
             self.blocks.reserve_exact(1);
@@ -200,7 +199,7 @@ impl PartialTurn {
         found
     }
 
-    /// The newest block is looked at first: deltas come in runs.
+    /// Checks the newest block first, because consecutive deltas usually belong to one block.
     pub(super) fn open_block(
         &mut self,
         key: BlockKey,

@@ -1,36 +1,37 @@
-//! The calls of a turn, with the verdict on whether they may run.
+//! The calls of a turn, with the decision whether they may run.
 
 use crate::item::{ResultKind, StopReason, ToolCall};
 use crate::turn::Turn;
 
 /// The calls of a complete turn.
 ///
-/// Only [`Turn::calls`] makes one, and only a turn that a [`TurnBuilder`](crate::turn::TurnBuilder)
-/// finished by its terminal marker gives calls that may run: a turn read from a file is vetoed.
+/// Only [`Turn::calls`] makes one. The calls may run only if a
+/// [`TurnBuilder`](crate::turn::TurnBuilder) finished the turn after its terminal marker: the calls
+/// of a turn that was deserialized are vetoed.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls<'a> {
     turn: &'a Turn,
     veto: Option<Veto>,
 }
 
-/// Why no call of a turn may run, and what each is answered with.
+/// Why no call of a turn may run, and the result that each call gets instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Veto {
     /// The kind of the results.
     pub result_kind: ResultKind,
-    /// The text of the results: what happened and what to do.
+    /// The text of the results: what happened, and what the model should do.
     pub message: &'static str,
 }
 
 impl Turn {
-    /// The tool calls with the verdict on whether they may run.
+    /// The tool calls, with the decision whether they may run.
     pub fn calls(&self) -> Calls<'_> {
         Calls { turn: self, veto: veto_for(self) }
     }
 }
 
 impl<'a> Calls<'a> {
-    /// Why none of them may run, or `None` if they may.
+    /// Why none of the calls may run, or `None` if they may.
     pub fn veto(&self) -> Option<Veto> {
         self.veto
     }
@@ -40,12 +41,12 @@ impl<'a> Calls<'a> {
         self.turn.tool_calls()
     }
 
-    /// How many there are.
+    /// The number of calls.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether there are none.
+    /// Whether the turn has no calls.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }

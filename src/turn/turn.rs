@@ -10,8 +10,9 @@ use crate::usage::Usage;
 
 /// A turn that ended with its terminal marker.
 ///
-/// It is read-only: what its [`calls`](Self::calls) may do follows from how it came to be. A
-/// turn read from JSON is equal to the one that was written, but none of its calls can run.
+/// It is read-only: whether its [`calls`](Self::calls) may run depends on how the turn was made. A
+/// turn deserialized from JSON is equal to the turn that was serialized, but none of its calls can
+/// run.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Turn {
     pub(super) items: Vec<Item>,
@@ -24,13 +25,13 @@ pub struct Turn {
     pub(super) model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) response_id: Option<String>,
-    /// Whether a builder made it. Never read from outside, so that no file can forge it.
+    /// Whether a builder made it. Never deserialized, so that no file can forge it.
     #[serde(skip)]
     pub(super) built: bool,
 }
 
 impl Turn {
-    /// What the model produced, in order. For a history, take
+    /// The items that the model produced, in order. To add them to a history, use
     /// [`to_history_items`](Self::to_history_items).
     pub fn items(&self) -> &[Item] {
         &self.items
@@ -41,17 +42,17 @@ impl Turn {
         &self.stop_reason
     }
 
-    /// The wire's own word for why the model stopped.
+    /// The stop reason as the provider wrote it.
     pub fn raw_stop_reason(&self) -> Option<&str> {
         self.raw_stop_reason.as_deref()
     }
 
-    /// What the turn cost.
+    /// The tokens that the turn used.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// The model that answered, as the wire names it.
+    /// The model that answered, by the name that the provider reports.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -61,20 +62,20 @@ impl Turn {
         self.response_id.as_deref()
     }
 
-    /// The model's words, all text items one after the other.
+    /// The model's text: all text items, concatenated.
     pub fn text(&self) -> String {
         self.items.iter().filter_map(Item::as_text).collect()
     }
 
-    /// The model's answer: its words without what the provider marks as commentary, or all of them
-    /// if there are no others.
+    /// The model's answer: its text without the items that the provider marks as commentary, or all
+    /// of its text if every text item is commentary.
     pub fn answer(&self) -> String {
         let said = self.items.iter().filter(|item| !item.commentary);
         let answer: String = said.filter_map(Item::as_text).collect();
         if answer.is_empty() { self.text() } else { answer }
     }
 
-    /// The model's shown thoughts, one after the other.
+    /// The reasoning that the provider shows, concatenated.
     pub fn reasoning(&self) -> String {
         let thought = |item: &Item| match &item.kind {
             ItemKind::Reasoning { text } => Some(text.clone()),
@@ -83,12 +84,12 @@ impl Turn {
         self.items.iter().filter_map(thought).collect()
     }
 
-    /// The tool calls as plain data, for display. To run them, hand the turn to a toolkit.
+    /// The tool calls as plain data, for display. To run them, pass the turn to a toolkit.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.items.iter().filter_map(Item::as_tool_call)
     }
 
-    /// The items as they enter a history: the last one carries what is known of the turn.
+    /// The items as they are added to a history: the last one carries the turn's metadata.
     pub fn to_history_items(&self) -> Vec<Item> {
         let mut items = self.items.clone();
         if let Some(last) = items.last_mut() {
@@ -103,7 +104,7 @@ impl Turn {
     }
 }
 
-/// Equal in what is shown; whether the calls may run does not count.
+/// Turns are equal if their contents are; whether the calls may run is not compared.
 impl PartialEq for Turn {
     fn eq(&self, other: &Self) -> bool {
         self.items == other.items

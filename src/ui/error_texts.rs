@@ -1,4 +1,4 @@
-//! Texts of errors, hidden or shown.
+//! Hides or shows error messages.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::turn::TurnEvent;
 
 type LogFn = dyn Fn(&str, &str) + Send + Sync;
 
-/// Whether the texts of errors of models and tools are sent to a front end.
+/// Whether error messages of models and tools are sent to a front end.
 ///
-/// Such a text may contain a path, a query or an address that the reader should not see. By default it is
-/// replaced with the kind of the error and an id, which is that of the call where a tool has failed.
-/// [`log`](Self::log) gets the id together with the text.
+/// Such a message may contain a path, a query or an address that the user should not see. By
+/// default it is replaced with the kind of the error and an id; for a failed tool this is the id of
+/// the call. [`log`](Self::log) receives the id together with the original message.
 ///
 /// ```
 /// use turnstream::ui::ErrorTexts;
@@ -31,29 +31,29 @@ pub struct ErrorTexts {
 }
 
 impl ErrorTexts {
-    /// Texts are replaced with the kind of the error and an id: the default.
+    /// Replaces messages with the kind of the error and an id. This is the default.
     pub fn hidden() -> Self {
         Self { is_shown: false, ids: Arc::new(SystemIds), log: None }
     }
 
-    /// Texts are sent as they are.
+    /// Sends messages unchanged.
     pub fn shown() -> Self {
         Self { is_shown: true, ..Self::hidden() }
     }
 
-    /// Calls `log` with the id and the text of each error that is hidden. It should not block.
+    /// Calls `log` with the id and the message of each hidden error. It should not block.
     pub fn log(mut self, log: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
         self.log = Some(Arc::new(log));
         self
     }
 
-    /// Sets where the ids come from.
+    /// Sets the source of the ids.
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self
     }
 
-    /// An error as it is shown.
+    /// The error as it is sent.
     pub(super) fn error(&self, error: &Error) -> Error {
         if self.is_shown {
             return error.clone();
@@ -61,12 +61,12 @@ impl ErrorTexts {
         Error::new(error.kind(), self.replacement(error.kind().as_str(), &error.to_string()))
     }
 
-    /// A result as it is shown; `None` if nothing in it is hidden.
+    /// The result as it is sent; `None` if nothing in it is hidden.
     pub(super) fn result(&self, result: &ToolResult) -> Option<ToolResult> {
         if self.is_shown { None } else { hide_result(result) }
     }
 
-    /// An event as it is shown; `None` if nothing in it is hidden.
+    /// The event as it is sent; `None` if nothing in it is hidden.
     pub(super) fn event(&self, event: &Event) -> Option<Event> {
         if self.is_shown {
             return None;
@@ -93,7 +93,7 @@ impl ErrorTexts {
                 self.write_log(&result.call_id, &result.content.text());
                 Some(Event::Tool(ToolEvent::Output(shown)))
             }
-            // The story of the sub-agent until here: its events were sent.
+            // Leaves out the sub-agent's history so far: its events were already sent.
             Event::Tool(ToolEvent::Suspended { call_id, name, pending, .. }) => {
                 Some(Event::Tool(ToolEvent::Suspended {
                     call_id: call_id.clone(),
@@ -151,7 +151,7 @@ impl ErrorTexts {
     }
 }
 
-/// Hides the texts of results that are errors. Returns `None` without such a result.
+/// Hides the messages of results that are errors. Returns `None` if no result is an error.
 fn hide_results(items: &[Item]) -> Option<Vec<Item>> {
     let shown = |item: &Item| item.as_tool_result().and_then(hide_result);
     if !items.iter().any(|item| shown(item).is_some()) {
@@ -167,7 +167,7 @@ fn hide_results(items: &[Item]) -> Option<Vec<Item>> {
     Some(items.iter().map(hide).collect())
 }
 
-/// A result that is an error without its text: its kind and the id of its call stand for it.
+/// Replaces the text of an error result with its kind and the id of its call.
 fn hide_result(result: &ToolResult) -> Option<ToolResult> {
     let text = format!("{} ({})", result.kind.as_str(), result.call_id);
     let shown = || ToolResult { content: text.into(), report: None, ..result.clone() };

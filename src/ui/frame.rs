@@ -1,23 +1,23 @@
-//! The lines of a server-sent event.
+//! Writes the lines of server-sent events.
 
 use std::io::Write;
 
 use serde::Serialize;
 
-/// Writes an event that has nothing but data: one line, since no value of this crate has a line end outside of
-/// its strings.
+/// Writes an event that has only data. The data is one line, because serialized values contain line
+/// breaks only inside of strings, where they are escaped.
 pub(super) fn write_data(out: &mut Vec<u8>, data: &impl Serialize) {
     out.extend_from_slice(b"data: ");
     let begin = out.len();
     if serde_json::to_writer(&mut *out, data).is_err() {
-        // No value of ours fails; half a value must not go out.
+        // Values of this crate do not fail. If one did, a partial value must not be sent.
         out.truncate(begin);
         out.extend_from_slice(b"{\"type\":\"unknown\"}");
     }
     out.extend_from_slice(b"\n\n");
 }
 
-/// Writes a comment that readers pass over.
+/// Writes a comment, which readers ignore.
 pub(super) fn write_keep_alive(out: &mut Vec<u8>) {
     out.extend_from_slice(b": keep-alive\n\n");
 }

@@ -1,16 +1,16 @@
-//! The id of the message that a run makes.
+//! The id of the message that a run produces.
 
 use crate::event::Event;
 use crate::session::Session;
 
-/// Where the id of a message comes from.
+/// The source of a message's id.
 ///
-/// That of a session is `{session}:{number}`, the number of entries that the session had when the message
-/// began. Entries are only ever added, so it stays the same when a client connects again, when the history is
-/// compacted, and after a restart.
+/// The id of a session's message is `{session}:{number}`, where the number is the number of entries
+/// that the session had when the message began. Entries are only ever added, so the id stays the
+/// same when a client reconnects, when the history is compacted, and after a restart.
 #[derive(Clone, Debug, Default)]
 pub(super) enum MessageName {
-    /// The client finds one.
+    /// The client makes an id.
     #[default]
     None,
     Given(String),
@@ -25,7 +25,7 @@ impl MessageName {
         Self::OfSession { session: session.clone(), begins_at: session.version() }
     }
 
-    /// Takes note of an event that comes before the message, which begins after the input.
+    /// Observes an event before the message, which begins after the run's input.
     pub(super) fn observe(&mut self, event: &Event) {
         if let (Self::OfSession { session, begins_at }, Event::Appended { .. }) = (self, event) {
             *begins_at = session.version();
@@ -41,12 +41,12 @@ impl MessageName {
     }
 }
 
-/// The id of the message that begins with this entry.
+/// The id of the message that begins with entry `entry`.
 pub(super) fn message_id(session_id: &str, entry: u64) -> String {
     format!("{session_id}:{entry}")
 }
 
-/// The entry with which a message begins, if the id is one of this session.
+/// The entry that a message begins with, if the id is one of this session.
 pub(super) fn entry_of_message(id: &str, session_id: &str) -> Option<u64> {
     let number = id.strip_prefix(session_id)?.strip_prefix(':')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,19 +1,19 @@
-//! The run of a sub-agent so far, for a protocol that has one part for all of it.
+//! The state of a sub-agent's run, for a protocol that shows it as one part.
 
 use serde::Serialize;
 
 use crate::event::{Event, ToolEvent};
 use crate::turn::TurnEvent;
 
-/// The run of a sub-agent as it is shown.
+/// The state of a sub-agent's run, as it is sent.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NestedRun {
-    /// The tool that it is.
+    /// The name of the sub-agent's tool.
     name: String,
-    /// `running`, or the reason for which it ended.
+    /// `running`, or the reason why it ended.
     state: &'static str,
-    /// How many turns it has begun.
+    /// The number of turns that have begun.
     turn: u32,
     /// The text of its last turn.
     text: String,
@@ -25,7 +25,7 @@ pub(super) struct NestedRun {
 struct NestedCall {
     tool_call_id: String,
     tool_name: String,
-    /// `waiting`, `running`, or how its result came about.
+    /// `waiting`, `running`, or the kind of its result.
     state: &'static str,
 }
 
@@ -35,7 +35,7 @@ impl NestedRun {
         Self { name, state: "running", turn: 0, text, calls: Vec::new() }
     }
 
-    /// Takes note of an event. Returns whether there is something new to show.
+    /// Observes an event. Returns whether the state has changed.
     pub(super) fn observe(&mut self, event: &Event) -> bool {
         match event {
             Event::TurnStarted { .. } => {
@@ -70,7 +70,7 @@ impl NestedRun {
     }
 }
 
-/// A call of a sub-agent by the ids of the calls that lead to it.
+/// The id of a sub-agent's call, prefixed with the ids of the calls that lead to it.
 pub(super) fn call_path<S: AsRef<str>>(parents: &[S], call_id: &str) -> String {
     let mut path = String::new();
     for parent in parents {

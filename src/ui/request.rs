@@ -1,11 +1,11 @@
-//! Requests of clients, their limits, and their errors.
+//! Requests of clients: their limits and their errors.
 
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Media, MediaSource, Part};
 
-/// How much a client may post, and what.
+/// Limits on the requests of clients.
 ///
 /// ```
 /// use turnstream::ui::ClientLimits;
@@ -15,19 +15,21 @@ use crate::item::{Media, MediaSource, Part};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// The bytes of a request: 8 MiB.
+    /// Maximum size of a request in bytes; the default is 8 MiB.
     pub max_bytes: usize,
-    /// The messages of a request: 1,000.
+    /// Maximum number of messages in a request; the default is 1,000.
     pub max_messages: usize,
-    /// The parts of a message: 1,000.
+    /// Maximum number of parts in a message; the default is 1,000.
     pub max_parts: usize,
-    /// The tools that a client may bring: 64.
+    /// Maximum number of tools that a client may add; the default is 64.
     pub max_tools: usize,
-    /// The bytes of one file that is sent along: 4 MiB.
+    /// Maximum size of an attached file in bytes; the default is 4 MiB.
     pub max_file_bytes: usize,
-    /// Whether a file may be the address of one: no. The provider fetches such an address, not this crate.
+    /// Whether a file may be given as a URL; the default is `false`. The provider fetches such a
+    /// URL, not this crate.
     pub allow_urls: bool,
-    /// Whether a client may send messages of the roles `system` and `developer`: no.
+    /// Whether a client may send messages of the roles `system` and `developer`; the default is
+    /// `false`.
     pub allow_instructions: bool,
 }
 
@@ -45,18 +47,18 @@ impl Default for ClientLimits {
     }
 }
 
-/// Why a request is refused, with the HTTP status for it.
+/// Why a request is rejected, with the HTTP status to respond with.
 ///
-/// | status | |
+/// | status | meaning |
 /// |---|---|
-/// | 400 | it is not JSON, or asks for what a client may not do |
-/// | 409 | the conversation is not where the client thinks it is |
+/// | 400 | it is not JSON, or asks for something that the client may not do |
+/// | 409 | the conversation is in another state than the client assumes |
 /// | 413 | it is too large |
-/// | 415 | it does not say that it is JSON |
-/// | 422 | it is JSON of another shape |
+/// | 415 | its content type is not JSON |
+/// | 422 | it is JSON with a wrong structure |
 ///
-/// An [`Error`] of a session becomes one: 409 for a [conflict](ErrorKind::Conflict), else 500, whose text
-/// names no more than the kind.
+/// An [`Error`] of a session converts into one: with 409 for a [conflict](ErrorKind::Conflict), and
+/// otherwise with 500 and a message that contains only the kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestError {
@@ -65,7 +67,7 @@ pub struct RequestError {
 }
 
 impl RequestError {
-    /// An error of this status, for example 429. The client reads the message.
+    /// Makes an error with this status, for example 429. The message is sent to the client.
     pub fn new(status: u16, message: impl Into<String>) -> Self {
         Self { status, message: message.into() }
     }
@@ -86,7 +88,7 @@ impl From<Error> for RequestError {
 }
 
 impl ClientLimits {
-    /// Reads a body as JSON. `content_type` is the header of that name.
+    /// Parses a body as JSON. `content_type` is the header of that name.
     pub(super) fn parse_json<T: DeserializeOwned>(
         &self,
         content_type: Option<&str>,
@@ -113,7 +115,7 @@ impl ClientLimits {
         Err(RequestError::new(400, format!("messages of the role `{role}` are not allowed")))
     }
 
-    /// The part that a file becomes. Its address is a `data:` URL, or another one where that is allowed.
+    /// Makes a part from a file. Its URL is a `data:` URL, or another URL if that is allowed.
     pub(super) fn file(&self, media_type: &str, url: &str) -> Result<Part, RequestError> {
         let Some(data) = url.strip_prefix("data:") else {
             return self.file_at(media_type, url);
@@ -129,7 +131,7 @@ impl ClientLimits {
         self.file_data(media_type, data)
     }
 
-    /// The part that the bytes of a file become, which are base64.
+    /// Makes a part from a file's bytes, which are base64.
     pub(super) fn file_data(&self, media_type: &str, base64: &str) -> Result<Part, RequestError> {
         let max = self.max_file_bytes;
         if base64.len() / 4 * 3 > max.saturating_add(2) {
@@ -141,7 +143,7 @@ impl ClientLimits {
         part(media_type, MediaSource::Data(base64.to_owned()))
     }
 
-    /// The part that the address of a file becomes.
+    /// Makes a part from the URL of a file.
     pub(super) fn file_at(&self, media_type: &str, url: &str) -> Result<Part, RequestError> {
         if !self.allow_urls {
             return Err(RequestError::new(400, "files have to be sent along, as `data:` URLs"));
@@ -170,7 +172,7 @@ fn part(media_type: &str, source: MediaSource) -> Result<Part, RequestError> {
     Ok(if media.media_type.starts_with("image/") { Part::Image(media) } else { Part::File(media) })
 }
 
-/// Whether it is base64 of the standard alphabet, padded.
+/// Whether the text is padded base64 in the standard alphabet.
 fn is_base64(text: &str) -> bool {
     let data = text.trim_end_matches('=');
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');

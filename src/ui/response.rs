@@ -14,31 +14,31 @@ use crate::env::Deadline;
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
 
-/// How long a connection is silent before a comment is sent. Proxies close those that are silent for longer,
-/// many after 30 or 60 seconds.
+/// The time without data after which a comment is sent. Proxies close connections without traffic,
+/// many of them after 30 or 60 seconds.
 pub(super) const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// A response for a web server: a status, headers, and a body that is sent as it comes.
+/// A response for a web server: a status, headers, and a body that is streamed.
 ///
-/// `B` is a [`ResponseBody`], or anything else that a server can send.
+/// `B` is a [`ResponseBody`], or any other body type of a server.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Response<B> {
     /// The HTTP status.
     pub status: u16,
-    /// The headers, their names in lower case.
+    /// The headers, with lower-case names.
     pub headers: Vec<(&'static str, &'static str)>,
     /// The body. Dropping it drops the stream that it was made from.
     pub body: B,
 }
 
 impl<B> Response<B> {
-    /// A stream of server-sent events.
+    /// Makes a response with a stream of server-sent events.
     pub(super) fn of_stream(body: B, header: Option<(&'static str, &'static str)>) -> Self {
         let mut headers = vec![
             ("content-type", "text/event-stream"),
             ("cache-control", "no-cache"),
-            // Else nginx collects what is to be sent at once.
+            // Otherwise nginx buffers the response.
             ("x-accel-buffering", "no"),
         ];
         headers.extend(header);
@@ -47,21 +47,21 @@ impl<B> Response<B> {
 }
 
 impl Response<String> {
-    /// A text that is sent at once.
+    /// Makes a response with a complete text.
     pub(super) fn of_text(status: u16, media_type: &'static str, body: String) -> Self {
         Self { status, headers: vec![("content-type", media_type)], body }
     }
 }
 
-/// The body of a streamed [`Response`]: the bytes of one event in each item.
+/// The body of a streamed [`Response`]. Each item has the bytes of one event.
 ///
-/// It pulls an event when the server asks for bytes, so a client that reads slowly slows a run. Dropping it drops the
-/// stream of events: that of a run with its request to the model and the tools that run. A reader of a hub neither
-/// slows its run nor ends it.
+/// It pulls an event when the server polls for bytes, so a slow client slows a run. Dropping it
+/// drops the stream of events: for a run, this includes its request to the model and the running
+/// tools. A reader of a hub neither slows its run nor ends it.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct ResponseBody<S, E = Event> {
-    /// `None` once the last event is out.
+    /// `None` after the last event was sent.
     #[pin]
     events: Option<S>,
     encoder: Box<dyn EncodeEvents<E> + Send>,
@@ -69,9 +69,9 @@ pub struct ResponseBody<S, E = Event> {
     keep_alive: KeepAlive,
 }
 
-/// Writes events in the way of one protocol.
+/// Encodes events for one protocol.
 pub(super) trait EncodeEvents<E = Event> {
-    /// Writes whatever stands before the first event.
+    /// Writes the bytes before the first event.
     fn begin(&mut self, out: &mut Vec<u8>);
 
     /// Writes an event.
@@ -80,21 +80,21 @@ pub(super) trait EncodeEvents<E = Event> {
     /// Whether an event is the last one.
     fn is_last(&self, event: &E) -> bool;
 
-    /// Whether a stream has ended well that ends without a last event.
+    /// Whether a stream that ends without a last event has ended normally.
     fn may_end_without_last(&self) -> bool {
         false
     }
 
-    /// Writes the end. The error is that of a stream that ended before its run has
+    /// Writes the end marker. `error` is set if the stream ended before its run
     /// [finished](Event::Finished).
     fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>);
 
-    /// Writes a comment that readers pass over.
+    /// Writes a comment, which readers ignore.
     fn keep_alive(&self, out: &mut Vec<u8>);
 }
 
 impl<S, E> ResponseBody<S, E> {
-    /// A body that is over.
+    /// Makes a body that has already ended.
     pub(super) fn empty(encoder: impl EncodeEvents<E> + Send + 'static) -> Self {
         let encoder = Box::new(encoder);
         Self { events: None, encoder, has_begun: true, keep_alive: KeepAlive::new(None) }
@@ -167,11 +167,12 @@ impl<S, E> fmt::Debug for ResponseBody<S, E> {
     }
 }
 
-/// Tells when nothing was sent for a time. It looks twice as often as that, and never at the clock.
+/// Detects when nothing was sent for a time. It uses a timer of half that time and never reads a
+/// clock.
 struct KeepAlive {
     half: Option<Duration>,
     timer: Option<Deadline>,
-    /// Whether something was sent since the timer began.
+    /// Whether data was sent since the timer started.
     has_sent: bool,
 }
 
@@ -180,7 +181,8 @@ impl KeepAlive {
         Self { half: every.map(|every| every / 2), timer: None, has_sent: false }
     }
 
-    /// Whether a comment is due. Else the task is woken when that may be. Without a timer of tokio it never is.
+    /// Whether a comment is due. If not, the task is woken when one may be. Without tokio timers it
+    /// is never due.
     fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(half) = self.half else { return false };
         loop {

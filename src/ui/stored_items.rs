@@ -1,13 +1,13 @@
-//! The items of a session as they are shown: with all that was compacted, without what is void.
+//! The items of a session as they are shown: including compacted items, without void items.
 
 use crate::event::RewriteReason;
 use crate::item::Item;
 use crate::session::Entry;
 
-/// Items with the numbers of their entries.
+/// Items, with the numbers of their entries.
 pub(super) struct StoredItems {
     items: Vec<(u64, Item)>,
-    /// The entries that have made others void.
+    /// The entries that marked other items as void.
     voided_at: Vec<u64>,
 }
 
@@ -18,7 +18,8 @@ impl StoredItems {
         for (number, entry) in (0..).zip(entries) {
             match entry {
                 Entry::Item(item) if !item.tombstone => items.push((number, item)),
-                // An entry says where its items stood in the history of then: they are found by what they say.
+                // The entry has the items' positions in the history at that time, so they are found
+                // by their content instead.
                 Entry::Rewritten { why: RewriteReason::Tombstoned, items: void, .. } => {
                     voided_at.push(number);
                     for void in void.into_iter().filter(|item| item.tombstone) {
@@ -34,7 +35,7 @@ impl StoredItems {
         Self { items, voided_at }
     }
 
-    /// The last entry before this one that has made others void.
+    /// The last entry before this one that marked other items as void.
     pub(super) fn voided_before(&self, number: u64) -> Option<u64> {
         self.voided_at.iter().copied().filter(|at| *at < number).max()
     }

@@ -1,4 +1,4 @@
-//! Tokens in, out, cached and reasoned, how they add up, and what they cost.
+//! Token counts: input, output, cache and reasoning tokens, their sums, and their cost.
 
 mod price;
 
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 pub use price::{Price, Prices};
 
-/// The tokens of one turn, or of many added up.
+/// The tokens of one turn, or the sum of several turns.
 ///
-/// `input_tokens` includes what was read from and written to a cache, and `output_tokens`
-/// includes what was reasoned, whatever the wire's own way of counting is.
+/// `input_tokens` includes cache reads and writes, and `output_tokens` includes reasoning tokens,
+/// regardless of how the provider counts.
 ///
 /// ```
 /// use turnstream::Usage;
@@ -24,15 +24,15 @@ pub use price::{Price, Prices};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// All tokens of the request, cached ones included.
+    /// All input tokens, including cached ones.
     pub input_tokens: u64,
-    /// All tokens of the answer, reasoned ones included.
+    /// All output tokens, including reasoning tokens.
     pub output_tokens: u64,
-    /// Those of `input_tokens` that were read from a cache.
+    /// The part of `input_tokens` that was read from a cache.
     pub cache_read_input_tokens: u64,
-    /// Those of `input_tokens` that were written to a cache.
+    /// The part of `input_tokens` that was written to a cache.
     pub cache_write_input_tokens: u64,
-    /// Those of `output_tokens` that were spent on reasoning.
+    /// The part of `output_tokens` that was spent on reasoning.
     pub reasoning_tokens: u64,
 }
 
@@ -42,7 +42,7 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// What came on top of an earlier count. A number that fell counts as unchanged.
+    /// The increase since an earlier count. A number that decreased counts as unchanged.
     pub fn increase_since(&self, earlier: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
@@ -61,7 +61,7 @@ impl Usage {
 impl Add for Usage {
     type Output = Self;
 
-    // Saturating, because the numbers come over a wire.
+    // Saturating, because the numbers come from the network.
     fn add(self, other: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),

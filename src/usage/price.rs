@@ -1,13 +1,13 @@
-//! What tokens cost, by a table that the user gives.
+//! The cost of tokens, from a table that the user supplies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::usage::Usage;
 
-/// What a model's tokens cost, in units of a currency for a million tokens.
+/// The prices of a model's tokens, in currency units per million tokens.
 ///
-/// The numbers are yours: vendors change them, and this crate knows none.
+/// The user supplies the numbers: vendors change them, and this crate contains none.
 ///
 /// ```
 /// use turnstream::usage::{Price, Usage};
@@ -19,29 +19,29 @@ use crate::usage::Usage;
 ///     output_tokens: 100,
 ///     ..Usage::default()
 /// };
-/// // 200 fresh tokens at 3, 800 cached ones at 0.3, 100 answered ones at 15.
+/// // 200 fresh tokens at 3, 800 cached ones at 0.3, 100 output tokens at 15.
 /// assert_eq!(price.cost(&usage), 600 + 240 + 1_500);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Price {
-    /// For tokens of requests that were neither read from a cache nor written to one.
+    /// Price of input tokens that were neither read from a cache nor written to one.
     pub input: f64,
-    /// For tokens of answers, reasoned ones included.
+    /// Price of output tokens, including reasoning tokens.
     pub output: f64,
-    /// For tokens that were read from a cache.
+    /// Price of tokens that were read from a cache.
     pub cache_read: f64,
-    /// For tokens that were written to a cache.
+    /// Price of tokens that were written to a cache.
     pub cache_write: f64,
 }
 
 impl Price {
-    /// What the tokens cost, in millionths of the unit, rounded to the nearest.
+    /// The cost of the tokens, in millionths of the currency unit, rounded to the nearest integer.
     ///
-    /// A number that is negative or not a number counts as 0 here; [`is_valid`](Self::is_valid)
-    /// finds it. What is more than 64 bits hold is the largest number that they hold.
+    /// A price that is negative or NaN counts as 0; check with [`is_valid`](Self::is_valid).
+    /// The result saturates at `u64::MAX`.
     pub fn cost(&self, usage: &Usage) -> u64 {
         let cached = usage.cache_read_input_tokens.saturating_add(usage.cache_write_input_tokens);
-        // Units for a million tokens are millionths for one.
+        // Units per million tokens are millionths per token.
         let cost = token_cost(usage.input_tokens.saturating_sub(cached), self.input)
             + token_cost(usage.cache_read_input_tokens, self.cache_read)
             + token_cost(usage.cache_write_input_tokens, self.cache_write)
@@ -49,7 +49,7 @@ impl Price {
         round_to_u64(cost)
     }
 
-    /// Whether each number is finite and not negative.
+    /// Whether all prices are finite and not negative.
     pub fn is_valid(&self) -> bool {
         [self.input, self.output, self.cache_read, self.cache_write]
             .iter()
@@ -65,7 +65,7 @@ fn token_cost(tokens: u64, price: f64) -> f64 {
     }
 }
 
-/// The nearest whole number: 0 for negative ones and what is none.
+/// The nearest whole number; 0 for negative numbers and NaN.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -75,7 +75,7 @@ fn round_to_u64(number: f64) -> u64 {
     number.round() as u64
 }
 
-/// Prices by the names of models. Cheap to clone.
+/// Prices by model name. Cheap to clone.
 ///
 /// ```
 /// use turnstream::usage::{Price, Prices};
@@ -97,24 +97,24 @@ impl Prices {
         Self::default()
     }
 
-    /// The same with the price of a model, and of those whose names go on from its name behind a
-    /// `-`, `@`, `:` or `.`. A price given twice is the later one.
+    /// Adds the price of a model, and of models whose names continue this name after a `-`, `@`,
+    /// `:` or `.`. If a name is added twice, the later price is used.
     pub fn with_price(mut self, model: impl Into<String>, price: Price) -> Self {
         Arc::make_mut(&mut self.0).insert(model.into(), price);
         self
     }
 
-    /// The price of a model: the entry of that name, else the longest one that the name goes on
-    /// from.
+    /// The price of a model: the entry with that name, or else the longest entry that the name
+    /// continues after a `-`, `@`, `:` or `.`.
     ///
-    /// `gpt-4` is also what `gpt-4.1` goes on from: where prices differ, give both.
+    /// Note that `gpt-4.1` continues `gpt-4`: add both if their prices differ.
     pub fn get(&self, model: &str) -> Option<&Price> {
         let ends = model.char_indices().rev().filter(|(_, c)| matches!(c, '-' | '@' | ':' | '.'));
         let starts = ends.filter(|(at, _)| *at > 0).map(|(at, _)| &model[..at]);
         std::iter::once(model).chain(starts).find_map(|name| self.0.get(name))
     }
 
-    /// What a sum of the unit is in millionths; 0 where it is negative or not a number.
+    /// Converts an amount in currency units to millionths; 0 if it is negative or NaN.
     pub(crate) fn to_micros(sum: f64) -> u64 {
         round_to_u64(sum * 1_000_000.0)
     }
@@ -133,7 +133,7 @@ mod tests {
             output_tokens: output,
             cache_read_input_tokens: read,
             cache_write_input_tokens: write,
-            // They are among the answered ones.
+            // They are part of the output tokens.
             reasoning_tokens: output,
         };
         assert_eq!(price.cost(&usage), expected);

@@ -1,74 +1,76 @@
-//! The names of effects.
+//! The keys of effects.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of an effect or of a drawn value: the same in every attempt of a run.
+/// The key of an effect or of a drawn value. It is the same in every attempt at a run.
 ///
-/// It is shown as `run/iteration/kind/nth`, or `run/iteration/kind:name/nth` with a name.
+/// It is displayed as `run/iteration/kind/nth`, or `run/iteration/kind:name/nth` with a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EffectKey {
-    /// The run: the id of the history that it began with, and how many items that had. Two runs on clones
-    /// of one history have the same name; [fork](crate::History::fork) it to tell them apart.
+    /// The run, identified by the id of its starting history and the number of items in it. Two
+    /// runs on clones of one history have the same value; [fork](crate::History::fork) the history
+    /// to distinguish them.
     pub run: Arc<str>,
-    /// How many times the body of the loop has begun; 0 before the first time.
+    /// The number of iterations of the loop's body so far; 0 before the first one.
     pub iteration: u32,
-    /// What it does.
+    /// The kind of effect or value.
     pub kind: EffectKind,
-    /// The name that a body of your own gave a step; empty otherwise.
+    /// The name that your own loop body gave a step; empty otherwise.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub name: Arc<str>,
-    /// Which effect of this kind and name it is in the iteration, from 1.
+    /// The number of this effect among those of this kind and name in the iteration, from 1.
     pub nth: u32,
 }
 
-/// What an effect does, or what a drawn value tells.
+/// The kind of an effect or of a drawn value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EffectKind {
     /// Effect: hooks prepare a request.
     Prepared,
-    /// Effect: the run waits for its pool; the value tells whether something else came up meanwhile.
+    /// Effect: the run waits for its pool; the value is whether it had to stop waiting without
+    /// sending.
     GaveWay,
     /// Effect: a request and its turn.
     Turn,
-    /// Effect: the calls of a turn.
+    /// Effect: the tool calls of a turn run.
     Tools,
-    /// Effect: a history is made shorter.
+    /// Effect: a history is compacted.
     Compacted,
-    /// Effect: validations and stop hooks are asked when the model has stopped.
+    /// Effect: validations and stop hooks run after the model stopped.
     AtStop,
-    /// Effect: hooks are asked whether the run stops here.
+    /// Effect: hooks decide whether the run stops after this turn.
     ShouldStop,
-    /// Effect: the agent's [tool sources](crate::tool::ToolSource) list their tools; the value has the lists
-    /// that have changed.
+    /// Effect: the agent's [tool sources](crate::tool::ToolSource) list their tools; the value has
+    /// the lists that changed.
     ToolsListed,
-    /// Effect: a step of a body of your own.
+    /// Effect: a step of your own loop body.
     Step,
-    /// Effect: the wait for verdicts.
+    /// Effect: the run waits for verdicts.
     Suspended,
     /// Drawn: an id.
     Id,
-    /// Drawn: what holders of the run want, and which limits are reached.
+    /// Drawn: requests of the run's owner, such as an interrupt, and the limits that are reached.
     Facts,
-    /// Drawn: what observing hooks want said in the next request.
+    /// Drawn: messages of observing hooks for the next request.
     Notes,
-    /// Drawn: what a holder of the run says before the next request.
+    /// Drawn: input that the run's owner sent for the next request.
     Said,
-    /// Drawn: items that a holder makes void.
+    /// Drawn: items that the run's owner marks as void.
     Tombstones,
-    /// Drawn: what calls that were dropped had put on record.
+    /// Drawn: reports that tool calls had recorded before they were dropped.
     Reports,
-    /// Drawn: what holders said too late.
+    /// Drawn: input that arrived too late to be used.
     Undelivered,
 }
 
 impl EffectKind {
-    /// Its name in snake case.
+    /// The kind's name in snake case.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prepared => "prepared",

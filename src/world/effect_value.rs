@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use crate::error::{Error, ErrorKind};
 use crate::item::RawJson;
 
-/// The value of an effect: as it was made, or as it was read. It becomes JSON only where a world asks for
-/// that.
+/// The value of an effect, either as it was produced or as stored JSON. It is only converted to
+/// JSON if a world needs that.
 pub struct EffectValue(ValueRepr);
 
 enum ValueRepr {
@@ -36,26 +36,26 @@ impl<T: Serialize + Send + 'static> ErasedValue for T {
 }
 
 impl EffectValue {
-    /// A value that was made.
+    /// Wraps a value that was just produced.
     pub fn new<T: Serialize + Send + 'static>(value: T) -> Self {
         Self(ValueRepr::Typed(Box::new(value)))
     }
 
-    /// A value that was kept as JSON.
+    /// Wraps a value that was stored as JSON.
     pub fn from_json(json: RawJson) -> Self {
         Self(ValueRepr::Json(json))
     }
 
-    /// The value that says nothing: the default of its type.
+    /// The empty value, which stands for the default of its type.
     pub fn empty() -> Self {
         Self(ValueRepr::None)
     }
 
-    /// The value as JSON, to be kept; `null` for [`empty`](Self::empty).
+    /// The value as JSON, to be stored; `null` for [`empty`](Self::empty).
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if it cannot be written as JSON.
+    /// [`Store`](ErrorKind::Store) if it cannot be serialized as JSON.
     pub fn to_json(&self) -> Result<RawJson, Error> {
         match &self.0 {
             ValueRepr::None => Ok(serde_json::Value::Null.into()),
@@ -70,14 +70,14 @@ impl EffectValue {
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if it was read from JSON of something else.
+    /// [`Store`](ErrorKind::Store) if the stored JSON does not match the type.
     pub fn into_typed<T: DeserializeOwned + 'static>(self) -> Result<Option<T>, Error> {
         match self.0 {
             ValueRepr::None => Ok(None),
             ValueRepr::Json(json) => {
                 json.deserialize_as().map(Some).map_err(|error| value_error("read", error))
             }
-            // Law: what was made for a key is of the type that is asked for.
+            // Invariant: a value that was produced for a key has the type that is requested for it.
             ValueRepr::Typed(made) => Ok(made.into_any().downcast().ok().map(|made| *made)),
         }
     }

@@ -17,7 +17,8 @@ use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
 use crate::world::{EffectKey, EffectKind, EffectValue, SendRequest, World};
 
-/// The effects of one run: gives each its key, and hands it to the world. Clones share the count.
+/// The effects of one run: makes the key of each effect, and passes the effect to the world. Clones
+/// share the counters.
 #[derive(Clone)]
 pub(crate) struct Effects {
     world: Arc<dyn World>,
@@ -28,35 +29,36 @@ pub(crate) struct Effects {
 #[derive(Default)]
 struct EffectCounts {
     iteration: u32,
-    /// How many effects of a kind and name there were in the iteration.
+    /// The number of effects so far in the iteration, by kind and name.
     effects: Vec<(EffectKind, Arc<str>, u32)>,
 }
 
 impl Effects {
-    /// Those of the run that begins with a history.
+    /// The effects of the run that begins with this history.
     pub(crate) fn new(world: Arc<dyn World>, history: &History) -> Self {
         let run = format!("{}#{}", history.id(), history.len()).into();
         Self { world, run_id: run, counts: Arc::default() }
     }
 
-    /// The world.
+    /// The run's world.
     pub(crate) fn world(&self) -> &dyn World {
         &*self.world
     }
 
-    /// The body of the loop begins.
+    /// Starts a new iteration of the loop's body.
     pub(crate) fn begin_iteration(&self) {
         let mut counted = lock_ignoring_poison(&self.counts);
         counted.iteration = counted.iteration.saturating_add(1);
         counted.effects.clear();
     }
 
-    /// How many times the body of the loop has begun.
+    /// The number of iterations so far.
     pub(crate) fn iteration(&self) -> u32 {
         lock_ignoring_poison(&self.counts).iteration
     }
 
-    /// A value that is there without waiting. One that cannot be read is the default.
+    /// Draws a value without waiting. A stored value that cannot be deserialized becomes the
+    /// default.
     pub(crate) fn draw<T>(&self, kind: EffectKind, live: impl FnOnce() -> T) -> T
     where
         T: Default + Serialize + DeserializeOwned + Send + 'static,
@@ -83,7 +85,7 @@ impl Effects {
         async move { Ok(performed.await?.into_typed()?.unwrap_or_default()) }
     }
 
-    /// Performs a step of a body of one's own.
+    /// Performs a step of a user-defined loop body.
     pub(crate) fn step<T, F>(
         &self,
         name: &str,
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
     use crate::world::{Effect, LiveWorld};
 
-    /// Notes the keys of effects.
+    /// Logs the keys of effects.
     #[derive(Debug, Default)]
     struct KeyLog(Mutex<Vec<String>>);
 

@@ -1,45 +1,46 @@
-//! The one seam between a run and the outside.
+//! The interface between a run and its environment.
 //!
-//! A run that asks a model, calls tools, waits or looks at the clock does so through its [`World`]. The
-//! world of an ordinary run is [`LiveWorld`]: it performs each effect. A recording stands around another world
-//! and keeps what it answered; a replay answers from a recording and performs nothing; a durable engine
-//! performs each effect once, keeps its value, and answers with the kept value when the run is made
-//! again on another machine.
+//! A run calls the model and the tools, waits, and reads the clock through its [`World`]. The world
+//! of an ordinary run is [`LiveWorld`], which performs each effect. A recording wraps another world
+//! and stores its answers; a replay answers from a recording and performs nothing. A durable engine
+//! performs each effect once and stores its value, and answers with the stored value when the run
+//! is repeated on another machine.
 //!
-//! # What goes through the seam
+//! # The methods
 //!
-//! | | method | what it is |
+//! | | method | purpose |
 //! |---|---|---|
-//! | effect | [`step`](World::step) | a future whose value can be kept: a hook, a compaction, a list of tools, a body's own step |
+//! | effect | [`step`](World::step) | a future with a value to store, such as a hook or a compaction |
 //! | | [`turn`](World::turn) | a request to the model, and its stream of events |
 //! | | [`fan_out`](World::fan_out) | the tool calls of one turn |
 //! | | [`suspend`](World::suspend) | a wait for verdicts from outside |
-//! | drawn value | [`draw`](World::draw) | what is there without waiting: ids, what holders of the run want, which limits are reached, what observing hooks noted |
-//! | notice | [`observe`](World::observe), [`on_end`](World::on_end) | an event that was given out; an end from outside |
+//! | drawn value | [`draw`](World::draw) | a value that needs no waiting, such as an id or a reached limit |
+//! | notice | [`observe`](World::observe), [`on_end`](World::on_end) | a yielded event; a forced end of the loop |
 //!
 //! # The contract
 //!
-//! - **Keys.** Each effect has a [`EffectKey`]: the run, the iteration, the kind, a name, and a count. A run
-//!   that is made again from the same history and input asks for the same keys in the same order, as long as
-//!   each answer is the same.
-//! - **Effects are lazy.** An effect does nothing before it is polled. A world that knows the value of a key
-//!   drops the effect without a poll.
-//! - **Which effects may run twice.** An effect that was begun and whose value was not kept is performed
-//!   again by the next attempt. Tools can tell by their
-//!   [idempotency key](crate::tool::ToolContext::idempotency_key), which is the same in each attempt.
-//! - **What is deterministic between two effects.** The loop itself: it decides from its state and the values
-//!   that it was answered, and from nothing else. A body of your own has to keep to that: what it reads
-//!   besides is not kept. Put it into a step.
-//! - **Drawn values** are never effects of their own. An engine keeps them with the next effect whose value it
-//!   keeps; values that were drawn after that are drawn again.
-//! - **One effect at a time.** The loop waits for an effect before it asks for the next. Several calls of a
-//!   turn are one effect.
-//! - **What may suspend.** Only `suspend`; every other effect ends by itself or is dropped.
-//! - **Hooks that observe** are told of each attempt, also of a turn whose value was kept.
-//! - **Values or events.** A durable world keeps the final value of a turn ([`SavedTurn`]) or of calls
-//!   ([`SavedCalls`](crate::tool::SavedCalls)) and gives no deltas when it answers with it. A recording keeps the events as well, and
-//!   its replay gives every delta.
-//! - **Drop is cancel.** Dropping the run drops the effect that is performed.
+//! - **Keys.** Each effect has an [`EffectKey`]: the run, the iteration, the kind, a name, and a
+//!   count. A run that is repeated from the same history and input requests the same keys in the
+//!   same order, as long as it gets the same answers.
+//! - **Effects are lazy.** An effect does nothing before it is polled. A world that has the value
+//!   of a key drops the effect without polling it.
+//! - **Effects that may run twice.** If an effect began and its value was not stored, the next
+//!   attempt performs it again. Tools can detect this by their [idempotency
+//!   key](crate::tool::ToolContext::idempotency_key), which is the same in each attempt.
+//! - **The loop is deterministic between effects.** It decides only from its state and from the
+//!   values that it was answered. Your own loop body must follow the same rule: anything else that
+//!   it reads is not stored. Read it in a step instead.
+//! - **Drawn values** are never effects of their own. An engine stores them with the next effect
+//!   whose value it stores; values that were drawn after the last stored effect are drawn again.
+//! - **One effect at a time.** The loop waits for an effect before it requests the next. All calls
+//!   of a turn together are one effect.
+//! - **Suspension.** Only `suspend` may suspend the run; every other effect ends on its own or is
+//!   dropped.
+//! - **Observing hooks** run in each attempt, even for a turn whose value was stored.
+//! - **Values and events.** A durable world stores only the final value of a turn ([`SavedTurn`])
+//!   or of calls ([`SavedCalls`](crate::tool::SavedCalls)), and yields no deltas when it answers
+//!   with it. A recording stores the events as well, and its replay yields every delta.
+//! - **Cancellation by drop.** Dropping the run drops the active effect.
 
 mod effect_key;
 mod effect_value;
@@ -66,13 +67,13 @@ use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
 
-/// An effect whose value can be kept. It does nothing before it is polled.
+/// An effect whose value can be stored. It does nothing before it is polled.
 pub type Effect = BoxFuture<'static, Result<EffectValue, Error>>;
 
-/// What sends a request, when it is called with it, and gives the stream of its turn.
+/// Sends the request that it is called with, and returns the stream of its turn.
 pub type SendRequest = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 
-/// Everything that one run asks of the outside; see the [module](self) for the contract.
+/// The environment of a run; see the [module](self) for the contract.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -114,38 +115,40 @@ pub type SendRequest = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 /// # }
 /// ```
 pub trait World: fmt::Debug + Send + Sync {
-    /// A value that is there without waiting: `live` draws it. A world that knows what was drawn for the
-    /// key in an earlier attempt gives that, and does not call `live`.
+    /// Returns a value that is available without waiting, by calling `live`. A world that stored
+    /// the value of this key in an earlier attempt returns that value instead, and does not call
+    /// `live`.
     ///
-    /// [`EffectValue::empty`] stands for the value that says nothing: no id, no note, no limit.
+    /// [`EffectValue::empty`] stands for the default of the value: no id, no note, no limit.
     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue;
 
-    /// Performs an effect, or gives its value and drops it without a poll.
+    /// Performs an effect, or drops it without a poll and returns its stored value.
     ///
-    /// [`EffectValue::empty`] stands for the value that says nothing: no change, no objection.
+    /// [`EffectValue::empty`] stands for the default of the value: no change, no objection.
     fn step(&self, key: &EffectKey, effect: Effect) -> Effect;
 
-    /// Sends a request by calling `ask` with it, or gives the turn that it had. The stream is
+    /// Sends a request by calling `ask` with it, or returns the stored turn. The stream is
     /// [sealed](crate::stream::seal) for the request.
     ///
-    /// `ask` makes no request itself; the first poll of its stream does. Retries of a provider and the
-    /// deadlines of a request are inside its stream.
+    /// `ask` itself sends nothing; the first poll of its stream does. The stream includes the
+    /// retries of a provider and the deadlines of a request.
     fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream;
 
-    /// Runs the calls of one turn, or gives [what they came to](ToolRun::with_saved_calls).
+    /// Runs the calls of one turn, or returns [their stored results](ToolRun::with_saved_calls).
     ///
-    /// No call has begun before the first poll. Hooks on calls and the sub-agents that run as calls are
-    /// inside.
+    /// No call begins before the first poll. The stream includes the hooks on calls and the
+    /// sub-agents that run as calls.
     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun;
 
-    /// Whether [`suspend`](Self::suspend) waits for verdicts. Otherwise an interactive run waits for those
-    /// of its holders, while its other calls run.
+    /// Whether [`suspend`](Self::suspend) waits for verdicts. Otherwise an interactive run waits
+    /// for verdicts that are sent through its handle, while its other calls run.
     fn can_suspend(&self) -> bool {
         false
     }
 
-    /// Waits for a verdict on each of these calls, for at most `limit`. Calls that have no verdict then
-    /// stay pending, and the run ends as such. Called only if the world [suspends](Self::can_suspend), for
+    /// Waits for a verdict on each of these calls, for at most `limit`. Calls without a verdict
+    /// then stay pending, and the run ends as `pending`. Called only if
+    /// [`can_suspend`](Self::can_suspend) returns `true`, for
     /// [interactive](crate::Agent::interactive) agents.
     fn suspend(
         &self,
@@ -156,24 +159,24 @@ pub trait World: fmt::Debug + Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// The run gives an event out.
+    /// Called for each event that the run yields.
     fn observe(&self, _event: &Event) {}
 
-    /// Whether the loop has yet to take a value that is kept. Until it has, nothing ends it from outside, neither an
-    /// interrupt nor the end of its time.
+    /// Whether the loop has not yet taken a stored value. Until it has, neither an interrupt nor a
+    /// time limit ends the loop.
     fn has_untaken_value(&self) -> bool {
         false
     }
 
-    /// How the loop of the run ends here from outside, if it does. It is asked before each poll of the loop.
+    /// The way in which the loop must end now, if it must. Called before each poll of the loop.
     fn forced_end(&self) -> Option<LoopEnd> {
         None
     }
 
-    /// The loop of the run was ended from outside.
+    /// Called when the loop of the run was ended from outside, or by its own error.
     fn on_end(&self, _ending: &LoopEnd) {}
 
-    /// The run is dropped.
+    /// Called when the run is dropped.
     fn on_drop(&self) {}
 }
 
@@ -183,19 +186,19 @@ pub trait World: fmt::Debug + Send + Sync {
 pub struct LoopEnd {
     /// Whether the loop was polled since the last event.
     pub polled_since_last_event: bool,
-    /// The error; `None` if the run was interrupted or its time was over.
+    /// The error; `None` if the run was interrupted or reached its time limit.
     pub error: Option<Error>,
-    /// The end of a time; `None` for an interrupt and an error.
+    /// The effect of the time limit; `None` for an interrupt and an error.
     pub time_limit_reached: Option<TimeLimitReached>,
 }
 
-/// What the end of the time of a run does to its loop.
+/// The effect of a run's time limit on its loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TimeLimitReached {
-    /// Its last turn begins.
+    /// The run begins its last turn.
     WrapUp(BudgetExceeded),
-    /// It ends.
+    /// The run ends.
     End(BudgetExceeded),
 }

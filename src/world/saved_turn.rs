@@ -1,4 +1,4 @@
-//! The value of a turn, to be kept.
+//! The stored value of a turn.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,17 @@ use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnEvent;
 
-/// What a request came to, to be kept: its turn, or what there was of it and why it failed.
+/// The result of a request, for storage: the turn, or the partial turn and the error.
 ///
-/// [`observe`](Self::observe) each item of the stream; [`into_stream`](Self::into_stream) gives the same
-/// turn again, without its deltas.
+/// Call [`observe`](Self::observe) with each item of the stream;
+/// [`into_stream`](Self::into_stream) returns the same turn again, without its deltas.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedTurn {
-    /// The last event of a turn that is complete, after those that voided an attempt at it; all events of one that
-    /// failed.
+    /// For a complete turn, its last event and the retractions before it; for a failed turn, all of
+    /// its events.
     events: Vec<TurnEvent>,
-    /// The calls of the turn could not run when it came.
+    /// Whether the calls of the turn were not allowed to run when it arrived.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     vetoed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,12 +26,12 @@ pub struct SavedTurn {
 }
 
 impl SavedTurn {
-    /// Takes the next item of the stream.
+    /// Adds the next item of the stream.
     pub fn observe(&mut self, item: &Result<TurnEvent, Error>) {
         match item {
             Ok(event) => {
                 if let TurnEvent::TurnComplete { .. } = event {
-                    // They have the tokens of those attempts.
+                    // The retractions have the usage of the void attempts.
                     self.events.retain(|event| matches!(event, TurnEvent::Retracted { .. }));
                     self.vetoed = is_vetoed_event(event);
                 }
@@ -41,13 +41,13 @@ impl SavedTurn {
         }
     }
 
-    /// Whether the turn is complete or has failed, so that nothing comes after it.
+    /// Whether the turn is complete or has failed, so that no item follows.
     pub fn is_complete(&self) -> bool {
         let last = self.events.last();
         self.error.is_some() || matches!(last, Some(TurnEvent::TurnComplete { .. }))
     }
 
-    /// The end of the turn, after its other events.
+    /// The last event of the turn, after its other events were yielded.
     #[cfg(feature = "durable")]
     pub(crate) fn into_end(mut self) -> ReplayedTurn {
         self.events.retain(|event| matches!(event, TurnEvent::TurnComplete { .. }));

@@ -1,4 +1,4 @@
-//! What holds at every boundary of a run, whatever the model, the tools, the hooks and the holders
+//! Properties at every boundary of a run, whatever the model, the tools, the hooks and the owner
 //! do: the history that is sent is the fold of the events so far, and everything is counted once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,7 +53,7 @@ fn random_reply(dice: &Dice) -> Reply {
     }
 }
 
-/// Looks at each request before the model does.
+/// A provider that checks each request before it forwards the request to the model.
 struct RequestWatcher {
     model: Scripted,
     run: Arc<OnceLock<RunHandle>>,
@@ -65,7 +65,7 @@ impl Provider for RequestWatcher {
     fn stream_turn(&self, request: Request) -> TurnStream {
         self.request_count.fetch_add(1, Ordering::Relaxed);
         let told = self.run.get().unwrap().history();
-        // A panic here would be an ending of the run like any other.
+        // A panic here would end the run like any other panic, so the result is recorded instead.
         let is_right = request.history == told && told.unanswered_calls().is_empty();
         self.violation_count.fetch_add(usize::from(!is_right), Ordering::Relaxed);
         self.model.stream_turn(request)
@@ -76,7 +76,7 @@ impl Provider for RequestWatcher {
     }
 }
 
-/// Forgets the older half, or says nonsense, or nothing.
+/// A compactor that drops the older half, returns an invalid compaction, or returns none.
 struct RandomCompactor(Arc<Dice>);
 
 impl Compactor for RandomCompactor {
@@ -148,7 +148,7 @@ fn random_agent(
     with_note_and_stop_hooks(agent, dice)
 }
 
-/// How it ended; `None` if it was dropped.
+/// Returns how the run ended; `None` if it was dropped.
 fn check_seed(seed: u64) -> Option<EndReason> {
     let dice = Dice::new(seed);
     let handle = Arc::new(OnceLock::new());
@@ -217,7 +217,7 @@ fn check_seed(seed: u64) -> Option<EndReason> {
         outcome.new_items().iter().filter(is_it).count()
     };
     let heard = told("Look here.") + told("And then?");
-    // What was rewritten away was heard as well.
+    // Text that was compacted away was also reported before.
     if told("It went on for long.") == 0 && !journal.history().iter().any(|item| item.compacted) {
         assert_eq!(heard + outcome.undelivered.len(), given);
     }

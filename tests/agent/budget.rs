@@ -1,4 +1,5 @@
-//! What a run may spend, as pure values: limits in their order, a shared pool, a target.
+//! Limits on the resources of a run, as pure values: the order of the limits, a shared pool, a
+//! target.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use turnstream::{ErrorKind, Usage};
 
 const PRICE: Price = Price { input: 1.0, output: 2.0, cache_read: 0.5, cache_write: 1.5 };
 
-/// 100 tokens in, 20 out, 300 millionths, 7 seconds, 3 calls.
+/// 100 input tokens, 20 output tokens, 300 millionths of a dollar, 7 seconds, 3 calls.
 fn sample_usage() -> BudgetUsage {
     BudgetUsage {
         usage: Usage { input_tokens: 100, output_tokens: 20, ..Usage::default() },
@@ -57,7 +58,7 @@ fn a_limit_is_reached_when_usage_equals_it() {
         &Budget::new().with_time_limit(Duration::from_secs(7)),
         exceeded_error(Time, 7_000, 7_000),
     );
-    // Behind the last call the model may still speak.
+    // After the last allowed call the model may still answer.
     assert_not_exceeded(&Budget::new().with_tool_calls(3));
 }
 
@@ -120,7 +121,7 @@ fn a_token_reserve_lowers_the_point_at_which_token_limits_are_reached() {
         .with_tool_calls(4)
         .with_cost_limit(1.0, sample_prices());
     assert_not_exceeded(&others.with_wrap_up_tokens(1_000_000));
-    // More than there is: nothing is left for other turns.
+    // More than the limit: nothing is left for other turns.
     let all = Budget::new().with_output_tokens(5).with_wrap_up_tokens(10);
     assert_eq!(
         all.exceeded_limit(&BudgetUsage::default()),
@@ -222,7 +223,7 @@ fn returns_diminish_after_three_nudges_and_two_small_steps() {
     assert_nudged(target, (2, 499, 1_000), 1_499, (3, 499, 1_499));
     assert_nudged(target, (3, 500, 1_000), 1_499, (4, 499, 1_499));
     assert_nudged(target, (3, 499, 1_000), 1_500, (4, 500, 1_500));
-    // Usage that a wire takes back is no progress.
+    // Usage that a wire corrects downwards does not count as progress.
     assert_stops(target, (3, 0, 2_000), 1_000, true);
 }
 

@@ -1,4 +1,5 @@
-//! Compaction: what it may replace, the note it leaves, and the compactor that needs no model.
+//! Compaction: the ranges that it may replace, the note that it leaves, and the compactor that
+//! needs no model.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ fn items_of(history: &History) -> Vec<Item> {
     history.iter().cloned().collect()
 }
 
-// What may be replaced.
+// ---- Valid ranges
 
 #[track_caller]
 fn assert_invalid_compaction(from: usize, to: usize, items: Vec<Item>, why: &str) {
@@ -109,7 +110,7 @@ fn a_compaction_is_not_rejected_for_an_already_unsettled_history() {
     assert!(apply_compaction(&compaction, &open).settled().is_settled());
 }
 
-// The note.
+// ---- The note
 
 #[track_caller]
 fn assert_note_position(history: &History, compaction: Compaction, expected: usize) {
@@ -195,7 +196,7 @@ fn the_compaction_note_survives_storing_settling_forking_and_later_turns() {
     history.push(as_stop_turn_end(look_call("open", "{}")));
     history = history.settled();
     assert!(was_reactively_compacted(&history));
-    // A plain compaction leaves it alone, and one that would lose it is refused.
+    // A plain compaction leaves the note unchanged, and one that would lose it is refused.
     let shortened = Truncator::new()
         .with_max_reasoning_bytes(0)
         .with_keep_turns(1)
@@ -225,7 +226,7 @@ fn other_compacted_items_are_not_mistaken_for_the_compaction_note() {
     ])));
 }
 
-// The wires.
+// ---- Wires
 
 #[test]
 fn every_wire_accepts_the_compaction_note_at_any_position() {
@@ -250,7 +251,7 @@ fn every_wire_accepts_the_compaction_note_at_any_position() {
     }
 }
 
-// Compactors.
+// ---- Compactors
 
 #[test]
 fn closures_and_shared_compactors_implement_compactor() {
@@ -258,13 +259,13 @@ fn closures_and_shared_compactors_implement_compactor() {
     let never = Arc::new(compactor_fn(|_: &History| Ok(None)));
     let shared: Arc<dyn Compactor> = never;
     assert_eq!(block_on(shared.compact(&history)).unwrap(), None);
-    // The future owns what it needs.
+    // The future owns everything that it needs.
     let future = Arc::new(Truncator::new()).compact(&history);
     drop(history);
     assert_eq!(block_on(future).unwrap(), None);
 }
 
-// The plain one.
+// ---- The truncator
 
 #[test]
 fn old_turns_keep_a_prefix_of_reasoning_and_arguments_and_all_other_items() {
@@ -299,7 +300,7 @@ fn old_turns_keep_a_prefix_of_reasoning_and_arguments_and_all_other_items() {
     let thought = format!("{}…", "x".repeat(197));
     assert_eq!(after[2], Item::reasoning(thought).with_mark(Mark::Compacted));
     assert_eq!(after[3], items[3]);
-    // The signed thought is gone.
+    // The signed reasoning is gone.
     assert_eq!(after[4], items[5]);
     let call = after[5].as_tool_call().unwrap();
     assert!(after[5].compacted && after[5].provider_data.is_none());
@@ -332,7 +333,7 @@ fn results_are_truncated_only_if_configured() {
     assert!(text.ends_with("xxx\n[image/png left out]\n"), "{text}");
 }
 
-/// What the arguments of an old call become.
+/// The arguments of an old call after truncation.
 fn shorten_arguments(arguments: &str, max: usize) -> Option<String> {
     let mut items = vec![as_stop_turn_end(look_call("c", arguments)), look_result("c", "r")];
     items.extend(look_turn(1));
@@ -351,7 +352,7 @@ fn shortened_arguments_are_a_json_object_within_the_configured_bytes() {
         format!("{{\"z\":1.50,\"a\":[{}1]}}", "[1],".repeat(900)),
         format!("{{{}}}", many.join(",")),
         format!("{{\"a\":\"\\ud800{}\"}}", text(900)),
-        // Cut off; not an object; not JSON at all.
+        // Incomplete JSON; not an object; not JSON at all.
         format!("{{\"a\":\"{}", text(900)),
         format!("[{}1]", "1,".repeat(900)),
         "ü".repeat(900),
@@ -381,7 +382,7 @@ fn reasoning_is_removed_entirely_if_configured() {
     let before = history_of(items);
     let none = Truncator::new().with_keep_turns(1).with_max_reasoning_bytes(0);
     let after = apply_compaction(&none.plan_compaction(&before).unwrap(), &before);
-    // An empty one is left, which says that something was shortened.
+    // An empty item is left, which shows that something was removed.
     assert_eq!(self::items_of(&after)[1], Item::reasoning("").with_mark(Mark::Compacted));
     assert_eq!(none.plan_compaction(&after), None);
     let recorded =
@@ -403,7 +404,7 @@ fn the_results_of_an_old_turn_are_old_too() {
     let shortens = |keep| clips.with_keep_turns(keep).plan_compaction(&before);
     assert_eq!(shortens(1).map(|made| (made.from, made.to)), Some((1, 2)));
     assert_eq!(shortens(2), None);
-    // The newest turn keeps its reasoning in any case.
+    // The newest turn always keeps its reasoning.
     assert_eq!(shortens(0), shortens(1));
 }
 

@@ -1,4 +1,4 @@
-//! What a run costs where its model changes on the way.
+//! The cost of a run whose model changes between turns.
 
 use serde_json::json;
 use turnstream::agent::{Budget, hook};
@@ -26,7 +26,7 @@ fn endless_caller(model: &'static str) -> Scripted {
     Scripted::from_fn(|_, _| Reply::new().call("t", json!({})).usage(TURN_USAGE)).with_model(model)
 }
 
-/// Runs until the money is spent, and gives what was.
+/// Runs until the budget is spent, and checks the spent amount.
 async fn run_until_budget_spent(agent: Agent, expected: u64) {
     let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap();
     let prices = Prices::new()

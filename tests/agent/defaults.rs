@@ -1,4 +1,4 @@
-//! The defaults that the guide promises are those that hold.
+//! The defaults in the guide are the actual ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::support::providers::user_request;
 use crate::support::runs::reply_calling;
 use crate::support::tools::{Counter, counted_tool, ok_tool, spec};
 
-/// The table of the guide: what, and its default.
+/// The guide's table: the setting and its default.
 fn documented_defaults() -> BTreeMap<&'static str, &'static str> {
     let guide = include_str!("../../src/guide/limits.md");
     let table = guide.split("<!-- end of the table -->").next().unwrap();
@@ -42,7 +42,7 @@ async fn elapsed_time(future: impl Future) -> String {
     format_seconds(began.elapsed())
 }
 
-/// How many failures in a row open a circuit breaker, and how long it stays open.
+/// The number of consecutive failures that open a circuit breaker, and the time that it stays open.
 async fn circuit_breaker_defaults() -> (u32, Duration) {
     let busy = || Reply::error(Error::new(ErrorKind::Overloaded, "busy"));
     let model = Scripted::from_fn(move |_, _| busy());
@@ -63,7 +63,7 @@ async fn circuit_breaker_defaults() -> (u32, Duration) {
     (u32::try_from(failures).unwrap(), opened.elapsed())
 }
 
-/// How long a hook is waited for.
+/// The time limit of a hook.
 async fn hook_timeout() -> String {
     let slow = hook::before_tool(|_, _| std::future::pending::<CallDecision>());
     let model = Scripted::new([reply_calling("c", "t"), "fine".into()]);
@@ -71,7 +71,7 @@ async fn hook_timeout() -> String {
     elapsed_time(agent.run("go").outcome()).await
 }
 
-/// How long a compactor is waited for.
+/// The time limit of a compactor.
 async fn compactor_timeout() -> String {
     struct PendingCompactor;
 
@@ -90,7 +90,7 @@ async fn compactor_timeout() -> String {
     elapsed_time(agent.run(long).outcome()).await
 }
 
-/// How many requests a sub-agent may send.
+/// The number of requests that a sub-agent may send.
 async fn sub_agent_max_requests() -> usize {
     let inner = Scripted::from_fn(|_, n| Reply::new().call("t", json!({ "n": n })));
     let child = Agent::new(inner.clone()).with_tool(ok_tool("t", &Counter::default()));
@@ -101,7 +101,7 @@ async fn sub_agent_max_requests() -> usize {
     inner.requests().len()
 }
 
-/// How many calls of a turn run at once.
+/// The number of a turn's calls that run concurrently.
 async fn max_concurrent_calls() -> usize {
     let counter = Counter::default();
     let waits = counted_tool("t", &counter, |_| std::future::pending());
@@ -112,7 +112,7 @@ async fn max_concurrent_calls() -> usize {
     counter.started_count()
 }
 
-/// How many bytes a result may have that the model reads whole.
+/// The size in bytes up to which the model receives a result untruncated.
 async fn max_result_bytes() -> usize {
     let mut whole = 0;
     for bytes in 65_530..65_540 {
@@ -199,7 +199,8 @@ async fn the_guide_lists_the_actual_default_values() {
         ("tokens, money and calls of a run", unlimited(!budget.has_cost_limit())),
     ]);
     let mut promised = documented_defaults();
-    // These have tests of their own: `http_retries`, `closed_connections`, `custom` and `transport`.
+    // These settings have tests of their own: `http_retries`, `closed_connections`, `custom` and
+    // `transport`.
     for of_http in [
         "attempts at a request, by a provider over HTTP",
         "attempts at a request, by a provider of your own",

@@ -1,4 +1,4 @@
-//! Detectors: each mode in a run that has it, and in a similar one that has not.
+//! Detectors: each failure mode in a run that has it, and in a similar run without it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use turnstream::{Agent, Item, Outcome, Usage};
 
 use crate::support::tools::spec;
 
-/// A tool that does what its arguments say: `changed`, `created`, `sent` (targets), `check`
+/// A tool with the effects that its arguments name: `changed`, `created`, `sent` (targets), `check`
 /// (`[command, code, complaint]`), `fails`.
 fn scripted_effect_tool(name: &str) -> Tool {
     let calls = Arc::new(AtomicU64::new(0));
@@ -26,7 +26,7 @@ fn scripted_effect_tool(name: &str) -> Tool {
         async move {
             let target = |key: &str| {
                 let target = args[key].as_str()?;
-                // A new one for each call.
+                // A new target for each call.
                 Some(target.replace('#', &number.to_string()))
             };
             for kind in ["changed", "created", "sent"] {
@@ -75,7 +75,7 @@ async fn run_with_detectors(
     (signals.drain(), outcome)
 }
 
-/// What all six see in a run that ends with words.
+/// The signals of all six detectors in a run that ends with text.
 async fn all_signals(replies: Vec<Reply>) -> Vec<(FailureMode, u32)> {
     let signals = run_with_detectors(Detectors::all(), replies).await.0;
     signals.into_iter().map(|signal| (signal.mode, signal.turn)).collect()
@@ -111,7 +111,7 @@ async fn a_failure_that_repeats_is_reported_as_missing_termination() {
         read_call(1),
         failing_call("e"),
     ];
-    // Once, however long it goes on.
+    // Reported once, however long the run continues.
     assert_signals(&all_signals(same).await, &[(FailureMode::MissingTermination, 6)]);
     let other = vec![
         failing_call("e"),
@@ -139,10 +139,10 @@ async fn tool_calls_after_a_passing_check_are_reported_as_missing_termination() 
     assert_signals(&all_signals(on(10)).await, &[(FailureMode::MissingTermination, 12)]);
     assert_signals(&all_signals(on(25)).await, &[(FailureMode::MissingTermination, 12)]);
     assert_signals(&all_signals(on(9)).await, &[]);
-    // The same check says nothing new.
+    // Repeating the same check is not progress.
     let again = [on(5), vec![passed()], (0..4).map(read_call).collect()].concat();
     assert_signals(&all_signals(again).await, &[(FailureMode::MissingTermination, 12)]);
-    // What is changed is progress, and another check is news.
+    // A change is progress, and so is a check with a new result.
     for news in [json!({ "changed": "a.rs" }), json!({ "check": ["lint", 0, ""] })] {
         let working =
             [on(6), vec![call_with_effects("run", news)], (0..6).map(read_call).collect()].concat();
@@ -155,7 +155,7 @@ async fn failed_evidence_in_a_successful_result_is_an_ambiguous_failure() {
     let disguised = || call_with_effects("run", json!({ "check": ["test", 1, "e"] }));
     let other = || call_with_effects("other", json!({ "check": ["lint", 1, "e"] }));
     let signals = all_signals(vec![disguised(), read_call(1), disguised(), other()]).await;
-    // Once a tool.
+    // Reported once per tool.
     assert_signals(
         &signals,
         &[(FailureMode::AmbiguousFailure, 2), (FailureMode::AmbiguousFailure, 5)],
@@ -186,7 +186,7 @@ async fn an_answer_that_ignores_a_failure_is_an_ambiguous_failure() {
 
     assert_eq!(ends(vec![fails()], "I couldn’t file the ticket.").await, []);
     assert_eq!(ends(vec![fails(), read_call(1)], "Done.").await, []);
-    // Another call of the tool went well beside it.
+    // Another call of the tool succeeded in the same turn.
     let both = fails().call("make", json!({ "created": "t" }));
     assert_eq!(ends(vec![both], "Done.").await, []);
 }
@@ -264,7 +264,7 @@ async fn an_unreported_change_of_the_fingerprint_is_a_silent_side_effect() {
     ];
     detector_agent(replies).with_hook(detectors).with_hook(change).run("go").outcome().await;
     let signals: Vec<_> = signals.drain().into_iter().map(|it| (it.mode, it.turn)).collect();
-    // The second of a row is not told again.
+    // The second one in a row is not reported again.
     assert_signals(
         &signals,
         &[(FailureMode::SilentSideEffect, 4), (FailureMode::SilentSideEffect, 7)],
@@ -284,12 +284,12 @@ async fn a_repeated_call_with_a_different_effect_is_not_a_retry() {
         signal.what,
         "`make` was called again as before and has made `ticket-2` beside `ticket-1`"
     );
-    // Other arguments, or the same thing made once more.
+    // Other arguments, or the same thing created once more.
     let other = call_with_effects("make", json!({ "created": "ticket-#", "title": "Other" }));
     assert_signals(&all_signals(vec![ticket(), other]).await, &[]);
     let file = || call_with_effects("make", json!({ "created": "a.rs" }));
     assert_signals(&all_signals(vec![file(), file()]).await, &[]);
-    // Beside each other in one turn they are two as well.
+    // Two calls in one turn count as two as well.
     let args = json!({ "created": "ticket-#" });
     let twice = call_with_effects("make", args.clone()).call("make", args.clone());
     assert_signals(&all_signals(vec![twice]).await, &[(FailureMode::NonIdempotentRetry, 2)]);
@@ -336,7 +336,7 @@ async fn a_context_that_grows_without_progress_is_context_bloat() {
     let signals = run_with_detectors(Detectors::all(), grows()).await.0;
     let [signal] = &signals[..] else { panic!("{signals:?}") };
     assert_eq!((signal.mode, signal.turn), (FailureMode::ContextBloat, 9));
-    // A change on the way, or less of it.
+    // With a change in between, or with fewer calls.
     let mut working = grows();
     working[5] = call_with_effects("make", json!({ "changed": "a" }))
         .usage(Usage { input_tokens: 48_000, ..Usage::default() });

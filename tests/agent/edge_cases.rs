@@ -1,4 +1,5 @@
-//! Where an agent is easily wrong: what is counted, when a limit is reached, what an ending leaves.
+//! Edge cases of an agent: counters, the moment at which a limit is reached, and the state after an
+//! end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -43,7 +44,7 @@ fn context_window_error() -> Error {
     Error::new(ErrorKind::ContextWindow, "the prompt is too long")
 }
 
-/// All events, with what `act` does behind each.
+/// Returns all events, and calls `act` after each.
 fn run_with_action(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome) {
     let mut events = Vec::new();
     while let Some(event) = block_on(run.next()) {
@@ -132,7 +133,7 @@ fn a_run_dropped_while_it_ends_has_still_charged_the_pool() {
         }
     }
     run.interrupt();
-    // The result that is made up for the call; `Finished` is still to come.
+    // The synthetic result for the call; `Finished` is still to come.
     assert!(block_on(run.next()).is_some());
     drop(run);
     assert_eq!(pool.used_tokens(), 7);
@@ -250,7 +251,7 @@ fn a_history_that_cannot_be_compacted_is_sent_to_the_fallback() {
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "fits"));
 }
 
-/// Panics when it is dropped, unless something panics already.
+/// Panics when it is dropped, unless the thread is panicking already.
 struct PanicOnDropUnlessPanicking;
 
 impl Drop for PanicOnDropUnlessPanicking {
@@ -377,7 +378,7 @@ fn a_malformed_reply_is_corrected_and_the_third_in_a_row_ends_the_run() {
     let model = Scripted::new([unreadable(), unreadable(), Reply::text("fine")]);
     let (events, outcome) = run_with_action(Agent::new(model).run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 3));
-    // What was asked, two corrections and the answer.
+    // The prompt, two corrections and the answer.
     assert_eq!(outcome.new_items().len(), 4);
     let corrected =
         |event: &&Event| matches!(event, Event::Continued { reason: Transition::Corrective });

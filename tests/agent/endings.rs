@@ -1,5 +1,5 @@
-//! Every way in which a run ends, from one table: what the outcome says, and that nothing of what
-//! was said and paid for is missing from it.
+//! Every way in which a run ends, in one table: the contents of the outcome, which includes all
+//! text and usage of the run.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -35,13 +35,13 @@ fn reply_with_stop(stop: StopReason) -> Reply {
 }
 
 fn scripted_agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
-    // Every script begins with a turn whose tool runs.
+    // Every script starts with a turn whose tool runs.
     let replies = [tool_call_reply()].into_iter().chain(replies);
     let limits = Limits { max_continuations: 0, max_turn_retries: 0, ..Limits::default() };
     Agent::new(Scripted::new(replies)).with_tools([uncounted_tool("t")]).with_limits(limits)
 }
 
-/// An agent that ends for each reason, in the order of the guide.
+/// An agent that ends for each reason, in the guide's order.
 fn agents_by_end_reason() -> Vec<(EndReason, Agent)> {
     let stopping = |answer: StopDecision| {
         scripted_agent([text_reply("done")])
@@ -82,7 +82,7 @@ fn agents_by_end_reason() -> Vec<(EndReason, Agent)> {
     ]
 }
 
-/// Runs to the end; what hangs is interrupted.
+/// Runs to the end; a run that hangs is interrupted.
 fn run_or_interrupt(agent: &Agent) -> Outcome {
     use futures::{FutureExt, StreamExt};
 
@@ -135,7 +135,7 @@ fn every_outcome_has_the_history_the_new_items_and_the_usage() {
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), known.split(' ').collect::<Vec<_>>());
 }
 
-/// What hooks are told at the end of a run.
+/// The notifications that hooks receive at the end of a run.
 #[derive(Clone, Default)]
 struct HookLog(Arc<Mutex<Vec<String>>>);
 
@@ -144,7 +144,7 @@ impl HookLog {
         self.0.lock().unwrap().push(what);
     }
 
-    /// The agent with hooks that note what they are told, at both ends of its list.
+    /// The agent with two hooks that record their notifications, at both ends of its list.
     fn with_logging_hooks(&self, agent: Agent) -> Agent {
         let (finished, failed, stopping) = (self.clone(), self.clone(), self.clone());
         agent
@@ -165,7 +165,7 @@ impl HookLog {
 fn hooks_are_notified_of_every_ending_exactly_once_and_last() {
     for (reason, agent) in agents_by_end_reason() {
         let told = HookLog::default();
-        // One ending and no second one: `outcome` sees to it.
+        // `outcome` checks that there is exactly one ending.
         let outcome = run_or_interrupt(&told.with_logging_hooks(agent));
         assert_eq!(outcome.reason, reason);
         let told = told.0.lock().unwrap().clone();
@@ -177,16 +177,16 @@ fn hooks_are_notified_of_every_ending_exactly_once_and_last() {
 
 #[test]
 fn the_test_table_covers_every_finish_reason() {
-    // `EndReason` may grow, so that no match outside of the crate can name all of it: its source does.
+    // `EndReason` is non-exhaustive, so this test reads the list of variants from its source.
     let source = include_str!("../../src/event/end_reason.rs");
     let names = source.split_once("\nreason_names! {").unwrap().1;
     let names = names.split_once("\n}").unwrap().0;
     let mut names: BTreeSet<&str> = names.split('"').skip(1).step_by(2).collect();
-    // These two are written beside the list.
+    // These two are defined outside of the list.
     names.extend(["interrupted", "other"]);
     let mut table: BTreeSet<&str> =
         agents_by_end_reason().iter().map(|(reason, _)| reason.as_str()).collect();
-    // No run ends for a reason of a later version.
+    // Only a later version can have an unknown reason.
     table.insert("other");
     assert!(names.len() >= 18, "{names:?}");
     assert_eq!(table, names);

@@ -1,4 +1,5 @@
-//! An agent that ends only with evidence: what is sent back, and how the run ends.
+//! An agent that ends only with evidence: the messages that are sent back to it, and how the run
+//! ends.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use futures::StreamExt;
 
 use crate::support::tools::spec;
 
-/// Changes a file.
+/// A tool that changes a file.
 fn edit_tool() -> Tool {
     Tool::raw(spec("edit"), |_, cx: ToolContext| async move {
         cx.record_change("a.rs");
@@ -27,7 +28,7 @@ fn edit_tool() -> Tool {
     .unwrap()
 }
 
-/// Runs a command and ends with a code: `{"command": "test", "code": 0}`.
+/// A tool that runs a command and ends with a code: `{"command": "test", "code": 0}`.
 fn check_tool() -> Tool {
     Tool::raw(spec("check"), |args: serde_json::Value, cx: ToolContext| async move {
         let command = args["command"].as_str().unwrap_or("test").to_owned();
@@ -69,7 +70,7 @@ fn assert_outcome(outcome: &Outcome, reason: EndReason, turns: u32, why: Option<
     assert_eq!(outcome.proof.is_some(), reason == EndReason::Completed);
 }
 
-/// What was said in the user's place, the input left out.
+/// The user messages that the agent injected, without the input.
 fn injected_messages(outcome: &Outcome) -> Vec<String> {
     let words = outcome.new_items().iter().skip(1).filter_map(Item::as_user);
     words.map(turnstream::item::Content::text).collect()
@@ -157,7 +158,7 @@ async fn a_run_without_changes_needs_evidence_unless_configured_otherwise() {
     };
     let looked = run(vec!["It is 7.".into()]).await;
     assert_eq!((looked.reason, looked.proof), (EndReason::Completed, None));
-    // Whether the tests pass was the question.
+    // The question was whether the tests pass.
     let failing = run(vec![check_call("test", 1), "No, they fail.".into()]).await;
     assert_eq!((failing.reason, failing.proof), (EndReason::Completed, None));
     let changed = run(vec![edit_call(), "done".into(), "done".into()]).await;
@@ -193,7 +194,7 @@ async fn a_blocked_answer_without_a_reason_is_rejected_once() {
     let why = "it says that it is blocked, and does not name what is missing";
     assert_outcome(&unnamed, EndReason::Unproven, 2, Some(why));
 
-    // The two have one chance together.
+    // The two requirements share one chance.
     let mixed = run_outcome(["done".into(), "BLOCKED:".into()]).await;
     assert_outcome(&mixed, EndReason::Unproven, 2, Some(why));
 }
@@ -255,7 +256,7 @@ async fn evidence_of_an_earlier_run_does_not_count() {
     assert_outcome(&first, EndReason::Completed, 2, None);
     let second = agent.run_from(first.history, "and this").outcome().await;
     assert_outcome(&second, EndReason::Unproven, 3, Some(UNCHECKED_CHANGE_MESSAGE));
-    // Nor does what it has changed have to be proven by the next.
+    // The next run does not have to prove the changes of this one either.
     let third = agent.run_from(second.history, "and that").outcome().await;
     assert_outcome(&third, EndReason::Unproven, 2, Some(NO_CHECK_MESSAGE));
 }
@@ -319,7 +320,7 @@ async fn a_timed_out_call_counts_as_a_possible_change() {
 
 #[tokio::test]
 async fn evidence_survives_a_compaction() {
-    // Everything but the newest entry is folded away when the context is full.
+    // Everything but the newest entry is compacted when the context is full.
     let forget = compactor_fn(|history: &History| {
         let to = history.len();
         let items = vec![Item::user("So far so good.")];
@@ -572,7 +573,7 @@ async fn a_custom_stop_hook_can_reproduce_the_evidence_policy() {
     );
 }
 
-/// An agent with a child that is asked once.
+/// An agent with a sub-agent that is called once.
 fn agent_with_child(child: Vec<Reply>, parent: Vec<Reply>) -> Agent {
     let child = Agent::new(Scripted::new(child)).with_tools(edit_and_check_tools());
     let tool = child.as_tool("child", "").unwrap();
@@ -594,7 +595,7 @@ async fn changes_and_evidence_of_a_sub_agent_count_for_its_parent() {
     assert_eq!(report.side_effects, [SideEffect::of_change("a.rs"), SideEffect::of_change("a.rs")]);
     assert_eq!(report.evidence.len(), 1, "what was mended is the child's own story");
 
-    // What the child checked before its last change proves nothing to the parent either.
+    // A check by the child before its last change is not evidence for the parent either.
     let stale = vec![check_call("test", 0), edit_call(), "done".into()];
     let outcome =
         agent_with_child(stale, vec!["done".into(), "done".into()]).run("go").outcome().await;

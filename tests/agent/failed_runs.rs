@@ -189,7 +189,7 @@ async fn a_hand_written_loop_with_finish_with_fails_as_an_agent_does() {
 
 #[tokio::test]
 async fn a_nested_runs_finished_event_is_forwarded_and_its_error_follows() {
-    // `finish_with` leaves the ending alone that comes from below.
+    // `finish_with` leaves an existing ending unchanged.
     let journal = Journal::new(History::from_id("h"));
     let events = agent_with_failing_request().run("go").journal_to(&journal).finish_with(&journal);
     assert_failed_with(&drain_events(Box::pin(events)).await, ErrorKind::Auth);

@@ -1,4 +1,4 @@
-//! A turn has no more bytes than its limit, whatever the provider.
+//! The byte limit of a turn applies to every provider.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ fn endless_provider() -> impl Provider + 'static {
     })
 }
 
-/// One that does not pass on the limit of the request.
+/// A provider that does not pass on the request's limit.
 struct LimitDroppingProvider<P>(P);
 
 impl<P: Provider> Provider for LimitDroppingProvider<P> {
@@ -157,7 +157,7 @@ async fn without_an_agent_a_turn_is_limited_to_64_mib() {
     assert_eq!(error.unwrap().kind(), ErrorKind::TooLarge);
 }
 
-/// A decoder that keeps all that comes and says nothing of it.
+/// A decoder that buffers all input and emits no events.
 struct SilentDecoder;
 
 impl Decode for SilentDecoder {

@@ -2,36 +2,36 @@
 //!
 //! | module | claims |
 //! |---|---|
-//! | `outcomes` | a run's outcomes and events, and what its owner can do between two pulls |
+//! | `outcomes` | a run's outcomes and events, and what its owner can do between two polls |
 //! | `endings` | every way in which a run ends, in one table |
 //! | `failed_runs` | a run that failed ends with its error |
-//! | `edge_cases` | what is counted, when a limit is reached, what an ending leaves |
+//! | `edge_cases` | counters, the moment at which a limit is reached, the state after an end |
 //! | `boundaries` | at every boundary the history that is sent is the fold of the events |
-//! | `mix` | the laws hold in runs that mix tools, sub-agents, hooks, compaction and verdicts |
-//! | `structured_output` | answers as types: parsing, validation, correction; JSON lines |
+//! | `mix` | the invariants hold in runs that mix tools, sub-agents, hooks, compaction and verdicts |
+//! | `structured_output` | answers with a type: parsing, validation, correction; JSON lines |
 //! | `context`, `compaction` | compaction, token estimates, and injected context |
 //! | `budget`, `cost` | limits on spending, and the price of a run |
-//! | `repeated_calls` | a run that goes round in circles ends, and one that polls does not |
-//! | `retries` | which turns are asked for again by the agent itself |
-//! | `large_turns` | a turn has no more bytes than its limit, whatever the provider |
-//! | `observers` | hooks that observe: what is polled, said, told and dropped, and that nothing waits |
+//! | `repeated_calls` | a run that repeats its calls ends, and one that polls does not |
+//! | `retries` | the turns that the agent itself retries |
+//! | `large_turns` | the byte limit of a turn applies to every provider |
+//! | `observers` | hooks that observe: when they are polled, notified and dropped; the run never waits for them |
 //! | `sub_agents` | how deep sub-agents run inside one another |
 //! | `suspended_sub_agents` | calls of sub-agents that wait suspend the run, and continue with it |
-//! | `subagent_results` | what a parent reads of the end of its sub-agent |
+//! | `subagent_results` | the result that a parent receives at the end of its sub-agent |
 //! | `time_limits` | the time that a run and a tool may take |
 //! | `defaults` | the table of defaults in the guide |
-//! | `pools` | what a tree of agents shares: tokens, and a limit on concurrency |
-//! | `redaction` | hooks that take secrets out of what calls report |
-//! | `run_data` | what a program hands to the tools of one run |
+//! | `pools` | resources that a tree of agents shares: tokens, and a limit on concurrency |
+//! | `redaction` | hooks that remove secrets from the reports of calls |
+//! | `run_data` | data that a program passes to the tools of one run |
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
 //! | `evidence` | an agent that ends only with evidence |
 //! | `trace` | the trace of a run, step by step |
 //! | `replay` | recorded runs are replayed, and resumed from a step with one change |
-//! | `old_recordings` | recordings of earlier versions are played |
-//! | `tombstones` | items that become void while a run goes on |
+//! | `old_recordings` | recordings of earlier versions are replayed |
+//! | `tombstones` | items that are tombstoned during a run |
 //! | `tool_sources` | tools that change while a run continues |
-//! | `world` | a run that is stopped at any effect goes on from the values that were kept |
-//! | `own_body` | the body in the example `own_body` is the agent's own but for one line |
+//! | `world` | a run that is stopped at any effect continues from the stored values |
+//! | `own_body` | the body in the example `own_body` is the agent's own except for one line |
 
 mod boundaries;
 mod budget;

@@ -1,4 +1,5 @@
-//! Hooks that observe hold up nothing: they are part of the run, which waits for none of them.
+//! Hooks that observe delay nothing: they are polled as part of the run, which does not wait for
+//! them.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -34,7 +35,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 type Shared<T> = Arc<Mutex<T>>;
 
-/// The errors that `failure` is told, with the time since the beginning.
+/// The errors that the hook `failure` receives, with the time since the start.
 fn failure_log_hook() -> (Shared<Vec<(Error, Duration)>>, impl Hook + 'static) {
     let told = Shared::<Vec<(Error, Duration)>>::default();
     let (keep, began) = (Arc::clone(&told), Instant::now());
@@ -44,7 +45,7 @@ fn failure_log_hook() -> (Shared<Vec<(Error, Duration)>>, impl Hook + 'static) {
     (told, hook)
 }
 
-/// Notes after the `nth` turn, which take some time.
+/// A hook that adds a note after the `nth` turn, after a delay.
 fn delayed_note_hook(nth: u32, text: &'static str, time: Duration) -> impl Hook + 'static {
     hook::after_sampling(move |state, _| async move {
         if state.counts.model_calls != nth {
@@ -57,12 +58,12 @@ fn delayed_note_hook(nth: u32, text: &'static str, time: Duration) -> impl Hook 
     })
 }
 
-/// What the user said in a request.
+/// The user messages in a request.
 fn user_messages(request: &Request) -> Vec<String> {
     request.history.iter().filter_map(Item::as_user).map(Content::text).collect()
 }
 
-/// Never ends in one of its methods.
+/// A hook that never ends in one of its methods.
 struct EndlessHook(&'static str, Counter);
 
 impl EndlessHook {
@@ -113,7 +114,7 @@ async fn an_observer_that_never_ends_delays_nothing_and_is_dropped_before_the_ru
         let handle = run.handle();
         check_outcome(&run.outcome().await, EndReason::Completed, 2);
         assert_eq!(began.elapsed(), Duration::ZERO, "{method}");
-        // One for each turn, and the tool.
+        // One for each turn, and one for the tool.
         assert_eq!((counter.started_count(), counter.alive_count()), (3, 0), "{method}");
         assert_eq!(*at_end.lock().unwrap(), Some(0), "{method}: dropped before it finishes");
         assert!(told.lock().unwrap().is_empty(), "to be dropped at the end is no failure");
@@ -209,7 +210,7 @@ async fn notes_of_observers_that_are_ready_together_form_one_event_in_hook_order
     assert_eq!(notes.collect::<Vec<_>>(), [[Item::user("first"), Item::user("second")]]);
 }
 
-/// A body that is not the agent's: it asks twice, and waits a second after each turn.
+/// A custom body: it sends two requests, and waits a second after each turn.
 fn waiting_body(
     cx: RunContext,
     mut state: State,
@@ -336,7 +337,7 @@ async fn an_interrupt_drops_observers_in_the_poll_that_ends_the_run() {
     .await;
 }
 
-/// Notes each poll, and asks for the next, for ever.
+/// A hook that records each poll and wakes itself, for ever.
 fn self_waking_hook(
     log: &Shared<Vec<&'static str>>,
     who: &'static str,
@@ -406,7 +407,7 @@ async fn an_observer_that_is_ready_immediately_ends_before_the_next_event_is_yie
     assert_eq!(*log.lock().unwrap(), ["turn_started", "assistant_message"]);
 }
 
-/// Counts how often it wakes.
+/// Counts how many times it wakes.
 #[derive(Default)]
 struct WakeCounter(Counter);
 
@@ -429,7 +430,7 @@ async fn observers_wake_the_run_without_a_busy_loop() {
             pending::<()>().await;
         }
     });
-    // It waits from the poll on in which the hook begins.
+    // The wait starts with the poll in which the hook starts.
     let (agent, _) = scripted_agent([Reply::new().hang()], vec![]);
     let run = agent.with_hook(waits).run("go");
     let mut run = pin!(run);
@@ -467,7 +468,7 @@ async fn an_observer_can_unblock_the_loop_that_waits_for_its_effect() {
     assert_eq!(began.elapsed(), SECOND);
 }
 
-/// Never ends, and panics when it is dropped.
+/// A future that never ends, and panics when it is dropped.
 fn panic_on_drop_future() -> impl Future<Output = ()> {
     struct PanicOnDrop;
 
@@ -500,7 +501,7 @@ async fn a_panic_in_an_observers_drop_does_not_affect_the_run() {
         told.lock().unwrap().iter().map(|(error, _)| error.message().to_owned()).collect();
     assert_eq!(messages.len(), 2, "{messages:?}");
     assert!(messages.iter().all(|it| it.ends_with("it panicked: in the drop")), "{messages:?}");
-    // Dropped by its owner, it tells no hook.
+    // A run that its owner drops notifies no hook.
     let (agent, told) = hooked();
     let mut run = agent.run("go");
     pull_until(&mut run, |event| event.text_delta().is_some()).await;

@@ -1,5 +1,6 @@
-//! Recordings that earlier versions have written are played. In those of version 1, what hooks, holders,
-//! compactors, pools and limits answered is in lines of its own; those of version 2 have a number.
+//! Recordings that earlier versions have written can be replayed. In recordings of version 1, the
+//! answers of hooks, owners, compactors, pools and limits are on lines of their own; those of
+//! version 2 are numbered.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::support::tools::{constant_tool, spec};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Calls `look` until there are this many results, and then stops by itself.
+/// Calls `look` until there are this many results, and then stops on its own.
 fn model_with_look_calls(results: usize) -> Scripted {
     Scripted::from_fn(move |request, _| {
         let seen = request.history.iter().filter(|item| item.as_tool_result().is_some()).count();
@@ -69,7 +70,7 @@ fn agent_stopped_by_hook() -> Agent {
     }))
 }
 
-/// Its compactor gives up once, at a price, and then answers.
+/// Its compactor fails once, at a cost, and then succeeds.
 fn agent_with_failing_compactor() -> Agent {
     let usage = Usage { input_tokens: 7, ..Usage::default() };
     let compactor = compactor_fn(move |history: &History| {
@@ -89,7 +90,7 @@ fn agent_with_failing_compactor() -> Agent {
     look_agent(model).with_compactor(compactor)
 }
 
-/// The first request is too long, and the compactor gives up.
+/// The first request is too long, and the compactor fails.
 fn agent_with_context_overflow() -> Agent {
     let usage = Usage { input_tokens: 7, ..Usage::default() };
     let compactor = compactor_fn(move |_: &History| {
@@ -100,7 +101,7 @@ fn agent_with_context_overflow() -> Agent {
     look_agent(model).with_compactor(compactor)
 }
 
-/// Its request waits for the pool while something is said.
+/// Its request waits for the pool while input is sent.
 fn agent_waiting_for_pool(pool: &Pool) -> Agent {
     look_agent(model_with_look_calls(1))
         .with_max_output_tokens(100)
@@ -115,13 +116,13 @@ fn slow_tool() -> Tool {
     .unwrap()
 }
 
-/// The time of the run is over while its tool runs, but for a last turn.
+/// The time limit of the run expires while its tool runs, except for a wrap-up turn.
 fn agent_with_run_timeout() -> Agent {
     let budget = Budget::new().with_time_limit(10 * SECOND).with_wrap_up_time(4 * SECOND);
     look_agent(model_with_look_calls(2)).with_tools([slow_tool()]).with_budget(budget)
 }
 
-/// The first model breaks off, also when it is asked again, and the second one answers.
+/// The first model's stream breaks off, also on the retry, and the second model answers.
 fn agent_with_fallback() -> Agent {
     let lost = || Error::new(ErrorKind::Connect, "the connection was lost").with_retryable(true);
     let reply = move || Reply::text("I s").fail(lost());
@@ -140,7 +141,7 @@ fn read_recording(name: &str) -> String {
     std::fs::read_to_string(format!("{folder}/{name}.jsonl")).unwrap()
 }
 
-/// Plays each run of a recording: its events are those that were recorded.
+/// Replays each run of a recording, and checks that its events are the recorded ones.
 #[track_caller]
 fn assert_replays(name: &str, agent: &Agent, runs: usize) {
     assert_text_replays(name, &read_recording(name), agent, runs);

@@ -1,4 +1,5 @@
-//! The ready-made agent: its endings, its events, and what a holder can do between two pulls.
+//! The built-in agent: its endings, its events, and what the owner of a run can do between two
+//! polls.
 
 use std::sync::{Arc, OnceLock};
 
@@ -138,7 +139,7 @@ async fn three_consecutive_turns_without_a_startable_call_end_as_malformed() {
     let outcome_ = run_outcome([wrong(), wrong(), wrong(), "never".into()]).await;
     assert_outcome(&outcome_, EndReason::Malformed, true, 3);
     assert_eq!(result_kinds(&outcome_), [ResultKind::UnknownTool; 3]);
-    // One good turn in between resets the count.
+    // A good turn in between resets the count.
     let outcome_ =
         run_outcome([wrong(), wrong(), tool_call_reply(), wrong(), wrong(), "done".into()]).await;
     assert_outcome(&outcome_, EndReason::Completed, false, 6);
@@ -241,7 +242,7 @@ async fn a_truncated_text_and_its_continuation_are_one_text() {
     assert_eq!(run_outcome([paused, "whole".into()]).await.text, "half whole");
     let broken = run_outcome([cut("one "), Reply::text("tw").cut()]).await;
     assert_eq!(broken.text, "one tw");
-    // What was said before a call is not the answer.
+    // Text before a call is not the answer.
     assert_eq!(
         run_outcome([Reply::text("so").call("t", json!({})), "done".into()]).await.text,
         "done"
@@ -252,7 +253,7 @@ async fn a_truncated_text_and_its_continuation_are_one_text() {
 async fn the_fourth_consecutive_truncated_text_ends_the_run() {
     let cut = || Reply::text("x").stop(StopReason::MaxTokens);
     assert_outcome(&run_outcome([cut(), cut(), cut(), cut()]).await, EndReason::Truncated, true, 4);
-    // A turn with tools in between begins anew.
+    // A turn with tools in between resets the count.
     let replies = [cut(), cut(), cut(), tool_call_reply(), cut(), "done".into()];
     assert_outcome(&run_outcome(replies).await, EndReason::Completed, false, 6);
 }
@@ -370,7 +371,7 @@ async fn an_interrupt_from_another_task_wakes_a_waiting_run() {
     assert_eq!(handle.history().len(), 2);
 }
 
-/// Pulls until an event fits.
+/// Pulls events until one matches.
 async fn pull_until(run: &mut Run, fits: impl Fn(&Event) -> bool) {
     while let Some(event) = run.next().await {
         if fits(&event.unwrap()) {

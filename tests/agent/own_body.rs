@@ -1,21 +1,21 @@
-//! The body in the example `own_body` is the agent's own, but for the one line that is marked.
+//! The body in the example `own_body` is the agent's own, except for the marked line.
 
 use std::path::Path;
 
 const AGENT_BODY_SOURCE: &str = include_str!("../../src/agent/body.rs");
 const EXAMPLE_SOURCE: &str = include_str!("../../examples/own_body.rs");
-/// Where the body begins in both files.
+/// The text at which the body starts in both files.
 const BODY_START_MARKER: &str = "/// One lap:";
 const OWN_LINE_MARKER: &str = "// the line that is ours";
 
-/// The names that a file imports of this crate.
+/// The names that a file imports from this crate.
 fn crate_imports(file: &str) -> Vec<String> {
     let uses = file.lines().filter_map(|line| line.strip_prefix("use "));
     uses.map(|line| line.replace("crate::", "turnstream::")).collect()
 }
 
-/// The example as it should be: its own part, then the agent's body, with the marked line in front
-/// of the line that it stands in front of. `None` if there is no such place.
+/// The expected example: its own part, then the agent's body, with the marked line before the line
+/// that it precedes in the example. `None` if that line cannot be found.
 fn expected_example() -> Option<String> {
     let (head, copied) = EXAMPLE_SOURCE.split_at(EXAMPLE_SOURCE.find(BODY_START_MARKER)?);
     let body = AGENT_BODY_SOURCE.get(AGENT_BODY_SOURCE.find(BODY_START_MARKER)?..)?;

@@ -1,5 +1,5 @@
-//! What a tree of agents shares: tokens that are reserved before they are used, and a limit on how
-//! much goes on at once.
+//! Resources that a tree of agents shares: tokens that are reserved before they are used, and a
+//! limit on concurrency.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -23,13 +23,14 @@ use crate::support::world::finish_run;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The estimated tokens of the request, and this number of them in the answer.
+/// A usage of the request's estimated tokens, with this number of output tokens.
 fn usage_of_request(request: &Request, output_tokens: u64) -> Usage {
     let input_tokens = estimate_request_tokens(request, &BytesDiv4);
     Usage { input_tokens, output_tokens, ..Usage::default() }
 }
 
-/// Calls `t` four times, one in each turn, and takes a second for each answer of `tokens` tokens.
+/// A model that calls `t` four times, once per turn, and takes a second for each answer of `tokens`
+/// tokens.
 fn four_call_model(tokens: u64) -> Scripted {
     Scripted::from_fn(move |request, _| {
         let results = request.history.iter().filter(|item| item.as_tool_result().is_some()).count();
@@ -41,8 +42,8 @@ fn four_call_model(tokens: u64) -> Scripted {
     })
 }
 
-/// A pool is spent, and overdrawn by no more than the largest of these requests with its answer of
-/// 100 tokens.
+/// Checks that a pool is exhausted, and overdrawn by at most the largest of these requests with its
+/// answer of 100 tokens.
 #[track_caller]
 fn assert_overdrawn_by_one_request(pool: &Pool, model: &Scripted) {
     let requests = model.requests();
@@ -56,7 +57,7 @@ fn count_ended(outcomes: &[Outcome], reason: EndReason) -> usize {
     outcomes.iter().filter(|outcome| outcome.reason == reason).count()
 }
 
-/// Fifty runs of an agent beside each other.
+/// Fifty concurrent runs of an agent.
 async fn run_fifty(agent: &Agent) -> Vec<Outcome> {
     join_all((0..50).map(|_| agent.run("go").outcome())).await
 }
@@ -125,7 +126,7 @@ async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_an
 
 #[tokio::test(start_paused = true)]
 async fn without_an_output_limit_the_pools_default_reservation_is_used() {
-    // An answer is four times as long as it is expected.
+    // An answer is four times as long as estimated.
     let pool = Pool::new(3_000).with_tokens_per_response(100);
     let agent = test_agent(four_call_model(400))
         .with_tools([ok_tool("t", &Counter::default())])
@@ -172,7 +173,7 @@ async fn waiting_requests_are_granted_in_fifo_order() {
     assert!((&mut large).now_or_never().is_none());
     assert!((&mut small).now_or_never().is_none(), "it would fit, and came later");
     drop(first);
-    // It is woken, and may be polled in any order: its place is kept.
+    // The waiter is woken, and keeps its position in the queue whatever the order of polls.
     let small = (&mut small).now_or_never().map(Result::unwrap);
     assert!(small.is_some(), "both fit now");
     assert_eq!(pool.reserved_tokens(), 10);
@@ -200,7 +201,7 @@ async fn a_run_dropped_at_any_poll_returns_its_reservation() {
         drop(run);
         assert_eq!(pool.reserved_tokens(), 0, "after {polls} polls");
         assert!(is_free || (&mut beside).now_or_never().is_some(), "the next one gets it");
-        // What was used is.
+        // Used tokens stay used.
         if pool.is_exhausted() {
             return;
         }
@@ -262,7 +263,7 @@ async fn a_run_steered_while_it_waits_keeps_its_queue_position() {
     assert!((&mut later).now_or_never().is_some());
 }
 
-/// Drives a run, and tells the most that went on at once: requests that are open, and calls that run.
+/// Drives a run, and returns the maximum concurrency: open requests plus running calls.
 async fn run_and_measure_concurrency(
     run: Run,
     models: &[&Scripted],
@@ -294,7 +295,7 @@ fn one_second_tool(counter: &Counter) -> Tool {
     })
 }
 
-/// Makes three calls of a tool in its first turn, and takes a second for each turn.
+/// A model that makes three calls of a tool in its first turn, and takes a second for each turn.
 fn three_call_model(name: &'static str) -> Scripted {
     Scripted::from_fn(move |request, _| {
         let reply = match request.history.iter().any(|item| item.as_tool_result().is_some()) {
@@ -331,7 +332,7 @@ async fn a_tree_of_agents_shares_one_limit_without_parents_starving_sub_agents()
             "9 leaves call 3 times each"
         );
         assert!(most <= limit, "{most} at once, where {limit} may be");
-        // 9 leaves of 3 calls each would go on at once.
+        // 9 leaves with 3 calls each would run concurrently.
         assert_eq!(most, limit.min(27));
     }
 }
@@ -363,7 +364,7 @@ fn is_start_of(event: &Event, id: &str) -> bool {
     started_tool(event) == Some(id)
 }
 
-/// A pool that lets one thing go on at a time.
+/// A pool with a single slot.
 fn single_slot_pool() -> Pool {
     Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN)
 }
@@ -394,7 +395,7 @@ async fn a_slot_granted_to_a_dropped_waiter_goes_to_the_next_one() {
     let (mut first, mut second) = (pool.acquire_slot(), pool.acquire_slot());
     assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
     drop(held);
-    // It was its turn, and it is gone.
+    // The first waiter was dropped when it was next in the queue.
     assert!((&mut second).now_or_never().is_none(), "the first one's place is kept");
     drop(first);
     assert!((&mut second).now_or_never().is_some());
@@ -464,7 +465,7 @@ async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_i
     let mut run = run_with_approval_and_slow_call(&pool);
     let is_request = |event: &Event| event.as_approval_request().is_some();
     let call = pull_until(&mut run, is_request).await.as_approval_request().cloned().unwrap();
-    // The slot is taken before the second call gets it.
+    // The slot is taken before the second call acquires it.
     let held = pool.acquire_slot().now_or_never().expect("no request is open");
     assert!(run.next().now_or_never().is_none());
     run.approve(&call).unwrap();

@@ -1,4 +1,4 @@
-//! Hooks that take secrets out of what calls report, before anybody sees it.
+//! Hooks that remove secrets from the reports of calls before any consumer sees them.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,7 @@ use crate::support::world::finish_run;
 
 const SECRET: &str = "hunter2";
 
-/// Reports a secret as progress and as evidence, and says none.
+/// A tool that has a secret in its progress and its evidence, but not in its result.
 fn leaking_tool() -> Tool {
     let run = |_: Value, cx: ToolContext| {
         cx.record_evidence(json!({ "password": SECRET }));

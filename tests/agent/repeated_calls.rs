@@ -1,4 +1,4 @@
-//! A run that goes round in circles ends, and one that polls does not.
+//! A run that repeats its calls ends, and one that polls does not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,12 +15,12 @@ use crate::support::replays;
 use crate::support::runs::{collect_rest, result_summaries};
 use crate::support::tools::spec;
 
-/// A tool that always answers the same.
+/// A tool that always returns the same result.
 fn constant_tool(name: &str) -> Tool {
     Tool::raw(spec(name), |_, _| async { "the same" }).unwrap()
 }
 
-/// A tool that never answers the same twice.
+/// A tool that never returns the same result twice.
 fn fresh_result_tool(name: &str) -> Tool {
     let n = Arc::new(AtomicU32::new(0));
     Tool::raw(spec(name), move |_, _| {
@@ -30,7 +30,7 @@ fn fresh_result_tool(name: &str) -> Tool {
     .unwrap()
 }
 
-/// An agent whose model calls these tools, one list a turn, again and again.
+/// An agent whose model calls these tools, one list per turn, again and again.
 fn cycling_agent(cycle: &'static [&'static [&'static str]], limits: Limits) -> Agent {
     cycling_agent_with_poll(cycle, limits, constant_tool("poll").pollable())
 }
@@ -55,7 +55,7 @@ fn cycling_agent_with_poll(
         .with_recorder(replays::replaying_recorder())
 }
 
-/// How a run ends, after how many requests, and after which of them the model was told.
+/// The outcome of a run, and the numbers of the requests after which the model was warned.
 async fn run_to_end(agent: &Agent) -> (Outcome, Vec<u32>) {
     let events = collect_rest(&mut agent.run("go")).await;
     let mut turn = 0;
@@ -133,7 +133,7 @@ async fn polling_calls_alone_are_not_repetition_and_end_at_the_turn_limit() {
         &[],
     );
     assert_end(run_to_end(&cycling_agent(&[&["poll", "new"]], NUDGE_ONLY_LIMITS)).await, end, &[]);
-    // The same without the declaration.
+    // The same without declaring the tool as pollable.
     let plain = cycling_agent_with_poll(&[&["poll"]], NUDGE_ONLY_LIMITS, constant_tool("poll"));
     assert_end(run_to_end(&plain).await, (EndReason::Repeating, 24), &[4, 8, 12, 16, 20]);
 }
@@ -143,7 +143,8 @@ async fn polling_calls_between_identical_calls_do_not_hide_repetition() {
     let limits = Limits { end_after_repeats: 6, ..NUDGE_ONLY_LIMITS };
     let beside: &[&[&str]] = &[&["a", "poll"], &["poll", "a", "poll"], &["a"]];
     assert_end(run_to_end(&cycling_agent(beside, limits)).await, (EndReason::Repeating, 6), &[4]);
-    // The turn that only polls is not counted, and the model is told once, not once more after it.
+    // A turn that only polls is not counted, and the model is warned once, not again after that
+    // turn.
     let between: &[&[&str]] = &[&["a"], &["poll"]];
     assert_end(run_to_end(&cycling_agent(between, limits)).await, (EndReason::Repeating, 11), &[7]);
     let cycle: &[&[&str]] = &[&["a"], &["poll"], &["poll"], &["b"]];
@@ -158,7 +159,7 @@ async fn calls_that_differ_only_in_argument_field_order_are_equal() {
     });
     let limits = Limits { nudge_after_repeats: 0, end_after_repeats: 3, ..NUDGE_ONLY_LIMITS };
     let agent = Agent::new(model).with_tools([constant_tool("a")]).with_limits(limits);
-    // Two calls in turn would be counted as a cycle after the fourth.
+    // Two alternating calls would be counted as a cycle after the fourth.
     assert_end(run_to_end(&agent).await, (EndReason::Repeating, 3), &[]);
 }
 

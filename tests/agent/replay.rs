@@ -1,6 +1,6 @@
-//! Runs that are recorded, played, stopped at a step and gone on from with one thing changed. Every
-//! run of `hard_cases`, `agent::mix`, `agent::boundaries`, `laws::worlds` and `laws::grid` is
-//! replayed by these suites themselves.
+//! Runs that are recorded, replayed, stopped at a step, and continued from there with one change.
+//! The test suites `hard_cases`, `agent::mix`, `agent::boundaries`, `laws::worlds` and `laws::grid`
+//! replay each of their runs themselves.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run};
 use crate::support::buffer::SharedBuffer;
 use crate::support::tools::spec;
 
-/// A tool that counts how often it ran.
+/// A tool that counts its executions.
 fn counting_tool(name: &str, ran: &Arc<Mutex<u32>>) -> Tool {
     let ran = Arc::clone(ran);
     let run = move |_, _| {
@@ -31,7 +31,7 @@ fn counting_tool(name: &str, ran: &Arc<Mutex<u32>>) -> Tool {
     Tool::raw(spec(name), run).unwrap()
 }
 
-/// Says what the last result was, behind two calls.
+/// A model that makes two calls, and then reports the last result.
 fn two_call_model() -> Scripted {
     Scripted::from_fn(|request, _| {
         let results = request.history.iter().filter_map(Item::as_tool_result);
@@ -45,14 +45,14 @@ fn two_call_model() -> Scripted {
     })
 }
 
-/// An agent, how often its tool ran, and its model.
+/// An agent, the number of executions of its tool, and its model.
 fn replay_agent() -> (Agent, Arc<Mutex<u32>>, Scripted) {
     let (ran, model) = (Arc::default(), two_call_model());
     let agent = Agent::new(model.clone()).with_tools([counting_tool("look", &ran)]);
     (agent.with_id_generator(CountingIds::new("id")), ran, model)
 }
 
-/// What is written of a run that is driven so.
+/// The recorded lines of a run that is driven by `drive`.
 fn record_lines(agent: &Agent, drive: impl FnOnce(Run)) -> String {
     let page = SharedBuffer::new();
     drive(agent.clone().with_recorder(&Recorder::to_writer(page.clone())).run("How is it?"));
@@ -67,7 +67,7 @@ fn record_run(agent: &Agent) -> Recording {
     Recording::from_text(&record_lines(agent, run_to_end)).unwrap()
 }
 
-/// The events of a replay, and what it ends with.
+/// The events of a replay, and its error.
 fn replay_events(mut rerun: ReplayRun) -> (Vec<Event>, Option<Error>) {
     let mut events = Vec::new();
     loop {
@@ -79,7 +79,7 @@ fn replay_events(mut rerun: ReplayRun) -> (Vec<Event>, Option<Error>) {
     }
 }
 
-/// Where a replay is no longer the recorded run.
+/// Checks the position and the part in which a replay differs from the recorded run.
 #[track_caller]
 fn assert_mismatch(rerun: ReplayRun, events: usize, part: &str) {
     let (seen, error) = replay_events(rerun);
@@ -112,7 +112,7 @@ fn the_first_divergence_is_reported_with_its_location() {
     assert_mismatch(replay(agent.clone().with_system("Be brief.")), 2, "request.system");
     assert_mismatch(replay(agent.clone().with_max_output_tokens(7)), 2, "request.options");
     assert_mismatch(replay(agent.clone().with_tools([])), 2, "request.tools");
-    // One turn, and no second.
+    // One turn, and no second one.
     let behind = recording.events().position(|event| matches!(event, Event::Continued { .. }));
     assert_mismatch(replay(agent.with_max_turns(1)), behind.unwrap(), "event");
 }
@@ -167,7 +167,7 @@ async fn a_run_can_continue_from_a_replaced_result() {
     let sent = &model.requests()[2];
     assert!(sent.context.iter().eq(expected.context.iter()));
     assert_ne!(sent.history.id(), recording.history().id(), "it is a fork");
-    // The recording is as it was.
+    // The recording is unchanged.
     assert_eq!(replay_events(recording.replay(&agent)).1, None);
     let error = recording.at_step(0).with_tool_result("z", ToolOutput::ok("")).unwrap_err();
     assert_eq!(error.parameter(), Some("z"));
@@ -340,7 +340,7 @@ fn a_recorded_step_of_a_custom_body_is_replayed_and_not_executed() {
         move |cx: RunContext, state: State| {
             let performed = Arc::clone(&performed);
             async_stream::try_stream! {
-                // Nothing is said by it, and it is recorded nevertheless.
+                // The value is null, and is recorded nevertheless.
                 let _: Option<u32> = cx.step("nothing", async { Ok(None) }).await?;
                 let count = move || {
                     let mut performed = performed.lock().unwrap();
@@ -365,7 +365,7 @@ fn a_recorded_step_of_a_custom_body_is_replayed_and_not_executed() {
     assert_eq!((error, *performed.lock().unwrap()), (None, 2));
     assert!(events.iter().eq(recording.events()));
 
-    // A recording without the step is not one of this body.
+    // A recording without the step does not match this body.
     let without: Vec<_> = page.text().lines().map(str::to_owned).collect();
     let without = without.into_iter().filter(|line| !line.contains(r#""name":"lap""#));
     let text = without.collect::<Vec<_>>().join("\n");
@@ -419,7 +419,7 @@ fn an_invalid_recording_is_rejected_with_its_line_number() {
     assert!(refused(&format!("{header}\nno\n{header}")).contains("line 2"));
     let stray = r#"{"type":"failed","run":2,"error":{"kind":"other","message":""}}"#;
     assert!(refused(&format!("{header}\n{stray}\n")).contains("line 2: run 2 has not begun"));
-    // What a later version adds is passed over.
+    // Lines of a later version are ignored.
     assert!(Recording::from_text(&format!("{header}\n{{\"type\":\"aside\"}}\n")).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! Which turns an agent asks for again by itself, beside what its providers retry.
+//! The turns that an agent retries itself, besides the retries of its providers.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::support::world::{FinishedRun, finish_run};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Says something, and fails.
+/// A reply with some text, and then an error.
 fn failing_reply(kind: ErrorKind) -> Reply {
     Reply::text("It is ").fail(error_of_kind(kind))
 }
@@ -79,7 +79,7 @@ async fn the_agent_does_not_retry_an_empty_response_that_an_inner_retry_has_retr
     let model = Scripted::from_fn(|_, _| Reply::new().cut());
     run_to_end(test_agent(Retry::new(model.clone())).with_limits(limits_with_retries(5))).await;
     assert_eq!(model.requests().len(), 3);
-    // The last attempt of three says nothing, the others did.
+    // The last of three attempts has no text, the others do.
     let model = Scripted::from_fn(|_, n| match n {
         0 | 1 => Reply::text("It is ").cut(),
         _ => Reply::new().cut(),
@@ -89,7 +89,7 @@ async fn the_agent_does_not_retry_an_empty_response_that_an_inner_retry_has_retr
     assert_eq!(model.requests().len(), 3);
 }
 
-/// How many waits were reported.
+/// The number of waits that were reported.
 fn reported_wait_count(told: &FinishedRun) -> usize {
     let is_wait = |event: &&Event| matches!(event, Event::Turn(TurnEvent::Retrying { .. }));
     told.events.iter().filter(is_wait).count()
@@ -104,10 +104,10 @@ async fn a_provider_retries_on_its_own_once_its_fallback_is_unavailable() {
 
     let told = run_to_end(with_fallback(first())).await;
     assert_eq!((told.outcome.text.as_str(), reported_wait_count(&told)), ("second", 0));
-    // The only turn that is left.
+    // The last allowed turn.
     let told = run_to_end(with_fallback(first()).with_max_turns(1)).await;
     assert_eq!((told.outcome.text.as_str(), reported_wait_count(&told)), ("first", 1));
-    // The holder wants no other turn.
+    // The owner has requested a stop after this turn.
     let agent = with_fallback(first());
     let mut run = agent.run("go");
     let started = |event: &Event| matches!(event, Event::Appended { .. });
@@ -128,7 +128,7 @@ async fn a_limit_reached_during_a_request_ends_the_run_even_with_a_fallback() {
         let second = Scripted::new(["second"]);
         (test_agent(Retry::new(first(usage))).with_fallback(second.clone()), second)
     };
-    // The holder wants no other turn, and says so later.
+    // The owner requests a stop during the wait.
     let (waiting, second) = agent(Usage::default());
     let mut run = waiting.run("go");
     while let Some(event) = run.next().now_or_never() {
@@ -138,14 +138,14 @@ async fn a_limit_reached_during_a_request_ends_the_run_even_with_a_fallback() {
     run.stop_after_turn();
     assert_eq!((run.outcome().await.text.as_str(), second.requests().len()), ("first", 0));
 
-    // The attempt that failed has used up the tokens.
+    // The failed attempt has used up the tokens.
     let usage = Usage { output_tokens: 100, ..Usage::default() };
     let (spending, second) = agent(usage);
     let outcome =
         spending.with_budget(Budget::new().with_total_tokens(50)).run("go").outcome().await;
     assert_eq!((outcome.text.as_str(), second.requests().len()), ("first", 0));
 
-    // Only the time for a last turn is left.
+    // There is only enough time for a wrap-up turn.
     let (late, second) = agent(Usage::default());
     let slow = hook::prepare_request(|_, request| async {
         sleep(8 * SECOND).await;

@@ -1,4 +1,4 @@
-//! What a program hands to the tools of one run.
+//! Data that a program passes to the tools of one run.
 
 use serde_json::json;
 use turnstream::event::EndReason;
@@ -12,7 +12,7 @@ use crate::support::tools::spec;
 
 struct UserName(&'static str);
 
-/// A tool that says who asks.
+/// A tool that returns the caller's name.
 fn caller_name_tool() -> Tool {
     let run = |_, cx: turnstream::tool::ToolContext| async move {
         cx.data::<UserName>().map_or("nobody", |user| user.0)
@@ -20,7 +20,7 @@ fn caller_name_tool() -> Tool {
     Tool::raw(spec("who"), run).unwrap()
 }
 
-/// Asks once, and says what it heard.
+/// A model that makes one call, and reports its result.
 fn single_call_model() -> Scripted {
     Scripted::from_fn(|request, _| match request.history.last().and_then(Item::as_tool_result) {
         Some(result) => Reply::text(&result.content.text()),

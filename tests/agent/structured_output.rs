@@ -1,4 +1,4 @@
-//! Answers as types: how they are read, checked and asked for again, and JSON lines.
+//! Answers with a type: parsing, validation and corrections, and JSON lines.
 
 use std::collections::HashMap;
 
@@ -241,11 +241,11 @@ async fn the_third_consecutive_mismatch_ends_as_malformed() {
     let outcome_ = run_outcome([wrong(), wrong(), wrong(), OSLO_JSON.into()]).await;
     assert_outcome(&outcome_, EndReason::Malformed, 3);
     assert!(outcome_.partial && outcome_.error.is_none());
-    // Every answer and every corrective is in the history.
+    // Every answer and every correction is in the history.
     assert_eq!(outcome_.new_items().len(), 6);
     assert!(matches!(outcome_.parse::<City>(), Err(ParseError::NotJson { .. })));
     assert_eq!(outcome_.into_result().unwrap_err().kind(), ErrorKind::Unfinished);
-    // An empty reply counts as one.
+    // An empty reply counts as an invalid answer.
     let outcome_ = run_outcome([wrong(), Reply::new(), wrong(), OSLO_JSON.into()]).await;
     assert_outcome(&outcome_, EndReason::Malformed, 3);
 }
@@ -275,7 +275,7 @@ async fn a_validator_can_reject_an_answer_that_matches_the_schema() {
     let agent = agent.with_validation(|_| Err("not that one")).with_max_corrections(1);
     let outcome = agent.run("go").outcome().await;
     assert_outcome(&outcome, EndReason::Malformed, 2);
-    // It can be read and is not what was wanted.
+    // The text can be parsed, but its turn was malformed.
     let expected = ParseError::RunEndedEarly { reason: "malformed".into() };
     assert_eq!(outcome.parse::<City>(), Err(expected));
 }
@@ -382,7 +382,7 @@ async fn turn_complete_event(stop: StopReason) -> Result<TurnEvent, Error> {
     Ok(TurnEvent::TurnComplete { turn: turn_from_reply(Reply::text("all").stop(stop)).await })
 }
 
-/// What a complete turn of these pieces gives.
+/// The parsed lines of a complete turn with these text pieces.
 async fn parse_lines(pieces: &[&str]) -> ParsedRows {
     let mut events = text_events(pieces);
     events.push(turn_complete_event(StopReason::Stop).await);
@@ -435,7 +435,7 @@ async fn only_a_line_feed_terminates_a_line() {
     let odd = "{\"n\":1,\"s\":\"a\u{2028}b\u{85}c\u{b}\"}";
     let found = parse_lines(&["{\"n\":1,\"s\":\"a\u{2028}b\u{85}\"}\n"]).await;
     assert_eq!(found, [Ok(JsonLine::Object(Row { n: 1, s: "a\u{2028}b\u{85}".into() }))]);
-    // A control character is no JSON.
+    // A raw control character is invalid in JSON.
     assert!(matches!(&parse_lines(&[odd]).await[..], [Ok(JsonLine::Invalid(_))]));
 }
 

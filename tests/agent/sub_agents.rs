@@ -1,4 +1,4 @@
-//! Sub-agents inside one another: how deep, and which of them is which.
+//! Nested sub-agents: their depth, and how they are identified.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ fn limits_with_depth(max_depth: u32) -> Limits {
     Limits { max_depth, ..Limits::default() }
 }
 
-/// An agent above this many levels of sub-agents, each of which is made a tool by `tool`.
+/// An agent above this many levels of sub-agents, each of which `tool` turns into a tool.
 fn nested_agents(levels: usize, tool: fn(&Agent) -> Tool) -> Agent {
     let deepest = Agent::new(Scripted::from_fn(|_, _| Reply::text("deepest")));
     (0..levels).fold(deepest, |below, _| Agent::new(delegating_model()).with_tools([tool(&below)]))
@@ -48,7 +48,7 @@ fn handwritten_sub_agent_tool(agent: &Agent) -> Tool {
     Tool::raw(spec("sub"), run).unwrap().running_sub_agents()
 }
 
-/// How deep events were nested, and the outcome.
+/// The depth to which events were nested, and the outcome.
 fn run_and_measure_depth(agent: &Agent) -> (usize, Outcome) {
     let mut run = agent.run("go");
     let mut deepest = 0;
@@ -178,7 +178,7 @@ fn evidence_and_progress_set_by_hooks_survive_serialization_at_any_depth() {
     }
 }
 
-/// Each event of a run is read back as it was written.
+/// Checks that each event of a run survives a round trip through JSON.
 #[track_caller]
 fn assert_events_round_trip(agent: &Agent) {
     let mut run = agent.run("go");

@@ -1,4 +1,4 @@
-//! What a parent reads of the end of its sub-agent.
+//! The result that a parent receives at the end of its sub-agent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::support::replays;
 use crate::support::runs::collect_rest;
 use crate::support::tools::spec;
 
-/// Runs a parent that calls the agent once: how the child ended, and what its result is.
+/// Runs a parent that calls the agent once. Returns how the child ended, and its result.
 async fn sub_agent_result(child: Agent) -> (EndReason, ResultKind, String) {
     let tool = child.as_tool("child", "Looks").unwrap();
     let asks = Reply::new().call("child", json!({ "prompt": "look" }));
@@ -33,7 +33,7 @@ async fn sub_agent_result(child: Agent) -> (EndReason, ResultKind, String) {
     (*reason, result.kind, result.content.text())
 }
 
-/// An agent that says this, then calls a tool, and then goes on with `replies`.
+/// An agent whose model writes this text, calls a tool, and continues with `replies`.
 fn agent_that_says(text: &str, replies: impl IntoIterator<Item = Reply>) -> Agent {
     let cost = Usage { input_tokens: 10, ..Usage::default() };
     let first = Reply::text(text).call("t", json!({})).usage(cost);
@@ -44,7 +44,7 @@ fn agent_that_says(text: &str, replies: impl IntoIterator<Item = Reply>) -> Agen
         .with_limits(limits)
 }
 
-/// The agents that end early, each of which has said `text` in its last turn.
+/// Agents that end early, each of which has written `text` in its last turn.
 fn agents_that_end_early(text: &str) -> Vec<(EndReason, Agent, &'static str)> {
     let cut = Reply::text(text).stop(StopReason::MaxTokens);
     let stops = hook::should_stop(|_| async { true });

@@ -29,7 +29,7 @@ impl ExecutedKeys {
         self.0.lock().unwrap().clone()
     }
 
-    /// A tool that notes its key.
+    /// A tool that records its key.
     fn recording_tool(&self, name: &'static str) -> Tool {
         let ran = self.clone();
         let run = move |_, cx: turnstream::tool::ToolContext| {
@@ -55,13 +55,13 @@ fn model_with_calls(calls: &'static [(&'static str, &'static str)]) -> Scripted 
     })
 }
 
-/// An agent that wants to delete something, which needs an approval.
+/// An agent with one deletion, which needs approval.
 fn agent_with_one_delete(ran: &ExecutedKeys) -> Agent {
     let tools = [ran.recording_tool("look"), ran.recording_tool("delete").requires_approval()];
     Agent::new(model_with_calls(&[("look_1", "look"), ("delete_1", "delete")])).with_tools(tools)
 }
 
-/// An agent that deletes two things, one after the other, each with an approval.
+/// An agent with two deletions, one after the other, each of which needs approval.
 fn agent_with_two_deletes(ran: &ExecutedKeys) -> Agent {
     let twice = Scripted::from_fn(|request, _| {
         match request.history.iter().filter_map(Item::as_tool_result).count() {
@@ -82,7 +82,7 @@ fn parent_agent(ran: &ExecutedKeys) -> Agent {
         .with_tools([sub_agent_tool("clean", &agent_with_one_delete(ran))])
 }
 
-/// An agent above the boss.
+/// An agent whose sub-agent is the boss.
 fn grandparent_agent(ran: &ExecutedKeys) -> Agent {
     Agent::new(model_with_calls(&[("boss_1", "boss")]))
         .with_tools([sub_agent_tool("boss", &parent_agent(ran))])
@@ -208,7 +208,7 @@ async fn a_denied_call_of_a_sub_agent_is_answered_and_the_sub_agent_continues() 
     assert_eq!(ran.keys().len(), 1);
 }
 
-/// Two cleaners, a slow tool and a call of its own that waits.
+/// Two cleaners, a slow tool, and a pending call of its own.
 fn agent_with_many_calls(ran: &ExecutedKeys) -> Agent {
     let slow = Tool::raw(spec("slow"), |_, _| async {
         tokio::time::sleep(Duration::from_mins(1)).await;
@@ -367,7 +367,8 @@ async fn policies_and_limits_are_not_applied_again_to_a_suspended_sub_agents_cal
     assert_eq!(result_summaries(&end.history)[0].2, "look ran, delete ran", "{end:?}");
 }
 
-/// Drops a resumed run after each of its events, resumes what is left, and counts what ran.
+/// Drops a resumed run after each of its events, resumes the history that is left, and counts the
+/// executions.
 #[tokio::test]
 async fn a_resumed_run_dropped_at_any_poll_continues_with_its_sub_agents_progress() {
     let outcome = run_until_suspended(&parent_agent(&ExecutedKeys::default())).await;
@@ -486,7 +487,7 @@ async fn without_a_parent_agent_a_suspended_sub_agents_call_is_admitted_like_any
     assert_eq!(ran.keys(), ["h/sub_1/look_1"], "nothing ran a second time");
 }
 
-/// An interactive run that only its outcome is awaited of.
+/// An interactive run of which only the outcome is awaited.
 fn start_interactive_run(agent: &Agent) -> Run {
     agent.clone().interactive().run_from(History::from_id("h"), "go")
 }
@@ -525,7 +526,7 @@ async fn an_interactive_run_waits_until_its_last_handle_is_dropped() {
             assert!((&mut outcome).now_or_never().is_none(), "one of the sub-agent is left");
             drop(nested);
         }
-        // It is woken: nothing polls it but this.
+        // The task is woken: nothing else polls it.
         let outcome = tokio::time::timeout(Duration::from_secs(5), outcome).await.unwrap();
         assert_eq!(outcome.reason, EndReason::Pending);
     }
@@ -622,7 +623,7 @@ async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_argume
         collect_rest(&mut agent.run_from(History::from_id("h"), "go").trace_to(&trace)).await;
     let outcome = final_outcome(&first);
     let (steps, history) = (trace.events().len(), round_trip_history(&outcome.history));
-    // The trace that saw it suspended, and one of another process.
+    // The trace that observed the suspension, and a trace in another process.
     let other = agent.new_trace().with_resumed_history(&history);
     for (trace, seen) in [(trace, steps), (other, 0)] {
         let resumed = agent.resume(history.clone(), approve_all(&outcome.pending)).unwrap();
@@ -638,15 +639,15 @@ async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_argume
     }
 }
 
-// With what becomes void, what is observed and what gets shorter meanwhile.
+// ---- With tombstones, observers and compaction meanwhile
 
-/// Where the tombstones of a history are.
+/// The positions of a history's tombstones.
 fn tombstone_positions(history: &History) -> Vec<usize> {
     let void = history.iter().enumerate().filter(|(_, item)| item.tombstone);
     void.map(|(at, _)| at).collect()
 }
 
-/// A model that says what the last result was, or makes this call.
+/// A model that reports the last result, or makes this call.
 fn single_call_model(id: &'static str, name: &'static str) -> Scripted {
     Scripted::from_fn(move |request, _| match request.history.last().unwrap().as_tool_result() {
         Some(result) => Reply::text(&result.content.text()),
@@ -793,7 +794,7 @@ async fn tombstones_of_a_sub_agent_are_applied_even_if_it_is_suspended() {
         if let Event::Nested { event, .. } = &event
             && event.tool_output().is_some()
         {
-            // The look that is done, and the words of the parent.
+            // The completed `look` call, and the parent's text.
             let child = run.handle().sub_agent_handle("sub_1").unwrap();
             let call = child.history().iter().position(|item| item.as_tool_call().is_some());
             child.tombstone([0, call.unwrap()]).unwrap();

@@ -1,4 +1,4 @@
-//! The time that a run may take, and the time that a tool may take.
+//! The time limits of a run and of a tool.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn time_budget(seconds: u64) -> Budget {
     Budget::new().with_time_limit(Duration::from_secs(seconds))
 }
 
-/// The run ended because its time was over, which it noticed when it had `used` milliseconds.
+/// Checks that the run ended because its time was over, which it noticed after `used` milliseconds.
 #[track_caller]
 fn assert_time_exceeded(outcome: &Outcome, used: u64) {
     assert_eq!((outcome.reason, &outcome.error), (EndReason::Budget, &None));
@@ -39,7 +39,7 @@ fn assert_time_exceeded(outcome: &Outcome, used: u64) {
     assert_eq!((budget.kind, budget.used), (BudgetKind::Time, used));
 }
 
-/// Runs an agent, and tells how long it took.
+/// Runs an agent, and measures the time.
 async fn run_timed(agent: &Agent) -> (FinishedRun, Duration) {
     let began = Instant::now();
     (finish_run(agent.run("go")).await, began.elapsed())
@@ -163,7 +163,7 @@ async fn pauses_of_the_consumer_count_toward_the_time_limit_in_every_phase() {
         advance(9 * SECOND).await;
         let sent = model.requests().len();
         let told = finish_run_from(events, run).await;
-        // The first poll comes when the clock begins.
+        // The first poll is at the start of the clock.
         if stop_at == 0 {
             assert_eq!(told.outcome.reason, EndReason::Completed);
             continue;
@@ -181,7 +181,7 @@ async fn count_events(agent: &Agent) -> usize {
     while run.next().await.unwrap().unwrap().outcome().is_none() {
         events += 1;
     }
-    // All but the ending.
+    // All events but the ending.
     events - 1
 }
 
@@ -194,7 +194,7 @@ async fn a_pause_before_the_first_output_counts_even_during_a_retry_delay() {
             Some(kept) => time_budget(5).with_wrap_up_time(kept),
             None => time_budget(5),
         };
-        // The wait of the retry was over during the pause.
+        // The delay of the retry passed during the pause.
         let model = Scripted::new([busy(), "never".into()]);
         let mut run = test_agent(Retry::new(model.clone())).with_budget(budget()).run("go");
         pull_until(&mut run, is_wait).await;
@@ -202,7 +202,7 @@ async fn a_pause_before_the_first_output_counts_even_during_a_retry_delay() {
         assert_time_exceeded(&run.outcome().await, 9_000);
         assert_eq!(model.requests().len(), 1, "{kept:?}");
 
-        // It was announced, and never sent.
+        // The request was announced, and never sent.
         let model = Scripted::new(["never"]);
         let mut run = test_agent(model.clone()).with_budget(budget()).run("go");
         pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
@@ -340,7 +340,7 @@ async fn running_work_uses_the_reserved_time_if_no_wrap_up_turn_is_possible() {
     let ended = (told.outcome.reason, took, model.requests().len());
     assert_eq!(ended, (EndReason::Completed, 8 * SECOND, 1));
 
-    // A holder lets the run end after this turn.
+    // The owner requests a stop after this turn.
     let model = slow();
     let mut run = test_agent(model.clone()).with_budget(budget()).run("go");
     pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
@@ -480,7 +480,7 @@ fn without_a_timer_only_runs_that_must_wait_fail() {
     assert!(error.message().contains("needs a tokio runtime"), "{error}");
 }
 
-/// A tool that is ready when it was polled twice, without any timer.
+/// A tool that is ready on the third poll, without any timer.
 fn ready_after_two_polls_tool(name: &str) -> Tool {
     let run = |_: Value, _| async {
         let mut polled = false;
@@ -538,7 +538,7 @@ async fn the_default_tool_timeout_is_ten_minutes() {
     );
     assert_eq!(run(nap_tool("nap"), Some(never), minutes(99)).await, (ResultKind::Ok, 99));
     assert_eq!(run(nap_tool("nap"), Some(60 * SECOND), minutes(2)).await, (ResultKind::Timeout, 1));
-    // The tool's own word counts before that of its kit.
+    // The tool's own timeout takes precedence over its toolkit's.
     let own = nap_tool("nap").with_timeout(180 * SECOND);
     assert_eq!(run(own, Some(never), minutes(4)).await, (ResultKind::Timeout, 3));
 }

@@ -1,4 +1,4 @@
-//! Items that become void while a run goes on.
+//! Items that are tombstoned during a run.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn is_tombstone_event(event: &Event) -> bool {
     matches!(event, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
 }
 
-/// Where the tombstones of a history are.
+/// The positions of a history's tombstones.
 fn tombstone_positions(history: &History) -> Vec<usize> {
     let void = history.iter().enumerate().filter(|(_, item)| item.tombstone);
     void.map(|(at, _)| at).collect()
@@ -47,12 +47,12 @@ fn is_turn_start(turn: u32) -> impl Fn(&Event) -> bool {
     move |event| matches!(event, Event::TurnStarted { turn: it, .. } if *it == turn)
 }
 
-/// The position of the first item that fits.
+/// The position of the first item that matches.
 fn position_of(run: &Run, fits: impl Fn(&Item) -> bool) -> usize {
     run.history().iter().position(fits).unwrap()
 }
 
-// What becomes void together.
+// ---- Items that are tombstoned together
 
 #[track_caller]
 fn assert_tombstones(items: &[Item], position: usize, expected: &[usize]) {
@@ -68,7 +68,7 @@ fn assert_tombstones(items: &[Item], position: usize, expected: &[usize]) {
 
 #[test]
 fn tombstoning_a_call_or_its_result_includes_both_and_the_reasoning_of_the_turn() {
-    // Begin, and a turn of a thought, words, a call, and its result.
+    // The start, and a turn of reasoning, text, a call, and its result.
     let items = session_items(2);
     assert_tombstones(&items, 0, &[0]);
     assert_tombstones(&items, 1, &[1]);
@@ -154,7 +154,7 @@ fn a_tombstoned_reactive_compaction_note_still_counts() {
     assert!(was_reactively_compacted(&history));
 }
 
-// In a run.
+// ---- Tombstones in a run
 
 #[tokio::test]
 async fn tombstoned_items_are_not_sent_in_the_next_request_on_any_wire() {
@@ -298,7 +298,7 @@ async fn a_pending_call_between_tombstoned_items_still_runs_when_approved() {
 #[tokio::test]
 async fn requested_tombstones_follow_their_items_through_a_compaction() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
-    // Folds the first five items away and shortens the call after them.
+    // Removes the first five items and shortens the call after them.
     let compactor = compactor_fn(|history: &History| {
         let mut items = vec![Item::user("in short").with_mark(Mark::Compacted)];
         items.extend(history.iter().take(8).skip(5).cloned());
@@ -310,7 +310,7 @@ async fn requested_tombstones_follow_their_items_through_a_compaction() {
     let agent = test_agent(model.clone()).with_compactor(compactor);
     let mut run = agent.run_from(history_of(session_items(3)), "go");
     let mut events = events_until(&mut run, is_turn_start(1)).await;
-    // One that goes, the call that is shortened, and what the user says last.
+    // An item that is removed, the call that is shortened, and the user's last message.
     run.tombstone([2, 7, 13]).unwrap();
     events.extend(events_until(&mut run, is_turn_start(2)).await);
     let told = finish_run_from(events, run).await;
@@ -345,7 +345,7 @@ async fn reasoning_shortened_by_a_compaction_can_still_be_tombstoned() {
 #[tokio::test]
 async fn of_two_equal_items_the_one_kept_by_a_compaction_is_not_tombstoned() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
-    // Folds the first words away, and keeps the same words after them.
+    // Removes the first text, and keeps an equal text after it.
     let compactor = compactor_fn(|history: &History| {
         let summary = Item::user("in short").with_mark(Mark::Compacted);
         Ok(Some(Compaction::new(0, 3, vec![summary, history.iter().nth(2).unwrap().clone()])))
@@ -463,7 +463,7 @@ async fn a_request_waiting_for_its_pool_is_rebuilt_without_tombstoned_items() {
     assert_eq!(tombstone_positions(&model.requests()[0].context), [0]);
 }
 
-/// Notes that come while a request waits for its pool, with what else is done to the run meanwhile.
+/// Sends notes while a request waits for its pool; `meanwhile` changes the run during the wait.
 async fn assert_notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str]) {
     use turnstream::agent::{Budget, Pool};
     use turnstream::item::Content;
@@ -520,7 +520,7 @@ async fn notes_that_arrive_while_a_request_waits_are_sent_if_it_is_rebuilt() {
 #[tokio::test]
 async fn with_a_body_that_delivers_no_input_tombstones_are_applied_at_the_end() {
     let body = |cx: RunContext, state| {
-        // As the agent's own, but that it begins with the request.
+        // Like the agent's body, except that it starts with the request.
         async_stream::try_stream! {
             let (state, request) = cx.next_request(state).await?;
             let request = request.unwrap();
@@ -538,7 +538,7 @@ async fn with_a_body_that_delivers_no_input_tombstones_are_applied_at_the_end() 
     assert_eq!(tombstone_positions(&run.outcome().await.history), [0]);
 }
 
-// What looks at a history.
+// ---- Readers of a history
 
 #[tokio::test]
 async fn tombstones_that_free_enough_tokens_avoid_a_compaction() {

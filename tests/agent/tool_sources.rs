@@ -1,5 +1,5 @@
-//! Tools of sources: what is listed when, which list counts, what the model reads of a change, and what
-//! happens when a source fails. Every run with `test_agent` is replayed when it has ended.
+//! Tool sources: when tools are listed, which list applies, the notices to the model about changes,
+//! and failures of a source. Every run with `test_agent` is replayed when it has ended.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -37,7 +37,7 @@ use crate::support::tools::{Counter, constant_tool, counted_tool, spec};
 
 type Listing = Result<ToolList, Error>;
 
-/// A source whose `n`th listing, from 0, is what a closure makes of `n`.
+/// A source whose `n`th listing, from 0, is computed by a closure.
 #[derive(Clone)]
 struct TestSource {
     name: &'static str,
@@ -57,7 +57,7 @@ impl TestSource {
         Self { name, list: Arc::new(list), listing_count: Arc::default() }
     }
 
-    /// Lists these tools, the last ones for ever.
+    /// Returns these lists, repeating the last one for ever.
     fn of_names(name: &'static str, lists: &'static [&'static [&'static str]]) -> Self {
         Self::new(name, move |n| {
             let names = lists[n.min(lists.len() - 1)];
@@ -95,13 +95,13 @@ fn offered(request: &Request) -> Vec<&str> {
     request.tools.iter().map(|tool| &*tool.name).collect()
 }
 
-/// The tools that each request of the model has offered.
+/// The tools that each request has offered to the model.
 fn all_offered(model: &Scripted) -> Vec<Vec<String>> {
     let names = |request: &Request| offered(request).into_iter().map(str::to_owned).collect();
     model.requests().iter().map(names).collect()
 }
 
-/// The texts that were appended as a hook's are.
+/// The texts that were appended like a hook's.
 fn notices<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<String> {
     let items = events.into_iter().filter_map(|event| match event {
         Event::Appended { why: AppendReason::Hook, items, .. } => Some(items),
@@ -123,7 +123,7 @@ async fn collect(mut run: Run) -> Vec<Event> {
     collect_rest(&mut run).await
 }
 
-/// Runs the agent to its end. The events are the history (law 7).
+/// Runs the agent to its end, and checks that the fold of the events is the history (law 7).
 async fn run_events(agent: &Agent) -> Vec<Event> {
     let start = History::from_id("h");
     let run = agent.run_from(start.clone(), "go");
@@ -195,7 +195,7 @@ async fn a_new_list_counts_from_the_next_request_and_the_model_reads_of_it_befor
     assert_eq!(requests[1].history.last().unwrap().as_user().unwrap().text(), notice);
     let kinds = result_kinds(final_outcome(&events).new_items().iter());
     assert_eq!(kinds, [ResultKind::Ok, ResultKind::Ok]);
-    // Law 9: what the model had read stays.
+    // Law 9: the prefix that the model has received stays unchanged.
     assert!(
         requests[1].history.iter().take(requests[0].history.len()).eq(requests[0].history.iter())
     );
@@ -437,7 +437,7 @@ async fn the_time_of_a_run_ends_a_listing_and_its_last_turn_lists_nothing() {
 
 #[tokio::test]
 async fn the_rules_of_the_agent_hold_for_tools_of_sources() {
-    // Results are cut, calls need an approval, and only the first one runs.
+    // Results are truncated, calls need approval, and only the first one runs.
     let source = TestSource::new("s", |_| {
         let long = Tool::raw(spec("long"), |_, _| async { "x".repeat(1000) }).unwrap();
         Ok(ToolList::new([long, constant_tool("asks", "fine").requires_approval()]))
@@ -507,7 +507,7 @@ async fn a_pending_call_of_a_source_is_resumed_by_another_process() {
     assert_eq!(result_lines(&resumed.history), ["c0 ok paid"]);
     assert_eq!((ran.started_count(), source.listing_count()), (1, 2));
     assert_eq!(all_offered(&model), [["pay"]]);
-    // An agent without the source knows that it has no such tool.
+    // An agent without the source reports that the tool is unknown.
     let error = test_agent(model_calling(&[])).resume(outcome.history.clone(), approved(&outcome));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
@@ -577,7 +577,7 @@ async fn a_sub_agent_lists_its_own_sources_and_a_source_may_offer_a_sub_agent() 
     assert_eq!(result_lines(&resumed.history), ["c0 ok child done"]);
     assert_eq!(ran.started_count(), 1);
     assert_eq!(inner.listing_count(), 3, "before its first request, its call, its second request");
-    // On a kept list, the sub-agent that continues is found when its call runs.
+    // With a stored listing, the sub-agent that continues is found when its call runs.
     let kept = KeptListings::default();
     for attempt in 1..=2 {
         let (world, listed) = (kept.clone(), outer.listing_count());
@@ -589,12 +589,12 @@ async fn a_sub_agent_lists_its_own_sources_and_a_source_may_offer_a_sub_agent() 
         assert_eq!(ran.started_count(), 1 + attempt);
         assert_eq!(outer.listing_count() - listed, [0, 2, 1][attempt]);
     }
-    // A verdict that is missing is found before anything runs.
+    // A missing verdict is detected before anything runs.
     let error = agent.resume(outcome.history.clone(), []).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
 }
 
-/// A body of one's own that does not list tools itself.
+/// A custom body that does not list tools itself.
 fn body_without_refresh(
     cx: RunContext,
     mut state: State,
@@ -714,7 +714,7 @@ async fn a_recording_has_a_list_where_it_has_changed_and_a_replay_lists_nothing(
     assert!(events.iter().eq(recording.events()));
     assert_eq!(lists.listing_count(), listed);
 
-    // Without sources nothing of it is recorded.
+    // A run without sources has no listings in its recording.
     let own = Agent::new(model_calling(&["a"])).with_tools([constant_tool("a", "fine")]);
     assert!(!record(own).await.contains("tools_listed"));
 }
@@ -731,7 +731,7 @@ async fn a_replay_with_other_lists_is_found() {
     assert_eq!(errors[0].kind(), ErrorKind::ReplayMismatch);
 }
 
-/// Answers listings with values that were kept, as a durable engine does, and performs all else.
+/// Answers listings with stored values, as a durable engine does, and performs all other effects.
 #[derive(Clone, Debug, Default)]
 struct KeptListings(Arc<Mutex<HashMap<EffectKey, RawJson>>>);
 
@@ -815,7 +815,8 @@ async fn a_source_whose_tools_have_new_handlers_runs_the_new_ones() {
     assert_eq!(notices(&events), [""; 0]);
 }
 
-/// A source that is different in each listing: tools come, go and change, and it fails at times.
+/// A source that is different in each listing: tools are added, removed and changed, and it fails
+/// sometimes.
 fn random_source(name: &'static str, prefix: char, dice: &Arc<Dice>) -> TestSource {
     let dice = Arc::clone(dice);
     TestSource::new(name, move |n| {
@@ -824,7 +825,7 @@ fn random_source(name: &'static str, prefix: char, dice: &Arc<Dice>) -> TestSour
         }
         let mut tools = Vec::new();
         for at in 0..dice.roll(4) {
-            // Some names are those of other tools, which is an error only in the first lists.
+            // Some names equal those of other tools, which is an error only in the first listings.
             let shared = n > 0 && dice.one_in(5);
             let tool_name = if shared { format!("t{at}") } else { format!("{prefix}{at}") };
             let description = format!("version {}", dice.roll(2));
@@ -858,7 +859,7 @@ async fn runs_with_lists_that_change_at_random_are_replayed_and_keep_the_laws() 
             .with_tools([constant_tool("t0", "mine")])
             .with_tool_source(random_source("first", 'a', &dice))
             .with_tool_source(random_source("second", 'b', &dice));
-        // It is replayed when it is dropped.
+        // The run is replayed when it is dropped.
         let events = run_events(&agent).await;
         let outcome = final_outcome(&events);
         assert_eq!(
@@ -867,7 +868,7 @@ async fn runs_with_lists_that_change_at_random_are_replayed_and_keep_the_laws() 
             "seed {seed}"
         );
         noticed += notices(&events).len();
-        // The call of each turn runs if its tool was offered, and only then.
+        // The call of each turn runs if and only if its tool was offered.
         for (request, started) in model.requests().iter().zip(started_names(&events)) {
             for name in started {
                 assert!(offered(request).contains(&&*name), "seed {seed}: {name}");
@@ -877,7 +878,7 @@ async fn runs_with_lists_that_change_at_random_are_replayed_and_keep_the_laws() 
     assert!(noticed > 300, "{noticed}");
 }
 
-/// The names of the tools that have begun, turn by turn.
+/// The names of the tools that have started, turn by turn.
 fn started_names(events: &[Event]) -> Vec<Vec<String>> {
     let mut turns: Vec<Vec<String>> = Vec::new();
     for event in events {

@@ -1,4 +1,4 @@
-//! What a run did, step by step.
+//! The trace of a run, step by step.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ use turnstream::{
 use crate::support::runs::collect_rest;
 use crate::support::tools::spec;
 
-/// Puts on record what its arguments say, and fails if they say so.
+/// A tool that records the effects in its arguments, and fails if they say so.
 fn act_tool() -> Tool {
     Tool::raw(spec("act"), |args: Value, cx| async move {
         let list = |name: &str| args[name].as_array().cloned().unwrap_or_default();
@@ -52,7 +52,7 @@ fn act_call(args: Value) -> Reply {
     Reply::new().call("act", args)
 }
 
-/// The events of a run, and what a trace has made of them.
+/// The events of a run, and the trace that was made from them.
 async fn run_with_trace(agent: &Agent) -> (Vec<Event>, Vec<TraceEvent>) {
     let trace = agent.new_trace();
     let events = collect_rest(&mut agent.run("go").trace_to(&trace)).await;
@@ -63,7 +63,7 @@ async fn trace_steps(agent: Agent) -> Vec<TraceEvent> {
     run_with_trace(&agent).await.1
 }
 
-/// Each step in one word or two.
+/// Each step in one or two words.
 fn step_summaries(steps: &[TraceEvent]) -> Vec<String> {
     let word = |step: &TraceEvent| match &step.action {
         TraceAction::Tool { tool, .. } => {
@@ -168,7 +168,8 @@ async fn text_that_does_not_end_the_run_is_a_step() {
     let (events, steps) = run_with_trace(&agent).await;
     assert_steps(&steps, &["say I plan to.", "stop completed"]);
 
-    // Told before the next request is made, so that what is noted for that one is not its input.
+    // Reported before the next request is built, so that records made for that request are not its
+    // input.
     let trace = agent.new_trace();
     for event in &events {
         trace.observe(event);
@@ -178,7 +179,7 @@ async fn text_that_does_not_end_the_run_is_a_step() {
     }
 }
 
-/// A result of this kind ends so.
+/// Checks the exit that a result of this kind is traced as.
 fn assert_tool_exit(kind: ResultKind, exit: ToolExit, failure: Option<FailureKind>) {
     let trace = Trace::new();
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
@@ -309,7 +310,7 @@ async fn the_trace_of_a_suspended_run_names_what_it_waits_for() {
     assert_eq!(steps[0].result.missing.as_deref(), Some("a verdict on or a result for `act` (c1)"));
 }
 
-/// What a trace has of a call that was pending, with the verdict on it.
+/// The trace of a call that was pending, and of the verdict on it.
 async fn trace_of_resumed_call(same_trace: bool) -> Vec<TraceEvent> {
     let model = Scripted::new([
         Reply::new().call_raw("c1", "act", r#"{"changes":["a"]}"#),
@@ -415,7 +416,7 @@ async fn the_cost_at_the_stop_is_that_of_the_outcome_including_summaries() {
         .with_budget(Budget::new().with_cost_limit(1.0, prices));
     let (events, steps) = run_with_trace(&agent).await;
     let outcome = events.last().unwrap().outcome().unwrap();
-    // The event of a compaction names no model: a trace takes it for one of the run's.
+    // The event of a compaction names no model: the trace counts it as the run's model.
     let cost = 910 * 100 + 50;
     assert_eq!((outcome.reason, outcome.cost), (EndReason::Completed, Some(cost)));
     assert_eq!(steps.last().unwrap().budgets.cost_remaining, Some(1_000_000 - cost));
@@ -443,7 +444,7 @@ async fn a_note_is_an_input_of_the_next_step() {
     assert_eq!(inputs, [2, 0]);
 }
 
-/// A writer that others can read, and that fails or panics after so many lines.
+/// A shared writer that fails or panics after a number of lines.
 #[derive(Clone, Default)]
 struct FaultyWriter {
     text: Arc<Mutex<Vec<u8>>>,

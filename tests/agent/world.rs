@@ -1,5 +1,6 @@
-//! A world that keeps the value of each effect, as a durable engine does: a run that is stopped at any
-//! effect, thrown away and made again from the kept values goes on as if it had not been stopped.
+//! A run environment that stores the value of each effect, as a durable engine does. A run that is
+//! stopped at any effect, dropped, and run again with the stored values continues as if it had not
+//! been stopped.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::poll_fn;
@@ -31,23 +32,23 @@ use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run, Tu
 
 use crate::support::tools::spec;
 
-/// What an engine keeps over all attempts: JSON alone.
+/// The values that an engine stores across all attempts, as JSON.
 #[derive(Default)]
 struct EffectStore {
     values: Mutex<BTreeMap<EffectKey, String>>,
-    /// The effects that were performed, in order, each time.
+    /// The keys of the performed effects, in order, with repetitions.
     performed_keys: Mutex<Vec<EffectKey>>,
 }
 
-/// Where an attempt is stopped, at the `n`th effect that is performed.
+/// How an attempt is stopped at the `n`th performed effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum StopPoint {
     Never,
-    /// It is asked for, and not polled.
+    /// The effect is requested, and not polled.
     Before(usize),
-    /// It is in flight.
+    /// The effect is in flight.
     During(usize),
-    /// Its value is kept, and nothing more.
+    /// The effect's value is stored, and nothing else happens.
     After(usize),
 }
 
@@ -58,17 +59,17 @@ struct Attempt(Arc<Inner>);
 struct Inner {
     engine: Arc<EffectStore>,
     stop: StopPoint,
-    /// What was drawn since the last value was kept.
+    /// Values that were drawn since the last value was stored.
     pending_draws: Mutex<Vec<(EffectKey, String)>>,
-    /// How many effects were asked for that were not kept.
+    /// The number of requested effects that were not stored.
     begun_count: Mutex<usize>,
-    /// The calls that run are those at which the attempt is stopped.
+    /// Only effects of running calls stop the attempt.
     stops_in_calls: AtomicBool,
     is_stopped: AtomicBool,
-    /// How many events there were when the effect began at which it was stopped.
+    /// The number of events when the effect started at which the attempt was stopped.
     event_count_at_stop: Mutex<usize>,
     event_count: Mutex<usize>,
-    /// Keys of this attempt are not those of the others.
+    /// The keys of this attempt differ from those of the others.
     has_unstable_keys: bool,
 }
 
@@ -99,7 +100,7 @@ impl Attempt {
         self.0.engine.values.lock().unwrap().get(&self.key(key)).cloned()
     }
 
-    /// The number of an effect that is not kept.
+    /// The number of the next effect that is not stored.
     fn next_effect_number(&self) -> usize {
         let mut begun = self.0.begun_count.lock().unwrap();
         *begun += 1;
@@ -111,7 +112,7 @@ impl Attempt {
         self.0.engine.performed_keys.lock().unwrap().push(key.clone());
     }
 
-    /// Keeps a value, and what was drawn before it.
+    /// Stores a value, and the values that were drawn before it.
     fn store_value(&self, key: &EffectKey, json: String) {
         let mut kept = self.0.engine.values.lock().unwrap();
         kept.extend(std::mem::take(&mut *self.0.pending_draws.lock().unwrap()));
@@ -126,7 +127,7 @@ impl Attempt {
         self.0.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Performs an effect, and stops where it is to be stopped.
+    /// Performs an effect, and stops the attempt if this is the effect to stop at.
     fn perform<T: Send + 'static>(
         &self,
         key: &EffectKey,
@@ -161,7 +162,7 @@ impl Attempt {
     }
 }
 
-/// Lets no call begin.
+/// A policy that permits no call.
 struct RefusingPolicy;
 
 impl ToolPolicy for RefusingPolicy {
@@ -200,7 +201,7 @@ impl World for Attempt {
         let drawn = match key.kind {
             // Derived from the key.
             EffectKind::Id => EffectValue::new(key.to_string()),
-            // A holder says something before the second request.
+            // The owner sends input before the second request.
             EffectKind::Said
                 if (key.iteration, key.nth) == (2, 1) && key.run.starts_with("steered") =>
             {
@@ -212,7 +213,7 @@ impl World for Attempt {
             }
             _ => live(),
         };
-        // As JSON, so that the first attempt has what the others have.
+        // As JSON, so that the first attempt receives the same value as later ones.
         let json = to_json(&Ok(drawn));
         self.0.pending_draws.lock().unwrap().push((self.key(key), json.clone()));
         from_json(&json).unwrap()
@@ -263,7 +264,7 @@ impl World for Attempt {
         calls.on_complete(move |kept| {
             this.0.stops_in_calls.store(false, Ordering::Relaxed);
             if this.0.stop == StopPoint::During(n) {
-                // None of its calls has begun.
+                // None of its calls has started.
                 return this.stop();
             }
             this.store_value(&key, serde_json::to_string(&kept).unwrap());
@@ -310,7 +311,7 @@ impl World for Attempt {
 /// One script of the grid.
 #[derive(Clone, Copy, Debug)]
 struct Scenario {
-    /// How many turns call tools, and how many each.
+    /// The number of turns with tool calls, and of calls per turn.
     turn_count: usize,
     calls_per_turn: usize,
     feature: Feature,
@@ -331,10 +332,10 @@ enum Feature {
     Failure,
 }
 
-/// What tools have done.
+/// The effects of tools.
 type EffectLog = Arc<Mutex<Vec<String>>>;
 
-/// What a sub-agent appends has the same id in each attempt.
+/// A generator of one constant id, so that a sub-agent's items have the same ids in each attempt.
 struct ConstantIds;
 
 impl Ids for ConstantIds {
@@ -343,7 +344,7 @@ impl Ids for ConstantIds {
     }
 }
 
-/// Tells how far it is, and then what it sees.
+/// A tool that reports progress, and then returns a result.
 struct LookTool {
     spec: ToolSpec,
     log: EffectLog,
@@ -363,7 +364,7 @@ impl ToolHandler for LookTool {
     }
 }
 
-/// Lists the tool, and another one for each call that has run.
+/// A source with the tool, and one more tool for each call that has run.
 struct LookSource(EffectLog);
 
 impl ToolSource for LookSource {
@@ -515,7 +516,7 @@ async fn pull_until_stopped(mut run: Run, attempt: &Attempt) -> Vec<Event> {
     }
 }
 
-/// Whether an effect whose value was kept gives the event again.
+/// Whether an effect with a stored value emits the event again.
 fn is_replayed(event: &Event) -> bool {
     match event {
         Event::Turn(event) => {
@@ -530,14 +531,14 @@ fn without_live_events(events: &[Event]) -> Vec<Event> {
     events.iter().filter(|event| is_replayed(event)).cloned().collect()
 }
 
-/// What stopping the runs of a script came to.
+/// The counts of a script's checks.
 #[derive(Debug, Default)]
 struct CheckSummary {
     stop_count: usize,
     in_flight_stop_count: usize,
 }
 
-/// Stops the run of a script at its `n`th effect in each way, and makes it again.
+/// Stops the run of a script at its `n`th effect in each way, and runs it again.
 async fn check_scenario(script: Scenario, has_unstable_keys: bool) -> Result<CheckSummary, String> {
     let (log, engine) = (EffectLog::default(), Arc::default());
     let attempt = Attempt::new(&engine, StopPoint::Never, false);
@@ -568,7 +569,7 @@ async fn check_scenario(script: Scenario, has_unstable_keys: bool) -> Result<Che
             if without_live_events(&after) != without_live_events(&whole) {
                 return failed("the events differ");
             }
-            // From the effect on that was in flight, or from the next one, every delta comes.
+            // All deltas are emitted from the effect that was in flight, or else from the next one.
             let from = match stop {
                 StopPoint::After(_) => {
                     let rest = whole[before.len()..].iter().position(is_replayed);
@@ -600,7 +601,7 @@ async fn check_scenario(script: Scenario, has_unstable_keys: bool) -> Result<Che
                 return failed("an effect was performed twice that was not in flight");
             }
             came.in_flight_stop_count += twice.len();
-            // What tools did twice, they did in flight.
+            // Tool effects may be repeated only if they were in flight.
             if !in_flight && *log.lock().unwrap() != work {
                 return failed("tools ran otherwise");
             }

@@ -1,4 +1,4 @@
-//! The page by keys alone, on a phone, and for a screen reader.
+//! The page with the keyboard only, on a phone, and for a screen reader.
 
 use fantoccini::key::Key;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::page::Page;
 use crate::server::Server;
 
-/// What axe-core finds that is serious or worse.
+/// The issues that axe-core rates as serious or critical.
 async fn serious_issues(page: &Page) -> Vec<String> {
     let path = std::env::var("TURNSTREAM_AXE").expect("run.sh sets TURNSTREAM_AXE");
     let axe = std::fs::read_to_string(path).unwrap();
@@ -22,7 +22,7 @@ async fn serious_issues(page: &Page) -> Vec<String> {
     violations.iter().filter(is_serious).map(line).collect()
 }
 
-/// A page that shows everything there is.
+/// A page with every kind of content.
 async fn full_page(model: &Model, server: &Server, screen: Screen) -> Page {
     let page = Page::open(server, "s", screen).await;
     page.ask("Show all").await;
@@ -119,7 +119,7 @@ async fn keys_alone_ask_steer_stop_and_approve() {
         }
         panic!("the focus does not come to {id}");
     };
-    // The first key stop leads past the list, and stays in the session.
+    // The first tab stop skips the list, and stays in the session.
     page.run("document.activeElement.blur()").await;
     tab_to("skip").await;
     page.press(&char::from(Key::Enter).to_string()).await;
@@ -138,7 +138,7 @@ async fn keys_alone_ask_steer_stop_and_approve() {
     let arguments = json!({ "path": "a.txt", "text": "text" });
     model.asked().await.end_with_call("c1", "write_file", &arguments);
     page.wait("document.querySelector('.approval')").await;
-    // Keys that were meant for the message answer no question.
+    // Key presses that were meant for the message field do not answer a question.
     assert_eq!(page.run("return document.activeElement.id").await, "text");
     page.wait_until_idle().await;
     tab_to("approve").await;

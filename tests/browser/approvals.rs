@@ -1,4 +1,4 @@
-//! What is to be approved is shown exactly, and nothing runs before.
+//! A call that needs approval is shown exactly, and does not run before it is approved.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ async fn a_call_that_is_approved_runs_with_the_arguments_that_were_shown() {
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
     page.ask("Write it").await;
-    // With a character that would turn the order of those after it.
+    // The text has a character that would reverse the display order of those after it.
     let arguments = json!({ "path": "a.txt", "text": "line 1\n\"line\" 2 \u{202e}txt" });
     model.asked().await.end_with_call("c1", "write_file", &arguments);
     page.wait("document.querySelector('.approval')").await;

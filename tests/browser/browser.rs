@@ -1,18 +1,19 @@
-//! The page of the examples `web` and `fleet` in a real browser, against a model that says what a test tells it to.
+//! The page of the examples `web` and `fleet` in a real browser, against a model that is controlled
+//! by the test.
 //!
 //! | module | claims |
 //! |---|---|
-//! | `streams` | text streams in; stop is not disconnect; a page that comes back has lost nothing |
-//! | `approvals` | what is to be approved is shown exactly, and nothing runs before |
-//! | `hostile_words` | what a model says does nothing to the page |
-//! | `many` | many messages, many tabs, a tab that does not keep up |
-//! | `cluster` | two servers that share their sessions and events are one |
+//! | `streams` | text streams in; disconnecting does not stop a run; a page that reconnects has lost nothing |
+//! | `approvals` | a call that needs approval is shown exactly, and does not run before it is approved |
+//! | `hostile_words` | a model's text cannot affect the page |
+//! | `many` | many messages, many tabs, a tab that reads too slowly |
+//! | `cluster` | two servers that share their sessions and events act as one |
 //! | `fleet` | on Restate, a run continues whichever process is killed |
-//! | `access` | by keys alone, on a phone, for a screen reader |
-//! | `pictures` | the pictures of the README |
+//! | `access` | with the keyboard only, on a phone, for a screen reader |
+//! | `pictures` | the screenshots of the README |
 //!
-//! Each test needs a browser, and is ignored without: `run.sh` installs one, starts its driver and runs them. Those of
-//! `fleet` need a Restate server as well.
+//! Each test needs a browser, and is ignored without one: `run.sh` installs a browser, starts its
+//! driver and runs the tests. Those of `fleet` need a Restate server as well.
 
 #![cfg(unix)]
 

@@ -1,4 +1,4 @@
-//! Two servers with one PostgreSQL and one Redis are one server for the page.
+//! Two servers that share one PostgreSQL and one Redis act as one server for the page.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::page::Page;
 use crate::server::Server;
 use crate::{postgres_server, redis_server};
 
-/// What the servers share.
+/// The resources that the servers share.
 struct Shared {
     postgres: postgres_server::Server,
     redis: redis_server::Server,
@@ -45,7 +45,7 @@ async fn a_run_whose_server_is_killed_goes_on_elsewhere_and_the_page_shows_each_
 
     elsewhere.kill().await;
     drop(asked);
-    // The other server asks again for the turn that was lost, with the result of the tool.
+    // The other server retries the lost turn, with the result of the tool.
     let asked = model.asked().await;
     let messages = asked.body["messages"].as_array().unwrap();
     assert_eq!(messages.iter().filter(|message| message["role"] == "tool").count(), 1);
@@ -60,7 +60,7 @@ async fn a_run_whose_server_is_killed_goes_on_elsewhere_and_the_page_shows_each_
     assert_eq!(page.texts(".user .words").await, ["Begin"]);
     assert_eq!(page.texts(".card > summary .status").await, ["done"]);
 
-    // A server that is started again shows the same.
+    // A restarted server shows the same.
     elsewhere.start_again().await;
     page.go(&elsewhere, "s").await;
     page.wait_for_words("One two three.").await;
@@ -81,7 +81,7 @@ async fn a_run_whose_database_is_killed_continues_and_the_page_shows_each_word_o
     shared.postgres.kill();
     shared.postgres.start_again();
     drop(asked);
-    // The run has lost its lease, takes another one, and asks again.
+    // The run has lost its lease, acquires another one, and sends the request again.
     let asked = model.asked().await;
     asked.say("One two ");
     asked.say("three.");
@@ -114,7 +114,7 @@ async fn a_run_of_another_server_is_steered_stopped_and_approved_here() {
     page.wait_until_idle().await;
     assert_eq!(page.texts(".user .words").await, ["Begin", "And two"]);
 
-    // Two questions that the other server has asked, answered here.
+    // Two approval questions of the other server, answered here.
     elsewhere.post("/sessions/s/runs", &json!({ "text": "Write both" })).await;
     let asked = model.asked().await;
     let write = |name: &str| json!({ "path": name, "text": "x" });

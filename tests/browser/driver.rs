@@ -1,4 +1,4 @@
-//! A browser, driven by `WebDriver`.
+//! A browser, controlled through `WebDriver`.
 
 use axum::http::Method;
 use fantoccini::wd::WebDriverCompatibleCommand;
@@ -7,7 +7,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Map, Value, json};
 use url::{ParseError, Url};
 
-/// How the browser looks.
+/// The browser's appearance.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Screen {
     pub(crate) size: Option<(u32, u32)>,
@@ -43,7 +43,7 @@ pub(crate) async fn open_browser(screen: Screen) -> Client {
     let mut capabilities = Map::new();
     capabilities.insert("goog:chromeOptions".to_owned(), options);
     capabilities.insert("goog:loggingPrefs".to_owned(), json!({ "browser": "ALL" }));
-    // A dialog is a mistake of the page; it is seen, not closed.
+    // A dialog is a bug of the page: it must be noticed, not closed.
     capabilities.insert("unhandledPromptBehavior".to_owned(), "ignore".into());
     let client = ClientBuilder::new(HttpConnector::new())
         .capabilities(capabilities)
@@ -57,13 +57,13 @@ pub(crate) async fn open_browser(screen: Screen) -> Client {
     client
 }
 
-/// A command of the browser's own protocol.
+/// A command of the Chrome DevTools Protocol.
 pub(crate) async fn cdp(client: &Client, command: &str, parameters: Value) -> Value {
     let body = json!({ "cmd": command, "params": parameters });
     client.issue_cmd(OwnCommand { path: "goog/cdp/execute", body }).await.unwrap()
 }
 
-/// What the page has written to its console since it was asked last.
+/// The page's console messages since the last call.
 pub(crate) async fn console(client: &Client) -> Vec<String> {
     let command = OwnCommand { path: "se/log", body: json!({ "type": "browser" }) };
     let entries = client.issue_cmd(command).await.unwrap();

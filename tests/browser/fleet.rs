@@ -9,7 +9,7 @@ use crate::page::Page;
 use crate::pictures;
 use crate::server::project;
 
-/// The results of calls that the model was sent.
+/// The number of tool results that a request to the model has.
 fn tool_results(body: &Value) -> usize {
     let messages = body["messages"].as_array().unwrap();
     messages.iter().filter(|message| message["role"] == "tool").count()
@@ -34,7 +34,7 @@ async fn a_run_whose_worker_is_killed_continues_on_another_one_and_the_page_show
     let (worker, process) = fleet.worker_of("s");
     fleet.kill(&[&worker]);
     drop(asked);
-    // Another worker asks again for the turn that was lost, with the result of the tool, which does not run again.
+    // Another worker retries the lost turn with the result of the tool, which does not run again.
     let asked = model.asked().await;
     assert_eq!(tool_results(&asked.body), 1);
     asked.say("One two ");
@@ -48,7 +48,7 @@ async fn a_run_whose_worker_is_killed_continues_on_another_one_and_the_page_show
     assert_eq!(page.texts(".user .words").await, ["Begin"]);
     assert_eq!(page.texts(".card > summary .status").await, ["done"]);
 
-    // The store shows the same.
+    // The session in the store shows the same.
     page.client.refresh().await.unwrap();
     page.wait_for_words("One two three.").await;
     assert_eq!(page.answers().await.concat(), "Looking.One two three.");
@@ -182,7 +182,7 @@ async fn a_message_that_is_queued_starts_a_run_of_its_own_and_a_fork_continues_a
     page.wait_until_idle().await;
     assert_eq!(page.answers().await, ["First.", "Second."]);
     assert_eq!(page.texts("#waiting li").await, [""; 0]);
-    // Before the second question, to ask it differently.
+    // The session is forked before the second question, which is then changed.
     page.client.refresh().await.unwrap();
     page.wait_for_words("Second.").await;
     page.click("#history article:last-of-type .quiet").await;
@@ -226,7 +226,7 @@ async fn without_redis_and_postgresql_the_page_shows_each_turn_when_it_is_comple
     page.close().await;
 }
 
-/// With the offline model, which says on them that its words are scripted.
+/// Uses the offline model, whose replies say that they are scripted.
 #[tokio::test]
 #[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
 async fn pictures_are_taken_of_a_run_whose_worker_was_killed_and_of_an_approval_after_a_restart() {

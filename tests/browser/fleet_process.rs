@@ -17,13 +17,13 @@ use crate::server::{create_folder, request};
 /// How long a test waits for the fleet.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// The processes that perform runs, or keep them.
+/// The worker processes, by their names.
 pub(crate) const WORKERS: [&str; 2] = ["Worker 1", "Worker 2"];
 pub(crate) const RESTATE: &str = "Restate";
 pub(crate) const REDIS: &str = "Redis";
 pub(crate) const FRONT_END: &str = "The front end";
 
-/// A supervisor with all that it has started. Dropping it ends everything.
+/// A supervisor with all processes that it has started. Dropping it ends them.
 pub(crate) struct Fleet {
     supervisor: Child,
     pub(crate) folder: PathBuf,
@@ -33,14 +33,14 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// With a model that the test speaks for, and further flags.
+    /// Starts a fleet with a model that the test controls, and further flags.
     pub(crate) async fn start(model: &Model, flags: &[&str]) -> Self {
         let url = model.url();
         let all = ["--provider", "openai", "--base-url", &url, "--model", "m"];
         Self::start_in(create_folder("fleet"), &[&all[..], flags].concat()).await
     }
 
-    /// With these flags, in a folder.
+    /// Starts a fleet with these flags, in a folder.
     pub(crate) async fn start_in(folder: PathBuf, flags: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let program = std::env::var_os("TURNSTREAM_FLEET").expect("run.sh sets TURNSTREAM_FLEET");
@@ -80,7 +80,7 @@ impl Fleet {
         request(self.port, "GET", path, "").await
     }
 
-    /// The name and the process of the worker that has asked the model last for a session.
+    /// The name and the process id of the worker that sent the last model request for a session.
     pub(crate) fn worker_of(&self, session: &str) -> (String, u32) {
         let end = format!(") asks the model for session {session}.");
         let lines = self.lines.lock().unwrap();
@@ -89,7 +89,7 @@ impl Fleet {
         (name.to_owned(), process.parse().unwrap())
     }
 
-    /// Kills processes with SIGKILL, and returns without waiting for others in their place.
+    /// Kills processes with SIGKILL, and returns without waiting for their replacements.
     pub(crate) fn kill(&self, names: &[&str]) {
         for name in names {
             let process = i32::try_from(self.process(name)).unwrap();
@@ -97,7 +97,7 @@ impl Fleet {
         }
     }
 
-    /// Kills processes with SIGKILL, and waits until there are others in their place.
+    /// Kills processes with SIGKILL, and waits for their replacements.
     pub(crate) async fn kill_and_wait(&self, names: &[&str]) {
         let killed: Vec<(&str, u32)> =
             names.iter().map(|name| (*name, self.process(name))).collect();
@@ -106,7 +106,7 @@ impl Fleet {
             killed.iter().all(|(name, process)| find_process(lines, name) != Some(*process))
         })
         .await;
-        // The front end listens once it has reached the others.
+        // The front end listens once it has connected to the other processes.
         let answers = async {
             while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -130,7 +130,7 @@ impl Fleet {
     }
 }
 
-/// The last process of this name.
+/// The last process with this name.
 fn find_process(lines: &[String], name: &str) -> Option<u32> {
     let start = format!("{name} is process ");
     let line = lines.iter().rev().find_map(|line| line.strip_prefix(&start))?;
@@ -139,7 +139,7 @@ fn find_process(lines: &[String], name: &str) -> Option<u32> {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // As Ctrl-C does: it ends the others first.
+        // Sends the signal of Ctrl-C, on which the supervisor ends the other processes first.
         if let Some(pid) =
             self.supervisor.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
         {

@@ -1,4 +1,4 @@
-//! What a model says does nothing to the page, whoever told it to say so.
+//! A model's text cannot affect the page, whatever its source.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::page::Page;
 use crate::server::Server;
 
-/// Counts the requests of whoever is lured to it.
+/// A server that counts the requests of pages that were tricked into sending one.
 async fn beacon() -> (String, Arc<AtomicUsize>) {
     let hits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&hits);
@@ -51,7 +51,7 @@ async fn scripts_links_and_images_of_a_model_do_nothing() {
     page.ask("Say it").await;
     let asked = model.asked().await;
     asked.say("Look:\n\n");
-    // Letter by letter, so that every state of the parser is seen.
+    // One letter at a time, so that every state of the parser is reached.
     for letter in words.chars() {
         asked.say(&letter.to_string());
     }
@@ -78,12 +78,12 @@ async fn scripts_links_and_images_of_a_model_do_nothing() {
         let handlers = "return [...document.querySelectorAll('#column *')].flatMap((node) => \
              [...node.attributes].map((it) => it.name)).filter((name) => name.startsWith('on')).length";
         assert_eq!(page.run(handlers).await, 0);
-        // Clicks on what is no link lead nowhere.
+        // Clicks on text that is not a link lead nowhere.
         page.run("document.querySelectorAll('#column .no-link').forEach((node) => node.click())")
             .await;
         assert_eq!(page.run("return window.touched === undefined").await, true);
         assert_eq!(hits.load(Ordering::Relaxed), 0);
-        // Once more from the store.
+        // Once more, loaded from the store.
         page.client.refresh().await.unwrap();
         page.wait_for_words("Look:").await;
         page.wait("document.querySelectorAll('#history .answer').length === 2").await;

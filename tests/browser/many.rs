@@ -1,4 +1,4 @@
-//! Many messages, many tabs, and a tab that does not keep up.
+//! Many messages, many tabs, and a tab that reads too slowly.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ async fn ten_thousand_messages_come_in_pages_of_a_hundred() {
         page.run("return performance.getEntriesByName('first-contentful-paint')[0].startTime");
     println!("10,000 messages: first paint after {:.0} ms", paint.await.as_f64().unwrap());
     println!("10,000 messages, 100 of them shown: {} MiB of memory", memory(&page).await >> 20);
-    // One page more. What was read stays where it was.
+    // One page more is loaded. The visible messages keep their position.
     let place =
         "return document.querySelector('#history > :last-child .user').getBoundingClientRect().top";
     page.run("document.getElementById('scroll').scrollTop = 0").await;
@@ -59,7 +59,7 @@ async fn ten_thousand_messages_come_in_pages_of_a_hundred() {
     page.close().await;
 }
 
-/// The bytes of the objects and elements of a page.
+/// The bytes of a page's objects and elements.
 async fn memory(page: &Page) -> u64 {
     cdp(&page.client, "HeapProfiler.collectGarbage", json!({})).await;
     cdp(&page.client, "Performance.enable", json!({})).await;
@@ -84,7 +84,7 @@ fn private_memory(pids: Vec<i32>) -> u64 {
     pids.into_iter().map(of).max().unwrap_or_default()
 }
 
-/// The processes that show the pages of a browser.
+/// The processes that render a browser's pages.
 async fn renderers_of(page: &Page) -> Vec<i32> {
     let info = cdp(&page.client, "Browser.getVersion", json!({})).await;
     assert!(info["product"].as_str().is_some(), "{info}");
@@ -120,7 +120,8 @@ async fn a_tab_that_is_hidden_gives_its_connection_back() {
         page.wait_for_words("One").await;
         println!("tab {tab}: {}", page.run("return document.visibilityState").await);
     }
-    // Eight tabs, and six connections that a browser opens: still there are some for requests.
+    // With eight tabs, and six connections per host in a browser, some connections are still free
+    // for requests.
     let health = server.wait_for_health(|health| health["readers"] == 1).await;
     assert_eq!(health["runs"], 1);
     asked.say("two ");
@@ -179,7 +180,7 @@ async fn a_tab_that_was_hidden_shows_the_runs_that_it_has_missed() {
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
 async fn a_tab_that_does_not_keep_up_is_cut_and_reads_again() {
-    // How much the browser and the sockets hold differs between machines.
+    // The buffer sizes of the browser and the sockets differ between machines.
     const AT_MOST: usize = 400_000;
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -214,7 +215,7 @@ async fn a_tab_that_does_not_keep_up_is_cut_and_reads_again() {
         before >> 10,
         after >> 10
     );
-    // The words of the turn are kept, in the run and in its log; the frames of the reader are not.
+    // The text of the turn is kept in the run and in its log; the reader's frames are not.
     assert!(after < before + (24 << 20), "{before} {after}");
     signal(Signal::CONT);
     asked.end();
@@ -226,7 +227,7 @@ async fn a_tab_that_does_not_keep_up_is_cut_and_reads_again() {
     page.close().await;
 }
 
-/// The memory that a process has in use.
+/// The memory that a process uses.
 fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

@@ -1,4 +1,4 @@
-//! A model that says what a test tells it to, when it tells it.
+//! A model whose replies and their timing are controlled by the test.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -14,14 +14,14 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// A server that speaks OpenAI's Chat Completions. Each request waits for the test to answer it.
+/// A server of OpenAI's Chat Completions API. Each request waits for the test to answer it.
 pub(crate) struct Model {
     address: std::net::SocketAddr,
     asked: tokio::sync::Mutex<mpsc::UnboundedReceiver<Asked>>,
     task: AbortHandle,
 }
 
-/// A request that waits, and its answer so far.
+/// A waiting request, and its answer so far.
 pub(crate) struct Asked {
     pub(crate) body: Value,
     answer: mpsc::UnboundedSender<Answer>,
@@ -50,7 +50,7 @@ impl Model {
         format!("http://{}/v1", self.address)
     }
 
-    /// The next request.
+    /// Waits for the next request.
     pub(crate) async fn asked(&self) -> Asked {
         let mut asked = self.asked.lock().await;
         let limit = std::time::Duration::from_secs(20);
@@ -58,7 +58,7 @@ impl Model {
         next.expect("the model is not asked").unwrap()
     }
 
-    /// Answers the next request with these words.
+    /// Answers the next request with this text.
     pub(crate) async fn answer(&self, words: &str) {
         let asked = self.asked().await;
         asked.say(words);
@@ -97,11 +97,11 @@ impl Asked {
             "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
             "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }],
         });
-        // A client that went away is no mistake of the test.
+        // A client that has disconnected is not an error of the test.
         let _ = self.answer.send(Answer::Chunk(format!("data: {chunk}\n\n")));
     }
 
-    /// Refuses the request. It may come again after these seconds.
+    /// Refuses the request, with the number of seconds after which it may be retried.
     pub(crate) fn refuse(self, status: u16, retry_after: u32) {
         let _ = self.answer.send(Answer::Refusal { status, retry_after });
     }
@@ -120,7 +120,7 @@ impl Asked {
         self.finish("stop");
     }
 
-    /// Ends the turn, and tells how many tokens it took.
+    /// Ends the turn, and reports its usage.
     pub(crate) fn end_with_usage(self, input: u64, output: u64) {
         let usage = json!({ "prompt_tokens": input, "completion_tokens": output });
         let chunk = json!({ "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",

@@ -1,4 +1,4 @@
-//! The page in a browser, as a person uses it.
+//! The page in a browser, as a user operates it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::driver::{self, Screen};
 use crate::server::Server;
 
-/// How long a page has for what a test waits for.
+/// The time limit for each wait on the page.
 const LIMIT: Duration = Duration::from_secs(20);
 
 const PAUSE: Duration = Duration::from_millis(20);
@@ -24,7 +24,7 @@ impl Page {
         Self::open_at(&server.url(), session, screen).await
     }
 
-    /// The same, of the server at a URL.
+    /// Opens a session on the server at a URL.
     pub(crate) async fn open_at(url: &str, session: &str, screen: Screen) -> Self {
         let page = Self { client: driver::open_browser(screen).await };
         page.go_to(url, session).await;
@@ -40,7 +40,7 @@ impl Page {
         self.wait("document.body.dataset.running").await;
     }
 
-    /// What a script on the page returns.
+    /// Runs a script on the page, and returns its value.
     pub(crate) async fn run(&self, script: &str) -> Value {
         self.client
             .execute(script, Vec::new())
@@ -63,7 +63,7 @@ impl Page {
         }
     }
 
-    /// Waits until the conversation has these words.
+    /// Waits until the conversation has this text.
     pub(crate) async fn wait_for_words(&self, words: &str) {
         let words = Value::from(words);
         self.wait(&format!("document.getElementById('column').innerText.includes({words})")).await;
@@ -74,7 +74,7 @@ impl Page {
         self.wait("document.body.dataset.running === 'false'").await;
     }
 
-    /// The texts of all elements that a selector finds, as they are shown.
+    /// The displayed texts of all elements that a selector finds.
     pub(crate) async fn texts(&self, selector: &str) -> Vec<String> {
         let script = format!(
             "return [...document.querySelectorAll({})].map((node) => node.textContent)",
@@ -84,7 +84,7 @@ impl Page {
         texts.as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect()
     }
 
-    /// What the model has said, as text.
+    /// The model's answers as text.
     pub(crate) async fn answers(&self) -> Vec<String> {
         let texts =
             self.texts("#column > div > .turn > .answer, #history .answer, #live > .answer");
@@ -101,7 +101,7 @@ impl Page {
         input.send_keys(&format!("{text}{}", char::from(Key::Enter))).await.unwrap();
     }
 
-    /// Clicks what a selector finds, once it is there.
+    /// Waits for an element, and clicks it.
     pub(crate) async fn click(&self, selector: &str) {
         self.wait(&format!(
             "document.querySelector({0})?.checkVisibility() && !document.querySelector({0}).disabled",
@@ -111,19 +111,20 @@ impl Page {
         self.client.find(Locator::Css(selector)).await.unwrap().click().await.unwrap();
     }
 
-    /// Presses keys where the focus is.
+    /// Presses keys in the focused element.
     pub(crate) async fn press(&self, keys: &str) {
         self.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
     }
 
-    /// Closes the browser. The page has written nothing to its console, so nothing has failed or was blocked.
+    /// Closes the browser. Checks that the page wrote nothing to its console, so nothing failed or
+    /// was blocked.
     pub(crate) async fn close(self) {
         let console = driver::console(&self.client).await;
         assert!(console.is_empty(), "{console:#?}");
         self.client.close().await.unwrap();
     }
 
-    /// Closes a browser whose page has lost its server on the way.
+    /// Closes a browser whose page has lost its server meanwhile.
     pub(crate) async fn close_after_errors(self) {
         self.client.close().await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! The pictures of the README.
+//! The screenshots of the README.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ fn folder() -> PathBuf {
     }
 }
 
-/// Takes a picture of the offline model, which says on it that its words are scripted.
+/// Takes a screenshot with the offline model, whose replies say that they are scripted.
 async fn take(name: &str, screen: Screen, questions: &[&str]) {
     let server = Server::start_offline().await;
     let page = Page::open(&server, name, screen).await;
@@ -23,7 +23,7 @@ async fn take(name: &str, screen: Screen, questions: &[&str]) {
         page.wait("document.body.dataset.running === 'true'").await;
         page.wait_until_idle().await;
     }
-    // A sub-agent is shown at work.
+    // Shows a sub-agent at work.
     page.run(
         "document.querySelectorAll('.card:has(.turn)').forEach((node) => { node.open = true })",
     )
@@ -34,7 +34,7 @@ async fn take(name: &str, screen: Screen, questions: &[&str]) {
     page.close().await;
 }
 
-/// Takes a picture of what a page shows.
+/// Takes a screenshot of a page.
 pub(crate) async fn save(page: &Page, name: &str) {
     page.run("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
         .await;

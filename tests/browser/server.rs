@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 
 use crate::model::Model;
 
-/// The example `web` in a folder of its own. Dropping it kills it.
+/// The example `web` in a folder of its own. Dropping it kills the process.
 pub(crate) struct Server {
     child: Child,
     pub(crate) folder: PathBuf,
@@ -21,13 +21,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With a model that the test speaks for.
+    /// Starts it with a model that the test controls.
     pub(crate) async fn start(model: &Model) -> Self {
         let flags = ["--provider", "openai", "--base-url", &model.url(), "--model", "m"];
         Self::start_with(&flags, 0).await
     }
 
-    /// With the offline model, in the folder of the project.
+    /// Starts it with the offline model, in the project's folder.
     pub(crate) async fn start_offline() -> Self {
         let mut server = Self::prepare(&["--provider", "offline"]);
         server.folder = project();
@@ -35,7 +35,7 @@ impl Server {
         server
     }
 
-    /// With these flags, on a port of its own or this one.
+    /// Starts it with these flags, on a free port or this one.
     pub(crate) async fn start_with(flags: &[&str], port: u16) -> Self {
         let mut server = Self::prepare(flags);
         server.spawn(port).await;
@@ -85,12 +85,12 @@ impl Server {
         self.spawn(self.port).await;
     }
 
-    /// What the server answers to a `GET`.
+    /// The server's response to a `GET`.
     pub(crate) async fn get(&self, path: &str) -> Value {
         request(self.port, "GET", path, "").await
     }
 
-    /// What the server answers to a `POST`.
+    /// The server's response to a `POST`.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Value {
         request(self.port, "POST", path, &body.to_string()).await
     }
@@ -102,7 +102,7 @@ impl Server {
         messages.iter_mut().map(|message| message["entry"].take()).collect()
     }
 
-    /// Waits until the counts of the server are so.
+    /// Waits until the server's counts satisfy a condition.
     pub(crate) async fn wait_for_health(&self, is_so: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..10 {
             if let Some(health) = self.health_soon(&is_so).await {
@@ -112,7 +112,7 @@ impl Server {
         panic!("the server stays at {}", self.get("/health").await);
     }
 
-    /// The counts of the server, if they are so within a second.
+    /// The server's counts, if they satisfy a condition within a second.
     pub(crate) async fn health_soon(&self, is_so: impl Fn(&Value) -> bool) -> Option<Value> {
         for _ in 0..40 {
             let health = self.get("/health").await;
@@ -134,7 +134,7 @@ impl Drop for Server {
     }
 }
 
-/// What the server at a port answers.
+/// Sends a request to the server at a port, and returns the JSON of its response.
 pub(crate) async fn request(port: u16, method: &str, path: &str, body: &str) -> Value {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let request = format!(
@@ -150,7 +150,7 @@ pub(crate) async fn request(port: u16, method: &str, path: &str, body: &str) -> 
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
 }
 
-/// A new, empty folder for a process.
+/// Creates an empty folder for a process.
 pub(crate) fn create_folder(name: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -161,7 +161,7 @@ pub(crate) fn create_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The folder of the project.
+/// The project's folder.
 pub(crate) fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }

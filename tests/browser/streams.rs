@@ -1,4 +1,4 @@
-//! Text streams in, stop is not disconnect, and a page that comes back has lost nothing.
+//! Text streams in, disconnecting does not stop a run, and a page that reconnects has lost nothing.
 
 use serde_json::json;
 
@@ -47,7 +47,7 @@ async fn stop_ends_the_run_and_every_call_has_a_result() {
     let items = server.items("s").await;
     let of = |kind: &str| items.iter().filter(|item| item["type"] == kind).count();
     assert_eq!((of("tool_call"), of("tool_result")), (1, 1), "{items:?}");
-    // The same after the page was loaded again.
+    // The same after a reload of the page.
     page.client.refresh().await.unwrap();
     page.wait_for_words("Look into it").await;
     page.wait("document.querySelector('#history .status')").await;
@@ -143,14 +143,14 @@ async fn two_pages_on_one_run_show_the_same() {
     let asked = model.asked().await;
     asked.say("Hello ");
     two.wait_for_words("Hello").await;
-    // The other one stops it.
+    // The other page stops it.
     two.click("#stop").await;
     one.wait_until_idle().await;
     two.wait_until_idle().await;
     assert_eq!(one.answers().await, ["Hello"]);
     let shown = "return document.getElementById('column').innerText";
     assert_eq!(one.run(shown).await, two.run(shown).await);
-    // An answer that is given again takes the place of the first on both.
+    // A regenerated answer replaces the first one on both pages.
     one.click("#regenerate").await;
     model.answer("Again.").await;
     for page in [&one, &two] {
@@ -183,7 +183,8 @@ async fn a_server_that_was_killed_continues_when_it_is_started_again() {
     server.kill().await;
     page.wait("document.getElementById('connection').textContent").await;
     server.start_again().await;
-    // The page finds it without a word of the user. The turn that streamed is lost, the question is not.
+    // The page finds it without a new user message. The turn that was streaming is lost, the
+    // question is not.
     page.wait("!document.getElementById('unfinished').hidden").await;
     assert_eq!(page.texts(".user .words").await, ["First", "Second"]);
     assert_eq!(page.answers().await, ["Done before."]);
@@ -212,7 +213,7 @@ async fn a_fork_is_a_session_of_its_own() {
     page.wait_until_idle().await;
     page.client.refresh().await.unwrap();
     page.wait_for_words("Second.").await;
-    // Before the second question, to ask it differently.
+    // The session is forked before the second question, which is then changed.
     page.click("#history article:last-of-type .quiet").await;
     page.wait("!location.hash.endsWith('#s')").await;
     page.wait_for_words("First.").await;

@@ -1,7 +1,7 @@
-//! What holds for drawn agents, commands and losses.
+//! Properties of durable runs that hold for random agents, commands and losses.
 //!
-//! A seed is one session of three runs. `DRAWN_FROM` and `DRAWN_SEEDS` set which seeds are drawn, and `DRAWN_SHOW` prints
-//! each.
+//! A seed is one session of three runs. `DRAWN_FROM` and `DRAWN_SEEDS` select the seeds, and
+//! `DRAWN_SHOW` prints each.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -46,11 +46,11 @@ fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The choices that are drawn before the session begins.
+/// The choices that are drawn before the session starts.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
 struct Scenario {
-    /// Everything at random, as in the tests of ordinary runs.
+    /// All choices are random, as in the tests of ordinary runs.
     is_mixed: bool,
     calls_apart: bool,
     interactive: bool,
@@ -69,11 +69,11 @@ struct Scenario {
     time_limit: Option<u64>,
     wrap_up: bool,
     max_turns: u32,
-    /// Before which operation of a run a command is sent, counted over its attempts.
+    /// The operation of a run, counted across its attempts, before which a command is sent.
     commands: Vec<(usize, Sent)>,
     /// Tools send commands.
     tools_send: bool,
-    /// Of each run.
+    /// The losses of each run.
     losses: Vec<Vec<Loss>>,
 }
 
@@ -139,17 +139,17 @@ fn draw_loss(dice: &Dice) -> Loss {
     Loss { operation: at(dice, 18), moment }
 }
 
-/// What the agent of a seed has done, in all attempts.
+/// A record of the agent's actions for a seed, across all attempts.
 #[derive(Default)]
 struct Deeds {
     requests: AtomicUsize,
     hooks: AtomicUsize,
     next_call: AtomicUsize,
-    /// Each execution, by its key, with the name of its tool.
+    /// Each execution: its key and the name of its tool.
     begun: Mutex<Vec<(String, &'static str)>>,
-    /// Of the active run.
+    /// The engine of the active run.
     engine: Mutex<Option<MemoryEngine>>,
-    /// What was said, by its id, for as long as it may be said again.
+    /// The id and the text of each command that was sent; the text is empty if it is not input.
     said: Mutex<Vec<(String, String)>>,
     running: AtomicUsize,
 }
@@ -255,7 +255,7 @@ fn reply(dice: &Dice, deeds: &Deeds, structured: bool) -> Reply {
     }
 }
 
-/// Forgets the older half, or fails, after a while.
+/// A compactor that drops the older half, or fails, after a delay.
 struct SlowCompactor(Arc<Dice>, Arc<Deeds>);
 
 impl Compactor for SlowCompactor {
@@ -403,7 +403,7 @@ fn with_hooks(
         }));
     }
     if scenario.notes {
-        // Hooks that observe are told in each attempt.
+        // Observing hooks are called in each attempt.
         let dice = Arc::clone(dice);
         agent = agent.with_hook(hook::after_sampling(move |_, _| {
             let dice = Arc::clone(&dice);
@@ -493,13 +493,13 @@ fn draw_verdict(dice: &Dice) -> Verdict {
     match dice.roll(4) {
         0 => Verdict::deny("no"),
         1 => Verdict::Output(random_agent::tool_output(dice)),
-        // A call of an external tool is not approved.
+        // A call of an external tool needs a result, not an approval.
         2 => Verdict::Output(turnstream::tool::ToolOutput::ok("from elsewhere")),
         _ => Verdict::deny("not now"),
     }
 }
 
-/// Sends the commands of the scenario, and verdicts on what the run waits for.
+/// Sends the commands of the scenario, and verdicts on pending calls.
 fn sender(
     scenario: &Scenario,
     dice: &Arc<Dice>,
@@ -530,7 +530,7 @@ fn sender(
     }))
 }
 
-/// The calls whose approval was asked for, those of sub-agents included.
+/// The calls whose approval was requested, including those of sub-agents.
 fn asked_calls(events: &[Event]) -> Vec<turnstream::item::PendingCall> {
     fn collect(
         event: &Event,

@@ -1,4 +1,4 @@
-//! What readers of a durable run see, and what its hub does to it.
+//! Durable runs in a hub: the events that readers receive, and the effects of the hub's commands.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ fn results(history: &History) -> usize {
     history.iter().filter(|item| item.as_tool_result().is_some()).count()
 }
 
-/// Says something, calls a tool, and says something, slowly.
+/// An agent that streams a text, calls a tool, and streams another text, slowly.
 fn talking_agent() -> Agent {
     let model = Scripted::from_fn(|request, _| match results(&request.history) {
         0 => Reply::new()
@@ -58,11 +58,11 @@ async fn drive_all(agent: &Agent, hub: &Hub, plan: &LossPlan) -> Outcome {
     }
 }
 
-/// What a reader makes of a run.
+/// A reader's view of a run.
 #[derive(Default)]
 struct Reading {
     journal: Option<Journal>,
-    /// The words of the open turn and of those before, as a screen shows them.
+    /// The text of the current turn and of earlier ones, as a screen shows them.
     words: Vec<String>,
     open: String,
     finished: Vec<Outcome>,
@@ -74,7 +74,7 @@ impl Reading {
             Event::Turn(TurnEvent::TextDelta { text, .. }) => self.open.push_str(text),
             Event::Turn(TurnEvent::Retracted { .. }) => self.open.clear(),
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
-                // A turn of the snapshot has no deltas.
+                // A turn in the snapshot has no deltas.
                 let text = turn.text();
                 assert!(self.open.is_empty() || self.open == text, "{:?}, {text:?}", self.open);
                 self.open.clear();
@@ -121,7 +121,7 @@ impl Reading {
     }
 }
 
-/// Reads a run to its end, and goes on after the last number when an attempt is lost.
+/// Reads a run to its end, and continues after the last number when an attempt is lost.
 async fn read_to_end(hub: &Hub) -> Reading {
     let (mut reading, mut number): (_, Option<EventNumber>) = (Reading::default(), None);
     for _ in 0..10_000 {
@@ -395,7 +395,7 @@ async fn a_run_that_fails_for_good_ends_its_readers_with_the_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_result_that_is_not_kept_is_in_no_snapshot() {
-    // The first call is answered without running, the second one waits.
+    // The first call returns an output without running; the second one waits.
     let model = Scripted::from_fn(|request, _| match results(&request.history) {
         0 => Reply::new().call_raw("c1", "nobody", "{}").call_raw("c2", "nap", r#"{"ms":9}"#),
         _ => Reply::text("Done."),
@@ -431,7 +431,7 @@ async fn a_result_that_is_not_kept_is_in_no_snapshot() {
         }
         let kept = first.operations().iter().filter(|name| **name == "step").count();
         let seen = seen.lock().unwrap().len();
-        // The turn, the begin of the calls, the calls.
+        // The turn, the start of the calls, and the calls.
         assert!(kept >= 3 || seen == 0, "{seen} results after {kept} steps, lost at {operation}");
     }
 }
@@ -448,7 +448,7 @@ async fn a_wait_for_a_verdict_is_ended_by_an_interrupt_in_the_queue_of_the_engin
     let queue = engine.next_attempt();
     let interrupt = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // Through the hub it has an effect in a step that runs, and nothing runs here.
+        // Through the hub, an interrupt affects only a running step, and none is running here.
         hub.send(RUN, Command::Interrupt).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
         queue.send("w1", Command::Interrupt).unwrap();

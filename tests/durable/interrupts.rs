@@ -1,4 +1,4 @@
-//! A run that is ended from outside at any place ends the same in each attempt.
+//! A run that is ended from outside at any operation ends in the same way in each attempt.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ fn results(history: &History) -> usize {
     history.iter().filter(|item| item.as_tool_result().is_some()).count()
 }
 
-/// A model that calls tools, and then answers.
+/// A model that makes these calls, and then answers.
 fn model(calls: &'static [&'static [(&'static str, &'static str)]]) -> Scripted {
     Scripted::from_fn(move |request, _| {
         let mut done = results(&request.history);
@@ -40,7 +40,7 @@ fn model(calls: &'static [&'static [(&'static str, &'static str)]]) -> Scripted 
     })
 }
 
-/// Plays a run without a loss, and then with a loss at each operation; checks all of them.
+/// Performs a run without a loss, and then with a loss at each operation; checks all of them.
 async fn check_each_loss(make: impl Fn() -> LossyRun) -> Outcome {
     let run = make();
     let reference = run.drive().await.unwrap();
@@ -63,7 +63,7 @@ async fn check_each_loss(make: impl Fn() -> LossyRun) -> Outcome {
     reference
 }
 
-/// Sends a command before an operation of a run, the first time that it gets there.
+/// Sends a command before an operation of a run, the first time that an attempt reaches it.
 fn sending_at(mut run: LossyRun, operation: usize, command: Command) -> LossyRun {
     let mut count = 0;
     run.before_operation =
@@ -111,7 +111,7 @@ fn a_run_that_is_stopped_by_a_command_ends_the_same_in_each_attempt() {
     });
 }
 
-/// Interrupts the run of an attempt through its hub when it is asked for the `at`th time, counted over all attempts.
+/// Interrupts an attempt's run through its hub on the `at`th call, counted across all attempts.
 #[derive(Clone)]
 struct Interrupter {
     hub: Hub,
@@ -124,7 +124,8 @@ impl Interrupter {
         Self { hub: Hub::new(), at, asked: Arc::default() }
     }
 
-    /// In the middle of a poll of the run: the hub has only the handle in this process to interrupt.
+    /// In the middle of a poll of the run, the hub can interrupt only through the handle in this
+    /// process.
     fn ask(&self) {
         if self.asked.fetch_add(1, Ordering::Relaxed) == self.at {
             let _ = self.hub.send("run", Command::Interrupt).now_or_never();

@@ -1,4 +1,4 @@
-//! A run whose attempts are lost, and what holds for every one.
+//! A run whose attempts are lost, and checks that hold for every such run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,13 +20,13 @@ use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Journal, Outcome
 /// The id of the session.
 pub(crate) const SESSION: &str = "s";
 
-/// More attempts than losses can take.
+/// More attempts than the losses can cause.
 const MAX_ATTEMPTS: usize = 20;
 
 /// How long a run waits for verdicts.
 const PATIENCE: Duration = Duration::from_hours(1);
 
-/// How a run begins.
+/// The input that a run starts with.
 #[derive(Clone, Debug)]
 pub(crate) enum Start {
     Input(&'static str),
@@ -38,12 +38,12 @@ pub(crate) struct LossyRun {
     pub(crate) agent: Agent,
     pub(crate) start: Start,
     pub(crate) engine: MemoryEngine,
-    /// The entries that it begins with.
+    /// The entries that the run starts with.
     pub(crate) entries: Vec<Entry>,
     pub(crate) plan: LossPlan,
     /// Called before each operation of each attempt.
     pub(crate) before_operation: Option<BeforeOperation>,
-    /// Where it is shown, under the id `run`.
+    /// The hub that publishes the run, under the id `run`.
     pub(crate) hub: Option<Hub>,
     /// Called with each event.
     pub(crate) on_event: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -54,7 +54,7 @@ pub(crate) struct LossyRun {
 pub(crate) type BeforeOperation = Arc<Mutex<dyn FnMut(&MemoryEngine, &'static str) + Send>>;
 
 impl LossyRun {
-    /// The next run of the session of an engine.
+    /// The next run of an engine's session.
     pub(crate) fn new(agent: &Agent, engine: &MemoryEngine, start: Start) -> Self {
         let engine = engine.next_run();
         Self {
@@ -136,10 +136,10 @@ impl LossyRun {
         restore_history(SESSION, self.engine.entries())
     }
 
-    /// Checks what holds for every run that has ended.
+    /// Checks the properties that hold for every run that has ended.
     pub(crate) async fn check(&self, outcome: &Outcome) {
         let history = self.history();
-        // Calls of a turn that broke off are settled by the encoder.
+        // The encoder settles the calls of an incomplete turn.
         let may_be_open =
             !outcome.pending.is_empty() || history.iter().any(|item| item.interrupted);
         assert!(may_be_open || history.is_settled(), "the history is not settled: {history:?}");
@@ -201,7 +201,7 @@ impl LossyRun {
         }
     }
 
-    /// One more attempt asks the engine for nothing new and has the same outcome.
+    /// Checks that one more attempt performs no new operation and has the same outcome.
     async fn check_replay(&self, outcome: &Outcome) {
         let (entries, operations) = (self.engine.entries(), self.engine.operations());
         let queued = self.engine.queued();
@@ -235,7 +235,7 @@ fn assert_same(again: &Outcome, outcome: &Outcome) {
     panic!("the replay has another outcome:\n{}", differing.join("\n"));
 }
 
-/// Events that are given out when they are kept.
+/// Whether an event is yielded only after it was stored.
 fn is_kept(event: &Event) -> bool {
     match event {
         Event::Turn(event) => event.turn_complete().is_some(),
@@ -244,7 +244,7 @@ fn is_kept(event: &Event) -> bool {
     }
 }
 
-/// An engine that lets a test do something before each operation.
+/// An engine that calls a hook of the test before each operation.
 struct SendingEngine<E> {
     engine: E,
     memory: MemoryEngine,

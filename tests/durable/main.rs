@@ -1,12 +1,12 @@
-//! Durable runs: whatever attempt is lost, the run is the same.
+//! Durable runs: whichever attempt is lost, the run is the same.
 //!
 //! | module | claims |
 //! |---|---|
-//! | `in_memory` | the suite of engines holds for the one in memory |
-//! | `drawn_runs` | what holds for drawn agents, commands and losses |
-//! | `interrupts` | a run that is ended from outside at any place ends the same in each attempt |
-//! | `calls_apart` | what readers see of calls that run apart, and when such a call is dropped |
-//! | `hub` | what readers of a durable run see, and what its hub does to it |
+//! | `in_memory` | the suite for engines passes for the engine in memory |
+//! | `drawn_runs` | properties that hold for random agents, commands and losses |
+//! | `interrupts` | a run that is ended from outside at any operation ends in the same way in each attempt |
+//! | `calls_apart` | the events of calls that run apart, and when such a call is dropped |
+//! | `hub` | the events that readers of a durable run receive, and the effects of the hub's commands |
 //! | `misuse` | panics, drops, large values and unusual tools |
 
 mod calls_apart;

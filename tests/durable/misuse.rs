@@ -33,7 +33,7 @@ fn results(history: &History) -> usize {
 
 const MOMENTS: [LossMoment; 3] = [LossMoment::After(1), LossMoment::After(3), LossMoment::Kept];
 
-/// Plays a run without a loss, and then with a loss at each operation; checks all of them.
+/// Performs a run without a loss, and then with a loss at each operation; checks all of them.
 async fn check_each_loss(make: impl AsyncFn() -> LossyRun) -> turnstream::Outcome {
     let run = make().await;
     let reference = run.drive().await.unwrap();
@@ -63,7 +63,7 @@ fn caller(calls: &'static [(&'static str, &'static str)]) -> Scripted {
     })
 }
 
-/// An engine that takes time for everything, also for what it has kept.
+/// An engine with a delay in every operation, including replayed ones.
 struct SlowEngine(MemoryEngine, Duration);
 
 impl StepRunner for SlowEngine {
@@ -252,7 +252,7 @@ async fn a_hook_that_panics_ends_each_attempt_the_same() {
     }
 }
 
-/// Counts what lives.
+/// Counts the live values.
 struct Alive(Arc<AtomicUsize>);
 
 impl Drop for Alive {
@@ -344,7 +344,7 @@ async fn input_that_waits_is_not_lost_when_a_run_cannot_begin() {
     let agent = Agent::new(caller(&[("nap", "{}")])).with_tool(nap_tool("nap"));
     let mut engine = MemoryEngine::new();
     engine.send("w0", Command::Steer(vec![Item::user("Be quick.")])).unwrap();
-    // Nothing is pending.
+    // The run has no pending calls.
     let error = Attempt::resume(&agent, "s", Vec::new(), []).drive(&mut engine).await.unwrap_err();
     assert!(!is_attempt_lost(&error), "{error}");
     let mut next = engine.next_run();

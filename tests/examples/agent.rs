@@ -1,4 +1,4 @@
-//! The example `agent` as other programs drive it: what it prints, and how it exits.
+//! The example `agent` as other programs run it: its output and its exit codes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,7 +22,7 @@ use crate::terminal::Terminal;
 
 const LINE_COUNT_PROMPT: &str = "How many lines of Rust are in src, and which file is the longest?";
 
-/// A directory to ask about, gone when dropped.
+/// A directory to ask about, removed on drop.
 pub(crate) struct TempProject(pub(crate) PathBuf);
 
 impl TempProject {
@@ -51,7 +51,7 @@ impl Drop for TempProject {
     }
 }
 
-/// The program, without a key; `None` if it is not built, as when only this test is.
+/// The program, without a key; `None` if it was not built, because only this test was.
 pub(crate) fn agent_command(directory: &Path, args: &[&str]) -> Option<Command> {
     let mut command = Command::new(example_program("agent")?);
     command.current_dir(directory).args(args).stdin(Stdio::null());
@@ -74,7 +74,7 @@ pub(crate) fn assert_exit_code(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "stdout: {out}\nstderr: {err}");
 }
 
-/// One clear line on stderr, and nothing on stdout.
+/// Checks for a one-line error on stderr, and no output on stdout.
 #[track_caller]
 pub(crate) fn assert_bad_usage(output: &Output, words: &str) {
     assert_exit_code(output, 2);
@@ -114,7 +114,7 @@ fn run_with_stdin(mut command: Command, input: &[u8]) -> Output {
 fn the_printed_counts_match_the_source_tree() {
     let temp = TempProject::new();
     let Some(mut agent) = agent_command(&temp.0, &[LINE_COUNT_PROMPT]) else { return };
-    // A proxy of the environment is not for the loopback device.
+    // The proxy of the environment is not used for the loopback device.
     let output = agent.env("HTTP_PROXY", "http://127.0.0.1:1").output().unwrap();
     assert_exit_code(&output, 0);
     let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
@@ -207,7 +207,7 @@ fn without_the_feature_mcp_a_server_is_bad_usage() {
 
 #[tokio::test]
 async fn an_api_key_is_sent_over_plain_http_to_another_host_only_with_the_named_flag() {
-    // The proxy is the server.
+    // The model server acts as the proxy.
     let server = ModelServer::anthropic(|_, _| Reply::text("Hello.")).await.unwrap();
     let temp = TempProject::new();
     let url = "http://gpu.example:8000";
@@ -336,7 +336,7 @@ fn without_a_terminal_a_call_that_needs_approval_ends_the_run_as_pending() {
 fn with_json_the_outcome_contains_the_pending_call() {
     let temp = TempProject::new();
     let Some(agent) = agent_command(&temp.0, &["--json"]) else { return };
-    // A pipe is nobody who can be asked, whatever comes through it.
+    // A pipe is not a user who can be asked, whatever is sent through it.
     let output = run_with_stdin(agent, WRITE_PROMPT.as_bytes());
     assert_exit_code(&output, 1);
     let (events, error, outcome) = parse_json_output(&output.stdout);
@@ -399,8 +399,8 @@ fn with_yes_every_call_is_allowed() {
     }
 }
 
-/// What stands on a terminal on which the program runs, and its exit code. Each text is waited for
-/// before what stands beside it is typed. `None` if there is no terminal.
+/// Runs the program on a terminal, and returns the terminal's content and the exit code. Each pair
+/// is a text to wait for, and the text to type then. `None` if `script` is not installed.
 #[cfg(target_os = "linux")]
 pub(crate) fn run_on_terminal(
     temp: &TempProject,
@@ -453,7 +453,7 @@ fn in_the_chat_an_approval_question_can_be_answered_or_interrupted_and_the_chat_
     assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
 }
 
-/// A model that looks first, and wants to write a file in its second turn: when `go` says so.
+/// A model that first reads, and in its second turn writes a file, when `go` is sent.
 #[cfg(target_os = "linux")]
 struct GatedModel {
     server: ModelServer,
@@ -477,7 +477,7 @@ impl GatedModel {
         Self { server: server.await.unwrap(), release: go }
     }
 
-    /// Runs what a user does at a terminal on which the model is asked.
+    /// Runs the program on a terminal with this model.
     async fn run_on_terminal(
         &self,
         temp: &Arc<TempProject>,
@@ -504,7 +504,7 @@ async fn input_typed_before_the_approval_question_does_not_answer_it() {
     for (typed, read_as, is_told) in [
         ("y\n", "will read: y)", "Denied"),
         ("y\ny\ny\n", "will read: y y y)", "Denied"),
-        // This line is not ended, and the answer does not end it.
+        // This line is not complete, and the answer does not complete it.
         ("y", "y", "typed before the question, and so no answer: y"),
         ("yes\nye", "yes\r\nye", "typed before the question, and so no answer: yes\\nye"),
     ] {
@@ -637,7 +637,7 @@ async fn no_escape_sequence_reaches_the_terminal_of_the_question_through_another
         Some(terminal.wait_for_exit())
     });
     let Some((shown, _)) = ran.await.unwrap() else { return };
-    // What comes through the other program may stand between the lines of this one.
+    // The output of the other program may come between the lines of this one.
     assert!(shown.contains("hidden") && shown.contains("So"), "{shown}");
     assert!(!shown.contains(['\u{1b}', '\u{9b}']), "{shown:?}");
 }
@@ -787,7 +787,7 @@ fn spawn_waiting_agent(temp: &TempProject, json: bool) -> Option<(Child, TcpList
     agent.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = agent.spawn().unwrap();
     let (mut connection, _) = silent.accept().unwrap();
-    // The request is on its way, so the run is being pulled and the key is listened to.
+    // The request was sent, so the run is being polled and the key is being listened for.
     connection.read_exact(&mut [0]).unwrap();
     std::thread::spawn(move || std::io::copy(&mut connection, &mut std::io::sink()));
     Some((child, silent))
@@ -825,7 +825,7 @@ async fn an_interrupt_in_a_later_turn_keeps_the_calls_with_their_results() {
     let temp = TempProject::new();
     let args = ["--provider", "anthropic", "--base-url", &server.url(), "Hi"];
     let Some(mut agent) = agent_command(&temp.0, &args) else { return };
-    // Beside the server, which needs this thread.
+    // On another thread, because the server needs this one.
     let output = tokio::task::spawn_blocking(move || {
         agent.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = agent.spawn().unwrap();
@@ -840,7 +840,7 @@ async fn an_interrupt_in_a_later_turn_keeps_the_calls_with_their_results() {
     assert!(err.lines().any(|line| line == expected), "{err}");
 }
 
-/// What the program says of a server that answers with `reply`, under a key.
+/// The program's output for a server that answers with `reply`, with an API key.
 async fn run_against_reply(reply: fn() -> Reply, json: bool) -> Option<Output> {
     let server = ModelServer::anthropic(move |_, _| reply()).await.unwrap();
     let temp = TempProject::new();
@@ -849,7 +849,7 @@ async fn run_against_reply(reply: fn() -> Reply, json: bool) -> Option<Output> {
     args.extend(json.then_some("--json"));
     let mut agent = agent_command(&temp.0, &args)?;
     agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
-    // The server runs on this runtime, so the program is waited for elsewhere.
+    // The server runs on this runtime, so another thread waits for the program.
     let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
     for bytes in [&ran.stdout, &ran.stderr] {
         assert!(!utf8_str(bytes).contains("top-secret"), "{}", utf8_str(bytes));
@@ -884,7 +884,7 @@ async fn a_rejected_key_is_reported_on_one_line_without_the_key() {
 
 #[tokio::test]
 async fn too_many_requests_is_reported_on_one_line() {
-    // So long a wait is left to the user.
+    // The program leaves such a long wait to the user.
     let reply = || Reply::error(rate_limit_error(300));
     let line = "status 429: slow down (again in 300 s)";
     assert_failure(reply, EndReason::ProviderError, ErrorKind::RateLimited, line).await;
@@ -899,7 +899,7 @@ async fn a_finished_retry_delay_is_not_shown() {
     assert!(err.contains("slow down") && !err.contains("(again in"), "{err}");
 }
 
-/// A refusal that asks to wait this number of seconds.
+/// A refusal with this number of seconds to wait.
 fn rate_limit_error(seconds: u64) -> Error {
     let error = Error::new(ErrorKind::RateLimited, "slow down").with_status(429);
     error.with_retry_after(Duration::from_secs(seconds))
@@ -937,8 +937,7 @@ async fn an_error_in_the_stream_is_reported_on_one_line() {
     assert_failure(reply, EndReason::ProviderError, ErrorKind::Overloaded, "Overloaded").await;
 }
 
-/// The lines of a session's file, read as JSON.
-/// The header and the entries.
+/// The lines of a session's file as JSON: the header and the entries.
 fn session_lines(temp: &TempProject) -> Vec<serde_json::Value> {
     let text = fs::read_to_string(temp.0.join("talk.jsonl")).unwrap();
     assert!(text.ends_with('\n'), "{text}");
@@ -1052,7 +1051,7 @@ fn a_killed_run_continues_without_a_new_prompt() {
         assert_exit_code(&output, 0);
         assert!(utf8_str(&output.stderr).contains(told), "{}", utf8_str(&output.stderr));
         assert!(utf8_str(&output.stdout).contains(" lines"), "{}", utf8_str(&output.stdout));
-        // It came to its end, and now there is nothing to go on with.
+        // The run has finished, so there is nothing to continue.
         let Some(mut again) = agent_command(&temp.0, &["--session", "talk.jsonl"]) else { return };
         assert_bad_usage(&again.output().unwrap(), "there is no prompt");
     }
@@ -1138,7 +1137,7 @@ async fn a_conflicting_write_to_the_session_is_reported_on_one_line_with_exit_co
     let temp = TempProject::new();
     let path = temp.0.join("talk.jsonl");
     let server = ModelServer::anthropic(move |_, _| {
-        // The question is there before the model is asked.
+        // The question appears before the request to the model.
         let (store, id) = JsonLinesStore::open_file(&path).unwrap();
         let other = vec![Item::user("Me too").into()];
         assert_eq!(futures::executor::block_on(store.append(&id, 1, other)).unwrap(), 2);

@@ -1,4 +1,5 @@
-//! The example `agent` with MCP servers: what its model calls, what is asked, and what is left.
+//! The example `agent` with MCP servers: its model's calls, the approval questions, and the
+//! processes that are left.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -20,27 +21,27 @@ use crate::terminal::Terminal;
 const ADD_PROMPT: &str = "add 2 and 3";
 const PENDING_ADD: &str = r#"mcp_server__add {"a":2,"b":3}"#;
 
-/// The program with a server that is the example `mcp_server`; `None` if one of them is not built.
+/// The program with the example `mcp_server` as its server; `None` if one of them was not built.
 fn agent_with_server(temp: &TempProject, args: &[&str]) -> Option<Command> {
     let server = format!("'{}'", example_program("mcp_server")?.display());
     agent_command(&temp.0, &[&["--mcp", server.as_str()], args].concat())
 }
 
-/// The command of a server that starts another process, whose id it leaves in the file `pid`, and that
-/// ends without it.
+/// The command of a server that starts another process, writes its id to the file `pid`, and ends
+/// without ending it.
 #[cfg(target_os = "linux")]
 fn server_with_child() -> Option<String> {
     let program = example_program("mcp_server")?;
     Some(format!(r#"sh -c "sleep 1000 & echo \$! > pid; exec {}""#, program.display()))
 }
 
-/// Whether the process whose id is in the file `pid` is there and has not ended.
+/// Whether the process whose id is in the file `pid` is running.
 #[cfg(target_os = "linux")]
 #[track_caller]
 fn is_child_running(temp: &TempProject) -> bool {
     let pid = fs::read_to_string(temp.0.join("pid")).unwrap();
     let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
-    // One that has ended, and that was not collected yet, is still listed.
+    // A process that has ended and was not reaped is still listed.
     let state = status.lines().find_map(|line| line.strip_prefix("State:"));
     state.is_some_and(|state| !state.trim_start().starts_with(['Z', 'X']))
 }
@@ -153,7 +154,7 @@ fn nothing_that_a_server_has_started_is_left_when_the_program_ends() {
         assert!(!is_child_running(&temp), "{args:?}");
         fs::remove_file(temp.0.join("pid")).unwrap();
     }
-    // The first one interrupts the run, and one in a question of the chat ends the program.
+    // The first one interrupts the run; one at the chat's prompt ends the program.
     let args = ["--mcp", &server];
     let Some(agent) = agent_command(&temp.0, &args) else { return };
     let Some(mut terminal) = Terminal::start(&agent) else { return };
@@ -193,7 +194,7 @@ fn the_servers_of_a_configuration_file_keep_their_names() {
     assert!(utf8_str(&output.stdout).contains("Paris: cloudy"));
 }
 
-/// A server with one tool, which returns what it was called with.
+/// A server with one tool, which returns its arguments.
 async fn echo_server() -> turnstream::testing::mcp::McpHttpServer {
     let schema = json!({
         "type": "object",

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use crate::support::programs::example_program;
 
-/// What it prints; `None` if it is not built, as when only this test is.
+/// The program's output; `None` if it was not built, because only this test was.
 fn run_crash(args: &[&str]) -> Option<Output> {
     Some(Command::new(example_program("crash")?).args(args).output().unwrap())
 }

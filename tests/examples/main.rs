@@ -1,14 +1,14 @@
-//! The examples as programs: what they print, and how they exit.
+//! The examples as programs: their output and their exit codes.
 //!
 //! | module | claims |
 //! |---|---|
-//! | `agent` | the example `agent`, as other programs drive it |
+//! | `agent` | the example `agent`, as other programs run it |
 //! | `agent_mcp` | the example `agent` with MCP servers |
 //! | `crash` | a process that is killed during a session loses nothing and repeats nothing |
-//! | `minimal_loop` | the smallest loop: its steps, in both output formats, and its exit codes |
+//! | `minimal_loop` | the minimal loop: its steps, in both output formats, and its exit codes |
 //! | `small` | the small examples: the essential lines of their output |
 //! | `patterns` | the examples of patterns: their output, line by line |
-//! | `web` | the example `web` over HTTP: who may use it, how runs begin, what a client that comes back gets |
+//! | `web` | the example `web` over HTTP: access, starts of runs, reconnecting clients |
 //!
 //! The unit tests of the example `agent` run here as well: `cargo test` does not build an example
 //! both as a program and with its tests.

@@ -1,4 +1,5 @@
-//! The smallest loop as a program: its steps, for people and for machines, and how it exits.
+//! The example `minimal_loop` as a program: its steps, for people and for machines, and its exit
+//! codes.
 
 use std::process::{Command, Output, Stdio};
 
@@ -15,7 +16,7 @@ fn utf8_string(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// An edit, a check that fails, the mended edit, the end: as they are shown.
+/// The displayed steps: an edit, a check that fails, the corrected edit, the end.
 const EXPECTED_STEPS: [&str; 4] = [
     r#"step: 2
 action:

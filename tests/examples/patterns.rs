@@ -1,11 +1,12 @@
-//! The examples of patterns as programs: what they say, and how they exit.
+//! The examples of patterns as programs: their output and their exit codes.
 
 use std::process::{Command, Stdio};
 
 use crate::support::programs::example_program;
 
-/// Runs an example, which exits with 0, has nothing to complain about and says these lines in this
-/// order, maybe with others between. It is passed over if it is not built, as when only this test is.
+/// Runs an example, and checks that it exits with 0, writes nothing to stderr, and prints these
+/// lines in this order, maybe with others between them. Skipped if the example was not built,
+/// because only this test was.
 #[track_caller]
 fn assert_prints_lines(name: &str, lines: &[&str]) {
     let Some(program) = example_program(name) else { return };

@@ -1,5 +1,5 @@
-//! The small examples as somebody runs them who tries them out: the essential lines of what they
-//! print, and that they end well. The example `agent` has tests of its own.
+//! The small examples, run as a new user would run them: the essential lines of their output, and a
+//! successful exit. The example `agent` has tests of its own.
 
 use std::process::{Command, Stdio};
 
@@ -7,8 +7,7 @@ use crate::support::programs::example_program;
 #[cfg(target_os = "linux")]
 use crate::terminal::Terminal;
 
-/// What an example prints, without anybody at its stdin; `None` if it is not built, as when only
-/// this test is.
+/// The output of an example without input; `None` if it was not built, because only this test was.
 #[track_caller]
 fn run_example(name: &str, args: &[&str]) -> Option<String> {
     let output =
@@ -20,7 +19,7 @@ fn run_example(name: &str, args: &[&str]) -> Option<String> {
     Some(out)
 }
 
-/// The lines stand in what was printed, in this order.
+/// Checks that the lines are in the output, in this order.
 #[track_caller]
 fn assert_lines_in_order(out: &str, expected: &[&str]) {
     let mut lines = out.lines();

@@ -1,4 +1,4 @@
-//! A terminal, which `script` makes, with a program on it.
+//! A pseudoterminal, created by `script`, with a program on it.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,18 +8,19 @@ pub(crate) struct Terminal {
     stdin: ChildStdin,
     stdout: ChildStdout,
     output: Vec<u8>,
-    /// How much of it was waited for.
+    /// The length of the output up to the last match.
     consumed_len: usize,
 }
 
 impl Terminal {
-    /// Starts the program. `None` if there is no `script`.
+    /// Starts the program. `None` if `script` is not installed.
     pub(crate) fn start(program: &Command) -> Option<Self> {
         let words = std::iter::once(program.get_program()).chain(program.get_args());
         let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-        // What is waited for in vain is not waited for for ever.
+        // Limits the time of a wait for a text that never appears.
         let mut script = Command::new("timeout");
-        // Without `exec` the shell would be interrupted as well, and its exit code would count.
+        // Without `exec` the shell would be interrupted as well, and its exit code would be
+        // returned.
         let line = format!("exec {}", quoted.join(" "));
         script.args(["120", "script", "-qec", &line, "/dev/null"]);
         script.env("SHELL", "/bin/sh").env("NO_COLOR", "1");
@@ -43,7 +44,8 @@ impl Terminal {
         Some(Self { child, stdin: keyboard, stdout: screen, output: Vec::new(), consumed_len: 0 })
     }
 
-    /// Waits until the text is shown, and returns what was shown up to there since the last wait.
+    /// Waits until the text is displayed, and returns the output since the last wait, up to and
+    /// including the text.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
         while !String::from_utf8_lossy(&self.output[self.consumed_len..]).contains(text) {
@@ -61,7 +63,7 @@ impl Terminal {
         self.stdin.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Everything that was shown, and the exit code.
+    /// All output, and the exit code.
     pub(crate) fn wait_for_exit(mut self) -> (String, i32) {
         let _ = self.stdout.read_to_end(&mut self.output);
         let code = self.child.wait().unwrap().code().unwrap();

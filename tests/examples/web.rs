@@ -1,5 +1,5 @@
-//! The example `web` over HTTP: who may use it, how runs begin, and what a client that comes back gets. The page
-//! itself is tested in a browser, by `tests/browser`.
+//! The example `web` over HTTP: access, starts of runs, and reconnecting clients. The page itself
+//! is tested in a browser, by `tests/browser`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -13,10 +13,10 @@ use turnstream::testing::ModelServer;
 
 use crate::support::programs::example_program;
 
-/// How long a test waits for what has to come.
+/// The time limit for each wait.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The server. Dropping it kills it.
+/// The server. Dropping it kills the process.
 struct Web {
     process: Child,
     url: String,
@@ -26,7 +26,8 @@ struct Web {
 }
 
 impl Web {
-    /// With the model that a test speaks for. `None` if `cargo` did not build the example.
+    /// Starts the server with a model that the test controls. `None` if `cargo` did not build the
+    /// example.
     fn start(model: &ModelServer, flags: &[&str], token: Option<&str>) -> Option<Self> {
         let mut command = Command::new(example_program("web")?);
         command
@@ -68,7 +69,7 @@ impl Web {
         json_request(self.request(Method::POST, path), body).send().await.unwrap()
     }
 
-    /// The status for a body of this size, which is not sent.
+    /// The status for a declared body of this size, which is not sent.
     fn announce(&self, path: &str, size: usize) -> u16 {
         let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -89,7 +90,7 @@ impl Web {
         tokio::time::timeout(LIMIT, idle).await.expect("a run does not end");
     }
 
-    /// The kinds of the items of a session, and their words.
+    /// The kinds and texts of a session's items.
     async fn items(&self, session: &str) -> Vec<(String, String)> {
         let page = json_body(self.get(&format!("/sessions/{session}/messages")).await).await;
         let words = |entry: &Value| {
@@ -133,7 +134,7 @@ async fn model(words: &'static str) -> ModelServer {
     ModelServer::start(move |_| Reply::text(words)).await.unwrap()
 }
 
-/// A model that says something and then nothing, for ever.
+/// A model that sends some text and then nothing, for ever.
 async fn silent_model() -> ModelServer {
     ModelServer::start(|_| Reply::text("Some words").hang()).await.unwrap()
 }
@@ -173,7 +174,7 @@ async fn only_pages_of_the_server_itself_may_use_it() {
     let stranger = json_request(runs(), &text("Hi")).header("origin", "http://attacker.example");
     assert_eq!(stranger.send().await.unwrap().status(), 403);
     assert_eq!(web.items("s").await, []);
-    // A page that may is told so, before and after.
+    // An allowed page receives permission in the preflight response and in the response itself.
     let asks = web.request(Method::OPTIONS, "/api/chat").header("origin", "http://localhost:3000");
     let asks = asks.header("access-control-request-method", "POST").send().await.unwrap();
     assert_eq!(asks.status(), 204);
@@ -201,7 +202,7 @@ async fn every_answer_has_the_headers_that_bind_browsers() {
         assert_eq!(header("referrer-policy"), "no-referrer", "{path}");
         assert!(!response.headers().contains_key("access-control-allow-origin"), "{path}");
     }
-    // All that the page asks for is there.
+    // All files that the page requests exist.
     let page = web.get("/").await.text().await.unwrap();
     assert!(!page.contains("<style") && !page.contains("https://"), "{page}");
     let mut files: Vec<String> = vec!["main.js".to_owned()];
@@ -326,7 +327,7 @@ async fn a_message_to_a_busy_session_waits_or_is_refused() {
         assert_eq!(queued["is_queued"], true);
     }
     assert_eq!(web.post("/sessions/s/runs", &text("9")).await.status(), 429);
-    // They begin in order, each after the one before it.
+    // They start in order, each after the previous one.
     for waiting in 1..=8 {
         assert_eq!(web.post("/sessions/s/stop", &json!({})).await.status(), 200);
         let begun = async {
@@ -423,7 +424,7 @@ async fn a_reader_that_comes_back_reads_on_after_its_last_event() {
     let mut again = again.header("last-event-id", ids[ids.len() - 2]).send().await.unwrap();
     let read_again = read_until(&mut again, "\"words\"").await;
     assert!(!read_again.contains("snapshot") && !read_again.contains("Some"), "{read_again}");
-    // A number of another run is one that is gone.
+    // A number of another run is treated like a removed one.
     let mut other = web.get("/sessions/s/events?after=5f0c.1-42").await;
     let other = read_until(&mut other, "words").await;
     assert!(other.contains(r#"{"type":"snapshot""#), "{other}");
@@ -480,7 +481,7 @@ async fn another_answer_takes_the_place_of_the_first() {
     assert_eq!(messages.as_array().unwrap().len(), 2, "{messages}");
     assert_ne!(messages[1]["id"], id);
     assert!(stream.contains(&format!("\"messageId\":{}", messages[1]["id"])), "{stream}");
-    // The model was asked the same question, without its first answer.
+    // The model received the same question, without its first answer.
     let requests = model.requests();
     assert_eq!(requests[1]["messages"], requests[0]["messages"]);
 }

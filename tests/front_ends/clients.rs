@@ -1,4 +1,4 @@
-//! The clients, which run in a process of Node.
+//! The clients, which run in a Node process.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// Asks the clients: a line of JSON in, a line of JSON out.
+/// Sends requests to the clients as lines of JSON, and reads their replies.
 pub(crate) struct Clients {
     process: Child,
     requests: Option<ChildStdin>,
@@ -16,7 +16,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Starts the process. `tests/front_ends/run.sh` says where it is.
+    /// Starts the process. `tests/front_ends/run.sh` sets its path.
     pub(crate) fn start() -> Self {
         let folder = env::var_os("TURNSTREAM_FRONT_ENDS").expect("tests/front_ends/run.sh sets it");
         let node = env::var_os("TURNSTREAM_NODE").expect("tests/front_ends/run.sh sets it");
@@ -43,7 +43,8 @@ impl Clients {
         answer
     }
 
-    /// What a client makes of a body, for a message that it has or a new one.
+    /// Returns the message that a client builds from a body, starting from an existing message or a
+    /// new one.
     pub(crate) fn read(&mut self, client: &str, body: &str, message: Option<&Value>) -> Value {
         let mut request = json!({ "do": "read", "client": client, "body": body });
         if let Some(message) = message {
@@ -55,7 +56,7 @@ impl Clients {
 
 impl Drop for Clients {
     fn drop(&mut self) {
-        // It ends with its input.
+        // The process ends when its input is closed.
         self.requests = None;
         let _ = self.process.wait();
     }

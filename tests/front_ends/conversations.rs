@@ -1,4 +1,5 @@
-//! Whole conversations of the clients with a web server: they send, answer calls and ask again on their own.
+//! Whole conversations between clients and a web server: the clients send messages, answer calls
+//! and send requests again on their own.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ use turnstream::ui::{ClientLimits, RequestError, ag_ui};
 use crate::clients::Clients;
 use crate::support::tools::spec;
 
-/// An app: each conversation has a session of its name, and a fork where an answer was asked for again.
+/// An app: each conversation has a session with its name, and a fork where an answer was requested
+/// again.
 #[derive(Clone)]
 struct App {
     agent: Agent,
@@ -38,7 +40,7 @@ impl App {
         Self { agent, store: MemoryStore::new(), version: Version::V6 }
     }
 
-    /// Starts a server, and gives its address.
+    /// Starts a server, and returns its address.
     async fn serve(self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -50,7 +52,7 @@ impl App {
 
     async fn chat(&self, request: &ChatRequest) -> Result<Response, RequestError> {
         let session = Session::open(self.store.clone(), request.chat_id()).await?;
-        // The client of version 5.0.0 answers calls of typed tools alone.
+        // The client of version 5.0.0 answers only calls of typed tools.
         let stream = AiSdk::new(self.version).with_typed_tools();
         let (run, stream) = match request.action(&session, &self.agent)? {
             ai_sdk::Action::Run(input) => {
@@ -124,7 +126,7 @@ fn with_head(status: u16, headers: Vec<(&'static str, &'static str)>, body: Body
     builder.body(body).unwrap()
 }
 
-/// Lets a client go through these steps with a new server.
+/// Runs a client through these steps, with a new server.
 async fn talk(client: &str, version: Version, replies: Vec<Reply>, steps: Value) -> Value {
     let url = App { version, ..App::new(replies) }.serve().await;
     let client = client.to_owned();
@@ -141,7 +143,7 @@ fn call(name: &str) -> Reply {
     Reply::new().call(name, json!({}))
 }
 
-/// The parts of the last message, without those of an empty step.
+/// The states of the last message's parts, without those of an empty step.
 fn states(answer: &Value) -> Vec<String> {
     let parts = answer["messages"].as_array().unwrap().last().unwrap()["parts"].as_array().unwrap();
     let shown = parts.iter().filter(|part| part["type"] != "step-start");

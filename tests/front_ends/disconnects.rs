@@ -1,4 +1,4 @@
-//! A client that goes away: the run stops, and with it its tools and the connection to its model.
+//! A client that disconnects: the run stops, and with it its tools and the connection to its model.
 
 use std::future::pending;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use turnstream::ui::ai_sdk::AiSdk;
 
 use crate::support::tools::{Counter, spec};
 
-/// A web server that answers every request with a run. Dropping it ends it.
+/// A web server that answers every request with a run. Dropping it stops the server.
 struct WebServer {
     address: std::net::SocketAddr,
     task: AbortHandle,

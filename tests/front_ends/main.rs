@@ -1,7 +1,7 @@
 //! Runs as front ends see them: every kind of run, encoded for each protocol.
 //!
-//! The clients themselves read what is encoded in the tests that are ignored; `tests/front_ends/run.sh`
-//! installs them and runs those.
+//! The ignored tests pass the encoded streams to the real clients; `tests/front_ends/run.sh`
+//! installs the clients and runs those tests.
 
 #![cfg(all(feature = "ui", feature = "http"))]
 

@@ -1,14 +1,14 @@
-//! Streams that were damaged on purpose: who notices?
+//! Streams that are damaged on purpose, to see which readers detect the damage.
 
 use std::fmt::Write;
 
-/// One way to damage a stream. It has to change the stream that it is made for.
+/// One way to damage a stream. It has to change the stream that it is applied to.
 pub(crate) struct Mutation {
     pub(crate) name: &'static str,
     pub(crate) change: fn(&str) -> String,
 }
 
-/// Who has seen each mutation, as a table.
+/// A table of the readers that have detected each mutation.
 #[derive(Default)]
 pub(crate) struct Table {
     rows: String,
@@ -16,7 +16,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Adds a row: what was damaged, the clients that have seen it, and whether the grammar has.
+    /// Adds a row: the mutation, the clients that have detected it, and whether the grammar has.
     pub(crate) fn add(&mut self, name: &str, clients: &[&str], by_grammar: bool) {
         let seen_by = if clients.is_empty() { "-".to_owned() } else { clients.join(" ") };
         let grammar = if by_grammar { "yes" } else { "-" };
@@ -26,7 +26,7 @@ impl Table {
         }
     }
 
-    /// Prints the table. Panics if something was not seen by anybody.
+    /// Prints the table. Panics if a mutation was detected by no reader.
     pub(crate) fn check(&self) {
         println!("{:48} {:36} grammar\n{}", "what was damaged", "clients", self.rows);
         assert!(self.unseen.is_empty(), "nobody has seen: {:?}", self.unseen);

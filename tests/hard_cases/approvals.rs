@@ -128,7 +128,7 @@ mod scope_of_an_approval {
         };
         // Other arguments than those that were shown.
         assert_refused(first.resume(history.clone(), approved(r#"{"n":2}"#)));
-        // A schema that has changed since.
+        // The tool's schema has changed since.
         let parameters = json!({ "type": "object", "required": ["m"] });
         let changed =
             Tool::raw(ToolSpec { parameters: parameters.into(), ..spec("strict") }, |_, _| {
@@ -141,7 +141,7 @@ mod scope_of_an_approval {
             next.clone().with_toolkit(kit).resume(history.clone(), approved(r#"{"n":1}"#));
         let kinds_ = result_kinds(resumed.unwrap().outcome().await.new_items());
         assert_eq!(kinds_, [ResultKind::InvalidArguments]);
-        // A rule that says no.
+        // A policy that denies the call.
         let (next, _) =
             scripted_agent(["done".into()], vec![strict_tool(&counter).requires_approval()]);
         let no = hook::before_tool(|_, _| ready(CallDecision::Deny("not any more".to_owned())));
@@ -150,7 +150,7 @@ mod scope_of_an_approval {
             result_kinds(resumed.unwrap().outcome().await.new_items()),
             [ResultKind::Denied]
         );
-        // A rule that makes other arguments of those that were approved.
+        // A policy that replaces the approved arguments.
         let (next, _) =
             scripted_agent(["done".into()], vec![strict_tool(&counter).requires_approval()]);
         let other = hook::before_tool(|_, _| {
@@ -197,7 +197,7 @@ mod scope_of_an_approval {
     }
 }
 
-/// A run that ended with one call answered and one that waits for somebody outside.
+/// A run that ended with one completed call and one call that waits for an external result.
 async fn run_with_external_call() -> (Agent, Scripted, Outcome, History, Counter) {
     let counter = Counter::default();
     let tools = vec![ok_tool("t", &counter), Tool::external(spec("ask_user")).unwrap()];
@@ -262,7 +262,7 @@ mod external_calls {
         let texts: Vec<_> = result_summaries(sent).into_iter().map(|answer| answer.2).collect();
         assert_eq!(texts.len(), 2);
         assert!(texts.contains(&"Oslo".to_owned()) && texts.contains(&"fine".to_owned()));
-        // Once answered, nothing is open any more.
+        // After its result, the call is not open any more.
         assert_refused(agent.resume(sent.clone(), [answered(&waits)]));
     }
 
@@ -280,7 +280,7 @@ mod external_calls {
     }
 }
 
-/// A run over the Anthropic wire, where the server may search by itself.
+/// A run over the Anthropic wire, in which the server may search on its own.
 async fn run_over_anthropic(turns: Vec<Vec<&str>>, counter: &Counter) -> (Outcome, History, usize) {
     let start = r#"{"type":"message_start","message":{"id":"m","usage":{"input_tokens":1}}}"#;
     let body = |events: &Vec<&str>| {
@@ -364,7 +364,7 @@ mod provider_executed_calls {
         check_outcome(&outcome, EndReason::Completed, 2);
         assert_eq!(counter.started_count(), 1);
         assert_eq!(result_summaries(&history), [("c1", ResultKind::Ok, "fine".to_owned())]);
-        // The run never offered a tool of the provider's, so that its result will not come.
+        // The run never offered a provider's tool, so the tool's result will not come.
         let sent = encode_and_lint(Wire::Anthropic, &history).to_string();
         assert!(!sent.contains("srv1"), "{sent}");
     }

@@ -1,4 +1,4 @@
-//! Arguments that cannot be used, and ids that are used twice or empty.
+//! Unusable arguments, and call ids that are empty or used twice.
 
 use futures::future::ready;
 use serde_json::json;
@@ -135,7 +135,7 @@ mod invalid_json_arguments {
     }
 }
 
-/// Closes what was left open.
+/// A hook that adds missing closing brackets.
 fn bracket_closing_hook() -> impl Hook + 'static {
     hook::repair_arguments(|_, call, _| Some(format!("{}}}", call.arguments)))
 }
@@ -243,7 +243,7 @@ mod empty_arguments {
     }
 }
 
-/// A run over the chat wire: one turn of these frames, then words.
+/// A run over the Chat Completions wire: one turn of these frames, then text.
 async fn run_over_chat(frames: &[&str], tools: Vec<Tool>) -> (Outcome, History) {
     let done = r#"{"choices":[{"index":0,"delta":{"content":"done"},"finish_reason":"stop"}]}"#;
     let body = |frames: &[&str]| {
@@ -352,7 +352,7 @@ mod identical_calls_with_one_id {
 }
 
 mod different_calls_with_one_id {
-    //! Different calls under one id are told apart by a generated id.
+    //! Different calls under one id are distinguished by a generated id.
 
     use super::*;
 
@@ -392,7 +392,7 @@ mod different_calls_with_one_id {
         let history = run.history();
         assert_eq!(tool_results(&history).iter().map(|it| &*it.call_id).collect::<Vec<_>>(), ids);
         assert!(history.is_settled());
-        // What was sent stays as it was: the first use keeps its id.
+        // The prefix that was sent stays unchanged: the first call keeps its id.
         let requests = model.requests();
         for (before, after) in requests.iter().zip(&requests[1..]) {
             let kept = after.history.truncated(before.history.len());

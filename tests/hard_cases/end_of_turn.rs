@@ -1,4 +1,4 @@
-//! What the end of a turn says, and what it leaves open.
+//! The end of a turn: stop reasons and missing end markers.
 
 use std::sync::{Arc, Mutex};
 
@@ -122,7 +122,7 @@ mod calls_without_end_marker {
         assert_eq!((world.tool_run_count(), told.tool_start_count()), (0, 0));
         let settled = told.handle.history().settled();
         assert!(settled.iter().all(|item| item.as_tool_call().is_none()), "nothing dangles");
-        // The next run goes on from there.
+        // The next run continues from there.
         let next = test_agent(Scripted::new(["hello"])).run_from(told.handle.history(), "again");
         world::finish_run(next).await.check_outcome(EndReason::Completed, 1);
     }
@@ -176,7 +176,7 @@ mod error_as_first_event {
         told.check_outcome(EndReason::ProviderError, 1);
         assert_eq!(told.outcome.error, Some(overloaded_error()));
         assert_eq!(told.outcome.new_items().len(), 1, "only the input");
-        // The agent's own retries are for turns that broke off in the middle.
+        // The agent itself retries only turns whose stream broke off.
         let world = AgentFixture::new([Reply::error(overloaded_error())])
             .map_agent(|agent| agent.with_limits(limits_with_retries(2)));
         world.run().await.check_outcome(EndReason::ProviderError, 1);
@@ -194,7 +194,7 @@ mod error_as_first_event {
     }
 }
 
-/// Says something, has a whole call, costs something, and fails.
+/// A reply with text, a complete call and usage, and then an error.
 fn failing_reply() -> Reply {
     Reply::text("void").call_raw("v", "t", "{}").usage(token_usage(30, 3)).fail(overloaded_error())
 }
@@ -235,7 +235,7 @@ mod error_mid_stream {
         let retracted =
             place(|event| matches!(event, Event::Turn(turnstream::TurnEvent::Retracted { .. })));
         assert!(retracted < place(|event| matches!(event, Event::Continued { .. })));
-        // The void turn left no trace but what it cost.
+        // Only the usage of the retracted turn is left.
         assert_eq!(told.item_summaries(), ["user: go", "good"]);
         assert_eq!(told.outcome.usage, token_usage(40, 4));
         assert_eq!(told.refold_history(History::from_id("id-1")), told.handle.history());
@@ -281,7 +281,7 @@ mod error_mid_stream {
         told_.check_outcome(EndReason::ProviderError, 1);
         let retry = Retry::new(model()).with_retraction();
         let told_ = finish_run(test_agent(retry).with_tools([uncounted_tool("t")]).run("go")).await;
-        // Inside of one turn: no transition, and one request of the agent.
+        // The retry is within one turn: no transition, and one request of the agent.
         told_.check_outcome(EndReason::Completed, 1);
         assert_eq!(
             (told_.transitions(), told_.retracted_usages()),
@@ -318,7 +318,7 @@ mod error_mid_stream {
         let told = world.run().await;
         told.check_outcome(EndReason::ProviderError, 3);
         assert_eq!(told.models(), ["scripted", "other", "other"]);
-        // What another model could not do better is not tried elsewhere.
+        // An error that another model could not avoid causes no fallback.
         let refused = Error::new(ErrorKind::InvalidRequest, "no");
         let world = AgentFixture::new([Reply::error(refused)])
             .map_agent(|agent| agent.with_fallback(other));

@@ -1,4 +1,4 @@
-//! Tools that fail, are not there, or say too much.
+//! Tools that fail, do not exist, or return too much.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn failing_tool(name: &str) -> Tool {
     Tool::raw(spec(name), |_, _| ready(Err::<(), _>("the disk is full"))).unwrap()
 }
 
-/// Never answers, and is given up after 50 ms.
+/// A tool that never answers, and whose timeout is 50 ms.
 fn timed_out_tool(name: &str, counter: &Counter) -> Tool {
     pending_tool(name, counter).with_timeout(Duration::from_millis(50))
 }
@@ -168,7 +168,7 @@ mod tool_timeout {
 
     #[tokio::test(start_paused = true)]
     async fn a_late_value_is_discarded_and_blocking_work_is_cancelled() {
-        // What a thread would hold that was started by the tool.
+        // The channel and the context that a thread started by the tool would hold.
         type ThreadReport = (oneshot::Sender<String>, ToolContext);
         let thread: Arc<Mutex<Option<ThreadReport>>> = Arc::default();
         let held = Arc::clone(&thread);

@@ -1,4 +1,4 @@
-//! What a history goes through.
+//! Changes of a history: compaction, crashes, and handoff to another model.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ fn overflowing_reply() -> Reply {
     Reply::error(context_window_error())
 }
 
-/// A tool whose results are far too long.
+/// A tool with results that are far too long.
 fn large_result_tool() -> Tool {
     Tool::raw(spec("t"), |_, _| async { "x".repeat(40_000) }).unwrap()
 }
@@ -186,8 +186,8 @@ mod context_overflow {
 
     #[tokio::test]
     async fn usage_from_before_a_compaction_does_not_trigger_another() {
-        // Behind the compaction stands the turn that was counted as nearly full, and those that follow
-        // are not counted at all.
+        // The compaction is followed by the turn whose usage nearly filled the window, and by turns
+        // whose usage is unknown.
         let full = reply_calling_t("d").usage(token_usage(900, 10));
         let (agent, _) = agent_with_large_results([
             reply_calling_t("c"),
@@ -255,7 +255,7 @@ mod context_overflow {
 
     #[tokio::test]
     async fn the_compaction_note_is_never_inside_a_turn() {
-        // The range ends between a turn's words and its call.
+        // The range ends between a turn's text and its call.
         let careless = compactor_fn(|history: &History| {
             let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap();
             Ok(Some(Compaction::new(0, to, vec![Item::user("a summary")])))
@@ -299,7 +299,7 @@ mod context_overflow {
     }
 }
 
-/// A tool that counts its calls and notes how much of the turn was written by then.
+/// A tool that counts its calls, and records how much of the turn was stored when it ran.
 fn call_observing_tool(ran: &Arc<AtomicUsize>) -> Tool {
     let ran = ran.clone();
     let run = move |_, _| {
@@ -375,7 +375,7 @@ mod crash_of_a_stored_run {
     }
 }
 
-/// A tool that notes its idempotency keys and hangs the first time.
+/// A tool that records its idempotency keys, and hangs the first time.
 fn hang_once_tool(keys: &Arc<Mutex<Vec<String>>>) -> Tool {
     let keys = keys.clone();
     let run = move |_, cx: turnstream::tool::ToolContext| {
@@ -392,7 +392,7 @@ fn hang_once_tool(keys: &Arc<Mutex<Vec<String>>>) -> Tool {
     Tool::raw(spec("t"), run).unwrap()
 }
 
-/// The history of a run that was killed while its tool ran, as a store has it.
+/// The stored history of a run that was killed while its tool ran.
 async fn history_after_crash(agent: &Agent) -> History {
     let mut run = agent.run("go");
     events_until(&mut run, |event| matches!(event, Event::Tool(ToolEvent::Started { .. }))).await;
@@ -440,10 +440,10 @@ mod calls_running_at_a_crash {
     }
 }
 
-/// The first model thinks, signs and calls; then its answer breaks off.
+/// The first model emits signed reasoning and a call; then its answer breaks off.
 fn failing_first_model(wire: Wire) -> WireProvider {
     let thought = Reply::new().think("Thought-one.");
-    // Nothing is signed on Ollama's wire.
+    // Ollama's wire has no signatures.
     let signed = if wire == Wire::Ollama { thought } else { thought.sign("U0VDUkVU") };
     let signed = signed.say("Word-one.").call_raw("c", "t", "{\"ms\":1}");
     let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
@@ -491,7 +491,7 @@ mod model_handoff {
 
     #[tokio::test]
     async fn call_ids_of_another_wire_are_rewritten_consistently() {
-        // No vendor takes such an id from another: its length, its letters.
+        // No other vendor accepts such an id, because of its length and characters.
         let odd = format!("call|{}/ä==", "x".repeat(80));
         for from in Wire::ALL {
             for to in Wire::ALL {
@@ -503,7 +503,7 @@ mod model_handoff {
                 let agent =
                     test_agent(one).with_tools([uncounted_tool("t")]).with_fallback(two.clone());
                 finish_run(agent.run("go")).await.check_outcome(EndReason::Completed, 3);
-                // The lint of the vendor checks the letters and the length.
+                // The vendor's lint checks the characters and the length.
                 let sent = two.sent_bodies().remove(0);
                 let (calls, results) = match to {
                     Wire::Anthropic => {
@@ -516,7 +516,7 @@ mod model_handoff {
                         let all = string_fields(&sent, &["call_id"]);
                         (all[..2].to_vec(), all[2..].to_vec())
                     }
-                    // Ids are optional here, and calls and results are paired by their order.
+                    // Ids are optional on this wire; calls and results are paired by their order.
                     _ => (string_fields(&sent, &["id"]), string_fields(&sent, &["id"])),
                 };
                 assert_eq!(calls, results, "{from} to {to}: {sent}");
@@ -557,7 +557,7 @@ mod model_handoff {
                     place(|event| matches!(event, Event::Turn(TurnEvent::TextDelta { .. })));
                 let continued = place(|event| matches!(event, Event::Continued { .. }));
                 assert!(begun < retracted && retracted < continued, "{from} to {to}");
-                // Nothing of it is left, here or for the other model.
+                // Nothing of the incomplete turn is left, in the history or for the other model.
                 assert_eq!(told.item_summaries(), ["user: go", "Done."], "{from} to {to}");
                 assert_eq!(told.text(), "Done.");
                 assert!(!two.sent_bodies()[0].to_string().contains("alf"), "{from} to {to}");
@@ -628,7 +628,7 @@ mod model_handoff {
     }
 }
 
-/// All the values of string fields with one of these names, anywhere in a body.
+/// All string values of fields with one of these names, anywhere in a body.
 fn string_fields(json: &Value, names: &[&str]) -> Vec<String> {
     match json {
         Value::Array(list) => list.iter().flat_map(|item| string_fields(item, names)).collect(),

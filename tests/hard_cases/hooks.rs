@@ -28,7 +28,7 @@ enum FailureMode {
     Hangs,
 }
 
-/// A hook of which one method goes wrong, the `nth` time that it is asked.
+/// A hook of which one method fails on its `nth` call.
 struct FailingHook {
     method: &'static str,
     how: FailureMode,
@@ -111,13 +111,13 @@ impl Hook for FailingHook {
     }
 }
 
-/// A run of one turn with two calls and one with words, and a hook that goes wrong.
+/// A run with a turn of two calls and a turn of text, and a failing hook.
 async fn run_with_hook(bad: FailingHook) -> (Vec<Event>, History) {
     let (events, history, _) = run_with_failure_log(bad).await;
     (events, history)
 }
 
-/// The same, and what another hook was told of as a failure.
+/// The same, and the failures that another hook was notified of.
 async fn run_with_failure_log(bad: FailingHook) -> (Vec<Event>, History, Vec<Error>) {
     let told = Arc::<Mutex<Vec<Error>>>::default();
     let keep = Arc::clone(&told);
@@ -171,7 +171,7 @@ mod failing_hooks {
                 assert_eq!(final_outcome(&events).error, None, "{method} {how:?}");
                 assert_eq!(began.elapsed().as_secs(), 0, "{method} {how:?}");
                 assert_eq!(result_kinds(&history), [ResultKind::Ok; 2], "{method} {how:?}");
-                // One that hangs has not failed when the run ends.
+                // A hook that hangs has not failed when the run ends.
                 let times = usize::from(how != FailureMode::Hangs);
                 let expected = vec![ErrorKind::Hook; times];
                 let found: Vec<_> = told.iter().map(Error::kind).collect();
@@ -227,7 +227,7 @@ mod failing_hooks {
         check_outcome(outcome, EndReason::HookError, 1);
         let message = outcome.error.as_ref().unwrap().to_string();
         assert!(message.contains("`bad` failed in `repair_arguments`"), "{message}");
-        // What was started beside it is dropped before its first poll.
+        // A tool that was started concurrently is dropped before its first poll.
         assert_eq!((counter.started_count(), counter.alive_count()), (0, 0));
         assert_eq!(result_kinds(&run.history()), [ResultKind::Interrupted; 2]);
     }
@@ -314,7 +314,7 @@ mod failing_hooks {
             let (agent, _) = scripted_agent([reply], vec![pending_tool("endless", &counter)]);
             let mut run = agent.with_hook(FailingHook::new("before_tool", how, 2)).run("go");
             pull_until(&mut run, |event| event.tool_output().is_some()).await;
-            // Only a hook that hangs lets it come to its first poll.
+            // The tool is polled only if the hook hangs.
             let began = usize::from(matches!(how, FailureMode::Hangs));
             assert_eq!((counter.started_count(), counter.alive_count()), (began, 0), "{how:?}");
             let outcome = run.outcome().await;

@@ -1,4 +1,4 @@
-//! Whoever speaks while a run goes on, or objects to its end.
+//! Input during a run, and hooks that prevent its end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -134,7 +134,7 @@ mod steering_at_the_end {
     }
 }
 
-/// A stop hook that blocks so often, and how often it was asked.
+/// A stop hook that blocks this number of times, and a count of its calls.
 fn blocking_stop_hook(times: usize) -> (impl hook::Hook + 'static, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
@@ -224,7 +224,8 @@ mod stop_hooks {
             async move { if blocks { StopDecision::Block("more".into()) } else { StopDecision::Allow } }
         });
         let cut = || Reply::text("half").stop(StopReason::MaxTokens);
-        // Three continuations in a row in all: the stop hook in between does not begin them anew.
+        // Three consecutive continuations in total: the stop hook in between does not reset the
+        // count.
         let world = AgentFixture::new([
             reply_calling_t("c"),
             cut(),

@@ -1,4 +1,4 @@
-//! What an interrupt leaves behind.
+//! The state after an interrupt.
 
 use std::time::Duration;
 
@@ -211,7 +211,7 @@ mod interrupt_while_tools_run {
             });
             let reply = reply_calling("c1", "edit").call_raw("c2", "t", "{}");
             let tools = vec![edit.unwrap(), pending_tool("t", &Counter::default())];
-            // A failing hook drops what runs, too.
+            // A failing hook also drops the running tools.
             let agent = scripted_agent([reply], tools).0.with_hook(hook::before_tool(
                 move |_, call| async move {
                     tokio::time::sleep(Duration::from_secs(u64::from(call.name == "t"))).await;

@@ -1,4 +1,4 @@
-//! An interrupt in a wait, and the order of hooks at the end.
+//! An interrupt during a wait, and the order of hooks at the end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::support::tools::{Counter, ok_tool};
 const INTERRUPTED_STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
 const INTERRUPTED_TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
 
-/// Interrupts a run that waits, and sees it end without any time passing.
+/// Interrupts a waiting run, and checks that it ends without any time passing.
 async fn assert_ends_at_once(run: Run, reason: EndReason) -> Outcome {
     let handle = run.handle();
     let began = Instant::now();
@@ -119,7 +119,7 @@ mod interrupt_during_a_wait {
     }
 }
 
-/// A hook that never answers in one of the methods that decide.
+/// A hook that never answers in one of its deciding methods.
 struct PendingHook(&'static str, Counter);
 
 impl PendingHook {
@@ -158,7 +158,7 @@ impl Hook for PendingHook {
     }
 }
 
-/// Writes down what it is told.
+/// A hook that records its notifications.
 #[derive(Clone, Default)]
 struct HookLog(Arc<Mutex<Vec<String>>>);
 
@@ -205,7 +205,7 @@ fn assert_end_reported_once(log: &HookLog, reason: EndReason) {
 }
 
 mod hooks_at_the_end {
-    //! What hooks are notified of when a run ends, is interrupted or is dropped.
+    //! The notifications of hooks when a run ends, is interrupted or is dropped.
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! An interrupt beside other ends, sub-agents and approvals.
+//! An interrupt that coincides with other endings, sub-agents and approvals.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::support::tools::{Counter, counted_tool, ok_tool, pending_tool, spec};
 const INTERRUPTED_STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
 const INTERRUPTED_TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
 
-/// The handle of a run, for hooks and tools that are made before it begins.
+/// The handle of a run, for hooks and tools that are created before the run.
 #[derive(Clone, Default)]
 struct HandleSlot(Arc<Mutex<Option<RunHandle>>>);
 
@@ -43,7 +43,7 @@ impl HandleSlot {
     }
 }
 
-/// Interrupts its run as soon as it is asked, and then says what a hook says that is content.
+/// A hook that interrupts its run as soon as it is called, and then allows the run to continue.
 fn interrupting_hook(held: &HandleSlot, says: StopDecision) -> impl Hook + 'static {
     let held = held.clone();
     hook::before_stop(move |_, _| {
@@ -127,7 +127,7 @@ mod interrupt_versus_other_endings {
 
     #[tokio::test(start_paused = true)]
     async fn an_interrupt_overrides_a_simultaneous_limit() {
-        // The time is over.
+        // The time limit is reached.
         let (agent, _) = scripted_agent(
             [reply_calling("c1", "t")],
             vec![pending_tool("t", &Counter::default())],
@@ -200,8 +200,8 @@ mod interrupt_versus_other_endings {
     }
 }
 
-/// Hooks of every kind that decides, each of which interrupts its run and then answers as if nothing
-/// had happened, ends the run in another way, or fails.
+/// All deciding hooks, each of which interrupts its run, and then answers normally, ends the run in
+/// another way, or fails.
 fn agents_with_interrupting_hooks(held: &HandleSlot) -> Vec<(&'static str, Agent, Scripted)> {
     let failure = || Error::new(ErrorKind::Other, "the hook");
     let world =

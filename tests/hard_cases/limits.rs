@@ -1,4 +1,4 @@
-//! The order of results, and what bounds a run.
+//! The order of results, and the limits of a run.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ mod result_order {
     }
 }
 
-/// Counts how many of its calls run at once.
+/// A tool that counts how many of its calls run at once.
 fn concurrency_counting_tool(name: &str, now: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
     let (now, most) = (now.clone(), most.clone());
     let run = move |_, _| {
@@ -138,7 +138,7 @@ mod turn_limit {
         for wire in Wire::ALL {
             let body = encode(wire, "m", &requests[2]);
             if wire == Wire::Ollama {
-                // It has no word that disables them: they are left out.
+                // The wire has no setting that disables tools, so they are left out.
                 assert_eq!((&body["tools"], &body["tool_choice"]), (&json!(null), &json!(null)));
                 continue;
             }
@@ -291,7 +291,7 @@ mod budgets {
         let busy = || Error::new(ErrorKind::Overloaded, "busy");
         let void = || Reply::text("void").usage(token_usage(300, 10)).fail(busy());
         let limits = || Budget::new().with_total_tokens(700);
-        // Inside of a retrying provider.
+        // With a provider that retries.
         let model =
             Scripted::new([void(), void(), reply_calling_t("a").usage(token_usage(100, 10))]);
         let agent_ =
@@ -299,7 +299,7 @@ mod budgets {
         let told_ = finish_run(agent_.with_budget(limits()).run("go")).await;
         assert_budget_exceeded(&told_, BudgetKind::TotalTokens, 730, 700);
         assert_eq!(told_.result_kinds(), [ResultKind::Budget]);
-        // And those of the agent's own retries.
+        // With the agent's own retries.
         let world =
             AgentFixture::new([void(), void(), reply_calling_t("a").usage(token_usage(100, 10))])
                 .map_agent(with_budget(limits()))
@@ -316,7 +316,8 @@ mod budgets {
         let price = Price { input: 1.0, output: 10.0, cache_read: 0.1, cache_write: 2.0 };
         let prices = || Prices::new().with_price("scripted", price);
         let usage = Usage { cache_read_input_tokens: 100, ..token_usage(200, 30) };
-        // 100 fresh, 100 cached at a tenth, 30 answered: 100 + 10 + 300 millionths.
+        // 100 fresh tokens, 100 cached ones at a tenth of the price, 30 output tokens: 100 + 10 +
+        // 300 millionths.
         let world = AgentFixture::new([
             reply_calling_t("a").usage(usage),
             reply_calling_t("b").usage(usage),

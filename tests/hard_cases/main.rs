@@ -1,26 +1,26 @@
-//! The hard cases of an agent's loop: each is a module whose first line says what goes wrong.
+//! The hard cases of an agent's loop: each is a module whose first line states the case.
 //!
-//! | file | what goes wrong |
+//! | file | cases |
 //! |---|---|
 //! | `interrupt` | an interrupt, in every phase |
 //! | `stop_and_drop` | a stop, a drop, a consumer that pauses |
 //! | `interrupt_races` | an interrupt that coincides with failures, sub-agents, approvals |
-//! | `interrupt_during_waits` | an interrupt during a wait, and what hooks are told at the end |
+//! | `interrupt_during_waits` | an interrupt during a wait, and the notifications of hooks at the end |
 //! | `failing_tools` | tools that fail, do not exist, or return too much |
-//! | `arguments` | arguments that cannot be used, ids that are not unique |
+//! | `arguments` | unusable arguments, ids that are not unique |
 //! | `approvals` | approvals, and tools that run elsewhere |
 //! | `hooks` | hooks that fail |
-//! | `end_of_turn` | the end of a turn, and turns without one |
-//! | `stop_reasons` | the other reasons to stop |
-//! | `limits` | the order of results, and what bounds a run |
-//! | `input_during_a_run` | input during a run, and objections to its end |
-//! | `history` | compaction, crashes, a change of the model |
+//! | `end_of_turn` | the end of a turn, and turns without an end marker |
+//! | `stop_reasons` | other stop reasons |
+//! | `limits` | the order of results, and the limits of a run |
+//! | `input_during_a_run` | input during a run, and hooks that prevent its end |
+//! | `history` | compaction, crashes, handoff to another model |
 //! | `unsettled_histories` | histories that are not settled |
-//! | `transport` | caches, transforms, frames cut anywhere |
+//! | `transport` | caches, transforms, frames that are split anywhere |
 //! | `on_each_wire` | five of the cases again, on each of the wires |
 //!
-//! `stop_after_turn`, `refusal` and `crash_of_a_stored_run` are also checked over each store, in the binary
-//! `sessions`, and `hooks_at_the_end` at every ending of a run, in the binary `agent`.
+//! `stop_after_turn`, `refusal` and `crash_of_a_stored_run` are also checked with each store, in
+//! the binary `sessions`, and `hooks_at_the_end` at every ending of a run, in the binary `agent`.
 
 mod approvals;
 mod arguments;
@@ -41,7 +41,7 @@ mod support;
 mod transport;
 mod unsettled_histories;
 
-/// The files with tests.
+/// The source files with tests.
 const TEST_SOURCES: [&str; 16] = [
     include_str!("interrupt.rs"),
     include_str!("stop_and_drop.rs"),

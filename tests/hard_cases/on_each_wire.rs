@@ -1,4 +1,4 @@
-//! Rows that hold on every wire, checked on each.
+//! Cases that apply to every wire, checked on each.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ fn frame_texts(frames: &[Value]) -> Vec<String> {
     frames.iter().map(Value::to_string).collect()
 }
 
-/// A run whose model answers with these frames, turn by turn, and which has these tools. Returns the
-/// number of requests as well.
+/// Runs an agent with these tools, whose model answers with these frames, turn by turn. Also
+/// returns the number of requests.
 async fn run_with_frames(
     wire: Wire,
     turns: &[Vec<String>],
@@ -46,7 +46,7 @@ async fn run_with_frames(
     (told, asked)
 }
 
-/// A turn with words only.
+/// A turn with only text.
 fn text_turn(wire: Wire) -> Vec<String> {
     frame_texts(&match wire {
         Wire::Anthropic => vec![
@@ -72,8 +72,8 @@ fn text_turn(wire: Wire) -> Vec<String> {
     })
 }
 
-/// The provider runs `web_search` and answers with what it found: the frames of the turn, and how many
-/// items of its own are kept. `ours` is a call of ours beside it.
+/// A turn in which the provider runs `web_search` and answers with the results: the frames, and the
+/// number of the provider's own items that are kept. `ours` adds a call of a local tool.
 fn hosted_search_turn(wire: Wire, ours: bool) -> (Vec<String>, usize) {
     let mut frames = match wire {
         Wire::Anthropic => vec![
@@ -87,7 +87,7 @@ fn hosted_search_turn(wire: Wire, ours: bool) -> (Vec<String>, usize) {
                 { "type": "web_search_tool_result", "tool_use_id": "srv1", "content": [] } }),
             json!({ "type": "content_block_stop", "index": 1 }),
         ],
-        // Servers that search tell of it beside the words, in a field that is not a call.
+        // Servers that search report it next to the text, in a field that is not a call.
         Wire::OpenAiChat => {
             vec![json!({ "choices": [{ "delta": { "content": "So. ", "executed_tools":
             [{ "index": 0, "type": "function", "name": "web_search", "arguments": "{}" }] } }] })]
@@ -100,7 +100,7 @@ fn hosted_search_turn(wire: Wire, ours: bool) -> (Vec<String>, usize) {
                 "type": "mcp_call", "id": "srv2", "name": "web_search", "arguments": "{}",
                 "server_label": "s", "output": "found" } }),
         ],
-        // This server runs no tools; a field of that name is not a call.
+        // This server runs no tools; a field with that name is not a call.
         Wire::Ollama => {
             vec![json!({ "message": { "content": "So. ", "executed_tools":
             [{ "name": "web_search", "arguments": {} }] }, "done": false })]
@@ -162,7 +162,7 @@ mod provider_executed_calls {
         for wire in Wire::ALL {
             let ran = Counter::default();
             let (turn, own) = hosted_search_turn(wire, false);
-            // A tool of ours has the same name.
+            // A local tool has the same name.
             let (told, asked) =
                 run_with_frames(wire, &[turn, text_turn(wire)], &["web_search"], &ran).await;
             let corrected = told.transitions().len();
@@ -274,7 +274,7 @@ mod calls_without_end_marker {
             let ran = Counter::default();
             let calls = || Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
             let broken = || Answer::reply(calls()).with_fault(Fault::NoTerminalMarker);
-            // Neither of the first turn, nor of the one that is asked for in its place.
+            // No call runs, neither of the first turn nor of its retry.
             let model = WireProvider::new(wire, "m", [broken(), broken(), Answer::reply("hello")]);
             let agent = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]);
             let asks_again =
@@ -286,7 +286,7 @@ mod calls_without_end_marker {
                 (0, 0, 1),
                 "{wire}"
             );
-            // Nothing dangles: the next run is sent a lawful history without these calls.
+            // The next request is a valid history without these calls.
             let next = world::finish_run(agent.run_from(first.handle.history(), "again")).await;
             next.check_outcome(EndReason::Completed, 1);
             let sent = model.sent_bodies().pop().unwrap().to_string();
@@ -326,8 +326,8 @@ mod calls_without_end_marker {
     }
 }
 
-/// A turn that a filter cut off after these words, or before any. `None` on the wire that has no word
-/// for a filter.
+/// A turn that a content filter ended after this text, or before any. `None` on the wire that
+/// cannot report a filter.
 fn filtered_turn(wire: Wire, words: Option<&str>) -> Option<Vec<String>> {
     let frames = match wire {
         Wire::Anthropic => {
@@ -353,7 +353,7 @@ fn filtered_turn(wire: Wire, words: Option<&str>) -> Option<Vec<String>> {
                 "incomplete_details": { "reason": "content_filter" } } }),
         ],
         Wire::Ollama => return None,
-        // Without any words not even a candidate comes.
+        // Without any text, not even a candidate is sent.
         _ if words.is_none() => vec![json!({ "promptFeedback": { "blockReason": "SAFETY" } })],
         _ => vec![json!({ "candidates": [{ "content": { "parts": [{ "text": words }] },
             "finishReason": "SAFETY" }] })],
@@ -389,7 +389,7 @@ mod content_filter {
     }
 }
 
-/// The frames of a turn that says `hi`, ends, and then sends these.
+/// The frames of a turn that says `hi`, ends, and then sends these frames.
 fn turn_with_late_frames(wire: Wire, late: &[Value]) -> Vec<String> {
     let mut frames = match wire {
         Wire::Anthropic => vec![
@@ -517,7 +517,7 @@ mod events_after_the_end {
             ] } }] })],
                 Err(ErrorKind::Protocol),
             ),
-            // Its name alone adds nothing.
+            // The name alone has no content.
             (
                 Wire::OpenAiChat,
                 vec![json!({ "choices": [{ "delta": { "tool_calls": [
@@ -532,7 +532,7 @@ mod events_after_the_end {
                 "arguments": "{}" } })],
                 Ok(0),
             ),
-            // This wire goes on after a finish reason, as its own code execution does: the turn needs
+            // On this wire, frames may follow a finish reason, as in code execution: the turn needs
             // another one.
             (
                 Wire::Gemini,
@@ -555,7 +555,7 @@ mod events_after_the_end {
     }
 }
 
-/// A turn whose usage is told these three times, which is all of it each time; `None` tells nothing.
+/// A turn with three usage reports, each of which is cumulative; `None` omits usage.
 fn turn_with_usage(wire: Wire, counts: Option<[(u64, u64); 3]>) -> Vec<String> {
     let [first, second, last] = match counts {
         Some(counts) => counts.map(Some),
@@ -663,7 +663,7 @@ mod missing_or_repeated_usage {
                     .await;
             told.check_outcome(EndReason::Completed, 1);
             assert_eq!((told.outcome.usage, asked), (Usage::default(), 1), "{wire}");
-            // Nor is it less of a turn: it counts towards the cap.
+            // Without usage, the turn still counts towards the limit.
             let call = Answer::reply(Reply::new().call_raw("", "t", "{}"));
             let turn = read_answer(wire, call.clone()).unwrap();
             assert_eq!(turn.usage(), Usage::default(), "{wire}");

@@ -1,4 +1,4 @@
-//! A stop behind the turn, a drop anywhere, a consumer that pauses.
+//! A stop after a turn, a drop at any poll, and a consumer that pauses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,7 +72,7 @@ mod stop_after_turn {
     }
 }
 
-/// A tool that tells how far it is, three times.
+/// A tool that reports progress three times.
 fn progress_tool(counter: &Counter, steps: &Arc<AtomicUsize>) -> Tool {
     let (counter, steps) = (counter.clone(), Arc::clone(steps));
     Tool::typed_streaming(spec("tell"), move |_: Value, _| {
@@ -87,7 +87,7 @@ fn progress_tool(counter: &Counter, steps: &Arc<AtomicUsize>) -> Tool {
     .unwrap()
 }
 
-/// The frames of a turn with words and two calls, one a piece.
+/// The frames of a turn with text and two calls, one call per chunk.
 fn two_call_frames() -> Vec<String> {
     let words = ["one ", "two ", "three "].map(|word| {
         sse_frame(&format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{word}"}}}}]}}"#))
@@ -182,7 +182,7 @@ mod slow_consumer {
 
     #[tokio::test]
     async fn no_more_bytes_are_read_than_were_polled_for() {
-        // What is read beyond: the piece whose events are being given out.
+        // How far the run reads ahead: the chunk whose events are being yielded.
         const MAX_FRAMES_AHEAD: usize = 1;
         let model = ChunkedProvider::new(vec![two_call_frames()], Wire::OpenAiChat);
         let read = Arc::clone(&model.chunks_read);

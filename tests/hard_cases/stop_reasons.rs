@@ -1,4 +1,4 @@
-//! Reasons to stop that are none of the good ones, and what a run makes of them.
+//! Unsuccessful stop reasons, and their effects on a run.
 
 use std::sync::{Arc, Mutex};
 
@@ -38,7 +38,7 @@ mod calls_truncated_by_output_limit {
         assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery]);
         assert!(told.result_texts()[0].contains("cut off by the output limit"));
         assert_eq!(world.tool_run_count(), 0);
-        // The second in a row ends it, paired.
+        // The second one in a row ends the run, and each call has a result.
         let world = AgentFixture::new([cut("a"), cut("b"), "never".into()]);
         let told = world.run().await;
         told.check_outcome(EndReason::Truncated, 2);
@@ -69,7 +69,7 @@ mod calls_truncated_by_output_limit {
         let truncated = ResultKind::Truncated;
         let odd = || StopReason::Other("odd".into());
         for stop in [StopReason::ToolCalls, StopReason::Stop, odd()] {
-            // A hook cannot repair arguments whose end is not known, and the whole call does not run.
+            // A hook cannot repair truncated arguments, and even the complete call does not run.
             let repair = hook::repair_arguments(|_, _, _| Some("{}".into()));
             let cut = || truncated_call_with_stop(stop.clone(), 50);
             let world =
@@ -78,7 +78,8 @@ mod calls_truncated_by_output_limit {
                 .map_agent(with_max_50_output_tokens)
                 .map_agent(|agent| agent.with_hook(repair));
             let told = world.run().await;
-            // It is asked for again once, a good turn resets the count, and the second in a row ends it.
+            // The turn is retried once, a good turn resets the count, and the second in a row ends
+            // the run.
             told.check_outcome(EndReason::Truncated, 4);
             let kinds = [[truncated; 2].as_slice(), &[ResultKind::Ok], &[truncated; 4]].concat();
             assert_eq!(
@@ -108,7 +109,7 @@ mod calls_truncated_by_output_limit {
             told.check_outcome(EndReason::Completed, 2);
             assert_eq!((told.result_kinds(), world.tool_run_count()), (vec![ok, invalid], 1));
         }
-        // Nor is there a limit to reach where none was set.
+        // A request without an output limit has none to reach.
         let world =
             AgentFixture::new([truncated_call_with_stop(StopReason::ToolCalls, 50), "done".into()]);
         assert_eq!(
@@ -121,14 +122,15 @@ mod calls_truncated_by_output_limit {
     async fn a_disguised_truncation_is_recognized_on_every_wire_that_can_report_it() {
         for wire in Wire::ALL {
             let cut = match wire {
-                // Arguments are an object here, which cannot be cut: only a call in pieces can.
+                // Arguments are an object on this wire, which cannot be truncated: only a call in
+                // pieces can.
                 Wire::Gemini => sse_body(&[
                     r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"t","willContinue":true}}]}}]}"#,
                     r#"{"candidates":[{"content":{"parts":[{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"x","willContinue":true}],"willContinue":true}}]}}]}"#,
                     r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":50}}"#,
                 ])
                 .into_bytes(),
-                // Here, too; but gateways write arguments as text.
+                // The same applies here; but gateways send arguments as text.
                 Wire::Ollama => concat!(
                     r#"{"message":{"tool_calls":[{"function":{"name":"t","arguments":"{\"path\":\"/a"}}]}}"#,
                     "\n",
@@ -162,7 +164,7 @@ async fn assert_reported_ok(run: turnstream::Run) {
     finish_run(run).await.check_outcome(EndReason::Completed, 1);
 }
 
-/// A turn whose second call was cut off, under a stop reason of the server's own.
+/// A turn whose second call was truncated, with a custom stop reason of the server.
 fn truncated_call_with_stop(stop: StopReason, output_tokens: u64) -> Reply {
     let whole = Reply::new().call_raw("", "t", "{}").call_raw("", "t", r#"{"path":"/a"#);
     whole.usage(token_usage(10, output_tokens)).stop(stop)
@@ -223,7 +225,7 @@ mod text_truncated_by_output_limit {
         told.check_outcome(EndReason::Truncated, 4);
         assert_eq!((told.text(), world.request_count()), ("abcd", 4));
         assert!(told.outcome.partial && told.outcome.error.is_none());
-        // A next turn begins the count anew.
+        // A next turn resets the count.
         let world = AgentFixture::new([
             cut("a"),
             cut("b"),
@@ -356,7 +358,7 @@ mod paused_turn {
         told.check_outcome(EndReason::Completed, 3);
         assert_eq!(told.transitions(), [Transition::PauseResumed; 2]);
         assert_eq!(told.outcome.usage, token_usage(25, 3));
-        // It is sent again as it is: nothing is said in between.
+        // The paused turn is sent again as it is, without a user message in between.
         assert_eq!(told.item_summaries(), ["user: go", "one", "two", "three"]);
         assert_eq!(world.model.requests()[2].history.len(), 3);
     }
@@ -386,7 +388,7 @@ mod paused_turn {
             ("one two three", 3),
             "one answer of three requests"
         );
-        // A turn whose tools have answered counts, a pause does not.
+        // A turn with tool results counts, a pause does not.
         let next = world::finish_run(world.agent.run_from(told.handle.history(), "more")).await;
         next.check_outcome(EndReason::Completed, 2);
         assert_eq!(*seen.lock().unwrap(), [(1, 0), (2, 0), (3, 0), (1, 0), (2, 1)]);
@@ -422,7 +424,7 @@ mod paused_turn {
 
     #[tokio::test]
     async fn endless_pauses_are_bounded() {
-        // By default, and its usage is that of all of it.
+        // By default; the usage is the sum of all parts.
         let paused = |_: &turnstream::Request, _| {
             Reply::text("x").usage(token_usage(10, 1)).stop(StopReason::Pause)
         };
@@ -502,7 +504,8 @@ mod empty_turn {
         let told = world.run().await;
         told.check_outcome(EndReason::Malformed, 3);
         assert_eq!(world.request_count(), 3);
-        // One good reply in between resets the count. Behind its results an empty one would be an end.
+        // One good reply in between resets the count. After its results, an empty reply would end
+        // the run.
         let told = AgentFixture::new([
             Reply::new(),
             Reply::new(),

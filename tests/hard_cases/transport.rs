@@ -1,4 +1,4 @@
-//! Bytes: the prefix that a cache holds, transforms, and frames cut anywhere..
+//! Bytes: the prompt cache prefix, stream transforms, and frames that are split anywhere.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use crate::support::tools::{spec, uncounted_tool};
 use crate::support::wires::{decode_events, decode_stream, encode, framing_variants};
 use crate::support::world::finish_run;
 
-/// The content blocks of a body, in order, each with the role it stands under. Cache marks do not
-/// count.
+/// The content blocks of a body, in order, each with the role of its message. Cache marks are
+/// ignored.
 fn content_blocks(wire: Wire, body: &Value) -> Vec<String> {
     let (messages, content) = match wire {
         Wire::Anthropic => ("messages", Some("content")),
@@ -42,7 +42,7 @@ fn content_blocks(wire: Wire, body: &Value) -> Vec<String> {
     blocks
 }
 
-/// What stands before the messages: the instructions and the tools.
+/// The part of a request before the messages: the instructions and the tools.
 fn request_head(body: &Value) -> String {
     let names = ["system", "instructions", "systemInstruction", "system_instruction", "tools"];
     names.iter().map(|name| body[*name].to_string().replace("\"cache_control\"", "")).collect()
@@ -62,7 +62,7 @@ mod prompt_cache_prefix {
                     .say("two")
                     .call_raw("same", "t", "{\"ms\":1}")
                     .call("t", json!({})),
-                // An id that was used, an unknown tool, arguments that are none.
+                // A repeated id, an unknown tool, invalid arguments.
                 Reply::new().call_raw("same", "t", "{}").call("nobody", json!({})),
                 Reply::new().call_raw("odd", "t", "{\"ms\":\"x\"}"),
                 Reply::text("cut").stop(StopReason::MaxTokens),
@@ -99,7 +99,7 @@ mod prompt_cache_prefix {
             let body = encode(wire, "m", &request("h"));
             assert_eq!(encode(wire, "m", &request("h")), body, "{wire}");
             assert_eq!(encode(wire, "m", &request("another")), body, "{wire}: not even of its id");
-            // What comes later changes nothing of it.
+            // Later items do not change the prefix.
             let mut longer = History::from_items("h", items.to_vec());
             longer.extend([Item::text("x"), Item::user("y")]);
             let longer = encode(wire, "m", &Request::new(longer).with_tools([spec("t")]));
@@ -109,7 +109,7 @@ mod prompt_cache_prefix {
     }
 }
 
-/// A provider whose stream is stopped behind so many events.
+/// A provider whose stream is stopped after a number of events.
 struct InterruptedProvider(Scripted, usize);
 
 impl Provider for InterruptedProvider {
@@ -134,7 +134,7 @@ mod turn_transforms {
         let whole = script().stream_turn(Request::new(History::from_id("h"))).count().await;
         assert!(whole > 5);
         for events in 0..whole {
-            // Both what is counted and that it ends once is looked at by `told`.
+            // `finish_run` checks the counts, and that the run ends once.
             let told = finish_run(
                 test_agent(InterruptedProvider(script(), events))
                     .with_tools([uncounted_tool("t")])
@@ -228,7 +228,8 @@ mod split_frames {
             let bodies = framing_variants(wire, &reply());
             let expected = decode_events(wire, [bodies[0].clone()]);
             assert!(matches!(expected.last(), Some(TurnEvent::TurnComplete { .. })));
-            // LF; CRLF, comments and a mark; CR without the last blank line, and a mark.
+            // LF; CRLF, comments and a byte order mark; CR without the last blank line, and a byte
+            // order mark.
             for n in [0, 13, 21] {
                 let body = &bodies[n];
                 for at in 0..=body.len() {
@@ -247,7 +248,7 @@ mod split_frames {
         assert_eq!(said.as_deref(), Some("hi"));
     }
 
-    /// Gemini has no word behind its finish reason: there it is the end of the body, or a timeout.
+    /// Gemini has no marker after its finish reason: the turn ends with the body, or at a timeout.
     #[tokio::test(start_paused = true)]
     async fn a_connection_left_open_after_the_end_marker_does_not_delay_the_turn() {
         for wire in Wire::ALL.into_iter().filter(|wire| *wire != Wire::Gemini) {

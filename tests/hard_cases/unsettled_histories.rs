@@ -1,4 +1,4 @@
-//! What makes a loaded history lawful.
+//! How a loaded history is made valid.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn message_item(id: &str, text: &str) -> Item {
     Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, text))
 }
 
-/// The last item of a completed turn.
+/// The item as the last one of a completed turn.
 fn as_turn_end(item: Item) -> Item {
     let info = TurnInfo {
         usage: Usage::default(),
@@ -45,13 +45,13 @@ fn as_turn_end(item: Item) -> Item {
     Item { turn: Some(Arc::new(info)), ..item }
 }
 
-/// An entry of the provider's own.
+/// An item with provider data.
 fn provider_item(value: &str) -> Item {
     let value = RawJson::parse(value).unwrap();
     Item::provider_item(ProviderData { provider: "anthropic".into(), model: "m".into(), value })
 }
 
-/// The summary of an entry, with how its result came about where that is not `ok`.
+/// The summary of an item, with its result's kind unless that is `ok`.
 fn item_with_result_kind(item: &Item) -> String {
     match item.as_tool_result() {
         Some(result) if result.is_error() => format!("{} {:?}", item_summary(item), result.kind),
@@ -59,7 +59,7 @@ fn item_with_result_kind(item: &Item) -> String {
     }
 }
 
-/// What a history becomes, and what holds for each of them.
+/// Settles a history, and checks properties that hold for every settled history.
 #[track_caller]
 fn check_settled(items: &[Item], expected: &[&str]) -> History {
     let history = History::from_items("h", items.to_vec());
@@ -70,7 +70,7 @@ fn check_settled(items: &[Item], expected: &[&str]) -> History {
     let bytes = |history: &History| serde_json::to_vec(history).unwrap();
     assert_eq!(bytes(&again), bytes(&settled), "it changes nothing when done twice");
     assert_eq!(bytes(&history.settled()), bytes(&settled), "nothing of it is chance");
-    // Every vendor takes it.
+    // Every vendor accepts it.
     let mut sent = history;
     sent.push(Item::user("go on"));
     let request = Request::new(sent).with_tools([spec("t")]);
@@ -264,7 +264,7 @@ mod unsettled_histories {
             [user_item(), search.clone(), found.clone(), as_turn_end(Item::text("x")), user_item()];
         let lawful = History::from_items("h", beside.to_vec());
         assert_eq!(lawful.settled(), lawful);
-        // Also where something beside them is repaired.
+        // The same if items around them are repaired.
         let items =
             [user_item(), search.clone(), found.clone(), as_turn_end(call_item("a")), user_item()];
         let settled = check_settled(
@@ -346,7 +346,7 @@ mod unsettled_histories {
 
     #[tokio::test]
     async fn the_output_of_transform_context_is_repaired() {
-        // Forgets the first call and keeps its result.
+        // Drops the first call and keeps its result.
         let forget = || {
             hook::transform_context(|_, mut context| async move {
                 context.rewrite(1..context.len().min(2), []);
@@ -384,7 +384,7 @@ mod unsettled_histories {
                 "user: u",
             ],
         );
-        // Where a wire needs an object, the raw text is wrapped in one.
+        // If a wire needs an object, the raw text is wrapped in one.
         let mut sent = settled.clone();
         sent.push(user_item());
         for wire in [Wire::Anthropic, Wire::Gemini, Wire::Ollama] {
@@ -463,7 +463,7 @@ mod unsettled_histories {
 
     #[test]
     fn a_result_between_calls_of_a_turn_is_moved_after_its_call() {
-        // A turn as its one writer had it: the second call comes after the first one's result.
+        // A turn in the writer's order: the second call comes after the first one's result.
         check_settled(
             &[
                 user_item(),
@@ -513,7 +513,7 @@ mod unsettled_histories {
             ],
             &["user: u", "call a", "result a Interrupted", "user: u", "x"],
         );
-        // An orphan answers no other call, not even the only open one.
+        // An orphaned result answers no other call, not even the only open one.
         check_settled(
             &[user_item(), as_turn_end(call_item("a")), result_item("ghost"), user_item()],
             &["user: u", "call a", "result a Interrupted", "user: u"],
@@ -656,7 +656,7 @@ mod unsettled_histories {
             let agent = test_agent(model.clone()).with_tools([uncounted_tool("t")]);
             let first = finish_run(agent.run_from(history_with_all_faults(), "go on")).await;
             first.check_outcome(EndReason::Completed, 1);
-            // The history of the run is repaired, and is not repaired again.
+            // The history of the run is repaired once, and not again.
             let kept = first.handle.history();
             assert!(kept.is_settled(), "{wire}");
             finish_run(agent.run_from(kept, "and on")).await.check_outcome(EndReason::Completed, 1);
@@ -666,7 +666,7 @@ mod unsettled_histories {
                     .into_iter()
                     .find_map(|name| body.get(name).and_then(serde_json::Value::as_array));
                 let mut list = list.unwrap().clone();
-                // The marks of a cache stand on the newest message.
+                // Cache marks are on the newest message.
                 for message in &mut list {
                     remove_cache_marks(message);
                 }
@@ -703,7 +703,7 @@ mod unsettled_histories {
         let pending = finish_run(agent.run("go")).await.handle.history();
         let other = finish_run(agent.run_from(pending.clone(), "something else")).await;
         assert_eq!(other.result_kinds(), [ResultKind::Interrupted]);
-        // The history that was passed in is not changed.
+        // The history that was passed in is unchanged.
         let open = pending.unanswered_calls();
         assert_eq!((open.len(), ran.started_count()), (1, 0));
         let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
@@ -754,12 +754,12 @@ mod unsettled_histories {
     }
 }
 
-/// A search that the provider began and did not end.
+/// A search that the provider started and did not finish.
 fn unfinished_search() -> Item {
     provider_item(r#"{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}"#)
 }
 
-/// A history with everything that can be wrong with one.
+/// A history with every possible fault.
 fn history_with_all_faults() -> History {
     let half = |item: Item| item.with_mark(Mark::Interrupted);
     History::from_items(

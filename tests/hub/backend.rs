@@ -1,4 +1,4 @@
-//! Logs and inboxes in memory, for the claims that hold for every log.
+//! Logs and inboxes in memory, for the tests that apply to every log.
 #![expect(clippy::unused_async, reason = "other backends need it")]
 
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) async fn hub() -> Hub {
     Hub::new()
 }
 
-/// What is ready without waiting.
+/// Returns the future's output if it is ready immediately.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> Option<T> {
     future.now_or_never()
 }
@@ -38,7 +38,7 @@ pub(crate) async fn let_tasks_run() {
     }
 }
 
-/// A time of a claim: the clock is paused where it matters.
+/// A duration in a test; unchanged here, since the clock is paused.
 pub(crate) fn time(time: Duration) -> Duration {
     time
 }
@@ -52,22 +52,22 @@ pub(crate) fn assert_elapsed(since: Instant, expected: Duration) {
     assert_eq!(since.elapsed(), expected);
 }
 
-/// A reply of a model whose readers attach before it ends.
+/// The start of a reply whose readers attach before it ends.
 pub(crate) fn begin_reply() -> Reply {
     Reply::new()
 }
 
-/// How much of something there is.
+/// The number of repetitions in a test.
 pub(crate) fn count(count: usize) -> usize {
     count
 }
 
-/// How often readers attach at least, while they do so at random.
+/// The minimum number of times that readers attach in tests where they do so at random.
 pub(crate) fn least_attached() -> usize {
     10_000
 }
 
-/// Every so many cases are tried.
+/// One case in this number is tested.
 pub(crate) fn stride() -> usize {
     1
 }

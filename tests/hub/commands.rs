@@ -1,4 +1,4 @@
-//! Commands reach the run, in order, or say why not.
+//! Commands reach the run in order, or return an error.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How a run of a hub ends, and what a drop does.
+//! How a run in a hub ends, and what a drop cancels.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use turnstream::{Agent, Error, ErrorKind, Event, History};
 
 use super::backend;
 
-/// A model that never comes to an end.
+/// A model that never stops.
 fn endless_agent() -> Agent {
     let words = (0..1_000).fold(Reply::new(), |reply, _| {
         reply.say("word ").delay(backend::time(Duration::from_secs(1)))
@@ -24,7 +24,7 @@ fn endless_agent() -> Agent {
     Agent::new(Scripted::from_fn(move |_, _| words.clone()))
 }
 
-/// Counts as long as the stream is there.
+/// Counts as alive until the stream is dropped.
 fn endless_source(alive: &Arc<AtomicUsize>) -> RunSource {
     struct Guard(Arc<AtomicUsize>);
     impl Drop for Guard {
@@ -226,7 +226,7 @@ async fn a_runner_that_lost_its_run_drops_it_and_readers_follow_the_next_attempt
     let agent = endless_agent_that_ends();
     there.start("key", RunSource::from(agent.run("Go")).with_run_id("r")).await.unwrap().detach();
     backend::let_tasks_run().await;
-    // The first does not know yet.
+    // The first hub has not detected the takeover yet.
     assert!(sender.unbounded_send(Ok(Event::Unknown)).is_ok());
     backend::let_tasks_run().await;
     assert!(sender.is_closed(), "its stream was dropped");

@@ -1,4 +1,5 @@
-//! The fold of what a reader gets, from any number on, is the fold of the run.
+//! A fold of the events that a reader receives, from any number on, equals the fold of the whole
+//! run.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use turnstream::{Agent, Event, History, Item, Journal, Outcome, Usage};
 use super::backend;
 use crate::support::conversations::{Conversation, Events, conversations};
 
-/// All that a fold tells, of sub-agents too.
+/// The whole result of a fold, including sub-agents.
 type Told =
     (History, Vec<Item>, Usage, Usage, InterruptedPhase, bool, Outcome, Vec<(String, History)>);
 
@@ -40,7 +41,7 @@ fn fold<'a>(start: &History, events: impl IntoIterator<Item = &'a Event>) -> Jou
     journal
 }
 
-/// What a reader does: a snapshot replaces what it has.
+/// Applies an event as a reader does: a snapshot replaces the previous state.
 fn apply(journal: &mut Journal, event: &HubEvent) {
     match event {
         HubEvent::Snapshot { snapshot, .. } => *journal = snapshot.to_journal(),
@@ -49,7 +50,7 @@ fn apply(journal: &mut Journal, event: &HubEvent) {
     }
 }
 
-/// Each run of the conversations, with the history that it begins with.
+/// Each run of the conversations, with the history that it starts with.
 async fn all_runs() -> Vec<(String, History, Events)> {
     let mut all = Vec::new();
     for Conversation { name, runs, mut start } in conversations().await {
@@ -63,8 +64,8 @@ async fn all_runs() -> Vec<(String, History, Events)> {
     all
 }
 
-/// Runs the events through a hub whose log has room for so many, and reads all of them. The reader is as fast as
-/// the run.
+/// Runs the events through a hub whose log has a limited capacity, and reads all of them. The
+/// reader keeps up with the run.
 async fn run_through_hub(
     start: &History,
     events: &Events,
@@ -75,7 +76,7 @@ async fn run_through_hub(
         tokio::time::sleep(backend::step()).await;
         event
     });
-    // The run waits until its reader is there.
+    // The run waits until its reader has attached.
     let (open, gate) = oneshot::channel();
     let source = RunSource::new(
         start.clone(),
@@ -141,7 +142,7 @@ async fn a_snapshot_at_any_moment_says_what_all_events_until_then_say() {
     for (name, start, events) in all_runs().await {
         let known: Vec<Event> = events.iter().filter_map(|event| event.clone().ok()).collect();
         for count in (0..=known.len()).step_by(backend::stride()) {
-            // The log is that of a run which has got so far, and stays there.
+            // The log of a run that has progressed this far, and then waits for ever.
             let so_far = stream::iter(known[..count].to_vec()).map(Ok).chain(stream::pending());
             let hub = backend::hub().await.with_capacity(16);
             let _owner = hub.start("key", RunSource::new(start.clone(), so_far)).await.unwrap();
@@ -158,7 +159,8 @@ async fn a_snapshot_at_any_moment_says_what_all_events_until_then_say() {
                 while let Some(Some(event)) = backend::soon(reader.next()).await {
                     match event {
                         Ok(event) => apply(&mut journal, &event),
-                        // A log on a server may still be written, and removes what it has no room for.
+                        // A log on a server may still be written meanwhile, and drops entries
+                        // beyond its capacity.
                         Err(error) if TooSlow::from_error(&error).is_some() => is_cut = true,
                         Err(error) => panic!("{name}, {count}: {error}"),
                     }

@@ -1,4 +1,4 @@
-//! What a log promises to those who write it, and to those who read it.
+//! The guarantees of a log for its writers and its readers.
 
 use std::sync::Arc;
 

@@ -1,14 +1,14 @@
-//! Runs that outlive their readers: what a reader gets from any number on, what a drop does, how commands arrive,
-//! how a run ends that nobody reads.
+//! Runs that outlive their readers: the events that a reader receives from any number on, the
+//! effects of a drop, the delivery of commands, and the end of a run without readers.
 //!
-//! Most claims hold for every log: `tests/redis` makes the same of Redis.
+//! Most tests apply to every log: `tests/redis` runs the same ones with Redis.
 
 #![cfg(all(feature = "hub", feature = "http"))]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Makes tests of claims.
+/// Generates tests from claims.
 macro_rules! on_backend {
     ($($kind:ident $($name:ident)?),* $(,)?) => {
         mod tests {

@@ -1,4 +1,4 @@
-//! The numbers of events as text.
+//! The text form of event numbers.
 
 use turnstream::hub::EventNumber;
 

@@ -1,4 +1,4 @@
-//! What a run does while its log is unavailable.
+//! The behaviour of a run while its log is unavailable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ impl EventLog for Failing {
     }
 }
 
-/// A run of so many words, one each second, which counts what was pulled.
+/// A run of `count` words, one per second, which counts the words that were pulled.
 fn words(count: usize, pulled: &Arc<AtomicUsize>) -> RunSource {
     let started = Event::TurnStarted { turn: 1, model: "m".to_owned(), transition: None };
     let pulled = Arc::clone(pulled);
@@ -145,7 +145,7 @@ async fn a_run_begins_while_its_log_is_unavailable_and_is_read_when_it_is_back()
     tokio::time::sleep(Duration::from_millis(5_500)).await;
     assert_eq!(pulled.load(Ordering::SeqCst), 5, "it continues");
     log.is_down.store(false, Ordering::SeqCst);
-    // When it is tried again, the log begins with a snapshot.
+    // When the write is retried, the log starts with a snapshot.
     let reader = loop {
         let mut reader = hub.read_run(&run, None).unwrap();
         match reader.next().await {
@@ -155,7 +155,7 @@ async fn a_run_begins_while_its_log_is_unavailable_and_is_read_when_it_is_back()
     };
     assert!(pulled.load(Ordering::SeqCst) < 20);
     assert_eq!(read_all(reader).await.0, ALL);
-    // Commands reach it as well.
+    // Commands reach the run as well.
     assert!(hub.send(&run, turnstream::hub::Command::Interrupt).await.is_err(), "it has ended");
 }
 

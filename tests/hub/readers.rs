@@ -1,4 +1,4 @@
-//! Many readers, that come and go.
+//! Many readers that attach and detach.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use turnstream::{Error, Event, History, Journal};
 use super::backend;
 use crate::support::seeded_random::Dice;
 
-/// One turn of so many words that never ends.
+/// One turn of `count` words that never ends.
 fn words(count: usize) -> impl futures::Stream<Item = Result<Event, Error>> + Send + 'static {
     let started = Event::TurnStarted { turn: 1, model: "m".to_owned(), transition: None };
     let word = |n: usize| {

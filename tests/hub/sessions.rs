@@ -1,4 +1,4 @@
-//! A reader of a session, over its runs.
+//! A reader of a session, across its runs.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ async fn after_a_restart_the_store_alone_says_what_was_there_and_what_waits() {
         assert_eq!(last.number(), read[3].number(), "its log is kept for a while");
         read[2].number().cloned()
     };
-    // Another process.
+    // Simulates another process.
     let hub = backend::hub().await;
     let session = Session::open(store, "s").await.unwrap();
     let mut reader = hub.read_session(&session, number.as_ref());
@@ -136,14 +136,14 @@ async fn a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it() {
             tokio::task::yield_now().await;
         }
         backend::let_tasks_run().await;
-        // Its log is gone, or there is another one.
+        // The run's log is gone, or the log of a later run has replaced it.
         let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
             panic!("the run is over");
         };
         assert_eq!((snapshot.run(), snapshot.history().len()), (None, 2 * runs));
         assert!(backend::soon(reader.next()).await.is_none(), "nothing is told twice");
     }
-    // The same after one that it has read to its end.
+    // The same after a run that the reader has read to its end.
     start(&hub, &session, &agent).await;
     read_to_end_of_run(&mut reader).await;
     assert!(backend::soon(reader.next()).await.is_none(), "nothing is told twice");
@@ -151,7 +151,8 @@ async fn a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it() {
     let read = read_to_end_of_run(&mut reader).await;
     assert!(matches!(&read[0], HubEvent::Snapshot { number: Some(_), .. }));
     assert_eq!(session.history().len(), 10);
-    // One that was missed, and one that is there: first the session, so that nothing is left out.
+    // One run was missed, and another is active: the reader receives the session first, so that
+    // nothing is left out.
     start(&hub, &session, &agent).await;
     while hub.run_id("s").is_some() {
         tokio::task::yield_now().await;
@@ -176,7 +177,7 @@ async fn a_number_of_a_run_after_which_another_has_ended_gets_the_session() {
     while hub.run_id("s").is_some() {
         tokio::task::yield_now().await;
     }
-    // The log of the first run is still there, but what it says is not all.
+    // The log of the first run still exists, but does not have the whole session.
     let mut reader = hub.read_session(&session, first[1].number());
     let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
         panic!("another run has ended since");
@@ -185,13 +186,13 @@ async fn a_number_of_a_run_after_which_another_has_ended_gets_the_session() {
     assert!(backend::soon(reader.next()).await.is_none());
 }
 
-/// A page: what it shows of a run that this reader has read to its end stays, and the next run is shown after it.
-/// After any other snapshot it begins anew.
+/// A page: a run that this reader has read to its end stays on the screen, and the next run is
+/// shown after it. Any other snapshot replaces the page's content.
 struct View {
     reader: SessionReader,
     before: Vec<Item>,
     run: Journal,
-    /// How many items the run began with.
+    /// The number of items that the run started with.
     starts_at: usize,
     has_ended: bool,
     last: Option<EventNumber>,
@@ -206,11 +207,11 @@ impl View {
 
     fn attach_again(&mut self, hub: &Hub, session: &Session) {
         self.reader = hub.read_session(session, self.last.as_ref());
-        // Runs may have begun and ended meanwhile.
+        // Runs may have started and ended meanwhile.
         self.has_ended = false;
     }
 
-    /// Takes what is there, at most so much.
+    /// Reads the available events, at most `limit`.
     async fn read(&mut self, limit: u32) {
         for _ in 0..limit {
             let Some(Some(read)) = backend::soon(self.reader.next()).await else { return };

@@ -1,4 +1,4 @@
-//! Where the core is easily wrong: full kits, panics in a `Drop`, late results, ids, seals.
+//! Edge cases of the core: full toolkits, panics in a `Drop`, late results, ids, seals.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -24,7 +24,7 @@ use turnstream::{
 
 use crate::support::tools::spec;
 
-/// Sleeps for as many milliseconds as it is told; without a number for ever.
+/// A tool that sleeps for the requested number of milliseconds, or for ever without a number.
 fn nap_tool() -> Tool {
     Tool::raw(spec("nap"), |args, _| async move {
         match args["ms"].as_u64() {
@@ -51,14 +51,14 @@ fn tool_result(call_id: &str) -> ToolResult {
     }
 }
 
-/// Polls until nothing comes.
+/// Polls until the run is pending.
 fn pull_ready(run: &mut Run) {
     while let Some(Some(event)) = run.next().now_or_never() {
         event.unwrap();
     }
 }
 
-/// Panics when it is dropped, unless something panics already.
+/// Panics when it is dropped, unless the thread is panicking already.
 struct PanicOnDrop;
 
 impl Drop for PanicOnDrop {

@@ -1,41 +1,41 @@
-//! Which source file names something of which other one.
+//! The dependencies between source files: which file names items of which other file.
 //!
 //! A name is followed to the file that defines it, through modules, imports and re-exports. A
 //! `mod.rs` that only declares modules and re-exports is a contents page: a name that is imported
-//! through it belongs to the file that defines it. The code of tests is left out.
+//! through it belongs to the file that defines it. Test code is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// A path as it is written, or the place of a module below the root of the crate.
+/// A path as it is written, or the path of a module below the crate's root.
 type ModulePath = Vec<String>;
 
-/// The modules of a crate, by their place.
+/// The modules of a crate, by their path.
 #[derive(Default)]
 pub(crate) struct ImportGraph {
     modules: BTreeMap<ModulePath, Module>,
 }
 
-/// A module, in a file of its own or in another module's.
+/// A module, in a file of its own or inline in another one.
 #[derive(Default)]
 struct Module {
     file: String,
     items: BTreeSet<String>,
     imports: Vec<Import>,
-    /// The paths that its code names.
+    /// The paths that its code uses.
     used_paths: Vec<ModulePath>,
 }
 
 struct Import {
     path: ModulePath,
-    /// The name that it gets here, `*` for all names.
+    /// The name that is imported, `*` for all names.
     local_name: String,
     is_reexport: bool,
 }
 
 impl ImportGraph {
-    /// Adds a file by its path below `src`, unless its name says that it holds tests.
+    /// Adds a file by its path below `src`, unless its name marks it as tests.
     pub(crate) fn add_file(&mut self, file: &str, source: &str) {
         if file.ends_with("tests.rs") || file.contains("tests/") {
             return;
@@ -80,7 +80,7 @@ impl ImportGraph {
         circles.into_iter().collect()
     }
 
-    /// The other files of which a module names something.
+    /// The other files whose items a module uses.
     fn used_files<'a>(
         &'a self,
         place: &ModulePath,
@@ -88,7 +88,8 @@ impl ImportGraph {
     ) -> impl Iterator<Item = &'a str> {
         let contents = module.file.ends_with("mod.rs");
         let imports = module.imports.iter().filter(move |import| !(contents && import.is_reexport));
-        // A single name is one that was imported, and says nothing new unless all names were.
+        // A path of a single name is an import, which was counted already, unless all names are
+        // imported.
         let all = module.imports.iter().any(|import| import.local_name == "*");
         let paths = module.used_paths.iter().filter(move |path| all || path.len() > 1);
         let paths = imports.map(|import| &import.path).chain(paths);
@@ -96,7 +97,7 @@ impl ImportGraph {
         files.into_iter().filter(|file| *file != module.file)
     }
 
-    /// The file that defines what a path names, as seen from a module.
+    /// The file that defines the item at a path, as seen from a module.
     fn resolve_file(&self, from: &[String], path: &[String], depth: usize) -> Option<&str> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -107,7 +108,7 @@ impl ImportGraph {
                 Some("super") => self.resolve_file(from.split_last()?.1, rest, depth + 1),
                 _ => self.resolve_in_module(from.split_last()?.1, rest, depth),
             },
-            // Of another crate, if the module does not know the name.
+            // A name that the module does not know belongs to another crate.
             name if self.is_known_name(from, name) => self.resolve_in_module(from, path, depth),
             _ => None,
         }
@@ -123,11 +124,11 @@ impl ImportGraph {
                 .any(|import| import.local_name == name || import.local_name == "*")
     }
 
-    /// The same for a path that begins in a module.
+    /// The same for a path that starts in a module.
     fn resolve_in_module(&self, place: &[String], path: &[String], depth: usize) -> Option<&str> {
         let own = self.modules.get(place).map(|module| module.file.as_str());
         let Some((name, rest)) = path.split_first() else {
-            // The module itself, and not yet something of it.
+            // The path names the module itself.
             return own.filter(|file| !file.ends_with("mod.rs"));
         };
         let inner = child_path(place, name);
@@ -149,7 +150,7 @@ impl ImportGraph {
         module.imports.iter().find_map(imported)
     }
 
-    /// Reads a module up to its end.
+    /// Parses a module up to its end.
     fn read_module(&mut self, file: &str, place: &ModulePath, tokens: &mut Tokens) {
         let mut module = Module { file: file.to_owned(), ..Module::default() };
         let mut depth = 0;
@@ -212,14 +213,14 @@ fn is_identifier(token: &str) -> bool {
 struct Tokens(Peekable<std::vec::IntoIter<String>>);
 
 impl Tokens {
-    /// Reads what follows `#`.
+    /// Parses the tokens after `#`. Returns whether they are a test attribute.
     fn read_is_test_attribute(&mut self) -> bool {
         self.0.next_if(|token| token == "!");
         let attribute = self.skip_group("[", "]").concat();
         attribute == "cfg(test)" || attribute.starts_with("cfg(all(test,")
     }
 
-    /// Reads up to the end of an item: a semicolon or a block.
+    /// Skips to the end of an item: a semicolon or a block.
     fn skip_item(&mut self) {
         while let Some(token) = self.0.next_if(|token| token != "{") {
             if token == ";" {
@@ -229,7 +230,7 @@ impl Tokens {
         self.skip_group("{", "}");
     }
 
-    /// Reads a group in brackets, if one begins here.
+    /// Skips a group in brackets, if one starts here.
     fn skip_group(&mut self, open: &str, close: &str) -> Vec<String> {
         let mut inside = Vec::new();
         let mut depth = 0;
@@ -243,7 +244,7 @@ impl Tokens {
         inside.into_iter().skip(1).collect()
     }
 
-    /// Reads a path of which the first name is read.
+    /// Parses a path whose first name was parsed already.
     fn read_path(&mut self, first: String) -> ModulePath {
         let mut path = vec![first];
         while self.0.next_if(|token| token == "::").is_some() {
@@ -255,7 +256,7 @@ impl Tokens {
         path
     }
 
-    /// Reads a tree of imports: each path, and the name that it gets.
+    /// Parses a tree of imports: each path, and its local name.
     fn read_use_tree(&mut self, before: &[String]) -> Vec<(ModulePath, String)> {
         self.0.next_if(|token| token == "::");
         let mut path = before.to_vec();
@@ -282,7 +283,7 @@ impl Tokens {
     }
 }
 
-/// The names and signs of a source, without comments, texts, characters and lifetimes.
+/// The names and symbols of a source, without comments, strings, characters and lifetimes.
 fn tokenize(source: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = source.chars().peekable();
@@ -321,7 +322,7 @@ fn skip_string(rest: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// A character, or a lifetime: of that the name is read.
+/// Skips a character or a lifetime, including the lifetime's name.
 fn skip_char_or_lifetime(rest: &mut Peekable<Chars<'_>>) {
     let first = rest.next();
     if first == Some('\\') {
@@ -337,7 +338,7 @@ fn skip_raw_string(rest: &mut Peekable<Chars<'_>>) {
     while rest.next_if_eq(&'#').is_some() {
         hashes += 1;
     }
-    // Without a quote it is a name that would be a keyword.
+    // Without a quote, it is a raw identifier.
     if rest.next_if_eq(&'"').is_none() {
         return;
     }

@@ -1,5 +1,5 @@
-//! Law 10: a module uses lower floors only, and no neighbour on its own floor; inside a module there
-//! are no circles.
+//! Law 10: a module uses only modules on lower floors, and no neighbour on its own floor; the files
+//! of a module form no cycles.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ fn source_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The modules that the code of a file names by `crate::`, comments and tests left out.
+/// The modules that the code of a file names by `crate::`, without comments and tests.
 fn used_modules(source: &str) -> Vec<String> {
     let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -71,12 +71,12 @@ fn used_modules(source: &str) -> Vec<String> {
     modules
 }
 
-/// What a source of `module` uses that it must not.
+/// The uses in a source of `module` that violate the floors.
 fn layer_violations(module: &str, source: &str) -> Vec<String> {
     let own = layer_of(module).unwrap_or_else(|| panic!("`{module}` has no floor"));
     let above = |used: &String| match layer_of(used) {
         Some(floor) => used != module && floor >= own,
-        // Something at the root of the crate hides its floor.
+        // An item at the crate's root would hide its floor.
         None => true,
     };
     used_modules(source).into_iter().filter(above).collect()
@@ -120,7 +120,7 @@ fn a_layering_violation_is_detected() {
     );
 }
 
-/// The circles of a module in a crate of these files.
+/// The cycles of a module in a crate with these files.
 fn import_cycles(module: &str, files: &[(&str, &str)]) -> Vec<Vec<String>> {
     let mut read = ImportGraph::default();
     for (file, source) in files {
@@ -151,7 +151,7 @@ fn an_import_cycle_is_detected() {
             ("m/a.rs", "use super::b::B; struct A;"),
             ("m/b.rs", "use crate::m::c; struct B; fn f() { c::C }"),
             ("m/c.rs", "struct C; fn g() -> super::a::A {}"),
-            // It uses the circle, and the circle does not use it.
+            // This file uses the cycle, and is not used by it.
             ("m/d.rs", "use crate::m::{a::A, b::{self, B}};"),
         ],
     );

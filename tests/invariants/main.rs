@@ -1,4 +1,4 @@
-//! The laws of the crate, as its documentation numbers them, and the shape of its code.
+//! The laws of the crate, as its documentation numbers them, and the structure of its code.
 //!
 //! | module | claims |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `worlds` | the laws, in every small world: each short script with each disturbance |
 //! | `single_invariants` | laws that need a test of their own |
 //! | `edge_cases` | panics in a `Drop`, late results, ids, seals |
-//! | `floors` | a module uses only modules on lower floors, and its files form no circles |
+//! | `floors` | a module uses only modules on lower floors, and its files form no cycles |
 //! | `sizes` | the size of events, steps and the loop |
 
 mod edge_cases;

@@ -1,4 +1,4 @@
-//! Laws that need no grid, or one of their own.
+//! Laws that need no grid, or a grid of their own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use turnstream::{Agent, Error, History, Item, Request, Usage};
 use crate::support::runs::{collect_rest, final_outcome};
 use crate::support::wires;
 
-/// Counts what is read from upstream.
+/// Counts the items that are read from upstream.
 struct EndlessProvider(Arc<AtomicUsize>);
 
 impl Provider for EndlessProvider {
@@ -59,8 +59,8 @@ fn law_1_the_core_spawns_and_queues_nothing() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 // The tasks of `mcp` belong to the connection of a client, never to a run; those of
-                // `session/postgres` to the connections of a store. The last one is tests, which use a store
-                // from another thread.
+                // `session/postgres` to the connections of a store. The last entry is a test suite,
+                // which uses a store from another thread.
                 if !["task", "hub", "mcp", "testing", "session/postgres", "session/suite"]
                     .iter()
                     .any(|door| path == src.join(door))
@@ -71,11 +71,12 @@ fn law_1_the_core_spawns_and_queues_nothing() {
             }
             files += 1;
             if path == src.join("session/worker.rs") {
-                // The thread of a store, which no event goes through.
+                // The thread of a store, through which no event passes.
                 continue;
             }
             if path == src.join("durable/publisher.rs") {
-                // The way to a hub, which has at most one event that the hub has not taken.
+                // The channel to a hub, which holds at most one event that the hub has not
+                // received.
                 continue;
             }
             let source = std::fs::read_to_string(&path).unwrap();
@@ -112,7 +113,7 @@ async fn law_8_equal_scripts_and_ids_give_equal_bytes() {
     assert_eq!(first, second);
 }
 
-/// What each wire sends of a tool with these parameters.
+/// The body that each wire sends for a tool with these parameters.
 fn encode_tool_on_every_wire(parameters: &Value, sent: impl Fn(Wire, &str)) {
     let (name, description) = ("t".to_owned(), "d".to_owned());
     let mut request = Request::new(History::from_id("h"));
@@ -156,8 +157,8 @@ fn law_8_a_derived_schema_is_sent_with_its_fields_in_the_order_in_which_they_are
     });
 }
 
-/// The content blocks of a body, in order, each with the role it stands under. Cache marks do not
-/// count.
+/// The content blocks of a body, in order, each with the role of its message. Cache marks are
+/// ignored.
 fn content_blocks(body: &[u8]) -> Vec<(Value, Value)> {
     let body: Value = serde_json::from_slice(body).unwrap();
     let mut blocks = Vec::new();

@@ -1,8 +1,8 @@
-//! What a token costs to move: events, steps and the loop itself are small, and stay so.
+//! The cost of moving a token: events, steps and the loop itself are small, and stay small.
 //!
 //! An event is moved once for each layer that it passes, so its size is paid for every token. The
-//! numbers are what is there on 64 bits; a larger one wants a reason, or a `Box` around what is
-//! seldom used.
+//! numbers are the current sizes on 64-bit platforms; a larger one needs a reason, or a `Box`
+//! around rarely used fields.
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
@@ -28,11 +28,11 @@ fn check_size<T>(at_most: usize) {
 
 #[test]
 fn events_are_small() {
-    // A string, an index and a tag; `Retracted` with its usage sets the number.
+    // A string, an index and a tag; `Retracted` with its usage determines the number.
     check_size::<TurnEvent>(64);
     check_size::<Text>(24);
     check_size::<Usage>(40);
-    // A tool's result sets it.
+    // A tool's result determines it.
     check_size::<ToolEvent>(96);
     check_size::<ToolResult>(96);
     check_size::<ToolCall>(72);
@@ -66,7 +66,7 @@ fn values_created_once_per_turn_are_small() {
     check_size::<Run>(640);
 }
 
-/// The size of a loop, without what its body and its closure hold.
+/// The size of a loop, without its body's and its closure's state.
 fn loop_overhead<F, B, S>(_: &LoopStream<F, B, S>) -> usize {
     size_of::<LoopStream<F, B, S>>() - size_of::<F>() - size_of::<B>() - size_of::<S>()
 }

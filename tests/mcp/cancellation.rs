@@ -1,4 +1,4 @@
-//! Dropping is cancelling: calls, connections, processes.
+//! Dropping cancels calls, connections and processes.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ async fn nothing_of_a_dropped_call_is_delivered_to_the_next() {
     drop(run);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 0);
-    // The question of the next call is put.
+    // The question of the next call is asked.
     run_call(kit, "s__asks", json!({})).outcome().await;
     assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 1);
 }

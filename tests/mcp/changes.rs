@@ -14,7 +14,7 @@ use turnstream::{Agent, Event};
 
 use crate::support::{client_of, echo_tool, no_arguments};
 
-/// What hooks and sources have said to the model.
+/// The notices of hooks and sources to the model.
 async fn notices(mut run: turnstream::Run) -> (Vec<String>, turnstream::Outcome) {
     let mut notices = Vec::new();
     while let Some(event) = run.next().await {
@@ -37,7 +37,7 @@ fn agent_of(client: Client, calls: &[(&str, serde_json::Value)]) -> (Agent, Scri
     (Agent::new(model.clone()).with_tool_source(client), model)
 }
 
-/// A tool that adds another to its server.
+/// A tool that adds another one to its server.
 fn growing_server(era: McpEra) -> McpServer {
     let server = McpServer::new().with_era(era);
     let handle = server.handle();
@@ -48,7 +48,7 @@ fn growing_server(era: McpEra) -> McpServer {
                 McpTool::new("grow", "Adds a tool", no_arguments(), |_, _| async { "no more" }),
                 grown,
             ]);
-            // The news is on its way before the answer.
+            // The change notification is sent before the answer.
             tokio::time::sleep(Duration::from_millis(10)).await;
             "grown"
         }

@@ -1,4 +1,4 @@
-//! Which form of the protocol a server speaks is found out, in time.
+//! The protocol version of a server is detected, within a time limit.
 
 use std::time::Duration;
 

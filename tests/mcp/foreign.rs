@@ -1,4 +1,4 @@
-//! Servers that are not ours: `run.sh` installs them and names their commands in the environment.
+//! Third-party servers: `run.sh` installs them and sets their commands in the environment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,7 +26,7 @@ fn command(variable: &str) -> ServerCommand {
     ServerCommand::new(words.next().expect("a program")).args(words)
 }
 
-/// A folder of its own, gone when dropped.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -64,7 +64,7 @@ async fn run_until_progress(kit: Toolkit, tool: &str, arguments: Value) -> Run {
     }
 }
 
-/// Waits until the server has written a line to its log. Returns how long that took.
+/// Waits until the server has written a line to its log. Returns the duration.
 fn wait_for_line(log: &Path, line: &str) -> Duration {
     let started = Instant::now();
     while !fs::read_to_string(log).unwrap_or_default().contains(line) {
@@ -98,7 +98,8 @@ async fn server_everything_lists_calls_reports_progress_and_shows_images() {
 async fn server_everything_asks_the_user_and_names_its_resources_and_prompts() {
     let client = client("TURNSTREAM_MCP_EVERYTHING", &["stdio"])
         .with_elicitation(|_| async { ElicitationAnswer::Accept(json!({ "name": "Ada" })) });
-    // The tool that asks is there only for clients that may be asked; it comes a moment later.
+    // The tool that asks exists only for clients that support questions; it is added a moment
+    // later.
     let mut kit = client.toolkit().await.unwrap();
     while !names(&kit).contains("s__trigger-elicitation-request") {
         tokio::task::yield_now().await;
@@ -149,7 +150,7 @@ async fn server_memory_keeps_what_it_was_told() {
         json!({ "name": "Ada", "entityType": "person", "observations": ["writes programs"] });
     call(kit.clone(), "s__create_entities", json!({ "entities": [entity] })).await;
     assert!(call_text(kit.clone(), "s__read_graph", json!({})).await.contains("writes programs"));
-    // The process ends, another begins, and the file is still there.
+    // The process ends, another one starts, and the file still exists.
     client.close().await;
     assert!(call_text(kit, "s__read_graph", json!({})).await.contains("writes programs"));
     client.close().await;
@@ -192,7 +193,7 @@ async fn a_server_of_the_newer_era_calls_asks_and_changes_its_tools() {
     assert_eq!(call_text(kit.clone(), "s__add", json!({ "a": 1, "b": 2 })).await, "3");
     let (result, progress) = call(kit.clone(), "s__slow", json!({ "steps": 3, "ms": 20 })).await;
     assert_eq!(result.content.text(), "took 3 steps");
-    // What arrives together with the result may be left out.
+    // Progress that arrives together with the result may be left out.
     assert!(progress.iter().all(|it| it["total"] == 3.0) && !progress.is_empty(), "{progress:?}");
     let (result, _) = call(kit.clone(), "s__picture", json!({})).await;
     assert!(result.content.into_parts().iter().any(|part| matches!(part, Part::Image(_))));
@@ -246,7 +247,7 @@ async fn a_server_of_the_newer_era_sees_a_dropped_call_over_both_transports() {
     }
 }
 
-/// A process that is killed when dropped.
+/// A process that is killed on drop.
 struct KilledOnDrop(std::process::Child);
 
 impl Drop for KilledOnDrop {
@@ -278,7 +279,7 @@ fn start_http_server(log: &Path) -> (KilledOnDrop, String) {
 async fn a_server_that_is_killed_in_the_middle_of_a_call_is_back_for_the_next() {
     let folder = Folder::new("killed");
     let pid_file = folder.0.join("pid");
-    // The shell tells its process id, which becomes the server's.
+    // The shell prints its process id, which becomes the server's.
     let server = std::env::var("TURNSTREAM_MCP_MODERN").expect("tests/mcp/run.sh sets it");
     let script = format!("echo $$ > {}; exec {server} stdio", pid_file.display());
     let client =

@@ -1,5 +1,5 @@
-//! A server that breaks the protocol in every way that is known: each is an error with a kind, or a result that
-//! the model reads, and nothing hangs.
+//! A server that violates the protocol in every known way: each violation is an error with a kind,
+//! or a result that the model receives, and nothing hangs.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ fn hi() -> serde_json::Value {
     serde_json::from_str(HI).unwrap()
 }
 
-/// How listing fails against a server with a fault.
+/// The error of listing tools on a server with a fault.
 async fn list_error(fault: McpFault) -> turnstream::Error {
     let client = client_of(&McpServer::new().with_tool(echo_tool()).with_fault(fault));
     let error = client.toolkit().await.unwrap_err();
-    // It is the same the second time.
+    // The error is the same the second time.
     assert_eq!(client.toolkit().await.unwrap_err().kind(), error.kind());
     error
 }
@@ -131,7 +131,7 @@ async fn a_list_that_differs_each_time_is_listed_once_and_its_calls_run() {
     assert_eq!(call_text(kit, "s__echo", hi()).await, "hi");
 }
 
-/// What comes of a fault over HTTP.
+/// The result of a fault over HTTP.
 async fn outcome_over_http(name: &str, era: McpEra) -> String {
     let limits = Limits {
         start: Duration::from_secs(3),
@@ -160,7 +160,7 @@ async fn every_fault_over_http_ends_in_an_error_or_a_result() {
         let is_lawful = outcome == "hi"
             || outcome.starts_with("Error: the MCP server `s`")
             || outcome.starts_with("Timed out after")
-            // A large result, clipped.
+            // A large result, truncated.
             || outcome.len() > 60_000;
         assert!(is_lawful, "{name}, {era:?}: {outcome}");
     }

@@ -1,4 +1,4 @@
-//! Servers over streamable HTTP.
+//! Servers over Streamable HTTP.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -95,9 +95,9 @@ async fn a_token_that_has_become_stale_is_fetched_anew_once() {
         async move { Ok(Token::new(format!("token-{number}"))) }
     });
     let client = client_at(&server.url()).with_credential(credential);
-    // The first token is refused when it is new: that is an error.
+    // A token that is refused when it is new is an error.
     assert_eq!(client.toolkit().await.unwrap_err().kind(), ErrorKind::Auth);
-    // It is kept until a request finds it stale.
+    // It is cached until a request finds it stale.
     assert!(client.toolkit().await.is_ok());
     assert_eq!(fetched.load(Ordering::Relaxed), 2);
 }

@@ -1,7 +1,7 @@
-//! MCP servers as toolkits: what a client finds, calls, cancels and survives.
+//! MCP servers as toolkits: listing, calls, cancellation and faults.
 //!
-//! Most tests talk to the scripted server of `turnstream::testing`. Those in `foreign` talk to servers that
-//! are not ours, which `run.sh` installs.
+//! Most tests use the scripted server of `turnstream::testing`. Those in `foreign` use third-party
+//! servers, which `run.sh` installs.
 
 #![cfg(feature = "mcp")]
 

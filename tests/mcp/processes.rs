@@ -1,4 +1,4 @@
-//! Servers that are processes: what reaches them, and that nothing of them is left.
+//! Servers that are processes: their environment, and that none of their processes is left.
 
 #![cfg(unix)]
 
@@ -11,20 +11,20 @@ use turnstream::mcp::{Client, Limits, ServerCommand};
 use crate::programs::example_program;
 use crate::support::{call_text, run_call};
 
-/// A client of the example server; `None` if it is not built.
+/// A client of the example server; `None` if it was not built.
 fn example_client(args: &[&str]) -> Option<Client> {
     let command = ServerCommand::new(example_program("mcp_server")?).args(args);
     Some(Client::stdio(command).with_name("s").trusted())
 }
 
-/// Whether a process is there and has not ended.
+/// Whether a process is running.
 fn is_alive(pid: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let state = status.lines().find_map(|line| line.strip_prefix("State:"));
     state.is_some_and(|state| !state.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Waits until a process is gone. The test's own limit ends a wait that does not.
+/// Waits until a process is gone. The test's own time limit ends a wait that takes too long.
 async fn wait_until_gone(pid: &str) {
     while is_alive(pid) {
         tokio::task::yield_now().await;
@@ -89,7 +89,7 @@ fn a_runtime_that_ends_first_kills_the_servers_group() {
 
 #[tokio::test]
 async fn a_server_that_does_not_end_by_itself_is_killed_after_the_limit() {
-    // It reads nothing, so it does not see the end of its input, and it does not heed a request to end.
+    // The process neither reads, so it does not see the end of its input, nor reacts to SIGTERM.
     let script = "trap '' TERM; echo $$ >&2; while :; do sleep 0.05; done";
     let limits = Limits {
         start: Duration::from_millis(300),
@@ -104,7 +104,8 @@ async fn a_server_that_does_not_end_by_itself_is_killed_after_the_limit() {
 #[tokio::test]
 async fn the_keys_of_this_process_never_reach_a_server() {
     let Some(program) = example_program("mcp_server") else { return };
-    // A process of its own sets the key, so that no other test sees it: the server inherits from this one.
+    // The key is set in a separate process, so that no other test sees it: the server inherits the
+    // environment.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "Cargo sets it for tests");
     let command = ServerCommand::new(program).env("GRANTED", "1");
     let client = Client::stdio(command).with_name("s").trusted();

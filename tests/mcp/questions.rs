@@ -1,4 +1,4 @@
-//! What a server asks while it works on a call.
+//! Questions of a server while it works on a call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::support::{call_text, client_of, no_arguments, run_call};
 
 const ERAS: [McpEra; 2] = [McpEra::Modern, McpEra::Legacy];
 
-/// A tool that asks and returns the answer as it came.
+/// A tool that asks a question and returns the raw answer.
 fn asking(method: &'static str, params: &Value) -> McpTool {
     let params = params.clone();
     McpTool::new("asks", "Asks", no_arguments(), move |_, call: McpCall| {

@@ -1,4 +1,4 @@
-//! Resources and prompts: listed, read, and put into a request by the user's choice.
+//! Resources and prompts: listed, read, and added to a request by the user's choice.
 
 use std::collections::BTreeMap;
 

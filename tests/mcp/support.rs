@@ -18,7 +18,7 @@ pub(crate) fn client_of(server: &McpServer) -> Client {
             let (here, there) = tokio::io::duplex(64 << 10);
             let (reader, writer) = tokio::io::split(there);
             tokio::spawn(async move {
-                // The client may go away first.
+                // The client may disconnect first.
                 let _ = server.serve(reader, writer).await;
             });
             Ok(tokio::io::split(here))
@@ -43,7 +43,7 @@ pub(crate) fn no_arguments() -> Value {
     json!({ "type": "object" })
 }
 
-/// Lets an agent call a tool once and then stop.
+/// Runs an agent that calls a tool once and then stops.
 pub(crate) fn run_call(kit: Toolkit, tool: &str, arguments: Value) -> Run {
     let model = Scripted::new([Reply::new().call(tool, arguments), Reply::text("done")]);
     Agent::new(model).with_toolkit(kit).run("go")

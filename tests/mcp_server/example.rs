@@ -20,7 +20,7 @@ fn program() -> Option<PathBuf> {
     Some(program)
 }
 
-/// Runs the program on these messages. It ends when they end.
+/// Runs the program with these messages as its input, until it ends.
 fn run(arguments: &[&str], messages: &[Value]) -> Option<Output> {
     let mut command = Command::new(program()?);
     command.args(arguments).env("SECRET_OF_THE_TEST", "the value");

@@ -1,4 +1,4 @@
-//! Each way in which the server misbehaves.
+//! The faults that the server can simulate.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn echo() -> Value {
     modern(call(9, "echo", json!({})))
 }
 
-/// Waits, by the paused clock, until nothing can happen any more.
+/// Waits, with the paused clock, until all tasks are idle.
 async fn expect_silence(client: &mut LineClient) {
     let mut byte = [0];
     let read = timeout(Duration::from_hours(1), client.reader.read(&mut byte)).await;
@@ -112,7 +112,7 @@ async fn endless_progress_ends_when_the_call_is_cancelled() {
     let cancel = json!({ "requestId": 9 });
     client.send(crate::tools::notification("notifications/cancelled", cancel)).await;
     soon(client.handle.wait_until(|log| log[0].status == Some(McpRequestStatus::Cancelled))).await;
-    // What was under way may still come.
+    // Messages that were sent before may still arrive.
     client.send(modern(request(2, "server/discover", json!({})))).await;
     while client.receive().await["id"] != 2 {}
     expect_silence(&mut client).await;
@@ -209,7 +209,7 @@ async fn a_slow_server_sends_byte_by_byte() {
     client.send(echo()).await;
     let line = client.line().await;
     let expected = Duration::from_millis(10) * u32::try_from(line.len()).unwrap();
-    // The paused clock moves in steps of a millisecond.
+    // The paused clock advances in steps of a millisecond.
     assert!(start.elapsed() >= expected, "{:?} < {expected:?}", start.elapsed());
 }
 

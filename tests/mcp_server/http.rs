@@ -1,4 +1,4 @@
-//! Both eras over Streamable HTTP.
+//! Both protocol eras over Streamable HTTP.
 
 use std::sync::atomic::Ordering;
 

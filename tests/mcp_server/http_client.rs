@@ -1,4 +1,4 @@
-//! A client that knows HTTP as bytes.
+//! A client that sends and receives raw HTTP.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use turnstream::testing::mcp::McpHttpServer;
 
-/// Every wait has an end, so that a broken server fails its test and does not hang it.
+/// Limits every wait, so that a broken server fails its test instead of blocking it.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     timeout(Duration::from_secs(20), future).await.expect("the server keeps its client waiting")
 }
 
-/// A response whose body is read as it comes. Dropping it closes the connection.
+/// A response whose body is read as it arrives. Dropping it closes the connection.
 pub(crate) struct HttpReply {
     stream: BufReader<TcpStream>,
     pub(crate) status: u16,
@@ -21,7 +21,7 @@ pub(crate) struct HttpReply {
     text: String,
 }
 
-/// The headers of a message of the modern era, as they must be.
+/// The required headers of a message of the modern era.
 pub(crate) fn modern_headers(message: &Value) -> Vec<(String, String)> {
     let mut headers = vec![
         ("MCP-Protocol-Version".to_owned(), "2026-07-28".to_owned()),
@@ -56,7 +56,7 @@ pub(crate) async fn post(
     send(server, "POST /mcp", &headers, &message.to_string()).await
 }
 
-/// Sends a message of the modern era with the headers that it must have.
+/// Sends a message of the modern era with its required headers.
 pub(crate) async fn post_modern(server: &McpHttpServer, message: &Value) -> HttpReply {
     post(server, modern_headers(message), message).await
 }
@@ -88,7 +88,7 @@ pub(crate) async fn send(
     HttpReply { stream, status, headers, text: String::new() }
 }
 
-/// Sends a request and reads nothing.
+/// Sends a request without reading the response.
 pub(crate) async fn send_only(
     server: &McpHttpServer,
     start: &str,
@@ -109,7 +109,8 @@ impl HttpReply {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Reads a chunk. Returns `None` at the end of the body, and an error if it is cut off.
+    /// Reads a chunk. Returns `None` at the end of the body, and an error if the body is
+    /// incomplete.
     pub(crate) async fn chunk(&mut self) -> std::io::Result<Option<Vec<u8>>> {
         let mut size = String::new();
         soon(self.stream.read_line(&mut size)).await?;
@@ -121,7 +122,7 @@ impl HttpReply {
         Ok((size > 0).then_some(chunk))
     }
 
-    /// Reads the message of the next event. `None` at the end of the body.
+    /// Reads the message of the next event; `None` at the end of the body.
     pub(crate) async fn event(&mut self) -> Option<Value> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {

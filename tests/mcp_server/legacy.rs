@@ -35,7 +35,8 @@ async fn a_request_before_the_handshake_is_refused() {
     client.send(notification("notifications/initialized", json!({}))).await;
     assert_eq!(error_code(&client.ask(request(3, "initialize", json!({}))).await), -32602);
     client.ask(initialize("2025-06-18")).await;
-    // Taken, since messages may overtake each other, and recorded.
+    // The request is accepted, since messages may overtake each other, and the violation is
+    // recorded.
     let taken = client.ask(request(4, "tools/list", json!({}))).await;
     assert!(taken["result"]["tools"].is_array(), "{taken}");
     assert_eq!(error_code(&client.ask(initialize("2025-06-18")).await), -32602);
@@ -136,7 +137,7 @@ async fn a_cancelled_call_is_dropped() {
     });
     soon(cancelled).await;
     assert!(dropped.load(Ordering::SeqCst));
-    // An unknown id is lawful: the answer may be under way.
+    // An unknown id is valid: the answer may have been sent already.
     client.send(notification("notifications/cancelled", json!({ "requestId": 99 }))).await;
     client.expect_nothing(request(2, "ping", json!({}))).await;
     assert!(client.handle.violations().is_empty());

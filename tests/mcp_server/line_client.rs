@@ -1,4 +1,4 @@
-//! A client that knows lines only.
+//! A client that sends and receives raw lines.
 
 use std::io;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use turnstream::testing::mcp::{McpServer, McpServerHandle};
 
 use crate::tools::{initialize, notification};
 
-/// Every wait has an end, so that a broken server fails its test. The clock of the tests is paused:
-/// the end comes as soon as nothing can happen any more.
+/// Limits every wait, so that a broken server fails its test. With the paused clock of the tests,
+/// the limit is reached as soon as all tasks are idle.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     timeout(Duration::from_mins(1), future).await.expect("the server keeps its client waiting")
 }
@@ -54,7 +54,7 @@ impl LineClient {
         soon(self.writer.write_all(line.as_bytes())).await.expect("the server reads");
     }
 
-    /// Reads a line. Empty at the end.
+    /// Reads a line; empty at the end.
     pub(crate) async fn line(&mut self) -> Vec<u8> {
         let mut line = Vec::new();
         soon(self.reader.read_until(b'\n', &mut line)).await.expect("the stream can be read");
@@ -72,15 +72,15 @@ impl LineClient {
         self.receive().await
     }
 
-    /// Sends a ping of the legacy era, or a discover of the modern one, and expects its answer
-    /// next: nothing else was sent before.
+    /// Sends a ping of the legacy era, or a `discover` of the modern one, and checks that its
+    /// answer is the next message, so nothing else was sent before.
     pub(crate) async fn expect_nothing(&mut self, probe: Value) {
         let id = probe["id"].clone();
         let answer = self.ask(probe).await;
         assert_eq!(answer["id"], id, "{answer}");
     }
 
-    /// Closes the client's side. Returns what is left to read, once the server has ended.
+    /// Closes the client's side. Returns the rest of the output, once the server has ended.
     pub(crate) async fn close(mut self) -> String {
         self.writer.shutdown().await.expect("the stream can be closed");
         let mut rest = String::new();

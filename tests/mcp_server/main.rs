@@ -1,11 +1,11 @@
-//! The scripted MCP server, driven by hand-written messages.
+//! The scripted MCP server, tested with hand-written messages.
 //!
 //! | module | claims |
 //! |---|---|
 //! | `modern` | the era without a handshake, over lines |
 //! | `legacy` | the era of `initialize`, over lines |
 //! | `http` | both eras over Streamable HTTP |
-//! | `faults` | each way in which the server misbehaves |
+//! | `faults` | the faults that the server can simulate |
 //! | `example` | the example `mcp_server` as a program |
 
 mod example;

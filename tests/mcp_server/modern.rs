@@ -181,7 +181,7 @@ async fn a_question_is_a_result_and_the_repeated_call_has_the_answer() {
     let second = client.ask(again.clone()).await;
     assert_eq!(second["result"]["inputRequests"]["where"]["method"], "roots/list");
 
-    // The first answer is not asked for again.
+    // The first answer is not requested again.
     let mut last = modern(call(3, "ask_twice", json!({ "a": 1 })));
     last["params"]["requestState"] = second["result"]["requestState"].clone();
     last["params"]["inputResponses"] = json!({ "where": { "roots": [] } });
@@ -253,7 +253,7 @@ async fn an_id_that_is_in_use_is_refused() {
     assert_eq!(error_code(&client.ask(modern(call(1, "echo", json!({})))).await), -32600);
     assert_eq!(client.handle.violations(), ["the id 1 is in use"]);
     assert!(!dropped.load(Ordering::SeqCst), "the first call still runs");
-    // The id of another type is another id.
+    // An id of another JSON type is another id.
     client.ask(modern(call("1", "echo", json!({})))).await;
 }
 

@@ -11,12 +11,12 @@ pub(crate) fn object() -> Value {
     json!({ "type": "object" })
 }
 
-/// Says what it was called with.
+/// A tool that returns its arguments.
 pub(crate) fn echo() -> McpTool {
     McpTool::new("echo", "Repeats", object(), async |arguments: Value, _| arguments.to_string())
 }
 
-/// Reports two steps.
+/// A tool that reports two steps of progress.
 pub(crate) fn two_steps() -> McpTool {
     McpTool::new("two_steps", "Reports", object(), async |_, call| {
         call.progress(1.0, Some(2.0), Some("half")).await;
@@ -25,7 +25,7 @@ pub(crate) fn two_steps() -> McpTool {
     })
 }
 
-/// Asks two questions, one after the other.
+/// A tool that asks two questions, one after the other.
 pub(crate) fn ask_twice() -> McpTool {
     McpTool::new("ask_twice", "Asks", object(), async |_, call| {
         let name = call.elicit("name", "Your name?", object()).await?;
@@ -34,7 +34,7 @@ pub(crate) fn ask_twice() -> McpTool {
     })
 }
 
-/// Never answers. The flag is set when its future is dropped.
+/// A tool that never answers. The flag is set when its future is dropped.
 pub(crate) fn wait_for_ever() -> (McpTool, Arc<AtomicBool>) {
     let dropped = Arc::new(AtomicBool::new(false));
     let shared = Arc::clone(&dropped);
@@ -61,7 +61,7 @@ pub(crate) fn server() -> McpServer {
     McpServer::new().with_tool(echo()).with_tool(two_steps()).with_tool(ask_twice())
 }
 
-/// Adds what every modern request must carry.
+/// Adds the required metadata of every modern request.
 pub(crate) fn with_meta(mut params: Value) -> Value {
     let meta = &mut params["_meta"];
     meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");

@@ -1,4 +1,4 @@
-//! A writer that can be read.
+//! A writer whose content can be read.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ impl SharedBuffer {
         String::from_utf8(self.bytes.lock().unwrap().clone()).unwrap()
     }
 
-    /// Each line as JSON.
+    /// Parses each line as JSON.
     pub(crate) fn json_lines(&self) -> Vec<Value> {
         self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }

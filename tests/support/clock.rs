@@ -1,4 +1,4 @@
-//! A clock that moves only when every task waits for it.
+//! A paused clock, which advances only when all tasks are idle.
 
 use tokio::runtime::{Builder, Runtime};
 

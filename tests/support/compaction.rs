@@ -28,7 +28,7 @@ pub(crate) fn look_call(id: &str, arguments: &str) -> Item {
     Item::tool_call(id, "look", arguments)
 }
 
-/// The item as the last of a completed turn.
+/// The item as the last one of a completed turn.
 pub(crate) fn as_stop_turn_end(item: Item) -> Item {
     as_turn_end(StopReason::Stop, item, Usage::default())
 }

@@ -1,4 +1,4 @@
-//! Runs of every kind, as the events that they gave.
+//! Runs of every kind, as the events that they emitted.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use turnstream::{
 
 use crate::support::runs::limits_without_retries;
 
-/// What a stream of a run gives.
+/// The items of a run's stream.
 pub(crate) type Events = Vec<Result<Event, Error>>;
 
-/// A run, or several that go on with each other: calls were approved or answered between them.
+/// A run, or several consecutive ones of a session: between them, calls were approved or answered.
 pub(crate) struct Conversation {
     pub(crate) name: &'static str,
     pub(crate) runs: Vec<Events>,
-    /// The history of which the first run goes on.
+    /// The history that the first run starts with.
     pub(crate) start: History,
 }
 
@@ -72,7 +72,7 @@ fn agent(model: Scripted) -> Agent {
     Agent::new(model).with_tools(tools()).with_limits(limits_without_retries()).with_max_turns(6)
 }
 
-/// The agent of the conversations, to ask for its tools.
+/// The agent of the conversations; only its tools are used.
 pub(crate) fn agent_of_conversations() -> Agent {
     agent(Scripted::new([Reply::new()]))
 }
@@ -93,7 +93,7 @@ fn failure(kind: ErrorKind) -> Error {
     Error::new(kind, "no such host db.internal")
 }
 
-/// Every kind of run.
+/// Returns every kind of run.
 pub(crate) async fn conversations() -> Vec<Conversation> {
     let mut all = Vec::new();
     for (name, replies) in single_runs() {
@@ -190,7 +190,7 @@ fn single_runs() -> Vec<(&'static str, Vec<Reply>)> {
     ]
 }
 
-/// The events of a loop that has no agent: no input, no turn starts, no outcome.
+/// The events of a loop without an agent: no input, no starts of turns, no outcome.
 async fn by_hand() -> Events {
     let model = Scripted::new([call("read"), Reply::text("Four lines.")]);
     let kit = Toolkit::new(tools());
@@ -305,7 +305,7 @@ async fn store_fails() -> Events {
     whole.into_iter().take(at).chain([failed]).collect()
 }
 
-/// A run of a session that waits for somebody, and one that goes on.
+/// A run of a session that ends with a pending call, and the run that continues it.
 async fn resumed(name: &'static str, first: Reply, verdict: impl Fn() -> Verdict) -> Conversation {
     let agent = agent(Scripted::new([first, Reply::text("Done.")]));
     resumed_with(name, agent, verdict).await
@@ -323,7 +323,7 @@ async fn resumed_with(
     Conversation { name, runs: vec![first, second], start: History::from_id("c") }
 }
 
-/// Two calls of a sub-agent wait.
+/// A conversation in which two calls of a sub-agent are pending.
 async fn suspended_sub_agent() -> Conversation {
     let child = Scripted::new([
         call("delete").call("delete", json!({ "path": "b" })),

@@ -14,12 +14,12 @@ pub(crate) fn history_of(items: impl IntoIterator<Item = Item>) -> History {
     History::from_items("h", items)
 }
 
-/// The item as the last of a completed turn with calls.
+/// The item as the last one of a completed turn with calls.
 pub(crate) fn as_tool_turn_end(item: Item, usage: Usage) -> Item {
     as_turn_end(StopReason::ToolCalls, item, usage)
 }
 
-/// The item as the last of a completed turn.
+/// The item as the last one of a completed turn.
 pub(crate) fn as_turn_end(stop_reason: StopReason, item: Item, usage: Usage) -> Item {
     let info = TurnInfo { usage, model: None, response_id: None, stop_reason };
     Item { turn: Some(Arc::new(info)), ..item }
@@ -30,7 +30,7 @@ pub(crate) fn look_result(id: &str, content: impl Into<Content>) -> Item {
     Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, content))
 }
 
-/// One turn with a call: a thought, words, the call, its result.
+/// One turn with a call: reasoning, text, the call, and its result.
 pub(crate) fn look_turn(n: usize) -> Vec<Item> {
     let id = format!("c{n}");
     vec![
@@ -44,7 +44,7 @@ pub(crate) fn look_turn(n: usize) -> Vec<Item> {
     ]
 }
 
-/// A message of the user, followed by turns with calls.
+/// A user message, followed by turns with calls.
 pub(crate) fn session_items(turns: usize) -> Vec<Item> {
     let mut items = vec![Item::user("Begin.")];
     items.extend((0..turns).flat_map(look_turn));
@@ -58,12 +58,12 @@ pub(crate) fn apply_compaction(compaction: &Compaction, to: &History) -> History
     history
 }
 
-/// Read back from a store.
+/// The history after a round trip through JSON, as a store does it.
 pub(crate) fn round_trip_json(history: &History) -> History {
     serde_json::from_str(&serde_json::to_string(history).unwrap()).unwrap()
 }
 
-/// The words of users and of the model, in order.
+/// The texts of users and of the model, in order.
 pub(crate) fn message_texts(history: &History) -> Vec<String> {
     let said = |item: &Item| item.as_user().map(Content::text).or(item.as_text().map(Into::into));
     history.iter().filter_map(said).collect()

@@ -6,18 +6,18 @@
 //! | `compaction` | compactors, and histories for them |
 //! | `tools` | tool specs, tools that return a constant, counted tools |
 //! | `providers` | requests, errors and usage for tests of providers |
-//! | `models` | models that speak a wire without a network |
+//! | `models` | providers that use a wire without a network |
 //! | `wires` | encoding, decoding and framing on every wire |
 //! | `runs` | runs pulled to an event or to their end |
 //! | `world` | an agent with one tool, and a run that has ended |
 //! | `conversations` | runs of every kind, as their events |
 //! | `random_agent` | a model, tools and hooks that behave at random, by seed |
 //! | `clock` | a runtime whose clock is paused |
-//! | `seeded_random` | the random numbers of a seed |
+//! | `seeded_random` | random numbers from a seed |
 //! | `seeds` | one check for many seeds, with all its failures |
-//! | `replays` | every run of a suite is replayed when it has ended |
+//! | `replays` | every run of a test suite is replayed when it has ended |
 //! | `stores` | stores that count and fail, and tools that record their keys |
-//! | `buffer` | a writer that can be read |
+//! | `buffer` | a writer whose content can be read |
 //! | `programs` | the examples as programs |
 //! | `corpus` | the folder of recorded streams |
 

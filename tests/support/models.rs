@@ -1,4 +1,4 @@
-//! Models behind a wire, without a network.
+//! Providers that use a wire without a network.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,15 +15,15 @@ use turnstream::testing::{Answer, Wire, lint};
 use super::tools::Counter;
 use super::wires::{decode_chunks, decode_stream, encode};
 
-/// A model behind a wire: each request is answered with the next body, piece by piece.
+/// A provider that uses a wire: it answers each request with the next body, chunk by chunk.
 pub(crate) struct ChunkedProvider {
     chunks_by_turn: Vec<Vec<String>>,
     wire: Wire,
-    /// What was asked.
+    /// The received requests.
     pub(crate) requests: Arc<Mutex<Vec<Request>>>,
-    /// The bodies that are open.
+    /// The number of open bodies.
     pub(crate) open_bodies: Counter,
-    /// How many pieces were read.
+    /// The number of chunks that were read.
     pub(crate) chunks_read: Arc<AtomicUsize>,
 }
 
@@ -54,7 +54,7 @@ impl Provider for ChunkedProvider {
     }
 }
 
-/// A provider that speaks a wire and has no network: it answers with the next body.
+/// A provider that uses a wire without a network: it answers each request with the next body.
 #[derive(Clone)]
 pub(crate) struct WireProvider {
     wire: Wire,
@@ -71,14 +71,14 @@ impl WireProvider {
     ) -> Self {
         let body = |(n, answer): (usize, A)| {
             let body = String::from_utf8(answer.into().to_bytes(wire)).unwrap();
-            // Every response has ids of its own, as those of a server have.
+            // Each response has ids of its own, like a server's.
             body.replace("_0000", &format!("_{n:04}")).into_bytes()
         };
         let bodies = answers.into_iter().enumerate().map(body).collect();
         Self { wire, model, bodies: Arc::new(Mutex::new(bodies)), sent_bodies: Arc::default() }
     }
 
-    /// The bodies of the requests, none of which its vendor would refuse.
+    /// The bodies of the requests, after checking that the vendor would accept each of them.
     #[track_caller]
     pub(crate) fn sent_bodies(&self) -> Vec<Value> {
         let sent = self.sent_bodies.lock().unwrap().clone();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The program of an example; `None`, with a message, if `cargo` did not build it.
+/// The path of an example's program; `None`, with a message, if `cargo` did not build it.
 pub(crate) fn example_program(name: &str) -> Option<PathBuf> {
     let tests = std::env::current_exe().unwrap();
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);

@@ -19,7 +19,7 @@ pub(crate) fn user_request() -> Request {
     Request::new(History::from_items("h", [Item::user("hi")]))
 }
 
-/// The events of a turn, and its error, after which nothing comes.
+/// The events of a turn, and its error, after which the stream must end.
 pub(crate) async fn collect_turn(mut turn: TurnStream) -> (Vec<TurnEvent>, Option<Error>) {
     let mut events = Vec::new();
     while let Some(event) = turn.next().await {

@@ -20,14 +20,14 @@ use turnstream::{Agent, Error, ErrorKind, History, Item, Journal, Usage};
 use super::seeded_random::Dice;
 use super::tools;
 
-/// What the tools did, by idempotency key.
+/// A log of the tools' executions, by idempotency key.
 #[derive(Default)]
 pub(crate) struct ToolLog {
     pub(crate) executed_calls: Mutex<Vec<(String, String, Value)>>,
     pub(crate) running_count: AtomicUsize,
-    /// By the history of the run that they run in.
+    /// The number of running tools, by the id of the history of their run.
     running_by_run: Mutex<HashMap<String, usize>>,
-    /// What the run has told.
+    /// The journal of the run's events.
     pub(crate) journal: Mutex<Option<Journal>>,
     pub(crate) violations: Mutex<Vec<String>>,
 }
@@ -137,7 +137,7 @@ fn reply(dice: &Dice) -> Reply {
     }
 }
 
-/// Forgets the older half, or says nonsense.
+/// A compactor that drops the older half, or returns an invalid compaction.
 struct RandomCompactor(Arc<Dice>);
 
 impl Compactor for RandomCompactor {
@@ -152,7 +152,7 @@ impl Compactor for RandomCompactor {
     }
 }
 
-/// An agent whose sub-agents are `depth` deep.
+/// An agent whose sub-agents are nested `depth` levels deep.
 pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<ToolLog>, pool: &Pool, depth: u32) -> Agent {
     let limits = Limits {
         max_turns: if depth == 0 { 3 } else { 1 + dice.roll_u32(14) },
@@ -315,7 +315,7 @@ fn with_run_hooks(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
     agent
 }
 
-/// An agent with hooks that add notes after a turn and object to its end.
+/// An agent with hooks that add notes after a turn, and that prevent it from stopping.
 pub(crate) fn with_note_and_stop_hooks(agent: Agent, dice: &Arc<Dice>) -> Agent {
     let (noting, stopping) = (Arc::clone(dice), Arc::clone(dice));
     agent
@@ -335,7 +335,7 @@ pub(crate) fn with_note_and_stop_hooks(agent: Agent, dice: &Arc<Dice>) -> Agent 
         }))
 }
 
-/// A result from elsewhere.
+/// A result of an external call.
 pub(crate) fn tool_output(dice: &Dice) -> ToolOutput {
     match dice.roll(2) {
         0 => ToolOutput::ok("from elsewhere"),

@@ -1,5 +1,5 @@
-//! Every run of a suite is recorded, and played again when it is over: the events are the same, one
-//! by one, and the requests are the same bytes on every wire.
+//! Records every run of a test suite, and replays it when it has ended: the events are the same,
+//! one by one, and the requests are the same bytes on every wire.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ static REPLAYED_RUNS: AtomicUsize = AtomicUsize::new(0);
 static REPLAYED_REQUESTS: AtomicUsize = AtomicUsize::new(0);
 static SEEN_AGENTS: AtomicUsize = AtomicUsize::new(0);
 
-/// Replays every run, where it is dropped.
+/// A recorder that replays every run when it is dropped.
 pub(crate) fn replaying_recorder() -> &'static Recorder {
     static RECORDER: LazyLock<Recorder> = LazyLock::new(|| {
         Recorder::to_callback(|run| check_replay(&run, run.recording.replay(&run.agent)))
@@ -22,7 +22,7 @@ pub(crate) fn replaying_recorder() -> &'static Recorder {
     &RECORDER
 }
 
-/// Replays the runs of one agent in so many, where there are more than can be waited for.
+/// Replays the runs of one agent in `n`, in tests with too many runs to replay all of them.
 pub(crate) fn record_one_in(n: usize, agent: Agent) -> Agent {
     match SEEN_AGENTS.fetch_add(1, Ordering::Relaxed).is_multiple_of(n) {
         true => agent.with_recorder(replaying_recorder()),
@@ -30,10 +30,10 @@ pub(crate) fn record_one_in(n: usize, agent: Agent) -> Agent {
     }
 }
 
-/// Plays a run, which is the recorded one.
+/// Replays a recorded run, and checks that the replay equals it.
 #[track_caller]
 pub(crate) fn check_replay(run: &RecordedRun, rerun: ReplayRun) {
-    // What fails already is not made worse.
+    // If the test has failed already, do not panic again.
     if std::thread::panicking() {
         return;
     }
@@ -50,14 +50,14 @@ pub(crate) fn check_replay(run: &RecordedRun, rerun: ReplayRun) {
     println!("replayed: {runs} runs, {all} requests");
 }
 
-/// Plays a recording to its end, which is that of the recorded run, and gives its requests.
+/// Replays a recording to its end, which must equal the recorded run's, and returns its requests.
 #[track_caller]
 fn replay_requests(recording: &Recording, mut rerun: ReplayRun) -> Vec<Request> {
     let mut recorded = recording.events();
     let error = recording.events().last().and_then(Event::outcome).and_then(|it| it.error.clone());
     let mut failure = None;
     loop {
-        // Nothing in it waits.
+        // A replay never waits.
         let Some(polled) = rerun.next().now_or_never() else {
             panic!("the replay waits for {:?}", recorded.next());
         };
@@ -83,7 +83,7 @@ fn mismatch_details(error: &turnstream::Error) -> Option<String> {
     Some(format!("recorded {}\nreplayed {}", short(&mismatch.recorded), short(&mismatch.replayed)))
 }
 
-/// What each wire sends for a request, or why it sends nothing.
+/// The body that each wire sends for a request, or the error.
 fn encode_on_every_wire(request: &Request) -> [Result<Vec<u8>, String>; 5] {
     [
         anthropic::encode(request, "m"),

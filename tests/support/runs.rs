@@ -1,4 +1,4 @@
-//! Runs, and looks at them.
+//! Starts runs, and inspects them.
 
 use futures::{FutureExt, Stream, StreamExt};
 use turnstream::agent::Limits;
@@ -11,7 +11,7 @@ use turnstream::{Agent, Error, Event, History, Item, Outcome, Request, Run};
 
 use super::replays;
 
-/// An agent with a model that answers so.
+/// An agent with a model that gives these replies.
 pub(crate) fn scripted_agent(
     replies: impl IntoIterator<Item = Reply>,
     tools: Vec<Tool>,
@@ -20,7 +20,7 @@ pub(crate) fn scripted_agent(
     (test_agent(model.clone()).with_tools(tools), model)
 }
 
-/// An agent that does not ask again for a turn that broke off, so that a test sees what is left of it.
+/// An agent that does not retry an incomplete turn, so that a test sees the turn's remains.
 pub(crate) fn test_agent(model: impl Provider + 'static) -> Agent {
     Agent::new(model)
         .with_limits(limits_without_retries())
@@ -28,7 +28,7 @@ pub(crate) fn test_agent(model: impl Provider + 'static) -> Agent {
         .with_recorder(replays::replaying_recorder())
 }
 
-/// The default limits, but that a turn that broke off is not asked for again.
+/// The default limits, except that an incomplete turn is not retried.
 pub(crate) fn limits_without_retries() -> Limits {
     Limits { max_turn_retries: 0, ..Limits::default() }
 }
@@ -40,8 +40,9 @@ pub(crate) async fn run_outcome(
     scripted_agent(replies, tools).0.run("go").outcome().await
 }
 
-/// Where an interrupt finds a run that has given these events: with tools if something came of the
-/// calls since the last request was begun. `first` is the phase of a run that has begun neither.
+/// The phase in which an interrupt finds a run that has emitted these events: `Tools` if a call has
+/// started or ended since the last request, else `Streaming`. `first` is the phase if there was
+/// neither.
 pub(crate) fn phase_after(events: &[Event], first: InterruptedPhase) -> InterruptedPhase {
     let begun = events.iter().rev().find_map(|event| match event {
         Event::TurnStarted { .. } => Some(InterruptedPhase::Streaming),
@@ -53,7 +54,7 @@ pub(crate) fn phase_after(events: &[Event], first: InterruptedPhase) -> Interrup
     begun.unwrap_or(first)
 }
 
-/// The outcome, the history, and what the model was asked.
+/// The outcome, the history, and the requests to the model.
 pub(crate) async fn run_to_end(
     replies: impl IntoIterator<Item = Reply>,
     tools: Vec<Tool>,
@@ -65,17 +66,17 @@ pub(crate) async fn run_to_end(
     (outcome, handle.history(), model.requests())
 }
 
-/// A call of a tool, under an id.
+/// A call of a tool, with an id.
 pub(crate) fn reply_calling(id: &str, name: &str) -> Reply {
     Reply::new().call_raw(id, name, "{}")
 }
 
-/// A call of the tool `t`, under an id.
+/// A call of the tool `t`, with an id.
 pub(crate) fn reply_calling_t(id: &str) -> Reply {
     reply_calling(id, "t")
 }
 
-/// Pulls until an event fits, and gives it.
+/// Pulls events until one matches, and returns it.
 pub(crate) async fn pull_until(run: &mut Run, fits: impl Fn(&Event) -> bool) -> Event {
     loop {
         match run.next().await {
@@ -87,7 +88,7 @@ pub(crate) async fn pull_until(run: &mut Run, fits: impl Fn(&Event) -> bool) -> 
     }
 }
 
-/// Pulls until an event fits, which is the last of those that it gives.
+/// Pulls events until one matches, and returns all of them.
 pub(crate) async fn events_until(run: &mut Run, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
@@ -99,8 +100,8 @@ pub(crate) async fn events_until(run: &mut Run, fits: impl Fn(&Event) -> bool) -
     panic!("no such event");
 }
 
-/// Keeps an event of a run. The error of a run that failed is that of its outcome, and comes after
-/// `Finished`.
+/// Stores an event of a run. The error of a failed run comes after `Finished`, and equals the
+/// outcome's error.
 #[track_caller]
 pub(crate) fn push_event(events: &mut Vec<Event>, item: Result<Event, Error>) {
     match item {
@@ -116,7 +117,7 @@ pub(crate) fn push_event(events: &mut Vec<Event>, item: Result<Event, Error>) {
     }
 }
 
-/// Pulls until the run waits or is over.
+/// Pulls events until the run waits or ends.
 pub(crate) fn pull_ready(run: &mut Run) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(Some(event)) = run.next().now_or_never() {
@@ -125,7 +126,7 @@ pub(crate) fn pull_ready(run: &mut Run) -> Vec<Event> {
     events
 }
 
-/// Pulls the rest of any stream of events that ends as a run does.
+/// Pulls the remaining events of a stream that ends as a run does.
 pub(crate) async fn collect_rest(
     run: &mut (impl Stream<Item = Result<Event, Error>> + Unpin),
 ) -> Vec<Event> {
@@ -136,13 +137,13 @@ pub(crate) async fn collect_rest(
     events
 }
 
-/// The type of each event, as it is written.
+/// The serialized type of each event.
 pub(crate) fn event_types(events: &[Event]) -> Vec<String> {
     let name = |event| serde_json::to_value(event).unwrap()["type"].as_str().unwrap().to_owned();
     events.iter().map(name).collect()
 }
 
-/// The one ending among the events, which is the last of them.
+/// The outcome in the `Finished` event, which must be the only one and the last event.
 #[track_caller]
 pub(crate) fn final_outcome(events: &[Event]) -> &Outcome {
     assert_eq!(events.iter().filter_map(Event::outcome).count(), 1, "one ending");
@@ -158,7 +159,7 @@ pub(crate) fn tool_results<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec
     items.into_iter().filter_map(Item::as_tool_result).collect()
 }
 
-/// The call, the kind and the text of each result.
+/// The call id, the kind and the text of each result.
 pub(crate) fn result_summaries<'a>(
     items: impl IntoIterator<Item = &'a Item>,
 ) -> Vec<(&'a str, ResultKind, String)> {

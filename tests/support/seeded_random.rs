@@ -1,4 +1,4 @@
-//! Random numbers that are the same for the same seed.
+//! Random numbers that depend only on a seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ impl Dice {
         Arc::new(Self(AtomicU64::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)))
     }
 
-    /// One of `0..sides`.
+    /// Returns a number in `0..sides`.
     pub(crate) fn roll(&self, sides: u64) -> u64 {
         let mut x = self.0.load(Ordering::Relaxed);
         x ^= x << 13;

@@ -1,6 +1,8 @@
-//! Processes that race for the same sessions. Each runs an agent wherever it gets the lease, and some are killed.
+//! Processes that compete for the same sessions. Each runs an agent wherever it obtains the lease,
+//! and some are killed.
 //!
-//! The test binary starts itself again; [`Race::check`] looks at what all of them have left.
+//! The test binary starts itself again; [`Race::check`] checks the sessions and the log that all
+//! processes have left.
 
 use std::collections::{HashMap, HashSet};
 use std::env;
@@ -24,13 +26,13 @@ const FILE_ENV: &str = "TURNSTREAM_RACE_FILE";
 pub(crate) struct Race {
     pub(crate) processes: usize,
     pub(crate) sessions: u64,
-    /// How many runs each process begins.
+    /// The number of runs that each process starts.
     pub(crate) runs: usize,
-    /// How many processes are killed, and started again.
+    /// The number of processes that are killed and restarted.
     pub(crate) kills: usize,
 }
 
-/// What a process is to do that was started by [`Race::start`]; `None` in the test itself.
+/// The settings of a process that [`Race::start`] started; `None` in the test itself.
 pub(crate) struct Racer {
     seed: u64,
     file: PathBuf,
@@ -42,7 +44,7 @@ impl Racer {
         Some(Self { seed, file: env::var_os(FILE_ENV)?.into() })
     }
 
-    /// Runs sessions until it has had so many runs.
+    /// Runs sessions until it has started its number of runs.
     pub(crate) async fn race(self, store: impl Store + Clone + 'static, race: &Race) {
         let file = OpenOptions::new().create(true).append(true).open(&self.file).unwrap();
         let file = std::sync::Arc::new(file);
@@ -72,7 +74,7 @@ impl Racer {
                 Err(error) => panic!("{error}"),
             };
             begun += 1;
-            // Some are dropped in the middle.
+            // Half of the runs are dropped before they end.
             let mut left = if roll(2) == 0 { 8 + roll(8) } else { u64::MAX };
             while left > 0
                 && let Some(event) = run.next().await
@@ -87,19 +89,21 @@ impl Racer {
     }
 }
 
-/// Another run has the lease, or has written since the session was opened and looked as if it was left unfinished.
+/// Whether another run has the lease, or has written since this session was opened and found
+/// unfinished.
 fn is_someone_elses(error: &Error) -> bool {
     AlreadyLeased::from_error(error).is_some()
         || LeaseLost::from_error(error).is_some()
         || error.message() == "nothing is left to go on with"
 }
 
-/// One line of the file, which many processes write.
+/// Writes one line to the file, to which many processes write.
 fn write(mut file: &fs::File, line: &str) {
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// Calls a tool twice, which leaves a line for each call with the run that it belongs to.
+/// An agent that calls a tool twice in a turn; each call writes a line with the run that it belongs
+/// to.
 fn agent(file: &std::sync::Arc<fs::File>, name: &str) -> Agent {
     let model = Scripted::from_fn(|request, _| {
         let is_asked =
@@ -120,7 +124,7 @@ fn agent(file: &std::sync::Arc<fs::File>, name: &str) -> Agent {
         let (file, name) = (std::sync::Arc::clone(&file), name.clone());
         async move {
             write(&file, &format!("begun {name} {}", cx.idempotency_key()));
-            // One of two is still at work when the other one is done.
+            // The second call is still running when the first one has finished.
             let steps = if cx.call_id().starts_with('c') { 5 } else { 40 };
             for _ in 0..steps {
                 tokio::task::yield_now().await;
@@ -132,7 +136,7 @@ fn agent(file: &std::sync::Arc<fs::File>, name: &str) -> Agent {
 }
 
 impl Race {
-    /// Starts the processes, which are this test once more, and waits for all of them.
+    /// Starts the processes, each of which runs this test again, and waits for all of them.
     pub(crate) fn start(&self, test: &str, file: &Path, variables: &[(&str, &str)]) -> Vec<u32> {
         let start = |seed: usize| -> Child {
             let mut command = Command::new(env::current_exe().unwrap());
@@ -144,7 +148,7 @@ impl Race {
         let mut killed = Vec::new();
         let mut children: Vec<Child> = (1..=self.processes).map(start).collect();
         while killed.len() < self.kills {
-            // When more was done since the last kill.
+            // Waits until more work was done since the last kill.
             let lines = || fs::read_to_string(file).unwrap_or_default().lines().count();
             let wanted = (killed.len() + 1) * self.processes * self.runs / (self.kills + 1);
             while lines() < wanted {
@@ -164,7 +168,8 @@ impl Race {
         killed
     }
 
-    /// Looks at all sessions: nothing ran twice, and nothing was settled that somebody ran.
+    /// Checks all sessions: no call ran twice, and no call was settled while a process was running
+    /// it.
     pub(crate) async fn check(&self, store: &dyn Store, file: &Path, killed: &[u32]) {
         let text = fs::read_to_string(file).unwrap();
         let (mut runs, mut dropped) = (HashMap::new(), HashSet::new());

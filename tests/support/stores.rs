@@ -11,7 +11,7 @@ use turnstream::{Error, ErrorKind};
 
 use super::tools::spec;
 
-/// The methods of a store that only its field `inner` answers: all but `append`.
+/// Forwards all methods of a store except `append` to the field `inner`.
 macro_rules! forward_to_inner {
     () => {
         fn load<'a>(
@@ -61,7 +61,7 @@ macro_rules! forward_to_inner {
 #[allow(unused_imports, reason = "only the tests of sessions define stores")]
 pub(crate) use forward_to_inner;
 
-/// A store that counts what is written, and fails when it is told to.
+/// A store that counts the written entries, and fails on request.
 #[derive(Clone, Default)]
 pub(crate) struct CountingStore {
     pub(crate) inner: MemoryStore,
@@ -78,7 +78,7 @@ impl Store for CountingStore {
         entries: Vec<Entry>,
     ) -> BoxFuture<'a, Result<u64, Error>> {
         async move {
-            // Somebody else has the turn.
+            // Yields, so that other tasks run before the append.
             tokio::task::yield_now().await;
             if self.is_failing.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Store, "the disk is full"));
@@ -100,7 +100,7 @@ pub(crate) async fn open_session(store: &(impl Store + Clone + 'static)) -> Sess
 /// The keys under which calls ran.
 pub(crate) type IdempotencyKeys = Arc<Mutex<Vec<String>>>;
 
-/// A tool that notes its key, and never ends where it is told to hang.
+/// A tool that records its key, and never ends if `hangs` is set.
 pub(crate) fn key_recording_tool(name: &str, keys: &IdempotencyKeys, hangs: bool) -> Tool {
     let keys = Arc::clone(keys);
     let tool = Tool::raw(spec(name), move |_args, cx| {

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use turnstream::provider::Reply;
 use turnstream::tool::{Tool, ToolContext, ToolSpec};
 
-/// How many of something began, and how many are there now.
+/// Counts how many times something started, and how many of these are alive.
 #[derive(Clone, Default)]
 pub(crate) struct Counter {
     started_count: Arc<AtomicUsize>,
     alive_count: Arc<AtomicUsize>,
 }
 
-/// Counts for as long as it lives.
+/// Counts as alive until it is dropped.
 pub(crate) struct CountGuard(Arc<AtomicUsize>);
 
 impl Counter {
@@ -67,7 +67,7 @@ impl Executions {
         RunningGuard(Arc::clone(self))
     }
 
-    /// Forgets the calls that ran, none of which may still run.
+    /// Forgets the calls that ran; none of them may still be running.
     pub(crate) fn clear_executed(&self) {
         assert_eq!(self.running_count(), 0, "law 2: a tool of an earlier run still runs");
         self.executed_call_ids.lock().unwrap().clear();
@@ -91,7 +91,8 @@ pub(crate) fn constant_tool(name: &str, answer: &'static str) -> Tool {
     Tool::raw(spec(name), move |_, _| ready(answer)).unwrap()
 }
 
-/// A tool that takes what `steps` says to answer, and is counted while it runs.
+/// A tool that answers with the output of the future that `steps` returns, and is counted while it
+/// runs.
 pub(crate) fn counted_tool<Fut>(
     name: &str,
     counter: &Counter,
@@ -111,12 +112,12 @@ where
     Tool::raw(spec(name), run).unwrap()
 }
 
-/// A tool that answers at once.
+/// A tool that answers immediately.
 pub(crate) fn ok_tool(name: &str, counter: &Counter) -> Tool {
     counted_tool(name, counter, |_| async { "fine".to_owned() })
 }
 
-/// The same, where nobody counts.
+/// A tool that answers immediately, without a counter.
 pub(crate) fn uncounted_tool(name: &str) -> Tool {
     ok_tool(name, &Counter::default())
 }
@@ -126,12 +127,12 @@ pub(crate) fn pending_tool(name: &str, counter: &Counter) -> Tool {
     counted_tool(name, counter, |_| std::future::pending())
 }
 
-/// Gives back what it was called with.
+/// A tool that returns its arguments.
 pub(crate) fn echo_tool(counter: &Counter) -> Tool {
     counted_tool("echo", counter, |args| ready(args.to_string()))
 }
 
-/// A tool with a number that it needs.
+/// A tool with a required number.
 pub(crate) fn strict_tool(counter: &Counter) -> Tool {
     let counter = counter.clone();
     let parameters = json!({
@@ -161,7 +162,7 @@ pub(crate) fn sum_tool(name: &str) -> Tool {
     Tool::raw(spec(name), sum).unwrap()
 }
 
-/// A tool that takes as many milliseconds as it is told, and says so.
+/// A tool that sleeps for the requested number of milliseconds, and returns that number.
 pub(crate) fn nap_tool(name: &str) -> Tool {
     let run = |args: Value, _| async move {
         tokio::time::sleep(Duration::from_millis(args["ms"].as_u64().unwrap_or(0))).await;

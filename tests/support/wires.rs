@@ -15,12 +15,12 @@ use turnstream::stream::{TurnStream, TurnStreamExt, seal};
 use turnstream::testing::{Answer, Fault, LineEnd, Noise, Wire, lint};
 use turnstream::{Error, History, Request, Turn, TurnEvent};
 
-/// What the encoder of a wire makes of a request.
+/// The JSON body that a wire's encoder makes of a request.
 pub(crate) fn encode(wire: Wire, model: &str, request: &Request) -> Value {
     serde_json::from_slice(&encode_bytes(wire, model, request, &Dialect::OPENAI)).unwrap()
 }
 
-/// The same as it is sent.
+/// The body as the bytes that are sent.
 pub(crate) fn encode_bytes(
     wire: Wire,
     model: &str,
@@ -37,14 +37,14 @@ pub(crate) fn encode_bytes(
     bytes.unwrap()
 }
 
-/// The body of a request for what comes behind a history, to a server that is strict.
+/// The body of a request that continues a history, for a strict server.
 pub(crate) fn encode_strict(wire: Wire, history: &History) -> Vec<u8> {
     let mut request = Request::new(history.clone());
     request.options.max_output_tokens = Some(100);
     encode_bytes(wire, "m", &request, &Dialect::MINIMAL)
 }
 
-/// The same as JSON, which such a server takes.
+/// The same as JSON, after checking that a strict server accepts it.
 #[track_caller]
 pub(crate) fn encode_and_lint(wire: Wire, history: &History) -> Value {
     let body = serde_json::from_slice(&encode_strict(wire, history)).unwrap();
@@ -52,7 +52,7 @@ pub(crate) fn encode_and_lint(wire: Wire, history: &History) -> Value {
     body
 }
 
-/// The turn that these chunks of a body are.
+/// Decodes the chunks of a body.
 pub(crate) fn decode_chunks(
     wire: Wire,
     model: &str,
@@ -63,7 +63,7 @@ pub(crate) fn decode_chunks(
     decode_stream(wire, model, after, stream::iter(chunks))
 }
 
-/// The same of a body.
+/// Decodes a body.
 pub(crate) fn decode_stream(
     wire: Wire,
     model: &str,
@@ -73,7 +73,7 @@ pub(crate) fn decode_stream(
     decode_in_dialect(&Dialect::OPENAI, wire, model, after, body)
 }
 
-/// The same in a dialect of Chat Completions, which the other wires ignore.
+/// Decodes a body in a dialect of Chat Completions; other wires ignore the dialect.
 pub(crate) fn decode_in_dialect(
     dialect: &Dialect,
     wire: Wire,
@@ -97,7 +97,7 @@ pub(crate) fn decode_in_dialect(
     }
 }
 
-/// The turn that a decoder reads from a whole body of server-sent events.
+/// Decodes a whole body of server-sent events.
 pub(crate) fn decode_sse_turn(
     body: impl Into<Bytes>,
     decoder: impl Decode + Send + 'static,
@@ -105,7 +105,7 @@ pub(crate) fn decode_sse_turn(
     decode_framed_turn(body, ServerSentEvents::new(), decoder)
 }
 
-/// The turn that a decoder reads from a whole body of JSON lines.
+/// Decodes a whole body of JSON lines.
 pub(crate) fn decode_json_lines_turn(
     body: impl Into<Bytes>,
     decoder: impl Decode + Send + 'static,
@@ -124,12 +124,12 @@ fn decode_framed_turn(
     block_on(turn).map(|turn| (*turn).clone())
 }
 
-/// The body of these frames.
+/// A body of these frames.
 pub(crate) fn sse_body<T: AsRef<str>>(data: &[T]) -> String {
     data.iter().map(|data| sse_frame(data.as_ref())).collect()
 }
 
-/// One frame of a stream as a wire has it.
+/// A frame in a wire's format.
 pub(crate) fn wire_frame(wire: Wire, data: &str) -> String {
     match wire {
         Wire::Ollama => format!("{data}\n"),
@@ -137,8 +137,9 @@ pub(crate) fn wire_frame(wire: Wire, data: &str) -> String {
     }
 }
 
-/// The same body with a space in every other frame, so that no frame repeats the bytes of the one before it.
-/// Frames that go over several lines stay as they are: a space may be inside of arguments there.
+/// The same body with a space in every other frame, so that no frame repeats the bytes of the
+/// previous one. Frames with several lines are unchanged, since a space could be part of the
+/// arguments there.
 pub(crate) fn parse_each_frame(body: &[u8]) -> Vec<u8> {
     let (mut is_spaced, mut is_inside_frame) = (false, false);
     let mut spaced = Vec::with_capacity(body.len());
@@ -162,17 +163,17 @@ pub(crate) fn parse_each_frame(body: &[u8]) -> Vec<u8> {
     spaced
 }
 
-/// One frame of a stream of server-sent events.
+/// A frame of server-sent events.
 pub(crate) fn sse_frame(data: &str) -> String {
     format!("data: {data}\n\n")
 }
 
-/// The turn that an answer is on a wire.
+/// Encodes an answer on a wire, and decodes it.
 pub(crate) fn read_answer(wire: Wire, answer: impl Into<Answer>) -> Result<Arc<Turn>, Error> {
     read_body(wire, answer.into().to_bytes(wire))
 }
 
-/// The turn that these frames are on a wire.
+/// Decodes these frames of a wire.
 pub(crate) fn read_frames(wire: Wire, frames: &[&str]) -> Result<Arc<Turn>, Error> {
     read_body(wire, frames.iter().map(|data| wire_frame(wire, data)).collect::<String>().into())
 }
@@ -181,7 +182,7 @@ fn read_body(wire: Wire, body: Vec<u8>) -> Result<Arc<Turn>, Error> {
     block_on(decode_chunks(wire, "m", &History::from_id("h"), [body]).into_turn())
 }
 
-/// The events of a lawful body.
+/// Decodes a valid body, and returns the events.
 pub(crate) fn decode_events(
     wire: Wire,
     chunks: impl IntoIterator<Item = Vec<u8>>,
@@ -190,7 +191,7 @@ pub(crate) fn decode_events(
     block_on(events.map(|event| event.expect("a lawful body")).collect())
 }
 
-/// The same answer in all the ways in which it may be framed.
+/// All valid framings of the same answer.
 pub(crate) fn framing_variants(wire: Wire, reply: &Reply) -> Vec<Vec<u8>> {
     let plain = || Answer::reply(reply.clone());
     let mut bodies = vec![plain(), plain().with_fault(Fault::NoDoneMarker)];
@@ -201,7 +202,7 @@ pub(crate) fn framing_variants(wire: Wire, reply: &Reply) -> Vec<Vec<u8>> {
         bodies.push(ended.with_fault(Fault::NoFinalBlankLine));
     }
     let bytes = bodies.iter().map(|body| body.to_bytes(wire));
-    // A mark of the order of bytes is lawful before server-sent events, and not before JSON.
+    // A byte order mark is valid before server-sent events, and not before JSON.
     let mark = if wire == Wire::Ollama { b"".as_slice() } else { b"\xef\xbb\xbf" };
     let marked = |body: Vec<u8>| [body.clone(), [mark, &body].concat()];
     bytes.flat_map(marked).collect()

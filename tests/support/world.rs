@@ -11,7 +11,7 @@ use super::runs::{
 };
 use super::tools::{Counter, ok_tool};
 
-/// A world with the tool `t`, which counts how often it ran.
+/// A fixture with the tool `t`, which counts its executions.
 pub(crate) struct AgentFixture {
     pub(crate) agent: Agent,
     pub(crate) model: Scripted,
@@ -38,18 +38,18 @@ impl AgentFixture {
         finish_run(self.agent.run("go")).await
     }
 
-    /// How often the tool `t` ran.
+    /// The number of times that the tool `t` ran.
     pub(crate) fn tool_run_count(&self) -> usize {
         self.tool_counter.started_count()
     }
 
-    /// How many requests were sent.
+    /// The number of requests that were sent.
     pub(crate) fn request_count(&self) -> usize {
         self.model.requests().len()
     }
 }
 
-/// A run that is over: what it told, and what is left of it.
+/// A run that has ended: its events and its history.
 #[derive(Clone)]
 pub(crate) struct FinishedRun {
     pub(crate) events: Vec<Event>,
@@ -57,12 +57,12 @@ pub(crate) struct FinishedRun {
     pub(crate) handle: RunHandle,
 }
 
-/// Drives a run to its end and looks at what holds for every run.
+/// Drives a run to its end, and checks the properties of every run.
 pub(crate) async fn finish_run(run: Run) -> FinishedRun {
     finish_run_from(Vec::new(), run).await
 }
 
-/// The same where some events were pulled already.
+/// The same for a run of which some events were pulled already.
 pub(crate) async fn finish_run_from(mut events: Vec<Event>, mut run: Run) -> FinishedRun {
     let handle = run.handle();
     while let Some(event) = run.next().await {
@@ -90,7 +90,7 @@ impl FinishedRun {
         &self.outcome.text
     }
 
-    /// Why the run went on, each time.
+    /// The reasons for which the run continued, in order.
     pub(crate) fn transitions(&self) -> Vec<Transition> {
         let continued = self.events.iter().filter_map(|event| match event {
             Event::Continued { reason } => Some(*reason),
@@ -105,7 +105,7 @@ impl FinishedRun {
         continued
     }
 
-    /// The models that were asked.
+    /// The models of the requests.
     pub(crate) fn models(&self) -> Vec<&str> {
         let started = self.events.iter().filter_map(|event| match event {
             Event::TurnStarted { model, .. } => Some(model.as_str()),
@@ -114,7 +114,7 @@ impl FinishedRun {
         started.collect()
     }
 
-    /// What was appended for this reason, as texts.
+    /// The texts of the items that were appended for this reason.
     pub(crate) fn appended_texts(&self, wanted: AppendReason) -> Vec<String> {
         let items = self.events.iter().filter_map(|event| match event {
             Event::Appended { why, items, .. } if *why == wanted => Some(items),
@@ -123,23 +123,23 @@ impl FinishedRun {
         items.flatten().map(item_summary).collect()
     }
 
-    /// The kinds of the results in the history, in its order.
+    /// The kinds of the results, in the order of the history.
     pub(crate) fn result_kinds(&self) -> Vec<ResultKind> {
         result_kinds(&self.handle.history())
     }
 
-    /// The texts of the results in the history, in its order.
+    /// The texts of the results, in the order of the history.
     pub(crate) fn result_texts(&self) -> Vec<String> {
         let history = self.handle.history();
         tool_results(&history).into_iter().map(|result| result.content.text()).collect()
     }
 
-    /// The texts of the results in the order in which they came.
+    /// The texts of the results, in order of arrival.
     pub(crate) fn result_texts_by_arrival(&self) -> Vec<String> {
         self.events.iter().filter_map(Event::tool_output).map(|r| r.content.text()).collect()
     }
 
-    /// What was said, as texts, in the order of the history.
+    /// The items as short texts, in the order of the history.
     pub(crate) fn item_summaries(&self) -> Vec<String> {
         self.handle.history().iter().map(item_summary).collect()
     }
@@ -156,7 +156,7 @@ impl FinishedRun {
         self.events.iter().filter(|event| is_tool_started(event)).count()
     }
 
-    /// The history that a store would have, which sees the events as JSON.
+    /// The history that a store would have after reading the events as JSON.
     pub(crate) fn refold_history(&self, from: History) -> History {
         let journal = Journal::new(from);
         for event in &self.events {

@@ -1,4 +1,4 @@
-//! The agents of the workers: scripted models, and tools that leave traces in the log.
+//! The workers' agents: scripted models, and tools that record each step in the log.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::task::{Position, TaskKind};
 
 /// The window of the agent `compacting`, in tokens.
 const WINDOW_TOKENS: u64 = 2_500;
-/// The longest time a tool takes.
+/// The maximum duration of a tool, in milliseconds.
 const MAX_TOOL_MILLIS: u64 = 80;
 
-/// Makes the agents of a seed. Clones share the log.
+/// Builds the agents for a seed. Clones share the log.
 #[derive(Clone)]
 pub(crate) struct Agents {
     pub(crate) log: Log,
@@ -45,7 +45,7 @@ impl Agents {
         tools.extend([
             self.tool("alone")?.exclusive(),
             sub_agent.as_tool("hire", "Does it")?,
-            // All that it calls for this is idempotent.
+            // All tools that the sub-agent calls are idempotent.
             sub_agent.as_tool("research", "Finds it out")?.idempotent(),
             sub_agent.as_tool("clerk", "Asks first")?,
         ]);
@@ -68,7 +68,7 @@ impl Agents {
         ])
     }
 
-    /// A model that answers by the history alone.
+    /// A model whose replies depend only on the history.
     fn model(&self) -> Scripted {
         let agents = self.clone();
         Scripted::from_fn(move |request, _| {
@@ -104,10 +104,10 @@ impl Agents {
     }
 }
 
-/// Folds everything before the newest task.
+/// Compacts everything before the newest task.
 impl Compactor for Agents {
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
-        // Before one request it may be asked twice, the second time for a shorter history.
+        // It may run twice before one request, the second time for a shorter history.
         let key = Position::find(history).map(|position| position.key()).unwrap_or_default();
         let key = format!("{key}.{}", history.len());
         let is_task =
@@ -128,7 +128,7 @@ impl Compactor for Agents {
     }
 }
 
-/// Up to this many milliseconds.
+/// A random duration of up to this many milliseconds.
 pub(crate) fn random_millis(dice: &mut Dice, max: u64) -> Duration {
     Duration::from_micros(dice.roll(max * 1_000))
 }

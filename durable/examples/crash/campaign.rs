@@ -1,4 +1,4 @@
-//! A number of runs on servers and workers that are killed.
+//! A campaign: many runs, while their servers and workers are killed.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -22,18 +22,18 @@ use crate::steps::StepLog;
 use crate::support::TempDir;
 use crate::worker::{WorkerProcesses, WorkerSettings};
 
-/// The number of runs of a session.
+/// The number of runs in a session.
 const RUNS_PER_SESSION: usize = 5;
-/// The number of sessions that have runs at the same time.
+/// The number of concurrent sessions.
 const CONCURRENT_SESSIONS: usize = 8;
 
 pub(crate) struct Campaign {
     pub(crate) seed: u64,
     pub(crate) runs: usize,
     pub(crate) kills: KillPlan,
-    /// Keep the logs and the entries, also if nothing is violated.
+    /// Keep the logs and the entries even without a violation.
     pub(crate) keeps_files: bool,
-    /// Makes the command of a worker process.
+    /// Builds the command of a worker process.
     pub(crate) worker_command: fn(&WorkerSettings) -> Command,
 }
 
@@ -89,7 +89,7 @@ impl Campaign {
             .await
     }
 
-    /// Copies what explains a violation into a folder that stays.
+    /// Copies the files that explain a violation into a folder that is not removed.
     fn keep_files(
         &self,
         from: &Path,

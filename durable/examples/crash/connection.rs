@@ -1,4 +1,4 @@
-//! Clients that try again while servers are dead.
+//! Clients that retry requests while servers are dead.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -7,9 +7,9 @@ use tokio::time::{sleep, timeout};
 use turnstream::{Error, ErrorKind};
 use turnstream_restate::Client;
 
-/// A request that has no answer for this long is sent again, to another node if there is one.
+/// A request without an answer after this time is sent again, to another node if there is one.
 const REQUEST_LIMIT: Duration = Duration::from_secs(15);
-/// A run that makes no progress for this long has not finished.
+/// A run that makes no progress for this time counts as unfinished.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(1);
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -29,7 +29,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// What it is answered with, or what it failed with last if there is no answer for minutes.
+    /// The error that a server answers with, or the last connection error if all servers fail for
+    /// minutes.
     pub(crate) async fn request<T>(
         &self,
         send: impl AsyncFn(&Client) -> Result<T, Error>,
@@ -51,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// Waits until `find` finds something in the answers to a request.
+    /// Repeats a request until `find` finds something in its answer.
     pub(crate) async fn poll<T, U>(
         &self,
         send: impl AsyncFn(&Client) -> Result<T, Error>,
@@ -70,9 +71,10 @@ impl Connection {
     }
 }
 
-/// Whether no server has taken the request.
+/// Whether no server has accepted the request.
 fn is_unreachable(error: &Error) -> bool {
-    // A server that starts answers so until it has read which services are registered.
+    // A server that is starting answers with this error until it has loaded the registered
+    // services.
     let is_starting = || error.message().contains("make sure to register the service");
     error.kind() == ErrorKind::Connect || is_starting()
 }

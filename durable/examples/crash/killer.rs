@@ -1,4 +1,4 @@
-//! Kills processes at random moments, and notes when.
+//! Kills processes at random moments, and records the times.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,36 +11,36 @@ use crate::log::now;
 use crate::servers::Servers;
 use crate::worker::{WORKERS, WorkerKill, WorkerProcesses};
 
-/// The times between two kills of workers, in milliseconds.
+/// The bounds of the time between two kills of workers, in milliseconds.
 const MIN_PAUSE_MILLIS: u64 = 60;
 const MAX_PAUSE_MILLIS: u64 = 450;
-/// The longest time until a killed process is started again.
+/// The maximum delay before a killed process is restarted.
 const MAX_RESTART_DELAY_MILLIS: u64 = 150;
-/// One kill in so many takes all workers.
+/// One in this number of kills hits all workers.
 const ALL_WORKERS_ONE_IN: u64 = 4;
 
-/// A process was killed. Times are in microseconds since 1970.
+/// The kill of a process. Times are in microseconds since the Unix epoch.
 pub(crate) struct Kill {
     pub(crate) target: KillTarget,
     pub(crate) from: u64,
-    /// When it was dead. For a server that is started again: when it was started. Workers may begin until then what a
-    /// dead server has sent them.
+    /// When the process was dead. For a server that is restarted: when it was started, since until
+    /// then workers may start requests that the dead server had sent them.
     pub(crate) to: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KillTarget {
-    /// The worker process of this id.
+    /// The worker process with this id.
     Worker(u32),
     Server,
 }
 
-/// What is killed, and when.
+/// The processes that are killed, and the schedule.
 #[derive(Clone, Copy)]
 pub(crate) enum KillPlan {
-    /// Workers all the time, and the server so many times. All are started again.
+    /// Workers all the time, and the server `server_kills` times. All are restarted.
     Repeatedly { server_kills: usize },
-    /// One node and one worker when half of the runs have finished. They stay dead.
+    /// One node and one worker when half of the runs have finished. They are not restarted.
     OneNodeAndWorker,
 }
 
@@ -59,7 +59,7 @@ impl Killer<'_> {
             KillPlan::Repeatedly { server_kills } => {
                 let mut killed = 0;
                 while finished.get() < runs {
-                    // Evenly over the runs.
+                    // Spreads the server kills evenly over the runs.
                     if killed < server_kills && finished.get() * server_kills >= killed * runs {
                         killed += 1;
                         self.kill_server().await;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The step of a model request.
+/// The step name of a model request.
 pub(crate) const MODEL: &str = "model";
-/// The step of a compaction.
+/// The step name of a compaction.
 pub(crate) const COMPACTION: &str = "compaction";
 
 /// A file to which all worker processes append, a line at a time. Clones share it.
@@ -18,13 +18,13 @@ pub(crate) struct Log(Arc<File>);
 /// A line of the log: `{microseconds} {process id} {begin|end} {step} {key}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
-    /// Microseconds since 1970.
+    /// Microseconds since the Unix epoch.
     pub(crate) time: u64,
     pub(crate) pid: u32,
     pub(crate) phase: Phase,
     /// [`MODEL`], [`COMPACTION`] or the name of a tool.
     pub(crate) step: String,
-    /// The same for each attempt at a step. It begins with the id of the session.
+    /// The same for each attempt at a step. It starts with the session's id.
     pub(crate) key: String,
 }
 
@@ -44,7 +44,7 @@ impl Log {
         Ok(Self(Arc::new(file)))
     }
 
-    /// Appends a line in one write. A line that is not in the file was never reached.
+    /// Appends a line in one write, so a step whose line is missing was never reached.
     pub(crate) fn append(&self, phase: Phase, step: &str, key: &str) {
         let phase = match phase {
             Phase::Begin => "begin",
@@ -77,7 +77,7 @@ impl Record {
     }
 }
 
-/// Microseconds since 1970, the same clock for all processes.
+/// Microseconds since the Unix epoch, on one clock for all processes.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
     u64::try_from(since.as_micros()).expect("the time fits into 64 bits")

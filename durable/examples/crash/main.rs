@@ -1,4 +1,4 @@
-//! Kills workers and servers while runs go on, and checks that nothing was lost or done twice.
+//! Kills workers and servers during runs, and checks that nothing was lost or done twice.
 //!
 //! ```text
 //! cargo run --manifest-path durable/Cargo.toml --example crash -- --seed 1
@@ -6,23 +6,24 @@
 //! cargo run --manifest-path durable/Cargo.toml --example crash -- --seed 1 --nodes 3
 //! ```
 //!
-//! It starts a Restate server and two worker processes that share a port, has clients perform runs in
-//! sessions, and kills the processes with SIGKILL. The models are scripted. Models and tools write each
-//! step to a log, which is compared with the sessions' histories and the times of the kills at the end.
+//! It starts a Restate server and two worker processes that share a port, has clients perform runs
+//! in sessions, and kills the processes with SIGKILL. The models are scripted. Models and tools
+//! write each step to a log, which is compared with the sessions' histories and the times of the
+//! kills at the end.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `log` | the log of steps |
-//! | `task` | what a run is about, and the model's script |
+//! | `task` | the task of a run, and the model's script |
 //! | `agents` | models, tools and a compactor that write to the log |
 //! | `worker` | worker processes |
 //! | `servers` | one server or a cluster |
 //! | `connection` | requests that are sent again until a server answers |
 //! | `session` | the client of one session |
-//! | `killer` | kills, and when |
-//! | `steps` | the log by steps: what ran twice |
+//! | `killer` | the kills and their times |
+//! | `steps` | the log by steps: which of them ran twice |
 //! | `report` | the checks, and their numbers |
-//! | `campaign` | all of it at once |
+//! | `campaign` | a whole campaign |
 
 mod agents;
 mod campaign;
@@ -95,7 +96,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `None` if help was asked for.
+/// `None` if help is requested.
 fn parse_options(mut words: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
     let mut options = Options { seed: 1, runs: 200, server_kills: 0, nodes: 1, keeps_files: false };
     while let Some(word) = words.next() {

@@ -1,4 +1,4 @@
-//! What is checked at the end.
+//! The checks at the end of a campaign.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,14 +21,14 @@ pub(crate) struct Report {
     sessions: usize,
     lawful_histories: usize,
     calls_begun_twice: usize,
-    /// Without those of non-idempotent tools.
+    /// Without steps of non-idempotent tools.
     repeated_steps: usize,
-    /// Those that no kill explains.
+    /// Repeated steps that no kill explains.
     unexplained_steps: usize,
     interrupted_results: usize,
-    /// Those of runs that were sent an interrupt.
+    /// In runs that were sent an interrupt.
     results_interrupted_by_command: usize,
-    /// Those of other runs whose tool had ended.
+    /// In other runs, although the tool had ended.
     results_lost_after_end: usize,
     steered_inputs: usize,
     delivered_once: usize,
@@ -38,11 +38,11 @@ pub(crate) struct Report {
     pub(crate) violations: Vec<String>,
 }
 
-/// Whether steps are lost without a kill, too.
+/// Whether steps can be lost without a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepLosses {
     ByKills,
-    /// Partitions of a cluster move between its nodes.
+    /// The partitions of a cluster move between its nodes.
     ByElections,
 }
 
@@ -82,7 +82,7 @@ impl Report {
         self.violations.push(format!("seed {seed}, session {session}: {what}"));
     }
 
-    /// A history can be sent, and has each turn and each result once.
+    /// Checks that a history can be sent, and that it has each turn and each result once.
     fn check_history(&mut self, session: &SessionTraces) {
         let mut found = session.violations.clone();
         let history = restore_history(session.id.clone(), session.entries.iter().cloned());

@@ -1,4 +1,4 @@
-//! The servers that are killed: one, or the nodes of a cluster.
+//! The servers that are killed: a single one, or the nodes of a cluster.
 
 use crate::support::{RestateCluster, RestateServer, register};
 
@@ -33,7 +33,7 @@ impl Servers {
         }
     }
 
-    /// Kills the server, or the node of this index.
+    /// Kills the server, or the node with this index.
     pub(crate) fn kill(&mut self, node: usize) {
         match self {
             Self::One(server) => server.kill(),

@@ -1,4 +1,4 @@
-//! The client of one session: it starts runs, gives verdicts, and sends commands meanwhile.
+//! The client of one session: it starts runs, sends verdicts, and sends commands during the runs.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::connection::Connection;
 use crate::dice::Dice;
 use crate::task::{TaskKind, task_of_call};
 
-/// The longest time after the start of a run at which a command is sent.
+/// The latest time after the start of a run at which a command is sent.
 const MAX_COMMAND_DELAY_MILLIS: u64 = 500;
 
-/// What a session has been through.
+/// The record of a session: what was sent to it, and its entries.
 pub(crate) struct SessionTraces {
     pub(crate) id: String,
     pub(crate) runs_finished: usize,
@@ -30,9 +30,9 @@ pub(crate) struct SessionTraces {
     pub(crate) inputs: Vec<SentInput>,
     /// The tasks whose runs were sent an interrupt.
     pub(crate) interrupted_tasks: Vec<u32>,
-    /// All entries in the end.
+    /// All entries at the end.
     pub(crate) entries: Vec<Entry>,
-    /// The input that waits in the end.
+    /// The input that is still queued at the end.
     pub(crate) queued: Vec<StoredCommand>,
     pub(crate) violations: Vec<String>,
 }
@@ -44,7 +44,7 @@ impl SessionTraces {
     }
 }
 
-/// An input whose receipt has come.
+/// An input whose receipt has arrived.
 pub(crate) struct SentInput {
     pub(crate) id: String,
     pub(crate) text: String,
@@ -60,12 +60,12 @@ pub(crate) struct SessionClient<'a> {
     traces: RefCell<SessionTraces>,
 }
 
-/// A command, and how long after the start of the run it is sent.
+/// A command, and its delay after the start of the run.
 struct PlannedCommand {
     delay: Duration,
     id: String,
     command: Command,
-    /// Of input.
+    /// The text of an input.
     text: Option<String>,
 }
 
@@ -88,10 +88,10 @@ impl<'a> SessionClient<'a> {
         Self { id, connection, on_finished, dice, traces: RefCell::new(traces) }
     }
 
-    /// Performs runs, one after the other, and returns the traces of the session.
+    /// Performs the runs one after the other, and returns the session's record.
     pub(crate) async fn perform(mut self, runs: usize) -> SessionTraces {
         for task in 1..=u32::try_from(runs).expect("a few runs") {
-            // After a run that failed, a later one may wait for it for ever.
+            // After a failed run, a later one may wait for it for ever.
             if self.traces.borrow().runs_finished + 1 == task as usize {
                 let kind = TaskKind::draw(&mut self.dice);
                 match self.run_task(task, kind).await {
@@ -146,7 +146,7 @@ impl<'a> SessionClient<'a> {
         }
     }
 
-    /// Commands for a run: most runs get one or two inputs, a few are interrupted.
+    /// Plans commands for a run: most runs receive one or two inputs, a few are interrupted.
     fn plan_commands(&mut self, task: u32) -> Vec<PlannedCommand> {
         let count = self.dice.roll(4);
         let mut plan = Vec::new();
@@ -172,7 +172,7 @@ impl<'a> SessionClient<'a> {
             sleep(delay.saturating_sub(waited)).await;
             waited = delay;
             if text.is_none() {
-                // Before it is sent: without an answer it may have arrived.
+                // Recorded before it is sent: a command without an answer may have arrived.
                 self.traces.borrow_mut().interrupted_tasks.push(task);
             }
             let sent = self
@@ -193,7 +193,7 @@ impl<'a> SessionClient<'a> {
         self.traces.borrow_mut().inputs.push(SentInput { id, text, is_steered });
     }
 
-    /// Approves the call that the run waits for, as soon as it is in the history.
+    /// Approves the call that the run waits for, as soon as the call is in the history.
     async fn judge_interactively(&self, task: u32, is_over: &Cell<bool>) -> Result<(), Error> {
         let prefix = format!("call-{task}-");
         let asked = self
@@ -217,13 +217,13 @@ impl<'a> SessionClient<'a> {
             .request(async |client| client.send(&self.id, &id, command.clone()).await)
             .await;
         match sent {
-            // An interrupt has ended the run.
+            // The run was ended by an interrupt.
             Err(error) if NotRunning::from_error(&error).is_none() => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Gives verdicts on pending calls, and waits for the end of the run that resumes them.
+    /// Sends verdicts on pending calls, and waits for the end of the run that resumes them.
     async fn judge_pending(&mut self, agent: &str, calls: Vec<PendingCall>) -> Result<(), Error> {
         let mut is_complete = false;
         for call in calls {
@@ -240,7 +240,7 @@ impl<'a> SessionClient<'a> {
                 })
                 .await;
             is_complete = match judged {
-                // The first try was the last verdict that was missing, and its answer was lost.
+                // The first attempt delivered the last missing verdict, and its answer was lost.
                 Err(error) if error.kind() == ErrorKind::InvalidRequest && tries.get() > 1 => true,
                 judged => judged?,
             };
@@ -292,7 +292,7 @@ impl<'a> SessionClient<'a> {
         self.observe(&entries);
         let history = restore_history(self.id.clone(), entries);
         let items: Vec<Item> = history.iter().cloned().collect();
-        // A compaction may have folded input that was delivered before the task.
+        // A compaction may have removed input that was delivered before the task.
         if kind != TaskKind::Compaction && !items.ends_with(outcome.new_items()) {
             self.report(&format!(
                 "the history does not end with the items of the run: {:?} and {:?}",
@@ -303,7 +303,7 @@ impl<'a> SessionClient<'a> {
         Ok(())
     }
 
-    /// What was read of the session before has to stay.
+    /// Checks that entries read earlier are unchanged.
     fn observe(&self, entries: &[Entry]) {
         let traces = &mut *self.traces.borrow_mut();
         if !entries.starts_with(&traces.entries) {

@@ -1,15 +1,15 @@
-//! The steps of the log: which of them ran twice, and whether a kill was the reason.
+//! The steps of the log: which of them ran twice, and whether a kill was the cause.
 
 use std::collections::BTreeMap;
 
 use crate::killer::{Kill, KillTarget};
 use crate::log::{COMPACTION, MODEL, Phase, Record};
 
-/// A result that has arrived is stored within this time. So a step that ended earlier than this before a kill was not
-/// in progress.
+/// A result that has arrived is stored within this time. So a step that ended earlier than this
+/// before a kill was not in progress.
 const MAX_STORE_MICROS: u64 = 2_000_000;
 
-/// All steps that have begun, with their attempts in the order of time.
+/// All steps that have started, with their attempts in chronological order.
 pub(crate) struct StepLog(BTreeMap<StepName, Vec<StepAttempt>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,11 +22,11 @@ pub(crate) struct StepName {
 pub(crate) struct StepAttempt {
     pub(crate) pid: u32,
     pub(crate) begin: u64,
-    /// `None` if it was dropped.
+    /// `None` if the attempt was dropped.
     pub(crate) end: Option<u64>,
 }
 
-/// Where a step of a session's own run stands in it: the task, the turn, and the part of the turn.
+/// The position of a session's step in its run: the task, the turn, and the part of the turn.
 type Place = (u32, u32, Part);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,14 +58,15 @@ impl StepLog {
         self.0.get(&name).map_or(&[], Vec::as_slice)
     }
 
-    /// Each two attempts at the same step that follow each other.
+    /// All pairs of consecutive attempts at the same step.
     pub(crate) fn repeats(&self) -> impl Iterator<Item = (&StepName, &StepAttempt, &StepAttempt)> {
         self.0.iter().flat_map(|(name, attempts)| {
             attempts.windows(2).map(move |pair| (name, &pair[0], &pair[1]))
         })
     }
 
-    /// A later step of the same session that had begun at this time: the result of this one was stored.
+    /// A later step of the same session that had started at this time: then the result of this step
+    /// was stored.
     pub(crate) fn successor(&self, name: &StepName, time: u64) -> Option<&StepName> {
         let session = name.session();
         let place = name.place().filter(|_| !name.is_nested())?;
@@ -90,7 +91,7 @@ impl StepName {
         self.key.split(['/', '@']).next().unwrap_or_default()
     }
 
-    /// Whether a sub-agent has performed it.
+    /// Whether a sub-agent performed the step.
     pub(crate) fn is_nested(&self) -> bool {
         self.key.matches(['/', '@']).count() > 1
     }
@@ -99,7 +100,7 @@ impl StepName {
         matches!(&*self.step, MODEL | COMPACTION | "look")
     }
 
-    /// Steps of sub-agents are in the place of the call that runs the sub-agent.
+    /// A sub-agent's steps have the position of the call that runs the sub-agent.
     fn place(&self) -> Option<Place> {
         let rest = &self.key[self.session().len()..];
         let number = |text: Option<&str>| text?.parse().ok();
@@ -114,7 +115,8 @@ impl StepName {
 }
 
 impl StepAttempt {
-    /// Whether a kill can have ended it before its result was stored. `until` is when the next attempt began.
+    /// Whether a kill can have ended the attempt before its result was stored. `until` is the start
+    /// of the next attempt.
     pub(crate) fn was_killed(&self, until: u64, kills: &[Kill]) -> bool {
         kills.iter().any(|kill| {
             let is_own = match kill.target {

@@ -8,16 +8,16 @@ use crate::dice::Dice;
 /// The task of a run. The model reads it from the input: `Task 3 parallel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
-    /// Several calls in one turn, which run apart from their run.
+    /// Several calls in one turn, which run as invocations of their own.
     Parallel,
     /// One call in a turn, or exclusive calls, which run in the run's own step.
     InPlace,
-    /// The run ends with pending calls, one of a sub-agent among them.
+    /// The run ends with pending calls, including one of a sub-agent.
     Approval,
     /// The run waits for a verdict.
     Interactive,
     SubAgent,
-    /// The input is long, and earlier tasks are folded.
+    /// The input is long, and earlier tasks are compacted.
     Compaction,
     /// Tasks of sub-agents.
     Hire,
@@ -25,12 +25,12 @@ pub(crate) enum TaskKind {
     Clerk,
 }
 
-/// Where a model stands in its task.
+/// The position of a model in its task.
 pub(crate) struct Position<'a> {
     history: &'a History,
     task: u32,
     kind: TaskKind,
-    /// The turns of this task so far.
+    /// The number of turns of this task so far.
     turn: usize,
 }
 
@@ -47,7 +47,7 @@ impl TaskKind {
         Self::Clerk,
     ];
 
-    /// One of those that runs are started with.
+    /// Draws a task that a run can start with.
     pub(crate) fn draw(dice: &mut Dice) -> Self {
         match dice.roll(9) {
             0..3 => Self::Parallel,
@@ -82,7 +82,7 @@ impl TaskKind {
         format!("Task {task} {}{padding}", self.name())
     }
 
-    /// The tools that the model calls in a turn of this task, or none if it only answers.
+    /// The tools that the model calls in a turn of this task; empty if the model only answers.
     fn calls(self, turn: usize) -> &'static [&'static str] {
         match (self, turn) {
             (Self::Parallel, 0) => &["pay", "look", "pay", "look"],
@@ -101,7 +101,7 @@ impl TaskKind {
 }
 
 impl<'a> Position<'a> {
-    /// Reads it from the history: the turns after the newest task.
+    /// Reads the position from the history: the turns after the newest task.
     pub(crate) fn find(history: &'a History) -> Option<Self> {
         let mut turn = 0;
         for item in history.newest_first() {
@@ -113,12 +113,12 @@ impl<'a> Position<'a> {
         None
     }
 
-    /// The same for each attempt at a request: `{history id}@{task}.{turn}`.
+    /// The same key for each attempt at a request: `{history id}@{task}.{turn}`.
     pub(crate) fn key(&self) -> String {
         format!("{}@{}.{}", self.history.id(), self.task, self.turn)
     }
 
-    /// What the model answers, with random delays of a few milliseconds between its words.
+    /// The model's reply, with random delays of a few milliseconds between its words.
     pub(crate) fn reply(&self, dice: &mut Dice) -> Reply {
         let Self { task, turn, .. } = self;
         let mut reply = Reply::text(&format!("Turn-{task}.{turn}"));

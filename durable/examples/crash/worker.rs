@@ -1,4 +1,4 @@
-//! The processes that perform runs, which are killed.
+//! The worker processes that perform runs and are killed.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +16,7 @@ use crate::log::{Log, now};
 /// The number of processes that share the port.
 pub(crate) const WORKERS: usize = 2;
 
-/// What a worker process is started with.
+/// The settings of a worker process.
 #[derive(Clone)]
 pub(crate) struct WorkerSettings {
     pub(crate) port: u16,
@@ -26,7 +26,7 @@ pub(crate) struct WorkerSettings {
 }
 
 impl WorkerSettings {
-    /// As words of a command line.
+    /// The settings as command line arguments.
     pub(crate) fn to_words(&self) -> [String; 3] {
         let folder = self.folder.to_str().expect("the path is UTF-8").to_owned();
         [self.port.to_string(), self.seed.to_string(), folder]
@@ -62,7 +62,7 @@ impl WorkerSettings {
     }
 }
 
-/// A socket that shares its port with those of other processes.
+/// Binds a socket that shares its port with other processes.
 fn bind(port: u16) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -81,12 +81,12 @@ pub(crate) struct WorkerProcesses {
     command: fn(&WorkerSettings) -> Command,
     settings: WorkerSettings,
     processes: [Option<Process>; WORKERS],
-    /// Bound and not listening: it keeps the port while all workers are killed.
+    /// Bound and not listening: it reserves the port while all workers are killed.
     _port: TcpSocket,
 }
 
 impl WorkerProcesses {
-    /// Starts them. `command` makes the command that [serves](WorkerSettings::serve).
+    /// Starts the processes. `command` builds the command that [serves](WorkerSettings::serve).
     pub(crate) fn start(
         command: fn(&WorkerSettings) -> Command,
         folder: PathBuf,
@@ -132,11 +132,11 @@ pub(crate) struct WorkerKill {
     pub(crate) pid: u32,
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// Set if it had ended before.
+    /// The exit status if the process had ended before the kill.
     pub(crate) ended: Option<ExitStatus>,
 }
 
-/// A process that dropping it kills.
+/// A process that is killed on drop.
 struct Process(Child);
 
 impl Drop for Process {

@@ -1,4 +1,4 @@
-//! The choice of the model and its tools, as the modules of the example `agent` read it.
+//! The arguments for the model and its tools, as the modules of the example `agent` expect them.
 
 use crate::provider::{Dialect, ProviderName};
 

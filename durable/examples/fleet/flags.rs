@@ -23,7 +23,7 @@ Restate is the program that TURNSTREAM_RESTATE_SERVER names, or is installed by 
 Ctrl-C ends everything that was started. Restate's files are removed then.
 ";
 
-/// A command line that was read.
+/// A parsed command line.
 pub(crate) enum Command {
     Help,
     /// Starts all processes.
@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Work(Flags),
     /// Serves the page.
     ServePage(Flags),
-    /// Keeps a program for as long as its own input is open.
+    /// Runs a program for as long as the guard's own standard input is open.
     Guard(Vec<OsString>),
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Flags {
     pub(crate) without_redis: bool,
     pub(crate) without_postgres: bool,
     pub(crate) agent: Args,
-    // The modules of the example `web` read these. They have no flags here.
+    // The modules of the example `web` read these fields. They have no flags here.
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) allowed_origins: Vec<String>,
     pub(crate) session_path: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Flags {
     pub(crate) max_cost: Option<f64>,
 }
 
-/// Reads the words after the program's name. An error is one line for a person.
+/// Parses the words after the program's name. An error is one line for the user.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let mut words: Vec<OsString> = words.into_iter().collect();
     let role = words.first().and_then(|word| word.to_str()).unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Keeps a server for as long as the supervisor lives, however that ends.
+//! Runs a server for as long as the supervisor lives, however the supervisor ends.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,7 +11,8 @@ use turnstream::{Error, ErrorKind};
 
 use crate::settings::{ENDS_WITH_INPUT, io_error, variable};
 
-/// Runs a program until it ends or the standard input does. Prints its process id first. The first word is its log.
+/// Runs a program until it ends or the standard input is closed. Prints its process id first. The
+/// first word is the path of its log.
 pub(crate) async fn run(words: Vec<OsString>) -> Result<(), Error> {
     let [log, program, words @ ..] = &*words else {
         return Err(Error::new(ErrorKind::InvalidRequest, "there is no program to guard"));
@@ -26,7 +27,8 @@ pub(crate) async fn run(words: Vec<OsString>) -> Result<(), Error> {
         .map_err(|error| io_error(&format!("{} cannot be started", program.display()), error))?;
     println!("{}", child.id().unwrap_or_default());
     let (sender, input_ended) = oneshot::channel();
-    // A thread that waits for input does not keep the process, as a task that blocks would.
+    // A thread that blocks on input does not keep the process running, as a blocking task of the
+    // runtime would.
     std::thread::spawn(move || {
         wait_for_end_of_input();
         // The receiver is dropped if the program has ended.
@@ -35,14 +37,14 @@ pub(crate) async fn run(words: Vec<OsString>) -> Result<(), Error> {
     tokio::select! {
         _ = child.wait() => {}
         _ = input_ended => {
-            // Fails only if it has ended.
+            // Fails only if the program has ended.
             let _ = child.kill().await;
         }
     }
     Ok(())
 }
 
-/// Ends this process when its input does, if the supervisor has started it.
+/// Ends this process when its standard input is closed, if the supervisor has started it.
 pub(crate) fn end_with_input() {
     if variable(ENDS_WITH_INPUT).is_some() {
         std::thread::spawn(|| {
@@ -53,6 +55,6 @@ pub(crate) fn end_with_input() {
 }
 
 fn wait_for_end_of_input() {
-    // An input that fails has ended, too.
+    // An error also ends the input.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }

@@ -1,4 +1,4 @@
-//! The routes of the page, over a [`Client`](turnstream_restate::Client).
+//! The routes of the page, implemented with a [`Client`](turnstream_restate::Client).
 
 use std::sync::{Arc, PoisonError};
 
@@ -31,7 +31,7 @@ use crate::{AGENT, access, page_files, store_events};
 
 type Answer<T> = Result<T, Failure>;
 
-/// The page of the example `web`, without the buttons of routes that are not here.
+/// The page of the example `web`, without the buttons whose routes do not exist here.
 const CSS: &str = concat!(
     include_str!("../../../examples/web/page/page.css"),
     "\n#regenerate, #show-trace { display: none; }\n"
@@ -67,7 +67,7 @@ async fn css() -> Response {
         .into_response()
 }
 
-/// Starts a run, or continues what the last one has left. Restate keeps it while another run is active.
+/// Starts a run, or continues an unfinished one. Restate queues it while another run is active.
 async fn start(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -87,7 +87,7 @@ async fn start(
     Ok((StatusCode::ACCEPTED, Json(json!({ "run": run, "is_queued": is_queued }))))
 }
 
-/// The events of a session, over all its runs, whichever worker performs them.
+/// Streams the events of a session, across all its runs, whichever worker performs them.
 async fn events(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -102,7 +102,8 @@ async fn events(
     Ok(to_axum(Sse::new().with_error_texts(ErrorTexts::shown()).respond_to_reader(reader)))
 }
 
-/// Input that came too late waits in Restate for the next run: the page does not get it back.
+/// Removes undelivered input from an event: Restate queues it for the next run, so the page must
+/// not restore it.
 fn without_undelivered(event: HubEvent) -> HubEvent {
     match event {
         HubEvent::Event { number, event } => match &*event {
@@ -127,7 +128,7 @@ async fn stop(
     send(&app, &id, body.to_command()).await
 }
 
-/// Sends the model something while it works. The id comes back with the event `appended`.
+/// Sends the model a message while it works. The event `appended` repeats the returned id.
 async fn steer(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -135,7 +136,8 @@ async fn steer(
 ) -> Answer<Json<Value>> {
     check_session_id(&id)?;
     let Json(body) = body?;
-    // Without a run it would wait for the next one; the page starts that instead.
+    // Without an active run, the message would be queued for the next one; the page starts a run
+    // instead.
     if app.client.queued(&id).await?.run().is_none() {
         return Err(Failure::conflict("not running: the run has ended"));
     }
@@ -166,7 +168,7 @@ async fn deny(
     judge(&app, &id, body.into_denial()).await
 }
 
-/// Stores verdicts in Restate. With the last one a run continues.
+/// Stores verdicts in Restate. Once no verdict is missing, a run continues.
 async fn judge(app: &App, id: &str, verdicts: Vec<(PendingCall, Verdict)>) -> Answer<Response> {
     check_session_id(id)?;
     let pending = match app.client.status(id).await?.kind {
@@ -183,7 +185,7 @@ async fn judge(app: &App, id: &str, verdicts: Vec<(PendingCall, Verdict)>) -> An
     Ok(Json(json!({ "missing": missing })).into_response())
 }
 
-/// Makes another session of the first entries of this one.
+/// Creates a new session from the first entries of this one.
 async fn fork(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -201,7 +203,7 @@ async fn fork(
     Ok((StatusCode::CREATED, Json(json!({ "session": fork }))))
 }
 
-/// The sessions of the copy, the one that was written last first.
+/// Lists the sessions of the copy, the most recently written one first.
 async fn list(State(app): State<Arc<App>>, Query(query): Query<ListQuery>) -> Answer<Json<Value>> {
     let after = query.after.as_deref().map(parse_position).transpose()?;
     app.copy.copy_all().await;
@@ -217,7 +219,7 @@ async fn list(State(app): State<Arc<App>>, Query(query): Query<ListQuery>) -> An
     Ok(Json(json!({ "sessions": sessions, "next": next_position(&page) })))
 }
 
-/// The first words of the user. They do not change.
+/// The beginning of the user's first message, which does not change.
 async fn title(app: &App, id: &str) -> String {
     let titles = || app.titles.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(title) = titles().get(id) {
@@ -239,7 +241,7 @@ async fn messages(
     Ok(Json(views::messages(&session.entries().await?, &query, &session)))
 }
 
-/// The model, as the page shows it.
+/// The model's description for the page.
 async fn about(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({ "model": app.about, "price": null, "now": now_ms() }))
 }

@@ -1,4 +1,4 @@
-//! The servers that are not ours: where their programs are, and how they are started.
+//! The third-party servers: where their programs are, and how they are started.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const INSTALL_SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/install
 
 const START_LIMIT: Duration = Duration::from_mins(1);
 
-/// A Restate server that is configured.
+/// A configured Restate server.
 pub(crate) struct Restate {
     program: PathBuf,
     folder: PathBuf,
@@ -27,7 +27,7 @@ pub(crate) struct Restate {
 }
 
 impl Restate {
-    /// Finds the program, or installs it, and writes the configuration into this folder.
+    /// Finds or installs the program, and writes the configuration into this folder.
     pub(crate) async fn prepare(folder: &Path) -> Result<Self, Error> {
         let program = install_restate().await?;
         let [ingress, admin, fabric] = free_ports()?;
@@ -82,7 +82,8 @@ disable-web-ui = true
     }
 }
 
-/// The program that the script prints. With one that is set or installed already, it downloads nothing.
+/// Returns the program that the script prints. If one is set or installed already, the script
+/// downloads nothing.
 async fn install_restate() -> Result<PathBuf, Error> {
     let mut script = Command::new("bash");
     script.arg(INSTALL_SCRIPT).stdin(Stdio::null()).stderr(Stdio::inherit());
@@ -98,7 +99,7 @@ async fn install_restate() -> Result<PathBuf, Error> {
     }
 }
 
-/// A Redis or Valkey server that keeps nothing.
+/// A Redis or Valkey server without persistence.
 pub(crate) struct Redis {
     program: PathBuf,
     folder: PathBuf,
@@ -135,7 +136,7 @@ impl Redis {
     }
 }
 
-/// Starts a PostgreSQL server that is removed when it is dropped. `None` if none is installed.
+/// Starts a PostgreSQL server that is removed on drop. `None` if none is installed.
 pub(crate) async fn start_postgres() -> Option<postgres_server::Server> {
     let mut folders: Vec<PathBuf> =
         variable("TURNSTREAM_POSTGRES_BIN").map(PathBuf::from).into_iter().collect();
@@ -146,7 +147,7 @@ pub(crate) async fn start_postgres() -> Option<postgres_server::Server> {
     started.ok()
 }
 
-/// Waits until a URL answers with success.
+/// Waits until a request to the URL succeeds.
 pub(crate) async fn wait_until_ok(url: &str) {
     wait_until(&format!("{url} answers"), START_LIMIT, async || {
         client().get(url).send().await.is_ok_and(|response| response.status().is_success())
@@ -154,7 +155,7 @@ pub(crate) async fn wait_until_ok(url: &str) {
     .await;
 }
 
-/// The first of these programs on the `PATH` or in these folders.
+/// Finds the first of these programs on the `PATH` or in these folders.
 fn find_program(names: &[&str], folders: &[PathBuf]) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = folders.iter().cloned().chain(env::split_paths(&path)).collect();
@@ -163,7 +164,7 @@ fn find_program(names: &[&str], folders: &[PathBuf]) -> Option<PathBuf> {
 }
 
 fn free_ports<const N: usize>() -> Result<[u16; N], Error> {
-    // All are bound at once, so that they differ.
+    // All sockets are bound at the same time, so that their ports differ.
     let bound: Result<Vec<_>, _> =
         (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
     let bound = bound.map_err(|error| io_error("no port is free", error))?;

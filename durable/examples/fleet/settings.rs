@@ -1,21 +1,21 @@
-//! The addresses that a worker and the front end need, in the environment.
+//! The addresses that a worker and the front end need, as environment variables.
 
 use std::env;
 use std::net::SocketAddr;
 
 use turnstream::{Error, ErrorKind};
 
-/// The variables. The last two are unset where there is no such server.
+/// The variables. The last two are unset if the optional servers are missing.
 pub(crate) const LISTEN: &str = "FLEET_LISTEN";
 pub(crate) const RESTATE: &str = "FLEET_RESTATE";
 pub(crate) const REDIS: &str = "FLEET_REDIS";
 pub(crate) const POSTGRES: &str = "FLEET_POSTGRES";
-/// The name of a process, for what it prints.
+/// The name of a process, for its output.
 pub(crate) const NAME: &str = "FLEET_NAME";
-/// Set for a process that ends when its standard input does.
+/// Set for a process that ends when its standard input is closed.
 pub(crate) const ENDS_WITH_INPUT: &str = "FLEET_ENDS_WITH_INPUT";
 
-/// A variable that is set and not empty.
+/// The value of a variable that is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -13,8 +13,8 @@ use turnstream_restate::{Client, StatusKind};
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// A response with a snapshot whenever the session has changed, and the ends of runs. It has no event of a run: a turn
-/// is shown when it is complete.
+/// Responds with a snapshot whenever the session has changed, and with the ends of runs. It sends
+/// no other events of a run: a turn appears when it is complete.
 pub(crate) fn respond(client: Client, session: String) -> Response {
     Sse::new(snapshots(client, session)).keep_alive(KeepAlive::default()).into_response()
 }
@@ -23,7 +23,7 @@ fn snapshots(client: Client, session: String) -> impl Stream<Item = Result<Event
     stream! {
         let mut last = Value::Null;
         loop {
-            // While Restate cannot be reached, the page shows what it has.
+            // While Restate cannot be reached, the page keeps its last snapshot.
             if let Ok(snapshot) = snapshot(&client, &session).await
                 && snapshot != last
             {
@@ -42,7 +42,7 @@ fn to_event(data: &Value) -> Event {
     Event::default().data(data.to_string())
 }
 
-/// A snapshot as the page reads it; see `turnstream::ui::sse::Sse::respond_to_reader`.
+/// A snapshot as the page expects it; see `turnstream::ui::sse::Sse::respond_to_reader`.
 async fn snapshot(client: &Client, session: &str) -> Result<Value, Error> {
     let status = client.status(session).await?;
     let pending = match status.kind {

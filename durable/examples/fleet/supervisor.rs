@@ -1,4 +1,4 @@
-//! Starts all processes, and starts those again that have ended.
+//! Starts all processes, and restarts those that have ended.
 
 use std::env;
 use std::io;
@@ -22,10 +22,10 @@ use crate::{agent, postgres_server};
 
 const USUAL_PORT: u16 = 8600;
 
-/// A process that has ended is started again after this time.
+/// The delay before a process that has ended is restarted.
 const RESTART_DELAY: Duration = Duration::from_secs(2);
 
-/// How long a process has to end.
+/// How long a process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// Runs the fleet until Ctrl-C or SIGTERM.
@@ -55,10 +55,10 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
 
 struct Fleet {
     processes: JoinSet<()>,
-    /// Set to `true` when all processes are to end.
+    /// Set to `true` when all processes have to end.
     stop: watch::Sender<bool>,
     postgres: Option<postgres_server::Server>,
-    /// The port of the workers.
+    /// The reserved port of the workers.
     reserved: Option<TcpSocket>,
     folder: TempDir,
 }
@@ -71,7 +71,7 @@ impl Fleet {
     }
 
     async fn start(&mut self, flags: &Flags) -> Result<(), Error> {
-        // A wrong choice of the model is an error before anything is started.
+        // Reports a wrong model setting before anything is started.
         let (_, about) = agent::choose_model(flags).await?;
         let page_port = choose_page_port(flags.port)?;
         let restate = Restate::prepare(self.folder.path()).await?;
@@ -96,7 +96,8 @@ impl Fleet {
         let mut addresses = vec![(RESTATE, restate.ingress_url())];
         addresses.extend(redis.as_ref().map(|redis| (REDIS, redis.url())));
         addresses.extend(self.postgres.as_ref().map(|postgres| (POSTGRES, postgres.url())));
-        // It is held by a socket that does not listen, so that no other program takes it while no worker lives.
+        // A socket that does not listen reserves the port, so that no other program takes it while
+        // no worker is running.
         let (reserved, worker_address) =
             reserve_port().map_err(|error| io_error("no port is free", error))?;
         self.reserved = Some(reserved);
@@ -111,7 +112,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Keeps a server of another program running, behind a guard that ends it with this process.
+    /// Keeps a server of another program running, with a guard that ends it when this process ends.
     fn keep_server(&mut self, name: &str, words: Vec<String>) -> Result<(), Error> {
         let (program, log) = (this_program()?, self.folder.path().join(format!("{name}.log")));
         self.keep(name, move || {
@@ -122,7 +123,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Keeps a process of this program running, with the flags that it was started with.
+    /// Keeps a process of this program running, with the flags of this process.
     fn keep_role(
         &mut self,
         role: &'static str,
@@ -146,7 +147,7 @@ impl Fleet {
 
     /// Ends all processes, and waits for them.
     async fn end(mut self) {
-        // No receiver is left if no process was started.
+        // All receivers are gone if no process was started.
         let _ = self.stop.send(true);
         while self.processes.join_next().await.is_some() {}
     }
@@ -163,7 +164,7 @@ async fn keep_running(
             Ok(child) => child,
             Err(error) => return eprintln!("{name} cannot be started: {error}"),
         };
-        // Waiting for a child would close it.
+        // Waiting for a child would close its standard input.
         let input = child.stdin.take();
         let process = process_id(&mut child).await;
         println!("{name} is process {process}.");
@@ -184,12 +185,13 @@ async fn keep_running(
 }
 
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // Without a sender, everything is to end as well.
+    // If the sender is dropped, the process has to end as well.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
 fn start(mut command: Command) -> io::Result<Child> {
-    // In a group of its own, it does not get the Ctrl-C that is meant for this process. It ends with its input.
+    // In a process group of its own, the child does not receive the Ctrl-C that is meant for this
+    // process. It ends when its input is closed.
     command.process_group(0).stdin(Stdio::piped()).spawn()
 }
 
@@ -204,10 +206,10 @@ async fn process_id(child: &mut Child) -> String {
     child.id().map_or_else(String::new, |id| id.to_string())
 }
 
-/// Waits for the end of a process whose input has ended.
+/// Waits for the end of a process whose input was closed.
 async fn end(mut child: Child) {
     if tokio::time::timeout(END_LIMIT, child.wait()).await.is_err() {
-        // Fails only if it has ended.
+        // Fails only if the process has ended.
         let _ = child.kill().await;
     }
 }
@@ -216,7 +218,7 @@ fn this_program() -> Result<std::path::PathBuf, Error> {
     env::current_exe().map_err(|error| io_error("this program is not found", error))
 }
 
-/// The port that was asked for, else the usual one, else one that is free.
+/// Returns the requested port, else the default one, else any free port.
 fn choose_page_port(port: Option<u16>) -> Result<u16, Error> {
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port))?.local_addr();
     let bound = match port {
@@ -230,7 +232,7 @@ fn choose_page_port(port: Option<u16>) -> Result<u16, Error> {
     bound.map(|address| address.port())
 }
 
-/// Binds a free port without listening on it. Sockets with the same option can listen there.
+/// Binds a free port without listening on it. Sockets with the same option can listen on it.
 fn reserve_port() -> io::Result<(TcpSocket, SocketAddr)> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;

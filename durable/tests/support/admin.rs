@@ -11,8 +11,8 @@ const REGISTER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Registers the worker at `worker_url`, and returns the id of its deployment.
 ///
-/// Repeats the request until the worker can be reached and the server accepts it, and panics with
-/// the server's last answer if that takes longer than 30 seconds. A URL that is registered already
+/// Repeats the request until the worker can be reached and the server accepts it. Panics with the
+/// server's last answer if that takes longer than 30 seconds. A URL that is already registered
 /// keeps the handlers of its first registration.
 pub(crate) async fn register(admin_url: &str, worker_url: &str) -> String {
     register_with(admin_url, worker_url, false).await
@@ -62,7 +62,7 @@ pub(crate) async fn kill(admin_url: &str, invocation_id: &str) {
     change(admin_url, invocation_id, "kill").await;
 }
 
-/// Resumes a paused invocation, or retries at once one that waits for its next attempt.
+/// Resumes a paused invocation, or immediately retries one that waits for its next attempt.
 pub(crate) async fn resume(admin_url: &str, invocation_id: &str) {
     change(admin_url, invocation_id, "resume").await;
 }
@@ -108,8 +108,8 @@ pub(crate) async fn invocation(admin_url: &str, invocation_id: &str) -> Option<V
     query(admin_url, &sql).await.pop()
 }
 
-/// Why attempts of the invocation failed, oldest first, as `<Restate's code> <message>`. Equal
-/// failures in a row are one entry.
+/// The reasons why attempts of the invocation failed, oldest first, as `<Restate's code>
+/// <message>`. Consecutive equal failures are one entry.
 ///
 /// The row in `sys_invocation` has the last failure only until the next attempt starts, and none
 /// once the invocation is paused; these are from `sys_journal_events`.
@@ -133,7 +133,7 @@ fn failure(event: &str) -> Option<String> {
     Some(format!("{code} {}", failure["error_message"].as_str()?))
 }
 
-/// The number of invocations of each status, of all services.
+/// The number of invocations in each status, across all services.
 pub(crate) async fn count_by_status(admin_url: &str) -> BTreeMap<String, u64> {
     let sql = "SELECT status, COUNT(*) AS count FROM sys_invocation GROUP BY status";
     query(admin_url, sql)

@@ -4,7 +4,7 @@ use reqwest::{Client, RequestBuilder};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How long a call may take.
+/// The time limit of a call.
 const CALL_LIMIT: Duration = Duration::from_mins(1);
 
 /// The answer to a call.

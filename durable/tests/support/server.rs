@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 pub(super) const START_LIMIT: Duration = Duration::from_mins(1);
-/// Another process may take a port between its choice and the start.
+/// Another process may take a port after it was chosen and before the server starts.
 const START_ATTEMPTS: usize = 3;
 const MAX_PRINTED_LINES: usize = 80;
 

@@ -1,4 +1,4 @@
-//! How much memory and disk space a server takes.
+//! The memory and disk space that a server uses.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,13 +1,13 @@
-//! Waiting for a condition of another process.
+//! Waits for a condition in another process.
 
 use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits until `condition` is true, and panics with `description` if it is not within `limit`.
+/// Waits until `condition` is true, and panics with `description` if it is not true within `limit`.
 ///
-/// It polls at short intervals. The other side is a real process that does not report its progress,
-/// so a test has to look repeatedly.
+/// It polls at short intervals, because the other side is a real process that does not report its
+/// progress.
 pub(crate) async fn wait_until(
     description: &str,
     limit: Duration,
@@ -17,8 +17,8 @@ pub(crate) async fn wait_until(
     wait_for(description, limit, attempt).await;
 }
 
-/// Waits until `attempt` returns a value, like [`wait_until`]. If it does not within `limit`, the
-/// panic has the last error.
+/// Waits until `attempt` returns a value, like [`wait_until`]. If it returns none within `limit`,
+/// the panic has the last error.
 pub(crate) async fn wait_for<T>(
     description: &str,
     limit: Duration,

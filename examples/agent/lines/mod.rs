@@ -1,4 +1,4 @@
-//! What a person enters on a terminal.
+//! Text that the user enters on a terminal.
 
 #[cfg(not(unix))]
 #[path = "other.rs"]
@@ -14,15 +14,15 @@ use tokio::time::{Instant, sleep_until};
 
 use source::StdinSource;
 
-/// A line that comes so soon after another one was pasted with it: no person types as fast.
+/// A line that follows another one within this time was pasted with it: no user types that fast.
 const MAX_PASTE_GAP: Duration = Duration::from_millis(50);
 
-/// Reads the standard input. It reads nothing before the first call of a method.
+/// Reads the standard input, starting with the first call of a method.
 pub(crate) struct InputReader {
     source: StdinSource,
-    /// What was read and is not given out yet.
+    /// Bytes that were read and not yet returned.
     buffer: Vec<u8>,
-    /// When some of it was read last.
+    /// The time of the last read into the buffer.
     last_read_at: Instant,
     is_ended: bool,
 }
@@ -36,9 +36,9 @@ impl InputReader {
         Self { source, buffer: Vec::new(), last_read_at: Instant::now(), is_ended: false }
     }
 
-    /// What is entered next: a line, or several that were pasted together, the last one without its
-    /// line break; `None` at the end of the input. A pasted text whose last line is not ended yet is
-    /// complete when it is. Dropping the future loses nothing.
+    /// Returns the next entry: one line, or several lines that were pasted together, without the
+    /// last line break; `None` at the end of the input. A pasted text whose last line is incomplete
+    /// is returned when that line is complete. Dropping the future loses nothing.
     pub(crate) async fn next_entry(&mut self) -> io::Result<Option<String>> {
         loop {
             self.read_available()?;
@@ -62,8 +62,8 @@ impl InputReader {
         }
     }
 
-    /// Takes all that was typed so far, also of a line that is not ended. What is typed later is not
-    /// among it.
+    /// Takes all text that was typed so far, including an incomplete line. Text typed later is not
+    /// included.
     pub(crate) fn take_typed(&mut self) -> io::Result<String> {
         self.read_available()?;
         self.source.read_unfinished_line(&mut self.buffer)?;
@@ -72,7 +72,7 @@ impl InputReader {
         Ok(self.take_buffer())
     }
 
-    /// Waits until nothing was entered for this time.
+    /// Waits until there has been no input for this time.
     pub(crate) async fn wait_for_quiet(&mut self, time: Duration) -> io::Result<()> {
         let mut since = Instant::now();
         loop {

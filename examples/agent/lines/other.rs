@@ -1,5 +1,5 @@
-//! The standard input, read by a thread of its own. What is typed before its line is ended cannot be
-//! seen or dropped here.
+//! The standard input, read by a thread of its own. On this platform, an incomplete line can be
+//! neither read nor discarded.
 
 use std::io::{self, BufRead};
 use std::thread;
@@ -35,7 +35,7 @@ impl StdinSource {
         })
     }
 
-    /// Waits until something can be read.
+    /// Waits until there is input to read.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         if self.received_lines.is_empty() {
             let line = self.line_receiver().recv().await;
@@ -44,7 +44,7 @@ impl StdinSource {
         Ok(())
     }
 
-    /// Reads the lines that are there already, and does not wait. `false` at the end of the input.
+    /// Reads the available lines without blocking. Returns `false` at the end of the input.
     pub(super) fn read_available(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
         while let Ok(line) = self.line_receiver().try_recv() {
             self.received_lines.push(line);
@@ -62,13 +62,13 @@ impl StdinSource {
         Ok(goes_on)
     }
 
-    /// The line that is being typed cannot be read.
+    /// Does nothing: an incomplete line cannot be read here.
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "elsewhere it can fail")]
     pub(super) fn read_unfinished_line(&mut self, _into: &mut Vec<u8>) -> io::Result<()> {
         Ok(())
     }
 
-    /// What the thread has not read cannot be dropped.
+    /// Does nothing: input that the thread has not read cannot be discarded.
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "elsewhere it can fail")]
     pub(super) fn discard_unread(&mut self) -> io::Result<()> {
         Ok(())

@@ -5,7 +5,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::*;
 
-/// A terminal: the keyboard, and what reads it.
+/// Opens a pseudoterminal: returns its keyboard end and a reader of its other end.
 fn open_terminal() -> (OwnedFd, InputReader) {
     let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&keyboard).unwrap();
@@ -16,17 +16,17 @@ fn open_terminal() -> (OwnedFd, InputReader) {
     (keyboard, InputReader::from_source(StdinSource::from_fd(terminal).unwrap()))
 }
 
-/// The terminal has it when this returns: what it echoes is read.
+/// Types a text, and waits for its echo, so that the terminal has received it.
 fn type_keys(keyboard: &OwnedFd, text: &str) {
     rustix::io::write(keyboard, text.as_bytes()).unwrap();
-    // It echoes a line break as two characters.
+    // The terminal echoes a line break as two characters.
     let mut left = text.len() + text.matches('\n').count();
     while left > 0 {
         left -= rustix::io::read(keyboard, &mut vec![0; left]).unwrap();
     }
 }
 
-/// `start_paused`: a wait takes no time, and ends when there is nothing else to do.
+/// `start_paused`: a wait takes no real time; it ends when all tasks are idle.
 #[tokio::test(start_paused = true)]
 async fn pasted_lines_are_one_entry() {
     let (keyboard, mut lines) = open_terminal();

@@ -1,5 +1,5 @@
-//! The standard input of a terminal, without a thread: nothing is read before it is asked for, and what
-//! the terminal holds can be read or dropped at once.
+//! The standard input of a terminal, without a thread: it reads input only on request, and can read
+//! or discard the terminal's buffer synchronously.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,11 +14,11 @@ use rustix::termios::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// How often it is looked whether a program in the background is in the foreground again.
+/// How often a background process checks whether it is in the foreground again.
 const BACKGROUND_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(super) struct StdinSource {
-    /// `None` for the standard input that was not read yet.
+    /// `None` until the standard input is first read.
     fd: Option<AsyncFd<OwnedFd>>,
 }
 
@@ -41,7 +41,7 @@ impl StdinSource {
         Ok(self.fd.as_ref().expect("a descriptor"))
     }
 
-    /// Waits until something can be read.
+    /// Waits until there is input to read.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         let fd = self.fd()?;
         loop {
@@ -53,12 +53,12 @@ impl StdinSource {
             if is_in_foreground(fd) {
                 return Ok(());
             }
-            // What is typed is for another program, and reading it would stop this one.
+            // The typed text is for another program, and reading it would stop this process.
             tokio::time::sleep(BACKGROUND_POLL_INTERVAL).await;
         }
     }
 
-    /// Reads the lines that are there already, and does not wait. `false` at the end of the input.
+    /// Reads the available lines without blocking. Returns `false` at the end of the input.
     pub(super) fn read_available(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
         let fd = self.fd()?;
         while is_readable(fd)? && is_in_foreground(fd) {
@@ -73,8 +73,9 @@ impl StdinSource {
         Ok(true)
     }
 
-    /// Reads the line that is being typed, which a terminal returns only when it is ended: for an
-    /// instant it is set not to wait for that. The user can no longer delete what was read.
+    /// Reads the incomplete line, which a terminal normally returns only when the line is complete:
+    /// it briefly switches the terminal to unbuffered input. The user can no longer delete what was
+    /// read.
     pub(super) fn read_unfinished_line(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         let fd = self.fd()?;
         if !is_in_foreground(fd) {
@@ -99,17 +100,17 @@ impl StdinSource {
         Ok(())
     }
 
-    /// Drops what was typed and not read.
+    /// Discards the text that was typed but not read.
     pub(super) fn discard_unread(&mut self) -> io::Result<()> {
         match tcflush(self.fd()?, QueueSelector::IFlush) {
-            // It is not a terminal.
+            // `NOTTY`: it is not a terminal.
             Ok(()) | Err(Errno::NOTTY) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-// Not every version of tokio has it deprecated.
+// Only some versions of tokio deprecate it.
 #[allow(
     deprecated,
     reason = "what replaces it is `unsafe`; an `OwnedFd` stays open while it is used"
@@ -127,8 +128,8 @@ fn is_readable(fd: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Whether the terminal's input is for this program: a shell may have put it into the background.
+/// Whether this process receives the terminal's input: a shell may have moved it to the background.
 fn is_in_foreground(fd: impl AsFd) -> bool {
-    // What is not the terminal of this session has no foreground.
+    // A descriptor that is not this session's terminal has no foreground group.
     tcgetpgrp(fd).map_or(true, |group| group == getpgrp())
 }

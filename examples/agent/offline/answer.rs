@@ -1,4 +1,4 @@
-//! What the offline model makes of the results of its calls.
+//! Builds the offline model's answer from the results of its calls.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use crate::offline::question::RESEARCH_TOOL;
 use crate::text::one_line;
 use crate::tools::SERVER_SEPARATOR;
 
-/// So many places that a search found are told.
+/// The maximum number of search hits in an answer.
 const MAX_REPORTED_HITS: usize = 6;
 
-/// An answer in which every figure is one that stands in the results.
+/// Returns an answer whose figures are all taken from the results.
 pub(crate) fn answer_from_results(results: &[CallResult]) -> String {
     let counted = results.iter().any(|result| result.tool_name == "count_lines");
     let mut said: Vec<String> = Vec::new();
@@ -37,12 +37,12 @@ pub(crate) fn answer_from_results(results: &[CallResult]) -> String {
                     lines => format!("{lines} lines"),
                 };
                 match counted {
-                    // It was only looked at on the way.
+                    // The entry was only an intermediate step.
                     true => continue,
                     false => Some(format!("The listing of `{path}` has {entries}.")),
                 }
             }
-            // The words of a sub-agent, in its own lines.
+            // The sub-agent's text, on lines of its own.
             RESEARCH_TOOL => Some(result.output.replace(OFFLINE_NOTICE, "").trim().to_owned()),
             _ if name.contains(SERVER_SEPARATOR) => match one_line(&result.output, 2_000) {
                 text if text.is_empty() => Some(format!("`{name}` returned no text.")),

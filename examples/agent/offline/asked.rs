@@ -1,18 +1,18 @@
-//! What a request asks, read from its JSON body.
+//! The question of a request, parsed from the request's JSON body.
 
 use serde_json::Value;
 
 use crate::offline::outside::OutsideTool;
 
-/// The last thing the user said, and what happened since.
+/// The user's last message, and the calls since then.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedRequest {
     pub(crate) question: String,
     /// The names of the tools that may be called.
     pub(crate) tool_names: Vec<String>,
-    /// Those of them that belong to MCP servers.
+    /// The MCP servers' tools among them.
     pub(crate) outside_tools: Vec<OutsideTool>,
-    /// In the order in which they stand in the request.
+    /// In the order of the request.
     pub(crate) results: Vec<CallResult>,
 }
 
@@ -45,7 +45,7 @@ impl ParsedRequest {
                     }
                     Some("tool_use") => calls.push(block),
                     Some("tool_result") => {
-                        // An id may come twice in a strange history; the newest call is meant.
+                        // A malformed history may repeat an id; the newest call is meant.
                         let id = &block["tool_use_id"];
                         let call = calls.iter().rev().find(|call| call["id"] == *id);
                         asked.results.push(CallResult {
@@ -65,7 +65,7 @@ impl ParsedRequest {
         asked
     }
 
-    /// A new question: what came before it is settled.
+    /// Starts a new question, and forgets everything before it.
     fn set_question(&mut self, text: &str) {
         text.clone_into(&mut self.question);
         self.results.clear();

@@ -1,7 +1,7 @@
-//! The brain of the offline model: given the body of a request, what it says.
+//! The offline model: computes a reply from the body of a request.
 //!
-//! It has no knowledge and no luck: its first turn follows from the words of the question, its
-//! second one from what the tools returned.
+//! It is deterministic and has no knowledge: its first turn depends on the words of the question,
+//! and its second turn on the results of the tools.
 
 mod answer;
 mod asked;
@@ -23,8 +23,8 @@ use write::WriteRequest;
 const OFFLINE_NOTICE: &str =
     "I am the offline model: my words are scripted, the tool results are real.";
 
-/// Answers a request, given the JSON body of Anthropic's Messages API. After each word
-/// it pauses.
+/// Returns the reply to a request, given as the JSON body of Anthropic's Messages API. The stream
+/// pauses after each word.
 pub(crate) fn reply(body: &Value, pause: Duration) -> Reply {
     scripted_turn(body).into_reply(body, pause)
 }
@@ -64,7 +64,7 @@ fn scripted_turn(body: &Value) -> ScriptedTurn {
     }
 }
 
-/// What it says first, and what it calls.
+/// Returns the text and the calls of the first turn.
 fn plan_first_turn(question: Intent) -> ScriptedTurn {
     match question {
         Intent::CountLines { path, extension } => {
@@ -172,7 +172,7 @@ impl ScriptedTurn {
     }
 }
 
-/// Splits a text into its words, or leaves it whole without a pause.
+/// Splits a text into its words, or returns it whole if the pause is zero.
 fn words(text: &str, pause: Duration) -> impl Iterator<Item = &str> {
     let end = if pause.is_zero() { '\0' } else { ' ' };
     text.split_inclusive(end)
@@ -182,7 +182,7 @@ fn paused(reply: Reply, pause: Duration) -> Reply {
     if pause.is_zero() { reply } else { reply.delay(pause) }
 }
 
-/// Four bytes are about a token.
+/// Estimates a token as four bytes.
 fn estimate_tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX)
 }

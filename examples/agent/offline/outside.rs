@@ -1,7 +1,7 @@
-//! A rule for tools that the offline model does not know: those of MCP servers.
+//! Chooses a call of a tool that the offline model does not know: a tool of an MCP server.
 //!
-//! A tool is called if the question has a word of its name or its description. Its arguments are the
-//! numbers, the texts in quotes and the names in the question.
+//! A tool is called if the question has a word of its name or its description. Its arguments are
+//! the numbers, the quoted texts and the names in the question.
 
 use serde_json::{Map, Value};
 
@@ -13,11 +13,11 @@ use crate::tools::SERVER_SEPARATOR;
 pub(crate) struct OutsideTool {
     name: String,
     description: String,
-    /// The schema of each argument, in order, and whether it is required.
+    /// The name and the schema of each argument, in order, and whether it is required.
     properties: Vec<(String, Value, bool)>,
 }
 
-/// The rule's result for a question.
+/// The result of the choice for a question.
 #[derive(Debug, PartialEq)]
 pub(super) enum OutsideCall {
     Ready {
@@ -31,17 +31,17 @@ pub(super) enum OutsideCall {
     },
 }
 
-/// Words that many descriptions have, and that do not tell which tool is meant.
+/// Words that are common in descriptions and do not identify a tool.
 const DESCRIPTION_STOP_WORDS: &[&str] = &[
     "call", "make", "made", "name", "number", "return", "server", "set", "start", "text", "tool",
     "two", "user", "value", "without",
 ];
 
-/// A word of the tool's name counts for as many words of its description.
+/// How many description words a word of the tool's name counts for.
 const NAME_WEIGHT: usize = 4;
 
 impl OutsideTool {
-    /// `None` if it is not a tool of a server.
+    /// `None` if the tool does not belong to an MCP server.
     pub(super) fn parse(tool: &Value) -> Option<Self> {
         let name = tool["name"].as_str().filter(|name| name.contains(SERVER_SEPARATOR))?;
         let schema = &tool["input_schema"];
@@ -58,7 +58,7 @@ impl OutsideTool {
         })
     }
 
-    /// How much of the question is about it.
+    /// How well the tool matches the words of the question.
     fn score(&self, asked: &[String]) -> usize {
         let (_, name) = self.name.split_once(SERVER_SEPARATOR).unwrap_or_default();
         let has = |words: &[String], word: &str| words.iter().any(|it| is_same_word(it, word));
@@ -76,7 +76,7 @@ impl OutsideTool {
     fn call(&self, question: &str) -> OutsideCall {
         let mut found = Values::parse(question);
         let mut input = Map::new();
-        // What is required comes first: an optional argument takes no value from it.
+        // Required arguments come first, so that an optional one cannot take their values.
         let optional = self.properties.iter().filter(|(.., is_required)| !is_required);
         let required = self.properties.iter().filter(|(.., is_required)| *is_required);
         for (name, schema, is_required) in required.chain(optional) {
@@ -97,22 +97,22 @@ impl OutsideTool {
     }
 }
 
-/// The call of the tool that the question is most about; `None` if it is about none.
+/// The call of the tool that matches the question best; `None` if no tool matches.
 pub(super) fn plan_call(question: &str, tools: &[OutsideTool]) -> Option<OutsideCall> {
     let asked = words_of(question);
-    // Of several the first, while `max_by_key` takes the last.
+    // The first of several best matches; `max_by_key` returns the last, hence `rev`.
     let scored = tools.iter().rev().map(|tool| (tool.score(&asked), tool));
     let (_, tool) = scored.filter(|(score, _)| *score > 0).max_by_key(|(score, _)| *score)?;
     Some(tool.call(question))
 }
 
-/// The words in lower case, without those that say nothing about what is asked.
+/// The words in lower case, without stop words.
 fn words_of(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
     words.filter(|word| word.chars().count() > 2 && !STOP_WORDS.contains(&&**word)).collect()
 }
 
-/// Whether two words are the same but for the ending of the plural.
+/// Whether two words are equal except for a plural ending.
 fn is_same_word(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let is_plural = |ending| long.strip_suffix(ending) == Some(short);
@@ -123,11 +123,11 @@ fn is_same_word(a: &str, b: &str) -> bool {
     short == long || is_plural("s") || is_plural("es") || is_plural_of_y()
 }
 
-/// The values that stand in a question, each in its order.
+/// The values in a question, in their order for each kind.
 #[derive(Debug, Default)]
 struct Values {
     numbers: Vec<serde_json::Number>,
-    /// The texts in quotes, and then the names.
+    /// The quoted texts, and then the names.
     texts: Vec<String>,
 }
 
@@ -154,7 +154,7 @@ impl Values {
                 true => name.push(word),
                 false => values.end_name(&mut name),
             }
-            // A name does not go on after punctuation, and a sentence begins with a capital letter.
+            // A name ends at punctuation, and a sentence begins with a capital letter.
             if raw.ends_with(|c: char| ".,;:?!".contains(c)) {
                 values.end_name(&mut name);
             }
@@ -170,7 +170,7 @@ impl Values {
         }
     }
 
-    /// The next value that fits the schema.
+    /// Takes the next value that fits the schema.
     fn take(&mut self, schema: &Value) -> Option<Value> {
         let has_type = |name: &str| match &schema["type"] {
             Value::Array(types) => types.iter().any(|it| it == name),
@@ -191,7 +191,7 @@ impl Values {
     }
 }
 
-/// Splits at the first text in quotes: the text before it, itself, and the text after it.
+/// Splits at the first quoted text: the text before it, the quoted text, and the text after it.
 fn split_at_quotes(text: &str) -> Option<(&str, &str, &str)> {
     const QUOTE_PAIRS: &[(char, char)] = &[('"', '"'), ('`', '`'), ('“', '”'), ('«', '»')];
     let found = QUOTE_PAIRS.iter().filter_map(|(open, close)| {
@@ -203,7 +203,7 @@ fn split_at_quotes(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn parse_number(word: &str) -> Option<serde_json::Number> {
-    // A word such as `nan` is a number for the parser of the standard library.
+    // The parser of the standard library accepts words such as `nan` as numbers.
     if !word.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
@@ -265,7 +265,7 @@ mod tests {
             ("Tell me about the forecasts for Oslo", "s__weather"),
             ("Which cities are there in \"Norway\"", "s__weather"),
             ("add 2 and 3", "s__add"),
-            // Its name counts more than the description of another.
+            // A tool's name has a higher weight than another tool's description.
             ("count the cities up to 3", "s__count_slowly"),
             ("the time", "s__time"),
         ] {

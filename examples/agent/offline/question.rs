@@ -1,11 +1,11 @@
-//! What a question is about, as far as its words show it.
+//! Guesses the intent of a question from its words.
 
 use crate::offline::write::WriteRequest;
 
-/// What can be done about a question.
+/// An action that answers a question.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Intent {
-    /// How many lines there are somewhere, or which file is the longest.
+    /// The number of lines in a path, or its longest file.
     CountLines { path: String, extension: Option<String> },
     /// An expression to calculate.
     Calculate(String),
@@ -13,7 +13,7 @@ pub(crate) enum Intent {
     WriteFile(WriteRequest),
     /// Anything else: words to search for.
     Search(Vec<String>),
-    /// There is no word to search for.
+    /// The question has no words to search for.
     Unknown,
 }
 
@@ -69,13 +69,13 @@ const NON_PATH_WORDS: &[&str] = &[
     "sources",
 ];
 
-/// Directories that are meant when they are named, whatever stands before them.
+/// Directories that are recognized by name, whatever precedes them.
 const COMMON_DIRECTORIES: &[&str] = &["src", "tests", "examples", "benches", "docs", "lib"];
 
 const PATH_FILLER_WORDS: &[&str] =
     &["the", "a", "an", "this", "that", "my", "our", "your", "directory", "folder", "file"];
 
-/// Words that say nothing about what is asked.
+/// Words that do not identify the subject of a question.
 pub(super) const STOP_WORDS: &[&str] = &[
     "about", "all", "and", "any", "are", "can", "could", "did", "does", "explain", "file", "files",
     "find", "for", "from", "get", "give", "has", "have", "hello", "here", "hey", "hi", "how",
@@ -112,10 +112,10 @@ impl Intent {
     }
 }
 
-/// The tool that gives a task to a sub-agent.
+/// The tool that passes a task to a sub-agent.
 pub(super) const RESEARCH_TOOL: &str = "research";
 
-/// The task for a sub-agent, if the question is one and such a tool is there.
+/// The task for a sub-agent, if the question asks for one and the tool is available.
 pub(super) fn delegated_task(question: &str, tool_names: &[String]) -> Option<String> {
     let (verb, task) = question.trim().split_once(char::is_whitespace)?;
     let is_task = trim_punctuation(verb).eq_ignore_ascii_case(RESEARCH_TOOL);
@@ -160,7 +160,7 @@ fn find_path(words: &[String], lower: &[String]) -> Option<String> {
         .map(|at| words[at].clone())
 }
 
-/// The extension that a word names: that of a language, or one with its dot.
+/// The extension that a word names: a language's extension, or one with its dot.
 fn find_extension(word: &str) -> Option<String> {
     let language = LANGUAGE_EXTENSIONS
         .iter()
@@ -172,7 +172,7 @@ fn find_extension(word: &str) -> Option<String> {
     (!end.is_empty() && end.chars().all(char::is_alphanumeric)).then(|| end.to_owned())
 }
 
-/// The expression that a question consists of, if it does.
+/// The expression, if the question consists of one.
 fn find_expression(text: &str) -> Option<String> {
     const FILLER_WORDS: &[&str] = &[
         "what",
@@ -226,7 +226,7 @@ fn find_expression(text: &str) -> Option<String> {
     is_sum.then_some(sum)
 }
 
-/// Up to four words to search for: what is quoted, or else the longest words that mean something.
+/// Up to four words to search for: quoted text, or else the longest words that are not stop words.
 fn search_words(text: &str) -> Vec<String> {
     for quote in ['`', '"'] {
         let quoted = text.split(quote).skip(1).step_by(2).map(str::trim);

@@ -14,7 +14,7 @@ fn first_turn(question: &str) -> ScriptedTurn {
     scripted_turn(&request_body(&json!([{ "role": "user", "content": question }])))
 }
 
-/// What it says when `name`, called with `input`, has returned.
+/// Returns the offline model's answer after `name`, called with `input`, has returned `result`.
 fn answer_to_result(name: &str, input: &Value, result: &Value) -> String {
     let mut result = result.clone();
     result["type"] = "tool_result".into();

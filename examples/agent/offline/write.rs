@@ -1,4 +1,4 @@
-//! Requests to write a file, in the words in which a person makes them.
+//! Parses requests to write a file, as users phrase them.
 
 use crate::offline::question::trim_punctuation;
 
@@ -7,11 +7,11 @@ use crate::offline::question::trim_punctuation;
 pub(crate) struct WriteRequest {
     pub(crate) text: String,
     pub(crate) path: String,
-    /// Whether it goes to the end of what is there.
+    /// Whether the text is appended to the existing content.
     pub(crate) is_append: bool,
 }
 
-/// Words before the request itself.
+/// Polite words before the request itself.
 const POLITE_WORDS: &[&str] = &[
     "please", "can", "could", "would", "will", "you", "i", "want", "need", "like", "to", "kindly",
     "now", "then", "just", "and", "let", "us", "let's", "hey", "hi", "hello", "ok", "okay", "i'd",
@@ -26,18 +26,18 @@ const WRITE_VERBS: &[&str] = &[
 const FILE_MARKERS: &[&str] =
     &["to", "into", "in", "as", "at", "on", "onto", "called", "named", "file"];
 
-/// Words that may stand between those and the name.
+/// Words between a file marker and the name.
 const FILE_FILLER_WORDS: &[&str] = &[
     "the", "a", "an", "this", "my", "new", "empty", "text", "end", "of", "file", "called", "named",
     "bottom",
 ];
 
-/// Words before the text, and words that may stand between those and the text.
+/// Words before the text, and filler words between such a word and the text.
 const TEXT_MARKERS: &[&str] = &["with", "containing", "contains", "saying", "says", "reading"];
 const TEXT_FILLER_WORDS: &[&str] =
     &["the", "text", "content", "contents", "word", "words", "line", "following", "of", "just"];
 
-/// A word, or several in quotes.
+/// A word, or several words in quotes.
 struct Token {
     text: String,
     is_quoted: bool,
@@ -49,7 +49,7 @@ impl Token {
             && words.contains(&self.text.trim_matches([',', ':', '.']).to_lowercase().as_str())
     }
 
-    /// Whether it looks like the name of a file even without a word that says so.
+    /// Whether the word looks like a file name even without a marker word.
     fn is_file_name(&self) -> bool {
         let name = trim_punctuation(&self.text);
         let last = name.rsplit('/').next().unwrap_or_default();
@@ -80,7 +80,7 @@ impl WriteRequest {
     }
 }
 
-/// Where the words about the file begin, and where its name is.
+/// The index at which the words about the file begin, and the index of its name.
 fn find_file(rest: &[Token]) -> Option<(usize, usize)> {
     let ends = |at: usize| rest.get(at + 1).is_none_or(|next| next.is_one_of(TEXT_MARKERS));
     if rest.first()?.is_file_name() && !rest[0].is_quoted && ends(0) {
@@ -142,7 +142,7 @@ fn tokenize(question: &str) -> Vec<Token> {
         let inside = &rest[first.len_utf8()..];
         if let Some((text, after)) = closing.and_then(|close| inside.split_once(close)) {
             pieces.push(Token { text: text.to_owned(), is_quoted: true });
-            // Punctuation after the quotes belongs to nothing.
+            // Punctuation after the closing quote is ignored.
             rest = after.trim_start_matches([',', '.', ':', '?', '!']).trim_start();
             continue;
         }

@@ -6,10 +6,10 @@ use std::str::CharIndices;
 use serde::Deserialize;
 use turnstream::tool::Tool;
 
-/// Brackets and signs may stand this deep inside each other.
+/// The maximum nesting depth of brackets and signs.
 const MAX_DEPTH: usize = 64;
 
-/// Up to here every whole number is exact.
+/// All integers up to this value are exact.
 const MAX_EXACT_INTEGER: f64 = 1e15;
 
 #[derive(Deserialize, schemars::JsonSchema)]
@@ -23,7 +23,7 @@ pub(crate) fn calculate() -> Tool {
     Tool::new("calculate", about, |args: Args, _cx| async move { evaluate(&args.expression) })
 }
 
-/// The value as text, or what is wrong, in words for the model.
+/// Returns the value as text, or an error message for the model.
 pub(crate) fn evaluate(expression: &str) -> Result<String, String> {
     if expression.len() > 10_000 {
         return Err("the expression is too long. Calculate it in parts.".to_owned());
@@ -40,7 +40,7 @@ pub(crate) fn evaluate(expression: &str) -> Result<String, String> {
     if !value.is_finite() {
         return Err("the result is too large".to_owned());
     }
-    // A `f64` holds 15 digits; the ones behind are noise.
+    // An `f64` has 15 significant digits; the rest is noise.
     let digits = format!("{value:.14e}");
     let value = digits.parse::<f64>().map_err(|error| error.to_string())?;
     Ok(match value.abs() {

@@ -1,4 +1,4 @@
-//! `count_lines`: how many lines there are, and which file has most of them.
+//! `count_lines`: counts lines, and finds the file with the most lines.
 
 use std::fs::File;
 use std::io;
@@ -87,13 +87,14 @@ struct Report<'a> {
     files: usize,
     longest_file: Option<String>,
     longest_lines: Option<u64>,
-    /// Files that are binary or cannot be read.
+    /// The number of files that are binary or cannot be read.
     skipped: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
-/// How many lines a file has, a last one without a line break included; `None` if it is not text.
+/// The number of lines in a file, including a last one without a line break; `None` if it is not
+/// text.
 fn count_text_lines(file: File, cx: &ToolContext) -> io::Result<Option<u64>> {
     let (mut lines, mut last, mut binary, mut first) = (0, b'\n', false, true);
     read_in_pieces(file, cx, |bytes| {

@@ -9,10 +9,10 @@ use crate::text::one_line;
 use crate::tools::root::{EntryKind, Root, is_binary, read_bounded};
 use crate::tools::run_blocking;
 
-/// At most so many entries are listed.
+/// The maximum number of listed entries.
 const MAX_LISTED_ENTRIES: usize = 500;
 
-/// Larger files are not read, and so much of a file is shown at once.
+/// The limits on the size of a file that is read, and on the text that is returned at once.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 const MAX_SHOWN_BYTES: usize = 32 * 1024;
 
@@ -106,7 +106,7 @@ fn numbered_lines(name: &str, text: &str, args: &ReadFileArgs) -> Result<String,
             if shown.is_empty() {
                 let cut: String = line.chars().take(MAX_SHOWN_BYTES / 4).collect();
                 shown = format!("{cut}… (the rest of this line cannot be shown)\n");
-                // To begin with this line again would show the same again.
+                // Without this, the next call would show the same line again.
                 next += 1;
             }
             if next <= last.min(lines) {

@@ -1,4 +1,4 @@
-//! What the agent may do: look at the working directory, calculate, and write a file if allowed.
+//! The agent's tools: read the working directory, calculate, and write a file if approved.
 
 mod calculate;
 mod count;
@@ -17,7 +17,7 @@ use turnstream::tool::Toolkit;
 use crate::text::{escape_invisible, one_line};
 pub(crate) use root::Root;
 
-/// The tools, all of which stay inside of `root`. Those that only read may run again after a crash.
+/// The tools, all of which stay inside of `root`. Read-only tools may run again after a crash.
 pub(crate) fn toolkit(root: Root) -> Toolkit {
     Toolkit::new([
         look::list_directory(root.clone()).idempotent(),
@@ -29,11 +29,12 @@ pub(crate) fn toolkit(root: Root) -> Toolkit {
     ])
 }
 
-/// Between the name of an MCP server and that of its tool. No other tool has it in its name.
+/// Separates the name of an MCP server from the name of its tool. No other tool's name contains it.
 pub(crate) const SERVER_SEPARATOR: &str = "__";
 
-/// What a call would do, line by line and as its tool reads the arguments: for the user who allows it.
-/// The calls in `allowed` are allowed already, have not ended, and run before it.
+/// Describes line by line what a call would do, with the arguments as its tool parses them, for the
+/// user who approves it. The calls in `allowed` are approved and unfinished, and run before this
+/// one.
 pub(crate) fn describe_call(root: &Root, call: &ToolCall, allowed: &[ToolCall]) -> Vec<String> {
     match call.parse_arguments() {
         Ok(file) if call.name == write::TOOL_NAME => {
@@ -49,7 +50,7 @@ pub(crate) fn describe_call(root: &Root, call: &ToolCall, allowed: &[ToolCall]) 
     }
 }
 
-/// Does file work on a thread that may wait for a disk.
+/// Runs file operations on a thread where blocking is allowed.
 async fn run_blocking<T, F>(work: F) -> Result<T, String>
 where
     T: Send + 'static,

@@ -1,4 +1,4 @@
-//! Work on many files: in parts, with a report of progress between two parts.
+//! Work on many files: in parts, with a progress report between two parts.
 
 use std::fs::File;
 use std::io;
@@ -11,20 +11,20 @@ use turnstream::tool::{ToolContext, ToolOutput, ToolUpdate};
 use crate::tools::root::{FileIter, Location};
 use crate::tools::run_blocking;
 
-/// So many files are looked at before the first report of progress. Each part is twice as long as
-/// the one before it, up to the longest.
+/// The number of files before the first progress report. Each part is twice as long as the previous
+/// one, up to a maximum.
 const FIRST_PART_FILES: usize = 50;
 const MAX_PART_FILES: usize = 1_000;
 
-/// At most so many files are looked at.
+/// The maximum number of files that are visited.
 const MAX_FILES: usize = 50_000;
 
-/// What is done with each file.
+/// An operation on each file.
 pub(crate) trait FileVisitor: Send + 'static {
-    /// The file as it was opened, and its path.
+    /// Visits a file: the result of opening it, and its path.
     fn visit_file(&mut self, file: io::Result<File>, path: &str, cx: &ToolContext);
 
-    /// How far it is, in a few words.
+    /// The progress in a few words.
     fn progress_text(&self) -> String;
 
     fn into_report(
@@ -34,14 +34,14 @@ pub(crate) trait FileVisitor: Send + 'static {
     ) -> Result<ToolOutput, turnstream::Error>;
 }
 
-/// What is known of the way through the files.
+/// The state of a walk through the files.
 pub(crate) struct FileWalk {
     files: FileIter,
     seen_count: usize,
 }
 
 impl FileWalk {
-    /// How many files were looked at.
+    /// The number of visited files.
     pub(crate) fn seen_count(&self) -> usize {
         self.seen_count
     }
@@ -50,7 +50,7 @@ impl FileWalk {
         self.files.extension()
     }
 
-    /// What the report does not cover, for the model.
+    /// A note for the model about files that the report does not cover.
     pub(crate) fn incomplete_note(&self) -> Option<String> {
         let unreadable = self.files.unreadable_count();
         match (self.seen_count >= MAX_FILES, unreadable) {
@@ -63,8 +63,8 @@ impl FileWalk {
     }
 }
 
-/// Looks at the files one after the other. Nothing is read before the first poll, and a drop ends
-/// the work within the file that is being read.
+/// Visits the files one after the other. Nothing is read before the first poll; a drop stops the
+/// work, even within a file.
 pub(crate) fn stream_updates<W: FileVisitor>(
     start: impl FnOnce() -> Result<(W, Location, FileIter), String> + Send + 'static,
     cx: ToolContext,

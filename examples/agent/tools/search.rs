@@ -1,4 +1,4 @@
-//! `search_text`: in which files and lines a text stands.
+//! `search_text`: finds the files and lines that contain a text.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use crate::text::one_line;
 use crate::tools::per_file::{FileVisitor, FileWalk, stream_updates};
 use crate::tools::root::{Location, Root, is_binary, read_bounded};
 
-/// At most so many hits are shown, and so many of one file. All are counted.
+/// The maximum number of hits that are shown in total, and per file. All hits are counted.
 const MAX_SHOWN_HITS: usize = 40;
 const MAX_SHOWN_HITS_PER_FILE: usize = 5;
 
@@ -126,11 +126,11 @@ impl FileVisitor for TextSearch {
 struct Report<'a> {
     query: &'a str,
     path: String,
-    /// How many lines hold the text, in how many files.
+    /// The number of matching lines, and the number of files that have them.
     lines: usize,
     files: usize,
     searched: usize,
-    /// Files that are binary, too large, or cannot be read.
+    /// The number of files that are binary, too large, or cannot be read.
     skipped: usize,
     /// Whether there are more hits than are shown.
     more: bool,

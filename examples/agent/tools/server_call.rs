@@ -1,4 +1,4 @@
-//! A call of an MCP server's tool, as it is shown to the user who allows it.
+//! A call of an MCP server's tool, as it is shown to the user who approves it.
 
 use serde_json::{Map, Value};
 use turnstream::item::ToolCall;
@@ -6,14 +6,14 @@ use turnstream::item::ToolCall;
 use crate::text::{escape_invisible, one_line};
 use crate::tools::SERVER_SEPARATOR;
 
-/// Longer arguments are shown by their beginning and their end.
+/// Longer arguments are shortened to their beginning and their end.
 const MAX_ARGUMENT_CHARS: usize = 400;
 
 /// Further arguments are only counted.
 const MAX_ARGUMENTS: usize = 30;
 
-/// Server and tool, and each argument in a line of its own, so that a long one does not hide the others.
-/// `None` if the tool belongs to no server.
+/// Describes the server, the tool, and each argument in a line of its own, so that a long argument
+/// does not hide the others. `None` if the tool belongs to no server.
 pub(super) fn describe_server_call(call: &ToolCall) -> Option<Vec<String>> {
     let (server, tool) = call.name.split_once(SERVER_SEPARATOR)?;
     let (server, tool) = (one_line(server, 64), one_line(tool, 64));

@@ -12,7 +12,7 @@ use turnstream::stream::TurnStreamExt;
 use turnstream::tool::{Tool, ToolContext, ToolPolicy, Verdict};
 use turnstream::{History, Request};
 
-/// A directory of its own, gone when dropped. What is to be out of reach stands beside `work`.
+/// A temporary directory, deleted on drop. Files that tools must not reach are next to `work`.
 struct TempProject(PathBuf);
 
 impl TempProject {
@@ -51,7 +51,7 @@ impl Drop for TempProject {
     }
 }
 
-/// The result of a call, and how often it reported progress.
+/// Returns the result of a call, and the number of progress reports.
 async fn run_tool_call(
     root: &Path,
     name: &str,
@@ -77,7 +77,7 @@ async fn run_tool_call(
     panic!("no result");
 }
 
-/// Allows every call.
+/// Approves every call.
 struct ApproveAll;
 
 impl ToolPolicy for ApproveAll {
@@ -252,7 +252,7 @@ async fn a_file_is_read_by_line_range_and_truncated_when_long() {
         let text = read(path, all.clone(), all.clone()).await.unwrap();
         assert!(text.len() < 40_000 && text.contains(words), "{path}: {}", text.len());
     }
-    // What it says to do next leads on, and not to the same line again.
+    // The offset that the note recommends leads on, and not to the same line again.
     let text = read("wide_first.txt", all.clone(), all.clone()).await.unwrap();
     assert!(text.contains("`first_line` 2 for more"), "{}", text.len());
     let end = read("long.txt", json!(9_999), all.clone()).await;
@@ -378,7 +378,7 @@ async fn nothing_is_written_through_a_symbolic_link() {
     assert_eq!(fs::read_to_string(temp.work_dir().join("in.txt")).unwrap(), "inside");
 }
 
-/// Swaps a directory for a link to a folder outside, and back, until it is dropped.
+/// Swaps a directory with a link to a folder outside, back and forth, until it is dropped.
 #[cfg(unix)]
 struct DirectorySwapper {
     stop_flag: Arc<std::sync::atomic::AtomicBool>,
@@ -402,7 +402,7 @@ impl DirectorySwapper {
     }
 }
 
-/// Each takes the name of the other.
+/// Exchanges the names of two entries.
 #[cfg(unix)]
 fn swap_names(a: &Path, b: &Path) {
     #[cfg(target_os = "linux")]
@@ -437,7 +437,7 @@ async fn no_write_escapes_while_a_directory_is_swapped_for_a_link() {
     let swapping = DirectorySwapper::start(&temp);
     for n in 0..2_000 {
         let input = json!({ "path": format!("dir/{n}.txt"), "text": "x" });
-        // If it is a link at that moment, nothing is written.
+        // If the directory is a link at that moment, nothing is written.
         let _ = temp.call_tool("write_file", input).await;
     }
     drop(swapping);
@@ -484,7 +484,7 @@ async fn a_write_replaces_the_file_under_this_name_only_and_keeps_its_permission
 #[tokio::test]
 async fn a_leftover_temporary_file_does_not_prevent_a_write() {
     let temp = TempProject::new();
-    // Other tests of this process may count on meanwhile.
+    // Other tests in this process may increment the counter meanwhile.
     for number in 0..10_000 {
         let left = format!(".turnstream-{}-{number}.new", std::process::id());
         fs::write(temp.work_dir().join(left), "left").unwrap();
@@ -499,11 +499,11 @@ async fn a_write_protected_file_is_not_replaced() {
     use std::os::unix::fs::PermissionsExt;
     let temp = TempProject::new().with_file("in.txt", "old");
     let file = temp.work_dir().join("in.txt");
-    // In the second, others may write, and the owner may not.
+    // With the second mode, others may write, but the owner may not.
     for mode in [0o444, 0o446] {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         if mode == 0o446 && fs::OpenOptions::new().write(true).open(&file).is_ok() {
-            // A user who may do everything.
+            // A privileged user, who may write everything.
             continue;
         }
         for append in [false, true] {

@@ -1,4 +1,4 @@
-//! `write_file`, the one tool that changes something, and so one that needs approval.
+//! `write_file`, the only tool that changes files, and so the only one that needs approval.
 
 use serde::Deserialize;
 use turnstream::tool::{Tool, ToolContext};
@@ -33,8 +33,8 @@ pub(crate) fn write_file(root: Root) -> Tool {
     tool.exclusive().requires_approval()
 }
 
-/// The text, and below it, next to the question, the file as it would be opened.
-/// Those in `earlier` are written before it.
+/// Describes the text, and below it, next to the question, the file as it would be opened. The
+/// calls in `earlier` write before this one.
 pub(super) fn describe_write(
     root: &Root,
     file: &WriteFileArgs,

@@ -1,4 +1,4 @@
-//! Limits that end a run at a boundary.
+//! Limits that end a run.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use crate::event::{BudgetExceeded, BudgetKind};
 use crate::trace::RemainingBudget;
 use crate::usage::{Price, Prices, Usage};
 
-/// What a run may spend. Cheap to clone; without limits unless set.
+/// Limits on what a run may spend. Cheap to clone; without limits by default.
 ///
-/// Every limit is the run's own: what its sub-agents use is not counted against it, they have
-/// budgets of their own. Only a [`Pool`] bounds a tree of agents together.
+/// All limits apply to one run: the usage of its sub-agents does not count, since they have budgets
+/// of their own. Only a [`Pool`] bounds a tree of agents together.
 ///
-/// Limits are enforced between turns and before tools are started, never inside a turn: a
-/// response that crosses one is kept, since it was paid for, its calls are answered without being
-/// run, and the run ends. Only [`with_time_limit`](Self::with_time_limit) is kept by a timer. A limit of 0 is reached
-/// before the first request, but for that of [tool calls](Self::with_tool_calls): a model may answer
-/// without any.
+/// Limits are enforced between turns and before tools are started, never within a turn: a response
+/// that crosses a limit is kept, since it was paid for, its calls are answered without being run,
+/// and the run ends. Only [`with_time_limit`](Self::with_time_limit) is enforced by a timer. A
+/// limit of 0 is reached before the first request, except a limit of 0 [tool
+/// calls](Self::with_tool_calls), since a model may answer without calls.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::usage::{Price, Prices, Usage};
 /// use turnstream::event::BudgetKind;
 /// use turnstream::usage::{Price, Prices, Usage};
 ///
-/// // The prices are yours to give.
+/// // Prices are not built in.
 /// let price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
 /// let budget = Budget::new()
 ///     .with_output_tokens(50_000)
@@ -50,136 +50,140 @@ pub struct Budget {
     has_wrap_up: bool,
     wrap_up_tokens: u64,
     wrap_up_time: Duration,
-    /// No timer is made, and nothing is taken from the pool.
+    /// If set, no timer is created, and nothing is charged to the pool.
     is_offline: bool,
 }
 
 #[derive(Clone, Debug)]
 struct CostLimit {
-    /// In millionths.
+    /// In millionths of the prices' unit.
     max_cost_millionths: u64,
     prices: Prices,
 }
 
-/// What a run has spent so far.
+/// The amounts that a run has spent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BudgetUsage {
-    /// All tokens, those of void attempts included.
+    /// All tokens, including those of retracted attempts.
     pub usage: Usage,
-    /// What they cost, in millionths of the unit of the prices.
+    /// The cost of the tokens, in millionths of the prices' unit.
     pub cost: u64,
     /// The time since the first poll.
     pub elapsed: Duration,
-    /// The calls of tools that were started.
+    /// The number of tool calls that were started.
     pub tool_calls: u32,
 }
 
 impl Budget {
-    /// Makes a budget without limits.
+    /// Creates a budget without limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how many tokens the answers may have, reasoned ones included.
+    /// Sets the maximum number of output tokens, including reasoning tokens.
     pub fn with_output_tokens(mut self, limit: u64) -> Self {
         self.max_output_tokens = Some(limit);
         self
     }
 
-    /// Sets how many tokens requests and answers may have, cached ones included.
+    /// Sets the maximum number of tokens of requests and responses, including cached tokens.
     pub fn with_total_tokens(mut self, limit: u64) -> Self {
         self.max_total_tokens = Some(limit);
         self
     }
 
-    /// Takes all tokens out of a pool that other runs may share, and waits for it before each request;
-    /// see [`Pool`].
+    /// Charges all tokens to a pool that other runs may share, and waits for the pool before each
+    /// request; see [`Pool`].
     pub fn with_pool(mut self, pool: &Pool) -> Self {
         self.pool = Some(pool.clone());
         self
     }
 
-    /// Sets what the tokens may cost, in units of the prices' currency. A limit that is negative
-    /// or not a number is 0.
+    /// Sets the maximum cost of the tokens, in the unit of the prices. A limit that is negative or
+    /// NaN counts as 0.
     ///
-    /// A turn costs what the model costs that answered, if it has a price, else the one that was
-    /// asked. If that has none, the run ends, see [`price_of`](Self::price_of).
+    /// A turn is charged at the price of the model that answered, if it has a price, else at that
+    /// of the requested model. If the requested model has no price, the run ends with an error; see
+    /// [`price_of`](Self::price_of).
     pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
         self.cost_limit = Some(CostLimit { max_cost_millionths: Prices::to_micros(limit), prices });
         self
     }
 
-    /// Sets how long the run may take: by the clock on the wall, from its first poll, waits for a
-    /// person and pauses of the consumer included.
+    /// Sets the time limit of the run: wall-clock time from its first poll, including waits for
+    /// approvals and pauses of the consumer.
     ///
-    /// When the time is over, the open turn is dropped: its tokens count, and its text stays, marked
-    /// as interrupted. Tools that run are dropped and answered as
-    /// [`Timeout`](crate::item::ResultKind::Timeout), calls that have not begun as
-    /// [`Budget`](crate::item::ResultKind::Budget). The run ends as `budget`; no request is sent
-    /// afterwards, a [`with_wrap_up`](Self::with_wrap_up) included, unless
-    /// [time is kept](Self::with_wrap_up_time) for it. It bounds all attempts of a request
-    /// together; [`Timeouts`](crate::http::Timeouts) bound each.
+    /// When the time is over, the open turn is dropped: its tokens count, and its text is kept,
+    /// marked as interrupted. Running tools are dropped and answered as
+    /// [`Timeout`](crate::item::ResultKind::Timeout), calls that have not started as
+    /// [`Budget`](crate::item::ResultKind::Budget). The run ends as `budget`, and no request is
+    /// sent afterwards. This includes the wrap-up turn of [`with_wrap_up`](Self::with_wrap_up),
+    /// unless [time is reserved](Self::with_wrap_up_time) for it. The limit bounds all attempts of
+    /// a request together; [`Timeouts`](crate::http::Timeouts) bound each attempt.
     ///
-    /// The timer is tokio's: outside of a tokio runtime, or in one whose time is not enabled, a run
-    /// that has to wait for anything ends with an
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+    /// The timer is tokio's: outside a tokio runtime, or in one without its time driver, a run that
+    /// has to wait for anything ends with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest)
+    /// error.
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }
 
-    /// Sets how many calls of tools may be started. Of a turn with more calls the first ones run, in
-    /// call order; the others are answered as [`Budget`](crate::item::ResultKind::Budget), and the run
-    /// ends. A call that is denied, or cannot run for another reason, does not count; one that waits
-    /// for a verdict holds back those after it that may not all run. Calls that are answered from
-    /// [outside](crate::Tool::external) are not started here, and do not count.
+    /// Sets how many tool calls may be started. If a turn has more calls, the first ones run, in
+    /// call order; the others are answered as [`Budget`](crate::item::ResultKind::Budget), and the
+    /// run ends. A call that is denied, or cannot run for another reason, does not count. While a
+    /// call waits for a verdict, later calls that might exceed the limit wait as well. Calls of
+    /// [external](crate::Tool::external) tools are not started here, and do not count.
     pub fn with_tool_calls(mut self, limit: u32) -> Self {
         self.max_tool_calls = Some(limit);
         self
     }
 
-    /// Sets how many output tokens the model is to spend before the run ends.
+    /// Sets a target: the number of output tokens that the model should spend before the run ends.
     pub fn with_target(mut self, target: Target) -> Self {
         self.target = Some(target);
         self
     }
 
-    /// Asks for one more turn with tools disabled when a limit, or the cap of turns, is reached
-    /// and the model wants more, so that the run ends with words. None follows when a [pool](Self::pool)
-    /// is spent or the [time](Self::with_time_limit) is over: for these,
-    /// [tokens](Self::with_wrap_up_tokens) or [time](Self::with_wrap_up_time) are kept.
+    /// Adds a wrap-up turn: if a limit, or the maximum number of requests, is reached while the
+    /// model wants to continue, it gets one more turn with tools disabled, so that the run ends
+    /// with a text. If a [pool](Self::pool) is exhausted or the [time](Self::with_time_limit) is
+    /// over, the run ends without a wrap-up turn, unless [tokens](Self::with_wrap_up_tokens) or
+    /// [time](Self::with_wrap_up_time) are reserved for it.
     pub fn with_wrap_up(mut self) -> Self {
         self.has_wrap_up = true;
         self
     }
 
-    /// As [`with_wrap_up`](Self::with_wrap_up), and keeps tokens for that turn: the limits of tokens (of
-    /// answers, of all, of the pool) count as reached so many tokens earlier. With a reserve as
-    /// large as a limit that limit is reached at once.
+    /// Like [`with_wrap_up`](Self::with_wrap_up), and reserves tokens for the wrap-up turn: the
+    /// token limits (output tokens, total tokens, the pool) count as reached this number of tokens
+    /// earlier. If the reserve is at least as large as a limit, that limit is reached before the
+    /// first request.
     pub fn with_wrap_up_tokens(mut self, tokens: u64) -> Self {
         self.wrap_up_tokens = tokens;
         self.with_wrap_up()
     }
 
-    /// As [`with_wrap_up`](Self::with_wrap_up), and keeps time for that turn: what runs when only this much of
-    /// the [`with_time_limit`](Self::with_time_limit) is left is dropped, and the last turn begins. It is dropped, too, if
-    /// it is not complete when the time is over. With a reserve as long as the limit nothing but the
-    /// limit counts.
+    /// Like [`with_wrap_up`](Self::with_wrap_up), and reserves time for the wrap-up turn: when only
+    /// this part of the [`with_time_limit`](Self::with_time_limit) is left, the running work is
+    /// dropped and the wrap-up turn begins. If that turn is not complete at the end of the time, it
+    /// is dropped as well. If the reserve is at least as long as the limit, it is ignored.
     pub fn with_wrap_up_time(mut self, time: Duration) -> Self {
         self.wrap_up_time = time;
         self.with_wrap_up()
     }
 
-    /// The first limit that is reached, in the order of [`BudgetKind`]: output tokens, total
-    /// tokens, the pool, money, time. Calls of tools are [`remaining_calls`](Self::remaining_calls)'s: after
-    /// the last one the model may still answer.
+    /// Returns the first limit that is reached, in the order of [`BudgetKind`]: output tokens,
+    /// total tokens, the pool, money, time. Tool calls are not included, since the model may still
+    /// answer after the last call; see [`remaining_calls`](Self::remaining_calls).
     ///
-    /// [`BudgetExceeded::limit`] is the limit as it was set, also where it counts as reached earlier.
+    /// [`BudgetExceeded::limit`] is the configured limit, even if a reserve makes it count as
+    /// reached earlier.
     pub fn exceeded_limit(&self, spent: &BudgetUsage) -> Option<BudgetExceeded> {
         self.exceeded_limit_with_time(spent, self.time_before_wrap_up().or(self.time_limit))
     }
 
-    /// The same where no last turn can follow: what runs may use the time that was kept for one.
+    /// The same if no wrap-up turn can follow: the time reserved for one may be used as well.
     pub(in crate::agent) fn exceeded_limit_ignoring_reserve(
         &self,
         spent: &BudgetUsage,
@@ -214,8 +218,9 @@ impl Budget {
             })
     }
 
-    /// What is left of each limit of the run's own; the pool belongs to others, too. Requests are
-    /// no budget but [`Limits::max_turns`](crate::agent::Limits::max_turns).
+    /// Returns what is left of each limit of the run itself. The pool is left out, since other runs
+    /// share it, and so is the number of requests, which is limited by
+    /// [`Limits::max_turns`](crate::agent::Limits::max_turns).
     pub fn remaining(&self, spent: &BudgetUsage) -> RemainingBudget {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let tool_calls = left(self.max_tool_calls.map(u64::from), u64::from(spent.tool_calls));
@@ -235,39 +240,38 @@ impl Budget {
         }
     }
 
-    /// What the tokens cost, where money is limited.
+    /// Returns the prices of the cost limit, if one is set.
     pub fn prices(&self) -> Option<&Prices> {
         self.cost_limit.as_ref().map(|money| &money.prices)
     }
 
-    /// How many more calls of tools may be started; `None` for any number.
+    /// Returns how many more tool calls may be started; `None` if their number is not limited.
     pub fn remaining_calls(&self, spent: &BudgetUsage) -> Option<u32> {
         Some(self.max_tool_calls?.saturating_sub(spent.tool_calls))
     }
 
-    /// What is exceeded by a call when no more may be started.
+    /// The limit that a tool call exceeds when no more may be started.
     pub(in crate::agent) fn call_limit_exceeded(&self) -> Option<BudgetExceeded> {
         let limit = u64::from(self.max_tool_calls?);
         Some(budget_exceeded(BudgetKind::ToolCalls, limit, limit))
     }
 
-    /// How many tokens of a pool are kept for a last turn.
+    /// The number of a pool's tokens that are reserved for a wrap-up turn.
     pub(in crate::agent) fn wrap_up_tokens(&self) -> u64 {
         self.wrap_up_tokens
     }
 
-    /// Whether no request may be sent, not even a last one.
+    /// Whether no further request may be sent, including that of a wrap-up turn.
     pub(in crate::agent) fn is_exhausted(&self, spent: &BudgetUsage) -> bool {
         self.is_time_up(spent.elapsed) || self.pool.as_ref().is_some_and(Pool::is_exhausted)
     }
 
-    /// The price of a model; `None` if money is not limited.
+    /// Returns the price of a model; `None` if no cost limit is set.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) when money is limited and there is no price
-    /// for the model, or one that is negative or not a number: a limit that cannot be kept is not
-    /// ignored.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if a cost limit is set and the model has no
+    /// price, or one that is negative or NaN: a limit that cannot be enforced is not ignored.
     pub fn price_of(&self, model: &str) -> Result<Option<Price>, Error> {
         let Some(money) = &self.cost_limit else { return Ok(None) };
         let refused = |what: &str| {
@@ -280,57 +284,57 @@ impl Budget {
         }
     }
 
-    /// Takes tokens out of the pool, if there is one.
+    /// Charges tokens to the pool, if there is one.
     pub fn charge(&self, usage_delta: Usage) {
         if let (Some(pool), false) = (&self.pool, self.is_offline) {
             pool.charge(usage_delta);
         }
     }
 
-    /// Whether money is limited.
+    /// Whether a cost limit is set.
     pub fn has_cost_limit(&self) -> bool {
         self.cost_limit.is_some()
     }
 
-    /// The pool that the run takes its tokens from.
+    /// Returns the pool that the run charges its tokens to.
     pub fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
     }
 
-    /// How many output tokens the model is to spend, and how it is nudged on.
+    /// Returns the target for output tokens, if one is set.
     pub fn target(&self) -> Option<&Target> {
         self.target.as_ref()
     }
 
-    /// The same limits for a run that performs nothing: no timer is made, and nothing is taken from the
-    /// pool.
+    /// The same limits for a run without side effects: no timer is created, and nothing is charged
+    /// to the pool.
     pub(in crate::agent) fn into_offline(mut self) -> Self {
         self.is_offline = true;
         self
     }
 
-    /// How long the timer of the run takes, if it has one.
+    /// The duration of the run's timer, if it has one.
     pub(in crate::agent) fn effective_time_limit(&self) -> Option<Duration> {
         self.time_limit.filter(|_| !self.is_offline)
     }
 
-    /// How long the run may take.
+    /// Returns the time limit of the run.
     pub fn time_limit(&self) -> Option<Duration> {
         self.time_limit
     }
 
-    /// When the run has to wrap up, where time is kept for that.
+    /// When the wrap-up turn must begin, if time is reserved for it.
     pub(in crate::agent) fn time_before_wrap_up(&self) -> Option<Duration> {
         let before = self.time_limit?.saturating_sub(self.wrap_up_time);
         (self.has_wrap_up && !self.wrap_up_time.is_zero() && !before.is_zero()).then_some(before)
     }
 
-    /// Whether all of the time was used, the part included that is kept for a last turn.
+    /// Whether all of the time was used, including the part reserved for a wrap-up turn.
     pub(in crate::agent) fn is_time_up(&self, elapsed: Duration) -> bool {
         self.time_limit.is_some_and(|limit| elapsed >= limit)
     }
 
-    /// What the time is exceeded by now, whatever the clock says: its timer has rung.
+    /// The exceeded time limit, after its timer has fired. The clock is not compared.
     pub(in crate::agent) fn time_limit_exceeded(
         &self,
         elapsed: Duration,
@@ -339,7 +343,7 @@ impl Budget {
         Some(budget_exceeded(BudgetKind::Time, duration_millis(elapsed), duration_millis(limit)))
     }
 
-    /// Whether a run that reached a limit gets one more turn with tools disabled.
+    /// Whether a run that reached a limit gets a wrap-up turn.
     pub fn has_wrap_up(&self) -> bool {
         self.has_wrap_up
     }

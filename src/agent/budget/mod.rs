@@ -1,4 +1,4 @@
-//! What a run may spend: limits that end it, a pool that it shares, a target that it is to reach.
+//! Budgets: limits that end a run, a token pool that runs share, and a target for output tokens.
 
 mod limits;
 mod pool;

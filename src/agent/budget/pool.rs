@@ -1,4 +1,4 @@
-//! What several runs share: tokens, and how much goes on at once.
+//! A pool that several runs share: tokens, and a limit on concurrency.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,38 +11,40 @@ use crate::event::{BudgetExceeded, BudgetKind};
 use crate::lock::lock_ignoring_poison;
 use crate::usage::Usage;
 
-/// How many tokens an answer is expected to have at most, unless a limit is set.
+/// How many tokens are reserved for a response if `max_output_tokens` is not set.
 const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 
-/// Tokens, and a limit on concurrency, that a tree of agents shares. A clone is the same pool.
+/// A shared budget of tokens, and a limit on concurrency, for a tree of agents. A clone refers to
+/// the same pool.
 ///
 /// # Tokens
 ///
-/// - Before a run sends a request, it reserves the estimated tokens of the request and the longest
-///   answer that its options allow: `max_output_tokens`, or 4,096 if that is not set
+/// - Before a run sends a request, it reserves the estimated tokens of the request and of the
+///   longest response that its options allow: `max_output_tokens`, or 4,096 if that is not set
 ///   ([`with_tokens_per_response`](Self::with_tokens_per_response)).
-/// - A request that does not fit beside the others waits until it is its turn. One that is alone is sent
-///   while anything is left, so a pool that is smaller than a reservation sends one request at a time.
-/// - At the end of the turn the tokens that were used are taken out, and the rest is given back. A drop
-///   gives the reservation back, too.
-/// - A run whose pool is spent ends as `budget`. A last turn to
-///   [wrap up](crate::agent::Budget::with_wrap_up) reserves its tokens like any other, so there is none on a
-///   spent pool.
-/// - With `max_output_tokens` set, a pool is exceeded by at most one request and its answer, as far as
-///   the estimates of requests are right. Without it, also by the part of each answer that is longer
-///   than the reservation.
-/// - Requests of a compactor do not wait, and are counted afterwards.
+/// - A request that does not fit beside the open ones waits in a queue. If no reservation is held,
+///   the first request in the queue is sent while any tokens are left, so a pool that is smaller
+///   than a reservation sends one request at a time.
+/// - At the end of the turn the used tokens are charged to the pool, and the rest of the
+///   reservation is returned. Dropping the turn returns the reservation, too.
+/// - A run ends as `budget` if its pool is exhausted. A [wrap-up
+///   turn](crate::agent::Budget::with_wrap_up) reserves its tokens like any other turn, so an
+///   exhausted pool allows none.
+/// - With `max_output_tokens` set, a pool is exceeded by at most one request and its response, if
+///   the estimates are right. Without it, it may also be exceeded by the part of each response that
+///   is longer than its reservation.
+/// - Requests of a compactor do not wait, and are charged afterwards.
 ///
 /// # Concurrency
 ///
-/// [`with_max_concurrency`](Self::with_max_concurrency) limits how many requests are open and tool calls
-/// are running at once. Only leaves count: a call that runs a sub-agent takes no slot, so that parents
-/// cannot starve their children. A tool that runs an agent of the same pool itself has to be marked as
-/// [`running_sub_agents`](crate::Tool::running_sub_agents); otherwise that agent waits for ever for the slot of
-/// the tool.
+/// [`with_max_concurrency`](Self::with_max_concurrency) limits the number of open requests and
+/// running tool calls. Only leaves count: a call that runs a sub-agent takes no slot, so that
+/// parents cannot starve their children. A tool whose own code runs an agent with the same pool
+/// must be marked as [`running_sub_agents`](crate::Tool::running_sub_agents); otherwise that agent
+/// waits forever for the slot of the tool.
 ///
-/// Every agent of the tree gets the pool in its [`Budget`](crate::agent::Budget::with_pool). Waiting costs
-/// no task: a run that waits is pending, and is woken.
+/// Set the pool in the [`Budget`](crate::agent::Budget::with_pool) of every agent of the tree.
+/// Waiting needs no task: a run that waits is pending, and is woken when it can proceed.
 ///
 /// ```
 /// use turnstream::Usage;
@@ -60,22 +62,22 @@ pub struct Pool {
     state: Arc<Mutex<PoolState>>,
 }
 
-/// The counts, and who waits. The lock is never held while anything of a user runs.
+/// The counts and the queues. The lock is never held while user code runs.
 #[derive(Debug)]
 struct PoolState {
     tokens_per_response: u64,
     max_concurrency: usize,
     used_tokens: u64,
     reserved_tokens: u64,
-    /// How many reservations are held.
+    /// The number of reservations that are held.
     reservation_count: usize,
     token_queue: WaitQueue,
-    /// How many slots are taken.
+    /// The number of slots that are taken.
     slots_in_use: usize,
     slot_queue: WaitQueue,
 }
 
-/// Those that wait, in order.
+/// The waiting futures, in order.
 #[derive(Debug, Default)]
 struct WaitQueue {
     waiters: VecDeque<Waiter>,
@@ -89,17 +91,17 @@ struct Waiter {
     waker: Waker,
 }
 
-/// What a waiting run asks for.
+/// The capacity that a waiting future needs.
 #[derive(Clone, Copy, Debug)]
 struct WaitRequest {
     amount: u64,
-    /// How much has to be left after it.
+    /// The number of tokens that must be left after it.
     min_remaining: u64,
-    /// Goes before all others: it was its turn before, and it had to look at something else first.
+    /// Goes before all others: the run reached the front of the queue before, and gave way.
     at_front: bool,
 }
 
-/// The wakers to drop or to wake after the pool is unlocked: both run code of a user.
+/// The wakers to wake or drop after the pool is unlocked, since both run user code.
 #[derive(Default)]
 struct DeferredWakers {
     to_wake: Vec<Waker>,
@@ -107,8 +109,8 @@ struct DeferredWakers {
 }
 
 impl WaitQueue {
-    /// How many are before the holder of this ticket, or before a newcomer, and how much they want.
-    /// That is kept for them, since they may be paused and come any time.
+    /// The number of waiters before this ticket, or before a new waiter, and the sum of their
+    /// amounts. These tokens are kept for them, since a paused waiter may be polled at any time.
     fn waiters_ahead(&self, ticket: Option<u64>, wants: WaitRequest) -> (usize, u64) {
         if ticket.is_none() && wants.at_front {
             return (0, 0);
@@ -117,7 +119,7 @@ impl WaitQueue {
         before.fold((0, 0), |(count, sum), it| (count + 1, sum.saturating_add(it.request.amount)))
     }
 
-    /// Waits with this ticket, or takes one.
+    /// Enqueues a waiter, or updates the waker of the one with this ticket.
     fn enqueue_or_update(
         &mut self,
         ticket: &mut Option<u64>,
@@ -142,7 +144,7 @@ impl WaitQueue {
         }
     }
 
-    /// Waits no longer.
+    /// Removes the waiter with this ticket.
     fn remove_ticket(&mut self, ticket: &mut Option<u64>, wakers: &mut DeferredWakers) {
         let Some(ticket) = ticket.take() else { return };
         if let Some(at) = self.waiters.iter().position(|it| it.ticket == ticket)
@@ -154,7 +156,8 @@ impl WaitQueue {
 }
 
 impl PoolState {
-    /// Those whose turn it is to reserve tokens, or to hear that there are none.
+    /// Collects the wakers of those who can now reserve tokens, or must see that the pool is
+    /// exhausted.
     fn collect_token_wakers(&self, limit: u64, wakers: &mut DeferredWakers) {
         let unused = limit.saturating_sub(self.used_tokens);
         let mut free = unused.saturating_sub(self.reserved_tokens);
@@ -171,7 +174,7 @@ impl PoolState {
         }
     }
 
-    /// Those whose turn it is to take a slot.
+    /// Collects the wakers of those who can now take a slot.
     fn collect_slot_wakers(&self, wakers: &mut DeferredWakers) {
         let free = self.max_concurrency.saturating_sub(self.slots_in_use);
         let waiting = self.slot_queue.waiters.iter().take(free);
@@ -180,7 +183,7 @@ impl PoolState {
 }
 
 impl Pool {
-    /// Makes a pool of so many tokens.
+    /// Creates a pool of `limit` tokens.
     pub fn new(limit: u64) -> Self {
         let shared = PoolState {
             tokens_per_response: DEFAULT_TOKENS_PER_RESPONSE,
@@ -195,25 +198,24 @@ impl Pool {
         Self { token_limit: limit, state: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Makes a pool that counts tokens and does not limit them.
+    /// Creates a pool that counts tokens and does not limit them.
     pub fn unlimited() -> Self {
         Self::new(u64::MAX)
     }
 
-    /// Sets how many tokens are reserved for an answer whose length no `max_output_tokens` limits;
-    /// 4,096 unless set.
+    /// Sets how many tokens are reserved for a response if `max_output_tokens` is not set; 4,096 by
+    /// default.
     pub fn with_tokens_per_response(self, tokens: u64) -> Self {
         self.with_state_mut(|shared, _| shared.tokens_per_response = tokens);
         self
     }
 
-    /// Sets how many requests may be open and tool calls running at once, together; any number
-    /// unless set.
+    /// Sets the maximum number of open requests and running tool calls together; unlimited by
+    /// default.
     ///
-    /// Slots are given in order. A consumer that pauses in the middle of a turn or a call keeps its
-    /// slot, and one that pauses while its run waits keeps its place in the order: those after it
-    /// wait until it is polled again or dropped. A request that is retried keeps its slot while it
-    /// waits.
+    /// Slots are granted in order. A consumer that pauses within a turn or a call keeps its slot,
+    /// and one that pauses while its run waits keeps its position in the queue: those after it wait
+    /// until it is polled again or dropped. A request keeps its slot while it waits for a retry.
     pub fn with_max_concurrency(self, leaves: NonZeroUsize) -> Self {
         self.with_state_mut(|shared, wakers| {
             shared.max_concurrency = leaves.get();
@@ -222,8 +224,8 @@ impl Pool {
         self
     }
 
-    /// Takes the [total](Usage::total) of what was used since the last time out of it. It never
-    /// waits, and takes more than there is.
+    /// Charges the [total](Usage::total) of the tokens that were used since the last call. It never
+    /// waits, and may charge more than the pool has left.
     pub fn charge(&self, usage_delta: Usage) {
         let limit = self.token_limit;
         self.with_state_mut(|shared, wakers| {
@@ -232,12 +234,13 @@ impl Pool {
         });
     }
 
-    /// Reserves tokens for a request and its answer, when it is its turn. Dropping the future gives
-    /// the place in the order up, and dropping the [`TokenReservation`] gives the tokens back.
+    /// Reserves tokens for a request and its response, once they are available in queue order.
+    /// Dropping the future gives up the position in the queue, and dropping the
+    /// [`TokenReservation`] returns the tokens.
     ///
-    /// The agent does this by itself; a hand-written loop does it before each request, before it
-    /// waits for a [slot](Self::acquire_slot), and [drains](Self::charge) what was used before it drops the
-    /// reservation.
+    /// The agent does this on its own. A hand-written loop calls it before each request, before it
+    /// waits for a [slot](Self::acquire_slot), and [charges](Self::charge) the used tokens before
+    /// it drops the reservation.
     ///
     /// ```
     /// use futures::FutureExt;
@@ -253,19 +256,20 @@ impl Pool {
     ///
     /// pool.charge(Usage { input_tokens: 400, output_tokens: 100, ..Usage::default() });
     /// drop(first);
-    /// // Alone it is granted, though it may not fit.
+    /// // It may not fit, but is granted since no other reservation is held.
     /// assert!(second.await.is_ok());
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// What is used and how much there was, if the pool is spent.
+    /// The used tokens and the limit, if the pool is exhausted.
     pub fn reserve(&self, tokens: u64) -> ReserveTokens {
         self.reserve_with_min_remaining(tokens, 0)
     }
 
-    /// The same, where this number of tokens has to be left: the pool counts as spent that much earlier.
+    /// The same, with a number of tokens that must be left: the pool counts as exhausted that much
+    /// earlier.
     pub(in crate::agent) fn reserve_with_min_remaining(
         &self,
         tokens: u64,
@@ -275,35 +279,37 @@ impl Pool {
         ReserveTokens { pool: self.clone(), request: wants, ticket: None }
     }
 
-    /// Waits for a slot of [`with_max_concurrency`](Self::with_max_concurrency), when it is its turn.
-    /// Dropping the future gives the place in the order up, and dropping the [`PoolSlot`] gives it to the
-    /// next in order. If you need tokens as well, [reserve](Self::reserve) them first.
+    /// Waits in queue order for a slot of [`with_max_concurrency`](Self::with_max_concurrency).
+    /// Dropping the future gives up the position in the queue, and dropping the [`PoolSlot`] passes
+    /// the slot to the next waiter. If you need tokens as well, [reserve](Self::reserve) them
+    /// first.
     pub fn acquire_slot(&self) -> AcquireSlot {
         let wants = WaitRequest { amount: 1, min_remaining: 0, at_front: false };
         AcquireSlot { pool: self.clone(), request: wants, ticket: None }
     }
 
-    /// How many tokens were taken out.
+    /// Returns the number of tokens that were charged.
     pub fn used_tokens(&self) -> u64 {
         self.with_state(|shared| shared.used_tokens)
     }
 
-    /// How many tokens are reserved for what is under way.
+    /// Returns the number of tokens that are reserved for open requests.
     pub fn reserved_tokens(&self) -> u64 {
         self.with_state(|shared| shared.reserved_tokens)
     }
 
-    /// How many tokens there were.
+    /// Returns the token limit of the pool.
     pub fn token_limit(&self) -> u64 {
         self.token_limit
     }
 
-    /// How many tokens are reserved for an answer without a limit of its own.
+    /// Returns the number of tokens that are reserved for a response if `max_output_tokens` is not
+    /// set.
     pub fn tokens_per_response(&self) -> u64 {
         self.with_state(|shared| shared.tokens_per_response)
     }
 
-    /// Whether all of it was used.
+    /// Whether all tokens were used.
     pub fn is_exhausted(&self) -> bool {
         self.used_tokens() >= self.token_limit()
     }
@@ -312,7 +318,7 @@ impl Pool {
         f(&lock_ignoring_poison(&self.state))
     }
 
-    /// Changes the counts, and then wakes those whose turn it is.
+    /// Changes the counts, and then wakes the waiters that can proceed.
     fn with_state_mut<T>(&self, f: impl FnOnce(&mut PoolState, &mut DeferredWakers) -> T) -> T {
         let mut wakers = DeferredWakers::default();
         let value = f(&mut lock_ignoring_poison(&self.state), &mut wakers);
@@ -380,7 +386,7 @@ impl Future for ReserveTokens {
             shared.reservation_count += 1;
             Poll::Ready(Ok(amount))
         })
-        // Made after the pool is unlocked: dropping it locks the pool.
+        // Created after the pool is unlocked: dropping it locks the pool.
         .map_ok(|tokens| TokenReservation { pool: pool.clone(), tokens })
     }
 }
@@ -397,7 +403,7 @@ impl Drop for ReserveTokens {
     }
 }
 
-/// Tokens of a [`Pool`] that are kept for a request and its answer. Dropping it gives them back.
+/// Tokens of a [`Pool`] that are reserved for a request and its response. Dropping it returns them.
 #[derive(Debug)]
 #[must_use = "dropping it gives the tokens back"]
 pub struct TokenReservation {
@@ -406,7 +412,7 @@ pub struct TokenReservation {
 }
 
 impl TokenReservation {
-    /// How many tokens are kept.
+    /// Returns the number of reserved tokens.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
@@ -471,7 +477,7 @@ impl Drop for AcquireSlot {
     }
 }
 
-/// One of the slots of a [`Pool`]. Dropping it gives it to the next in order.
+/// A slot of a [`Pool`]. Dropping it passes it to the next waiter.
 #[derive(Debug)]
 #[must_use = "dropping it gives the slot away"]
 pub struct PoolSlot {

@@ -1,10 +1,10 @@
-//! How much the model is to write, and when to give that up.
+//! A target for output tokens, and when to give it up.
 
-/// A number of output tokens that the model is to spend before the run ends.
+/// A number of output tokens that the model should spend before the run ends.
 ///
-/// When the model stops by itself below the target it is told so and goes on, until nine tenths of
-/// the target are used or it no longer gets further. A target never stops the model while it is at
-/// work; a limit ([`Budget::new`](crate::agent::Budget::new)) does.
+/// If the model stops on its own below the target, it is sent a message that tells it to continue,
+/// until nine tenths of the target are used or it no longer makes progress. A target never stops
+/// the model during its work; a limit ([`Budget::new`](crate::agent::Budget::new)) does.
 ///
 /// ```
 /// use turnstream::agent::{TargetDecision, Target, TargetProgress};
@@ -28,70 +28,71 @@ pub struct Target {
     min_nudges: u32,
 }
 
-/// How far a run has got towards its target.
+/// The progress of a run towards its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TargetProgress {
-    /// How often the model was nudged on.
+    /// How many times the model was prompted to continue.
     pub continuations: u32,
-    /// The output tokens between the last nudge and the one before.
+    /// The number of output tokens between the last nudge and the one before.
     pub last_delta_tokens: u64,
-    /// The output tokens of the run at the last nudge.
+    /// The number of the run's output tokens at the last nudge.
     pub last_total_tokens: u64,
 }
 
-/// What comes when a model with a target has stopped by itself.
+/// The decision when a model with a target has stopped on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetDecision {
-    /// It is asked to go on.
+    /// The model is prompted to continue.
     Continue {
-        /// What it is told.
+        /// The message for the model.
         text: String,
-        /// The run's tracker from here on.
+        /// The progress to keep for the next decision.
         progress: TargetProgress,
     },
     /// The run may end.
     Stop {
-        /// The target was not reached: the model no longer got further.
+        /// Whether the target was not reached because the model made too little progress.
         diminishing_returns: bool,
     },
 }
 
 impl Target {
-    /// Makes a target of so many output tokens.
+    /// Creates a target of `tokens` output tokens.
     pub fn new(tokens: u64) -> Self {
         Self { tokens, threshold_fraction: 0.9, min_delta_tokens: 500, min_nudges: 3 }
     }
 
-    /// Sets which part of the target is enough; 0.9 unless set. More than 1 is 1; what is not a
-    /// number is 0, with which nothing is nudged.
+    /// Sets the fraction of the target that is enough; 0.9 by default. Values above 1 count as 1.
+    /// NaN counts as 0, which disables nudges.
     pub fn with_threshold(mut self, part: f64) -> Self {
         self.threshold_fraction = part;
         self
     }
 
-    /// Sets below how many output tokens between two nudges the model does not get further; 500
-    /// unless set. Without a single token it never does.
+    /// Sets the minimum number of output tokens between two nudges that counts as progress; 500 by
+    /// default. No output at all never counts as progress.
     pub fn with_min_delta(mut self, tokens: u64) -> Self {
         self.min_delta_tokens = tokens;
         self
     }
 
-    /// Sets after how many nudges it is looked at whether the model gets further; 3 unless set.
+    /// Sets the number of nudges before missing progress ends the run; 3 by default.
     pub fn with_min_nudges(mut self, nudges: u32) -> Self {
         self.min_nudges = nudges;
         self
     }
 
-    /// How many output tokens the model is to spend.
+    /// Returns the target, in output tokens.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// Decides whether a model that has stopped by itself goes on. `output_tokens` are those of
-    /// the whole run.
+    /// Decides whether a model that has stopped on its own is prompted to continue. `output_tokens`
+    /// is the number for the whole run.
     ///
-    /// It goes on below the threshold, unless returns diminish: it was nudged often enough, and
-    /// neither since the last nudge nor between the last two did it get further.
+    /// It is prompted to continue below the threshold, unless returns diminish: the minimum number
+    /// of nudges was sent, and the model made no progress since the last nudge nor between the last
+    /// two.
     pub fn decide(&self, tracker: TargetProgress, output_tokens: u64) -> TargetDecision {
         let delta = output_tokens.saturating_sub(tracker.last_total_tokens);
         let little = self.min_delta_tokens.max(1);
@@ -114,12 +115,13 @@ impl Target {
 
     #[expect(clippy::cast_precision_loss, reason = "counts of tokens stay far below 2^53")]
     fn is_below_threshold(&self, used: u64) -> bool {
-        // A comparison with what is not a number is false.
+        // A comparison with NaN is false.
         (used as f64) < self.threshold_fraction.clamp(0.0, 1.0) * self.tokens as f64
     }
 
     fn nudge_message(&self, used: u64) -> String {
-        // Law: it is below the target, and so the target is not 0 and the quotient below 100.
+        // Invariant: `used` is below the target, so the target is not 0 and the quotient is below
+        // 100.
         let percent = u128::from(used) * 100 / u128::from(self.tokens.max(1));
         format!(
             "You stopped at {percent}% of the work that was planned ({used} of {} output tokens). \

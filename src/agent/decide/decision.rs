@@ -1,49 +1,50 @@
-//! What can be decided.
+//! The decisions of the loop.
 
 use std::borrow::Cow;
 
 use crate::event::{AppendReason, EndReason, Transition};
 use crate::item::ResultKind;
 
-/// What a complete turn leads to.
+/// The decision after a complete turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Run its calls, and see [`after_tools`](super::after_tools).
+    /// Run the turn's calls, then decide with [`after_tools`](super::after_tools).
     RunTools,
-    /// Answer its calls in this way without running one, then this.
+    /// Answer all of the turn's calls with this result, without running any, then apply `next`.
     RefuseTools {
         /// The kind of the results.
         result_kind: ResultKind,
-        /// Their text.
+        /// The text of the results.
         reason: Cow<'static, str>,
-        /// What comes then.
+        /// The action after that.
         next: NextAction,
     },
-    /// The stop reason lets no call run; answer them, then this.
+    /// The stop reason does not allow calls to run: answer them without running them, then apply
+    /// the action.
     Continue(NextAction),
-    /// The model has stopped by itself, see [`at_stop`](super::at_stop).
+    /// The model has stopped on its own; decide with [`at_stop`](super::at_stop).
     Stop,
 }
 
-/// How a run goes on, or ends.
+/// The next action of a run: it continues or ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextAction {
-    /// The run is over.
+    /// The run ends.
     Finish(EndReason),
     /// The model is asked again.
     Continue(Transition),
-    /// Something is said to the model, and it is asked again.
+    /// A message is appended, and the model is asked again.
     SendMessage {
-        /// Why the run goes on.
+        /// Why the run continues.
         transition: Transition,
-        /// Where the words come from.
+        /// The origin of the message.
         append_reason: AppendReason,
-        /// The words, in the user's place.
+        /// The text of the message, which is a user message.
         text: Cow<'static, str>,
     },
-    /// The history is made shorter, and the model is asked again.
+    /// The history is compacted, and the model is asked again.
     Compact,
-    /// One more turn without tools; then the run ends for this reason.
+    /// One more turn without tools follows; then the run ends for this reason.
     WrapUp(EndReason),
 }
 
@@ -54,7 +55,7 @@ impl Decision {
 }
 
 impl NextAction {
-    /// Whether another request would be sent.
+    /// Whether the action sends another request.
     pub(crate) fn sends_request(&self) -> bool {
         match self {
             Self::Finish(_) => false,

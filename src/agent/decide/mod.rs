@@ -1,7 +1,7 @@
-//! What a turn leads to, as pure tables.
+//! Decides the next action after a turn, with pure functions.
 //!
-//! Nothing here moves: each function is given the state and what is known besides, and says what
-//! that means. The body performs it.
+//! The functions have no side effects: each takes the state and the facts that the state does not
+//! have, and returns a decision. The body of the loop carries it out.
 
 mod decision;
 #[cfg(test)]
@@ -17,38 +17,40 @@ use crate::item::{ItemKind, StopReason};
 use crate::provider::should_fall_back;
 use crate::turn::{PartialTurn, Turn};
 
-/// What is known besides the state when something has to be decided.
+/// The facts that a decision needs besides the state.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[non_exhaustive]
 pub struct Facts {
-    /// The numbers.
+    /// The numeric limits.
     pub limits: Limits,
-    /// Somebody waits to say something before the next request.
+    /// Steered input is queued for the next request.
     pub has_steering: bool,
-    /// Somebody waits to say something when the model stops by itself.
+    /// A follow-up is queued for when the model stops on its own.
     pub has_follow_up: bool,
-    /// A holder wants the run to stop at the next boundary.
+    /// The owner of the run or a handle has called `stop_after_turn`.
     pub stop_requested: bool,
-    /// The budget that is spent.
+    /// The budget that is exceeded.
     pub exceeded_budget: Option<BudgetExceeded>,
-    /// The budget that the calls of the last turn passed: the first ones ran, the others did not.
+    /// The budget that the last turn's calls exceeded: the first ones ran, the others did not.
     pub call_limit_exceeded: Option<BudgetExceeded>,
-    /// The turn that failed last broke off: asking again may help, and no provider has tried that already.
+    /// The last failed turn was incomplete: another attempt may succeed, and no provider has made
+    /// one yet.
     pub has_incomplete_turn: bool,
-    /// No request may be sent, not even a last one: the time is over, or the pool is spent.
+    /// No further request may be sent, including that of a wrap-up turn: the time is over, or the
+    /// pool is exhausted.
     pub budget_exhausted: bool,
-    /// The history can be made shorter, and was not yet.
+    /// The history can be compacted, and has not been compacted for this reason before.
     pub can_compact: bool,
-    /// How many providers the agent can fall back to.
+    /// The number of the agent's fallback providers.
     pub fallback_count: usize,
-    /// One more turn, without tools, is wanted when a limit is reached.
+    /// A wrap-up turn without tools follows when a limit is reached.
     pub has_wrap_up: bool,
 }
 
-/// Decides on a complete turn.
+/// Decides after a complete turn.
 ///
-/// The calls of the turn decide, never the stop reason, which is only a veto.
+/// Whether calls run depends on the calls of the turn. The stop reason can only prevent it.
 pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     use StopReason::{
         ContentFilter, ContextWindow, MaxTokens, Other, Pause, Refusal, Stop, ToolCalls,
@@ -59,7 +61,7 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     }
     let limits = &facts.limits;
     let next = match (turn.stop_reason(), !turn.calls().is_empty()) {
-        // Of too many calls the first ones run.
+        // If the call limit allows only some of the calls, the first ones run.
         (Stop | ToolCalls, true) => match facts.exceeded_budget {
             None => return Decision::RunTools,
             Some(exceeded) => {
@@ -82,7 +84,7 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
             NextAction::Continue(Transition::MaxOutputTokensRecovery)
         }
         (MaxTokens, _) => NextAction::Finish(EndReason::Truncated),
-        // A text would have to be continued, calls are asked for again.
+        // A truncated text would have to be continued; truncated calls are requested again.
         (ContextWindow, calls) if facts.can_compact && (calls || limits.max_continuations > 0) => {
             NextAction::Compact
         }
@@ -99,19 +101,19 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     Decision::Continue(facts.apply_limit(state, next))
 }
 
-/// Decides on a turn that failed. `None` ends the run with the error.
+/// Decides after a failed turn. `None` ends the run with the error.
 pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextAction> {
     let has_fallback = should_fall_back(error.kind())
         && state.model_selection.provider_index < facts.fallback_count;
     let next = match error.kind() {
         ErrorKind::ContextWindow if facts.can_compact => NextAction::Compact,
-        // The model's own fault, and there is no call to answer.
+        // The model caused the error, and no call exists that a result could answer.
         ErrorKind::GenerationFailed
             if state.streaks.malformed_replies < facts.limits.max_corrections =>
         {
             correct_or_finish(state, &facts.limits, prompts::undecodable_reply_prompt(error))
         }
-        // A provider with another after it is given up at once.
+        // A provider that has a fallback is not retried.
         _ if has_fallback => NextAction::Continue(Transition::Fallback),
         _ if facts.has_incomplete_turn
             && state.streaks.turn_retries < facts.limits.max_turn_retries =>
@@ -120,22 +122,22 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextActio
         }
         _ => return None,
     };
-    // A limit is no reason to hide what went wrong.
+    // If no request is left, the run ends with the error, not with the limit.
     facts.can_send_request(state).then_some(next)
 }
 
-/// Whether a turn that failed [broke off](Facts::incomplete_turn).
+/// Whether a failed turn was [incomplete](Facts::has_incomplete_turn).
 pub(in crate::agent) fn is_incomplete_turn(error: &Error) -> bool {
     let has_begun =
         PartialTurn::from_error(error).is_some_and(|partial| !partial.items().is_empty());
-    // A generation that failed did not break off: the model is told what was wrong with it.
+    // A failed generation is corrected instead: the model receives the error.
     error.kind() != ErrorKind::GenerationFailed
         && (has_begun || error.kind() == ErrorKind::IncompleteTurn)
         && error.is_retryable()
         && !error.are_retries_exhausted()
 }
 
-/// Decides when the calls of a turn have run. `state` has their answers.
+/// Decides after the calls of a turn have run. `state` has their results.
 pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     let limits = &facts.limits;
     let times = state.streaks.repeats.count();
@@ -160,24 +162,24 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     facts.apply_limit(state, next)
 }
 
-/// What those who may object to an end have said, in the order in which they are asked.
+/// The result of the checks at a stop, of which the first objection counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopReview {
-    /// The answer is not what it must be.
+    /// A validation has rejected the answer.
     ValidationFailed(String),
-    /// A stop hook blocks or prevents.
+    /// The decision of the stop hooks or of the policy on evidence.
     HookDecision(StopDecision),
     /// The token target is not reached.
     Nudge(String),
-    /// Nobody objects.
+    /// All checks have passed.
     Accept,
 }
 
-/// Decides when the model has stopped by itself.
+/// Decides after the model has stopped on its own.
 pub fn at_stop(state: &State, said: StopReview, facts: &Facts) -> NextAction {
     let room = facts.can_send_request(state);
     let next = match said {
-        // Whoever waits to be heard is heard before anybody judges the end.
+        // Steered input is delivered before any objection is considered.
         _ if facts.has_steering && room => NextAction::Continue(Transition::Steering),
         StopReview::ValidationFailed(what) => {
             correct_or_finish(state, &facts.limits, prompts::rejected_answer_prompt(&what))
@@ -225,9 +227,9 @@ pub fn at_stop(state: &State, said: StopReview, facts: &Facts) -> NextAction {
 }
 
 impl Facts {
-    /// Why no further request may be sent, if none may. The last turn, which wraps up, is allowed
-    /// while anything is left: one of the turns is kept for it where it is wanted, but never the only
-    /// one.
+    /// Why no further request may be sent, or `None` if one may. A wrap-up turn is allowed until
+    /// the budget is exhausted: one of the requests is reserved for it if it is enabled, but never
+    /// the only one.
     pub(crate) fn limit_end_reason(&self, state: &State) -> Option<EndReason> {
         if self.stop_requested {
             Some(EndReason::Stopped)
@@ -242,17 +244,18 @@ impl Facts {
         }
     }
 
-    /// What comes in the place of a request, where none may be sent: the end, or the last turn.
+    /// The action in place of a request that may not be sent: the end of the run, or a wrap-up
+    /// turn.
     pub fn instead_of_request(&self, state: &State) -> Option<NextAction> {
         let end = NextAction::Finish(self.limit_end_reason(state)?);
-        // A model that was never asked wants nothing more, unless calls of an earlier run were answered.
+        // Without a turn or answered calls of an earlier run, there is nothing to wrap up.
         Some(match state.counts.model_calls > 0 || ends_with_tool_result(state) {
             true => self.or_wrap_up(state, end),
             false => end,
         })
     }
 
-    /// What is next within the limits: nothing is asked again when no request is left.
+    /// Applies the limits to an action: if no request is left, the run ends or wraps up instead.
     fn apply_limit(&self, state: &State, next: NextAction) -> NextAction {
         match self.limit_end_reason(state) {
             Some(reason) if next.sends_request() => {
@@ -262,7 +265,7 @@ impl Facts {
         }
     }
 
-    /// What is next, or a last turn before it, where that is wanted and there is one left.
+    /// Replaces the end of the run by a wrap-up turn, if that is enabled and a request is left.
     fn or_wrap_up(&self, state: &State, next: NextAction) -> NextAction {
         match next {
             NextAction::Finish(reason @ (EndReason::Budget | EndReason::MaxTurns))
@@ -282,7 +285,7 @@ impl Facts {
     }
 }
 
-/// Corrects a reply that cannot be used, unless it is one too many.
+/// Corrects an unusable reply, or ends the run if there were too many.
 fn correct_or_finish(state: &State, limits: &Limits, what: String) -> NextAction {
     match state.streaks.malformed_replies < limits.max_corrections {
         true => NextAction::SendMessage {
@@ -294,7 +297,7 @@ fn correct_or_finish(state: &State, limits: &Limits, what: String) -> NextAction
     }
 }
 
-/// Whether there is something in the turn for somebody to read.
+/// Whether the turn has content that a reader can see.
 fn has_visible_content(turn: &Turn) -> bool {
     turn.items().iter().any(|item| match &item.kind {
         ItemKind::Text { text } => !text.is_empty(),
@@ -307,7 +310,7 @@ fn has_visible_content(turn: &Turn) -> bool {
     })
 }
 
-/// Whether the newest entry is the result of a tool. An empty reply to it is a legal end.
+/// Whether the latest item is a tool result. An empty reply to it is a valid end.
 pub(in crate::agent) fn ends_with_tool_result(state: &State) -> bool {
     state.history.live_newest_first().next().is_some_and(|item| item.as_tool_result().is_some())
 }

@@ -111,7 +111,7 @@ fn a_full_context_window_is_compacted_only_once() {
     let full = turn(StopReason::ContextWindow, "half", 0);
     let facts = Facts { can_compact: true, ..Facts::default() };
     assert_eq!(decide(&state(), &full, &facts), then(NextAction::Compact));
-    // A text that is not to be continued is not, whatever room is made.
+    // With continuations disabled, a truncated text is not continued after a compaction either.
     let limits = Limits { max_continuations: 0, ..Limits::default() };
     let whole = Facts { limits, ..facts.clone() };
     assert_eq!(decide(&state(), &full, &whole), finish(EndReason::ContextWindow));
@@ -147,12 +147,12 @@ fn an_error_ends_the_run_unless_a_retry_or_fallback_is_left() {
     let retried = state().update(|it| it.streaks.turn_retries = 1);
     assert_eq!(on(&retried, &broken, 1, 0), None);
     assert_eq!(on(&retried, &broken, 1, 1), Some(NextAction::Continue(Transition::Fallback)));
-    // Of what did not even begin, a provider's own retries take care.
+    // A turn that failed before it started is retried by the provider, not by the loop.
     assert_eq!(on(&s, &busy, 1, 0), None);
     assert_eq!(on(&s, &busy, 1, 1), Some(NextAction::Continue(Transition::Fallback)));
     let last = state().update(|it| it.model_selection.provider_index = 1);
     assert_eq!(on(&last, &busy, 0, 1), None);
-    // A mistake of the caller is the same everywhere.
+    // A mistake of the caller would fail with every provider.
     assert_eq!(on(&s, &wrong, 1, 1), None);
     let at_cap = state().update(|it| it.counts.model_calls = 20);
     assert_eq!(on(&at_cap, &busy, 1, 1), None);
@@ -231,7 +231,7 @@ fn an_exceeded_budget_keeps_the_response_and_refuses_its_calls() {
     };
     assert_eq!((kind, next), (ResultKind::Budget, NextAction::Finish(EndReason::Budget)));
     assert!(why.contains("5 of 4 tokens used"), "{why}");
-    // A model that is done is done.
+    // A model that has stopped needs no further budget.
     assert_eq!(decide(&state(), &turn(StopReason::Stop, "hi", 0), &facts), Decision::Stop);
     assert_eq!(
         at_stop(&state(), StopReview::Accept, &facts),
@@ -259,7 +259,7 @@ fn the_wrap_up_turn_is_the_last_turn_before_the_end() {
         let next = NextAction::Finish(EndReason::Budget);
         assert_eq!(decision, Decision::refuse_tools(prompts::NOT_RUN_DURING_WRAP_UP, next));
     }
-    // The only turn there is is not one for wrapping up.
+    // If there is only one request, it is not reserved for wrapping up.
     let one = Facts { limits: Limits { max_turns: 1, ..limits }, ..facts };
     assert_eq!(one.limit_end_reason(&state().update(|it| it.counts.model_calls = 0)), None);
 }
@@ -327,7 +327,7 @@ fn with_no_request_left_queued_input_is_ignored_and_the_run_completes() {
     );
     let nudge = StopReview::Nudge("more".into());
     assert_eq!(at_stop(&full, nudge, &facts), NextAction::Finish(EndReason::Completed));
-    // Somebody who blocks the end says that it is none.
+    // The model has to continue but cannot, so the run ends as `MaxTurns`.
     let block = StopReview::HookDecision(StopDecision::Block("not yet".into()));
     assert_eq!(at_stop(&full, block, &facts), NextAction::Finish(EndReason::MaxTurns));
 }

@@ -1,4 +1,4 @@
-//! A failure is taken for a success.
+//! A failure is treated as a success.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::agent::detect::detection_input::{DetectionInput, Finding, result_chec
 use crate::item::{ResultKind, ToolResult};
 use crate::turn::Turn;
 
-/// Words by which an answer speaks of a failure.
+/// Words that show that an answer mentions a failure.
 const FAILURE_WORDS: &[&str] = &[
     "fail",
     "error",
@@ -33,20 +33,21 @@ const FAILURE_WORDS: &[&str] = &[
 
 type AcknowledgementCheck = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
 
-/// Sees a failure that is on record as a success, or that the model passes over.
+/// Detects a failure that is recorded as a success, or that the model ignores.
 ///
-/// - A result of kind `ok` with a check on record that failed. It is told once a run for each tool.
-/// - A call that failed, took too long, panicked or was interrupted in the last turn before the
-///   model stops, while no other call of that tool went well in it, and the answer does not
-///   speak of it. A model that calls something next is taken to deal with it.
+/// - A result of kind `ok` contains a check that failed. Reported once per run and tool.
+/// - A call failed, timed out, panicked or was interrupted in the last turn before the model stops,
+///   no other call of that tool in the turn succeeded, and the answer does not mention it. If the
+///   model makes another call instead of stopping, it is assumed to handle the failure.
 #[derive(Clone, Default)]
 pub struct AmbiguousFailure {
     acknowledgement_check: Option<Arc<AcknowledgementCheck>>,
 }
 
 impl AmbiguousFailure {
-    /// Sets how it is known that an answer deals with a failed result. Unless set it has one of
-    /// some English words, such as "fail", "error" or "could not".
+    /// Sets the function that decides whether an answer acknowledges a failed result. By default
+    /// the answer must contain one of several English words, such as "fail", "error" or "could
+    /// not".
     pub fn with_acknowledgement_check(
         f: impl Fn(&Turn, &ToolResult) -> bool + Send + Sync + 'static,
     ) -> Self {

@@ -1,19 +1,19 @@
-//! The context grows, and nothing comes of it.
+//! The context grows without progress.
 
 use crate::agent::detect::detection_input::{CompletedIteration, DetectionInput, Finding};
 use crate::item::Evidence;
 
-/// Sees requests that become too long, by the tokens that providers report.
+/// Detects requests that become too long, by the token counts that providers report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextBloat {
-    /// A request has so many input tokens; 150,000 by default, 0 for never.
+    /// The number of input tokens at which a request is too long; 150,000 by default, 0 for never.
     pub max_input_tokens: u64,
-    /// A request has so many times the input tokens of the one `turns` before it, while nothing was
-    /// changed and no check has said anything new; 4 by default, 0 for never.
+    /// The factor by which a request's input tokens may grow within `growth_window_turns` while
+    /// nothing is changed and no check has a new result; 4 by default, 0 for never.
     pub growth_factor: u64,
-    /// Over so many turns with calls; 8 by default.
+    /// The number of turns with calls over which growth is measured; 8 by default.
     pub growth_window_turns: usize,
-    /// What is shorter than this is never too long; 60,000 tokens by default.
+    /// Growth is not reported below this number of input tokens; 60,000 by default.
     pub min_input_tokens: u64,
 }
 
@@ -65,7 +65,7 @@ impl ContextBloat {
     }
 }
 
-/// Whether something was changed, or a check has said something that it had not.
+/// Whether there was a change, or a check with a new result.
 fn has_progress(seen: &DetectionInput<'_>, from: usize, to: usize) -> bool {
     let known: Vec<Evidence> = seen.iterations[..from]
         .iter()

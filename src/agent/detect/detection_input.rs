@@ -1,4 +1,4 @@
-//! What a run has done so far, as detectors look at it.
+//! The input of the detectors: what a run has done so far.
 
 use std::borrow::Cow;
 
@@ -7,13 +7,13 @@ use crate::item::{Evidence, SideEffect, ToolCall, ToolResult};
 use crate::tool::unwrapped_call;
 use crate::turn::Turn;
 
-/// What is seen behind a turn, before its calls run.
+/// The input of the detectors after a turn, before its calls run.
 pub(super) struct DetectionInput<'a> {
     /// The turns of this run whose calls were answered, oldest first.
     pub(super) iterations: Vec<CompletedIteration<'a>>,
-    /// The turn that has come.
+    /// The latest turn.
     pub(super) turn: &'a Turn,
-    /// Whether the newest lap is what this turn follows.
+    /// Whether this turn directly follows the latest iteration.
     pub(super) has_new_iteration: bool,
     pub(super) state: &'a State,
 }
@@ -23,11 +23,11 @@ pub(super) struct DetectionInput<'a> {
 pub(super) struct CompletedIteration<'a> {
     /// The calls with their results, in call order.
     pub(super) calls: Vec<(Cow<'a, ToolCall>, &'a ToolResult)>,
-    /// The tokens of its request.
+    /// The input tokens of its request.
     pub(super) input_tokens: u64,
 }
 
-/// Something that goes wrong.
+/// A problem that a detector has found.
 pub(super) struct Finding {
     pub(super) call_id: Option<String>,
     pub(super) message: String,
@@ -42,7 +42,7 @@ impl<'a> DetectionInput<'a> {
         Self { iterations: laps, turn, has_new_iteration: is_fresh, state }
     }
 
-    /// The newest lap, where this turn is the first behind it, and those before it.
+    /// The latest iteration, if this turn directly follows it, and the iterations before it.
     pub(super) fn newest_and_earlier_iterations(
         &self,
     ) -> Option<(&CompletedIteration<'a>, &[CompletedIteration<'a>])> {
@@ -50,7 +50,7 @@ impl<'a> DetectionInput<'a> {
     }
 }
 
-/// The laps of this run, which are the newest of the history.
+/// The iterations of this run, which are the latest of the history.
 fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
     let mut laps: Vec<CompletedIteration<'_>> = Vec::new();
     let mut results: Vec<&ToolResult> = Vec::new();
@@ -63,7 +63,7 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
                 }
                 (in_results, is_void, count) = (true, true, count + 1);
             }
-            // Laps that became void since count, and are left out.
+            // Tombstoned iterations are counted but left out.
             if item.tombstone {
                 continue;
             }
@@ -97,14 +97,14 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
 }
 
 impl CompletedIteration<'_> {
-    /// The checks that were put on record, with their calls.
+    /// The checks that were recorded, with their calls.
     pub(super) fn recorded_checks(&self) -> impl Iterator<Item = (&ToolCall, Evidence)> {
         self.calls.iter().flat_map(|(call, result)| {
             result_checks(result).map(move |evidence| (&**call, evidence))
         })
     }
 
-    /// Whether anything was changed, as far as was told.
+    /// Whether a change was recorded.
     pub(super) fn has_side_effects(&self) -> bool {
         self.calls.iter().any(|(_, result)| !result_side_effects(result).is_empty())
     }
@@ -142,7 +142,7 @@ mod tests {
             *item = item.clone().with_mark(Mark::Tombstone);
         }
         let history = History::from_items("h", items);
-        // The first two laps are of an earlier run.
+        // The first two iterations belong to an earlier run.
         let state = State::new(history).update(|it| it.counts.tool_turns = 2);
         let laps = completed_iterations(&state);
         let called = laps.iter().flat_map(|lap| &lap.calls).map(|(call, _)| &*call.call_id);

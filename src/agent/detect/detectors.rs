@@ -1,4 +1,4 @@
-//! The hook that holds the detectors.
+//! The hook that contains the detectors.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::event::Outcome;
 use crate::item::Item;
 use crate::turn::Turn;
 
-/// Sees when a run goes wrong in one of six ways, and gives a [`Signal`].
+/// Detects six ways in which a run can go wrong, and records a [`Signal`] for each.
 ///
-/// It looks behind each complete turn of the model, at the results of the calls before it. What goes
-/// wrong is told when it begins, not again while it lasts. It ends nothing: for that there are
-/// budgets, limits and hooks of your own that read the signals.
+/// It runs after each complete turn of the model, and examines the results of the previous calls. A
+/// problem is reported when it starts, and not again while it lasts. Detectors end no run: for
+/// that, use budgets, limits, or hooks of your own that read the signals.
 ///
-/// The numbers are set so that an ordinary run gives none. A [`SilentSideEffect`] has to be told what
-/// to look at.
+/// The default thresholds are chosen so that an ordinary run causes no signal. [`SilentSideEffect`]
+/// detects nothing until it is configured.
 ///
 /// ```
 /// use serde_json::json;
@@ -66,7 +66,7 @@ pub struct Detectors {
 }
 
 impl Detectors {
-    /// All six, with their default numbers.
+    /// All six detectors, with their default thresholds.
     pub fn all() -> Self {
         Self::none()
             .with_missing_termination(MissingTermination::default())
@@ -77,62 +77,64 @@ impl Detectors {
             .with_planning_without_execution(PlanningWithoutExecution::default())
     }
 
-    /// None, to add some.
+    /// No detectors; add those that you need.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Sets when a run is seen to go on without an end.
+    /// Sets the detector of runs that continue without an end.
     pub fn with_missing_termination(mut self, detector: MissingTermination) -> Self {
         self.missing_termination = Some(detector);
         self
     }
 
-    /// Sets when a failure is seen to be taken for a success.
+    /// Sets the detector of failures that are treated as a success.
     pub fn with_ambiguous_failure(mut self, detector: AmbiguousFailure) -> Self {
         self.ambiguous_failure = Some(detector);
         self
     }
 
-    /// Sets when a call is seen to change something silently.
+    /// Sets the detector of calls that change something without reporting it.
     pub fn with_silent_side_effect(mut self, detector: SilentSideEffect) -> Self {
         self.silent_side_effect = Some(detector);
         self
     }
 
-    /// Sets when a call is seen to do its work twice.
+    /// Sets the detector of calls that do their work twice.
     pub fn with_non_idempotent_retry(mut self, detector: NonIdempotentRetry) -> Self {
         self.non_idempotent_retry = Some(detector);
         self
     }
 
-    /// Sets when the context is seen to grow too long.
+    /// Sets the detector of a context that grows too long.
     pub fn with_context_bloat(mut self, detector: ContextBloat) -> Self {
         self.context_bloat = Some(detector);
         self
     }
 
-    /// Sets when plans are seen to be all that is made.
+    /// Sets the detector of models that plan and call no tool.
     pub fn with_planning_without_execution(mut self, detector: PlanningWithoutExecution) -> Self {
         self.planning_without_execution = Some(detector);
         self
     }
 
-    /// Also tells the model what to do about it, before its next request: the
-    /// [mitigation](FailureMode::mitigation) of the mode. If the run ends with the turn, it is not said.
+    /// Also sends the model a message about each signal before its next request: the
+    /// [mitigation](FailureMode::mitigation) of its mode. If the run ends with the turn, the
+    /// message is not sent.
     pub fn with_nudges(mut self) -> Self {
         self.sends_nudges = true;
         self
     }
 
-    /// Calls `f` with each signal, in the poll in which it is seen, so it must be quick. The handles
-    /// that [`signal_log`](Self::signal_log) gives keep them as well.
+    /// Calls `f` with each signal, within the poll in which it is detected, so it must be quick.
+    /// The signals are also stored in the [`signal_log`](Self::signal_log).
     pub fn on_signal(mut self, f: impl Fn(&Signal) + Send + Sync + 'static) -> Self {
         self.signal_log.set_on_signal(Arc::new(f));
         self
     }
 
-    /// Where the signals are kept. All clones share it, and with them all runs.
+    /// Returns the log of the signals. All clones of the detectors, and therefore all runs, share
+    /// it.
     pub fn signal_log(&self) -> SignalLog {
         self.signal_log.clone()
     }

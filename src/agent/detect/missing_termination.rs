@@ -1,20 +1,20 @@
-//! The run goes on, and nothing that can be checked changes.
+//! The run continues, but its checks do not change.
 
 use std::collections::HashMap;
 
 use crate::agent::detect::detection_input::{CompletedIteration, DetectionInput, Finding};
 use crate::item::Evidence;
 
-/// Sees that the tools run on and on while what can be checked stays as it is.
+/// Detects that tools keep running while the results of the checks stay the same.
 ///
-/// A run that has put no check on record yet is not looked at: it may be reading.
+/// A run that has not recorded a check yet is not examined, since it may still be reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingTermination {
-    /// So many times in a row a check fails with the same exit code and the same complaint,
-    /// whatever was changed in between; 3 by default, 0 for never.
+    /// The number of times in a row that a check fails with the same exit code and the same error
+    /// output, regardless of changes in between; 3 by default, 0 for never.
     pub max_same_failures: u32,
-    /// For so many turns with calls, behind a check, no check says anything new and nothing is
-    /// changed; 10 by default, 0 for never.
+    /// The number of turns with calls, after a check, without a new check result and without a
+    /// change; 10 by default, 0 for never.
     pub max_turns_without_progress: u32,
 }
 
@@ -42,14 +42,14 @@ impl MissingTermination {
                 call_id: None,
                 message: format!("no check has said anything new for {quiet} turns"),
             };
-            // Only what has come about with the newest lap is told.
+            // Only a problem that starts with the latest iteration is reported.
             found = stuck.or_else(|| is_quiet.then(words));
         }
         found
     }
 
-    /// Counts the checks of a lap: whether one says something new, and whether one has failed in
-    /// the same way for the last time that is allowed.
+    /// Counts the checks of an iteration. Returns whether one has a new result, and a finding if
+    /// one has failed in the same way for `max_same_failures` times.
     fn count_checks(
         self,
         lap: &CompletedIteration<'_>,

@@ -1,7 +1,7 @@
-//! Detectors: hooks that see when a run goes wrong in one of six ways, and say so.
+//! Detectors: hooks that report six ways in which runs go wrong.
 //!
-//! [`Detectors`] is one hook that holds them. Each is a pure look at what the run has done so far;
-//! its numbers are in a struct of its own.
+//! [`Detectors`] is one hook that contains all of them. Each detector is a pure function of the run
+//! so far; its thresholds are in a struct of its own.
 
 mod ambiguous_failure;
 mod context_bloat;

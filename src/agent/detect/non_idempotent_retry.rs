@@ -1,4 +1,4 @@
-//! A call that was repeated has done its work twice.
+//! A repeated call has done its work twice.
 
 use std::sync::Arc;
 
@@ -8,24 +8,25 @@ use crate::agent::detect::detection_input::{DetectionInput, Finding, result_side
 use crate::item::{SideEffect, ToolCall, ToolResult};
 use crate::tool::Rationale;
 
-/// So many calls of a tool are compared, so that a long run costs no more than a short one each turn.
+/// The number of a tool's earlier calls that are compared, which bounds the work per turn.
 const MAX_COMPARED_CALLS: usize = 32;
 
-/// Sees the same call do its work twice.
+/// Detects when the same call does its work twice.
 ///
-/// - The same tool with the same arguments has `created` or `sent` something, and then something
-///   else: two tickets, two mails. The same thing made once more is one thing. It looks back at the
-///   32 calls of the tool before that made something.
-/// - It has `changed` the same thing twice, and no call in between has put a change on record.
+/// - The same tool with the same arguments has `created` or `sent` something, and later something
+///   else: two tickets, two mails. Creating the same thing again does not count. Compared are the
+///   tool's latest 32 calls that created something.
+/// - The same call has `changed` the same thing twice, and no call in between has recorded a
+///   change.
 ///
-/// It is told when it happens for the second time, and not for each time behind that.
+/// Reported on the second occurrence only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NonIdempotentRetry {
     repeatable_tools: Arc<[String]>,
 }
 
 impl NonIdempotentRetry {
-    /// Names the tools that are meant to be called again, for example one that rolls a log over.
+    /// Sets the names of tools that are meant to be repeated, for example one that rotates a log.
     pub fn with_repeatable_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -45,7 +46,8 @@ impl NonIdempotentRetry {
         let fresh =
             newest.calls.iter().filter(|(_, result)| !result_side_effects(result).is_empty());
         for _ in 0..fresh.count() {
-            // From the newest to the oldest of the lap, each with those before it.
+            // Each call of the iteration, from the last to the first, is compared with those before
+            // it.
             let (call, result) = calls.pop()?;
             if self.repeatable_tools.contains(&call.name) {
                 continue;
@@ -104,7 +106,7 @@ fn is_same_call(one: &ToolCall, other: &ToolCall) -> bool {
     one.name == other.name && ParsedArgs::from_call(one).equals_args_of(other)
 }
 
-/// The arguments of a call, without what the model says of it: that makes it no other call.
+/// The arguments of a call, without the model's rationale, which does not make the call different.
 struct ParsedArgs<'a> {
     raw_json: &'a str,
     parsed: Option<Value>,

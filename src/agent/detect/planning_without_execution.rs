@@ -1,14 +1,15 @@
-//! Plans are made, and no tool is called.
+//! The model plans, but calls no tool.
 
 use crate::agent::detect::detection_input::{DetectionInput, Finding};
 
-/// Sees a model that only speaks, again and again, though it is told to go on.
+/// Detects a model that repeatedly answers without a call although it is prompted to continue.
 ///
-/// What is counted are turns that a stop hook, the policy on evidence or the token target has sent
-/// back. Whoever steers or follows up begins the count anew: an answer to somebody is no plan.
+/// It counts turns after which a stop hook, the policy on evidence or the token target has made the
+/// run continue. Steered input and follow-ups reset the count, since an answer to new input is not
+/// a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanningWithoutExecution {
-    /// So many turns in a row have no call; 3 by default, 0 for never.
+    /// The number of turns in a row without a call; 3 by default, 0 for never.
     pub max_planning_turns: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What detectors say, and where it is kept.
+//! The signals of detectors, and their log.
 
 use std::fmt;
 use std::mem;
@@ -13,42 +13,42 @@ use crate::lock::lock_ignoring_poison;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureMode {
-    /// The run goes on, and nothing that can be checked changes.
+    /// The run continues, but its checks do not change.
     MissingTermination,
-    /// A failure is taken for a success.
+    /// A failure is treated as a success.
     AmbiguousFailure,
-    /// A call changes something and does not say what.
+    /// A call changes something and does not report it.
     SilentSideEffect,
-    /// A call that was repeated has done its work twice.
+    /// A repeated call has done its work twice.
     NonIdempotentRetry,
-    /// The context grows, and nothing comes of it.
+    /// The context grows without progress.
     ContextBloat,
-    /// Plans are made, and no tool is called.
+    /// The model plans, but calls no tool.
     PlanningWithoutExecution,
 }
 
-/// What a detector has seen.
+/// A problem that a detector has found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Signal {
-    /// What goes wrong.
+    /// The kind of problem.
     pub mode: FailureMode,
-    /// The id of the history on which it was seen.
+    /// The id of the history in which it was detected.
     pub history_id: String,
-    /// The request of the run, counted from 1, behind whose turn it was seen.
+    /// The number of the run's request, counted from 1, after whose turn it was detected.
     pub turn: u32,
-    /// The call that shows it, where one does.
+    /// The call that shows the problem, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
-    /// What was seen, in words for a person.
+    /// A description for people.
     pub what: String,
 }
 
 type OnSignal = dyn Fn(&Signal) + Send + Sync;
 
-/// The signals of all runs that share it, oldest first. Cheap to clone.
+/// The signals of all runs that share the log, oldest first. Cheap to clone.
 ///
-/// It keeps what nobody [takes](Self::drain).
+/// It grows until the signals are [drained](Self::drain).
 #[derive(Clone, Default)]
 pub struct SignalLog {
     signals: Arc<Mutex<Vec<Signal>>>,
@@ -56,12 +56,12 @@ pub struct SignalLog {
 }
 
 impl SignalLog {
-    /// All that were given so far.
+    /// Returns all signals in the log.
     pub fn signals(&self) -> Vec<Signal> {
         self.with_locked_signals(|list| list.clone())
     }
 
-    /// Takes those that were given since the last time.
+    /// Removes the signals from the log and returns them.
     pub fn drain(&self) -> Vec<Signal> {
         self.with_locked_signals(mem::take)
     }
@@ -83,7 +83,7 @@ impl SignalLog {
 }
 
 impl FailureMode {
-    /// What a model is told to do about it.
+    /// Returns the message that tells the model what to do about it.
     pub fn mitigation(self) -> &'static str {
         match self {
             Self::MissingTermination => {

@@ -1,4 +1,4 @@
-//! A call changes something and does not say what.
+//! A call changes something and does not report it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,20 +10,19 @@ use crate::lock::lock_ignoring_poison;
 
 type SnapshotFn = dyn Fn() -> u64 + Send + Sync;
 
-/// Sees calls that change something and do not say what. Unless it is told what to look at, it sees
-/// nothing.
+/// Detects calls that change something and do not report it. It detects nothing until it is
+/// configured with tools or a snapshot.
 #[derive(Clone, Default)]
 pub struct SilentSideEffect {
     mutating_tools: Arc<[String]>,
     snapshot: Option<Arc<SnapshotFn>>,
-    /// By history: the newest snapshot, and whether its lap was silent.
+    /// By history id: the latest snapshot, and whether the iteration before it was silent.
     last_snapshots: Arc<Mutex<HashMap<String, (u64, bool)>>>,
 }
 
 impl SilentSideEffect {
-    /// Names the tools that change something in each call. A call of theirs that went well and put
-    /// nothing on record, neither a side effect nor evidence, is silent. It is told once a run for
-    /// each tool.
+    /// Sets the names of tools that change something in each call. A successful call of such a tool
+    /// that has recorded neither a side effect nor evidence is reported, once per run and tool.
     pub fn with_mutating_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -32,12 +31,14 @@ impl SilentSideEffect {
         self
     }
 
-    /// Sets what tells one state of the world from another, for example a hash of the sizes and
-    /// times of files. If it is another behind the calls of a turn, and none of them has put a side
-    /// effect on record, the turn was silent. A row of such turns is told once.
+    /// Sets a function that returns a fingerprint of the environment, for example a hash of the
+    /// sizes and modification times of files. If the fingerprint differs after the calls of a turn,
+    /// and none of them has recorded a side effect, this is reported. Several such turns in a row
+    /// are reported once.
     ///
-    /// It runs in a poll of the run, behind each turn of the model, so it must be quick. It does not
-    /// know who has changed the world: other programs should leave alone what it looks at.
+    /// It runs within a poll of the run, after each turn of the model, so it must be quick. It
+    /// cannot tell which program caused a change: other programs should not change the files that
+    /// it covers.
     pub fn with_snapshot(mut self, snapshot: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.snapshot = Some(Arc::new(snapshot));
         self
@@ -77,7 +78,7 @@ impl SilentSideEffect {
         })
     }
 
-    /// Whether the newest lap is the first of a row that has changed something silently.
+    /// Whether the latest iteration is the first in a row of iterations with unreported changes.
     fn has_silent_change(&self, seen: &DetectionInput<'_>) -> bool {
         let Some(snapshot) = &self.snapshot else { return false };
         let now = snapshot();

@@ -1,11 +1,12 @@
-//! How a model says that it cannot go on.
+//! How a model reports that it is blocked.
 
-/// What the last words of a blocked model begin with, in any case of letters.
+/// The prefix of a blocked model's last text, matched case-insensitively.
 pub const BLOCKED_PREFIX: &str = "BLOCKED:";
 
-/// What a text that begins with a line `BLOCKED: …` says is missing, or `None` if it does not.
+/// Returns the rest of a text's first line after `BLOCKED:`, which says what is missing, or `None`
+/// if the text does not start with that prefix.
 ///
-/// It is the rest of that line. An empty one means that nothing was named.
+/// An empty rest means that the model has not named what is missing.
 pub(crate) fn strip_blocked_prefix(text: &str) -> Option<&str> {
     let line = text.trim_start().lines().next()?;
     let (head, rest) = line.split_at_checked(BLOCKED_PREFIX.len())?;

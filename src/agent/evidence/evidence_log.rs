@@ -1,15 +1,14 @@
-//! What counts of the results of a run.
+//! The results of a run that count as changes or checks.
 
 use std::sync::Arc;
 
 use crate::item::{EffectReport, Item, RawJson, ResultKind, SideEffect, ToolCall, ToolResult};
 use crate::tool::InnerToolNames;
 
-/// The results of a run that say what it changed and what was checked, in their order. Cheap to
-/// clone.
+/// The results of a run that report changes or checks, in order. Cheap to clone.
 ///
-/// It is counted beside the history, from the results as they come, so that it knows of them also
-/// when they are compacted away.
+/// It is kept separately from the history and filled from the results as they arrive, so a
+/// compaction does not remove anything from it.
 ///
 /// ```
 /// use turnstream::agent::evidence::{EvidenceLog, EvidenceVerdict};
@@ -36,26 +35,27 @@ pub struct EvidenceLog {
     batch_count: u32,
 }
 
-/// A result that says what was changed or checked, or that leaves it open.
+/// A result that reports changes or checks, or whose effects are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EvidenceEntry {
-    /// The call that it answers.
+    /// The id of the call that it answers.
     pub call_id: String,
-    /// The tool's name.
+    /// The name of the tool.
     pub tool: String,
-    /// How it came about.
+    /// The kind of the result.
     pub kind: ResultKind,
-    /// What the tool has put on record.
+    /// The effects and evidence that the tool has recorded.
     pub report: Option<Arc<EffectReport>>,
-    /// Which batch of calls it belongs to. Within one, nobody knows the order.
+    /// The number of the batch of calls that it belongs to. The order within a batch is unknown.
     pub batch: u32,
 }
 
 impl EvidenceLog {
-    /// What the results among some items come to. Results with nothing between them are one batch.
+    /// Creates a log from the tool results among some items. Consecutive results form one batch.
     ///
-    /// What stands in for results that were folded away may have been a change: nobody knows.
+    /// A summary that replaced results counts as a change, since the results may have contained
+    /// one.
     pub fn from_items<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
         let mut standing = Self::default();
         let mut batch = Vec::new();
@@ -73,7 +73,7 @@ impl EvidenceLog {
         standing
     }
 
-    /// Notes the results of one batch of calls.
+    /// Records the results of one batch of calls.
     pub fn record_batch(&mut self, results: &[ToolResult]) {
         if results.is_empty() {
             return;
@@ -90,13 +90,13 @@ impl EvidenceLog {
         }
     }
 
-    /// The results, in their order.
+    /// Returns the results, in order.
     pub fn entries(&self) -> &[EvidenceEntry] {
         &self.entries
     }
 }
 
-/// What is known of the calls that a summary stands in for.
+/// The result that stands for the calls that a summary replaced.
 fn compaction_placeholder_result() -> ToolResult {
     let target = "what a summary stands in for".to_owned();
     let effect = SideEffect { kind: "forgotten".to_owned(), target };
@@ -113,7 +113,7 @@ fn has_relevant_effects(result: &ToolResult) -> bool {
     result.report.is_some() || has_unknown_effects(result.kind)
 }
 
-/// Whether the tool may have done something that it came not to tell.
+/// Whether the tool may have had effects that its result does not report.
 pub(in crate::agent) fn has_unknown_effects(kind: ResultKind) -> bool {
     match kind {
         ResultKind::Timeout | ResultKind::Panic | ResultKind::Interrupted => true,
@@ -129,18 +129,18 @@ pub(in crate::agent) fn has_unknown_effects(kind: ResultKind) -> bool {
 }
 
 impl EvidenceEntry {
-    /// What it says that was changed.
+    /// Returns the changes that it reports.
     pub fn side_effects(&self) -> &[SideEffect] {
         self.report.as_deref().map_or(&[], |report| &report.side_effects)
     }
 
-    /// What it proves, where it does.
+    /// Returns the evidence that it contains.
     pub fn evidence(&self) -> &[RawJson] {
         self.report.as_deref().map_or(&[], |report| &report.evidence)
     }
 
-    /// Whether it was interrupted, took too long or panicked: it may have changed something that it
-    /// came not to tell.
+    /// Whether the call was interrupted, timed out or panicked, so that it may have had effects
+    /// that its result does not report.
     pub(crate) fn has_unknown_effects(&self) -> bool {
         has_unknown_effects(self.kind)
     }

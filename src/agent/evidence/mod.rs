@@ -1,8 +1,8 @@
-//! Ending only with evidence: what a run changed, what was checked, and what that proves.
+//! Completing a run only with evidence: its changes, its checks, and what they prove.
 //!
-//! [`EvidenceLog`] is what counts of the results of a run, [`EvidenceLog::verdict`] says what it proves,
-//! and [`RequireEvidence`] is the policy that [`Agent::with_evidence`](crate::Agent::with_evidence)
-//! sets.
+//! [`EvidenceLog`] has the results of a run that count as evidence, [`EvidenceLog::verdict`]
+//! returns what they prove, and [`RequireEvidence`] is the policy that
+//! [`Agent::with_evidence`](crate::Agent::with_evidence) sets.
 
 mod blocked_claim;
 mod evidence_log;

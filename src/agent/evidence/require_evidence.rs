@@ -1,4 +1,4 @@
-//! The policy: what a claim needs, and what happens to one that has it not.
+//! The policy on evidence: what a claim needs, and what happens to a claim without it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,10 +22,11 @@ and the smallest thing that is missing, for example a permission, a file or a de
 type BlockedDetector = dyn Fn(&Turn) -> Option<String> + Send + Sync;
 type EvidenceParser = dyn Fn(&RawJson) -> Option<Evidence> + Send + Sync;
 
-/// What a model that says it is done must have on record. Cheap to clone.
+/// The evidence that a model must have recorded when it claims to be done. Cheap to clone.
 ///
-/// [`Agent::with_evidence`](crate::Agent::with_evidence) says what happens to a claim without it. Any words with which the model
-/// stops are a claim, also "I could not do it", unless they say that it is blocked.
+/// [`Agent::with_evidence`](crate::Agent::with_evidence) describes what happens to a claim without
+/// evidence. Every text with which the model stops is a claim, including "I could not do it",
+/// unless it states that the model is blocked.
 #[derive(Clone)]
 pub struct RequireEvidence {
     only_after_changes: bool,
@@ -50,21 +51,21 @@ impl Default for RequireEvidence {
 }
 
 impl RequireEvidence {
-    /// Every claim needs a check that passed, also of a run that changed nothing: what ends as a
-    /// success always cites something.
+    /// Creates a policy in which every claim needs a check that passed, even if the run changed
+    /// nothing: a successful run always has a check as its proof.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks for evidence only where something was changed. A run that only looked at things, or
-    /// whose checks failed while it changed nothing, may say so.
+    /// Requires evidence only if something was changed. A run that changed nothing may complete
+    /// without a check, or with failed checks.
     pub fn only_after_changes(mut self) -> Self {
         self.only_after_changes = true;
         self
     }
 
-    /// Names the tools that never change anything, so that a call of theirs that was interrupted,
-    /// took too long or panicked is no change.
+    /// Sets the names of tools that never change anything. A call of theirs that was interrupted,
+    /// timed out or panicked does not count as a change.
     pub fn with_read_only_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -73,19 +74,20 @@ impl RequireEvidence {
         self
     }
 
-    /// Sets what the model is told of this at the end of the stable zone of the system prompt. An
-    /// empty text says nothing.
+    /// Sets the instructions about evidence, which are appended to the stable part of the system
+    /// prompt. An empty text appends nothing.
     pub fn with_instructions(mut self, text: impl Into<Arc<str>>) -> Self {
         self.instructions = text.into();
         self
     }
 
-    /// Sets how it is recognised that the model is blocked: what is missing, or an empty text if it
-    /// does not say. By default it is what follows [`BLOCKED_PREFIX`](super::BLOCKED_PREFIX) in the first line
-    /// of the turn's text, in upper or lower case.
+    /// Sets the function that detects whether the model is blocked. It returns what is missing, an
+    /// empty text if the model does not say, or `None` if it is not blocked. By default it is the
+    /// text after [`BLOCKED_PREFIX`](super::BLOCKED_PREFIX) in the first line of the turn's text,
+    /// in upper or lower case.
     ///
-    /// It runs in the poll in which the model stops, so it must be quick. A panic ends the run with
-    /// an error of kind [`Hook`](crate::ErrorKind::Hook).
+    /// It runs within the poll in which the model stops, so it must be quick. A panic ends the run
+    /// with an error of kind [`Hook`](crate::ErrorKind::Hook).
     pub fn with_blocked_detector(
         mut self,
         blocked: impl Fn(&Turn) -> Option<String> + Send + Sync + 'static,
@@ -94,15 +96,16 @@ impl RequireEvidence {
         self
     }
 
-    /// Sets what counts as a check of what tools put on record; what is `None` counts as nothing.
-    /// Unless set it is [`Evidence::from_json`]. What is said of it at [`with_blocked_detector`](Self::with_blocked_detector)
-    /// holds here, too.
+    /// Sets the function that parses recorded evidence into a check; evidence for which it returns
+    /// `None` does not count. By default it is [`Evidence::from_json`]. It must be quick as well,
+    /// and a panic has the same effect as one in
+    /// [`with_blocked_detector`](Self::with_blocked_detector).
     ///
     /// ```
     /// use turnstream::agent::evidence::RequireEvidence;
     /// use turnstream::item::Evidence;
     ///
-    /// // A diff that somebody has reviewed is a check as well.
+    /// // A reviewed diff counts as a check as well.
     /// let policy = RequireEvidence::new().with_evidence_parser(|json| {
     ///     let reviewed = || json.to_value()["reviewed"].as_str().map(str::to_owned);
     ///     Evidence::from_json(json)
@@ -118,23 +121,23 @@ impl RequireEvidence {
         self
     }
 
-    /// What the results so far prove, by these settings; see [`EvidenceLog::verdict`].
+    /// Returns what the results so far prove under this policy; see [`EvidenceLog::verdict`].
     pub fn verdict(&self, standing: &EvidenceLog) -> EvidenceVerdict {
         self.with_rules(|rules| standing.verdict_with_rules(rules))
     }
 
-    /// What the model is told in its system prompt.
+    /// Returns the instructions about evidence in the system prompt.
     pub fn instructions(&self) -> &str {
         &self.instructions
     }
 
-    /// What is missing for the turn to be the end as blocked: empty if it is not named, `None` if
-    /// it is another claim.
+    /// Returns the text that names what is missing if the turn says that the model is blocked:
+    /// empty if it does not name it, `None` if the turn makes another claim.
     pub(crate) fn blocked_reason(&self, turn: &Turn) -> Option<String> {
         (self.blocked_detector)(turn).map(|missing| missing.trim().to_owned())
     }
 
-    /// The tools that never change anything.
+    /// The names of the tools that never change anything.
     pub(in crate::agent) fn read_only_tools(&self) -> Arc<[String]> {
         Arc::clone(&self.read_only_tools)
     }
@@ -162,7 +165,7 @@ impl RequireEvidence {
     }
 }
 
-/// It judges each claim with which the model stops.
+/// Judges each claim with which the model stops.
 impl Hook for RequireEvidence {
     fn name(&self) -> Cow<'_, str> {
         "the policy on evidence".into()

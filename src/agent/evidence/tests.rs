@@ -3,11 +3,11 @@ use crate::item::{
     EffectReport, Evidence, Item, Mark, RawJson, ResultKind, SideEffect, ToolCall, ToolResult,
 };
 
-/// A result in a word: its kind, what it changed, and its checks.
+/// A result as a word: its kind, its change, and its checks.
 ///
-/// `edit`, `edit!` (and failed), `late` (took too long), `cut` (interrupted), `denied`, `read`;
-/// `a=0` is a check of the command `a` that ended with 0, `a=-` one without an exit code; `!` behind
-/// it says that the call failed; with `+` several are in one result.
+/// `edit`, `edit!` (failed as well), `late` (timed out), `cut` (interrupted), `denied`, `read`;
+/// `a=0` is a check of the command `a` that ended with 0, `a=-` one without an exit code; a
+/// trailing `!` means that the call failed; `+` joins several checks in one result.
 fn result(id: usize, word: &str) -> ToolResult {
     let call = ToolCall { call_id: format!("c{id}"), name: "t".into(), arguments: "{}".into() };
     let (word, mut kind) = match word.strip_suffix('!') {
@@ -38,7 +38,7 @@ fn result(id: usize, word: &str) -> ToolResult {
     ToolResult::for_call(&call, kind, "said").with_report(report)
 }
 
-/// Turns are parted by `;`, the calls of one by spaces.
+/// Parses a script: `;` separates turns, spaces separate the calls of a turn.
 fn standing(script: &str) -> EvidenceLog {
     let mut standing = EvidenceLog::default();
     for batch in script.split(';') {
@@ -100,7 +100,7 @@ fn an_interrupted_call_counts_as_a_change() {
         check(&format!("a=0; {word}"), "not checked");
         check(&format!("{word}; a=0"), "proven by a");
     }
-    // What never ran changed nothing.
+    // A call that never ran changed nothing.
     check("a=0; denied", "proven by a");
     check("a=0; read!", "proven by a");
 }
@@ -116,7 +116,7 @@ fn a_failed_check_is_fixed_only_by_the_same_command() {
     check("edit; a=1; a=0; edit; b=0", "proven by b");
     check("edit; a=1; b=1; a=0", "b failed");
     check("edit; b=0; a=-", "a failed");
-    // Beside each other nobody knows which came last; in one result everybody does.
+    // The order within a batch is unknown; within one result it is known.
     check("edit; a=1 a=0", "a failed");
     check("edit; a=0 a=1", "a failed");
     check("edit; a=1+a=0", "proven by a");

@@ -1,31 +1,32 @@
-//! What the results of a run prove, as a pure function.
+//! The verdict on the evidence of a run, as a pure function.
 
 use std::fmt;
 
 use crate::agent::evidence::{EvidenceEntry, EvidenceLog};
 use crate::item::{Evidence, RawJson, ResultKind, SideEffect};
 
-/// So many side effects are named in words.
+/// Maximum number of side effects in a message.
 const MAX_LISTED_SIDE_EFFECTS: usize = 5;
 
-/// What the results of a run prove.
+/// The verdict on the evidence of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvidenceVerdict {
-    /// This check passed behind the last change, and none that failed is left.
+    /// This check passed after the last change, and no failed check is left.
     Proven(Evidence),
-    /// Nothing was changed, and nothing was checked.
+    /// The run has recorded neither changes nor checks.
     NothingChanged,
-    /// A change is not checked, or a check has failed.
+    /// A change has not been checked, or a check has failed.
     Unproven(UnprovenReason),
 }
 
-/// What is missing for a proof. As text it is said to the model and kept in the outcome.
+/// The reason why a claim is not proven. Its `Display` text is sent to the model and kept in the
+/// outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnprovenReason {
-    /// The newest check that failed and has not passed since.
+    /// The latest check that failed and has not passed since.
     pub failed_check: Option<Evidence>,
-    /// The last change, where none of the checks behind it has passed.
+    /// The last change, if no check after it has passed.
     pub last_change: Option<RecordedChange>,
 }
 
@@ -33,24 +34,24 @@ pub struct UnprovenReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordedChange {
-    /// The call.
+    /// The id of the call.
     pub call_id: String,
-    /// The tool's name.
+    /// The name of the tool.
     pub tool: String,
-    /// What it says that was changed. It is empty where the call was cut short, so that nobody
-    /// knows.
+    /// The changes that the call reports. Empty if the call was cut short, so that its changes are
+    /// unknown.
     pub side_effects: Vec<SideEffect>,
 }
 
-/// What the rules are asked of a result besides what is in it.
+/// The policy's functions that the rules use.
 pub(super) struct EvidenceRules<'a> {
-    /// Whether a tool of this name never changes anything.
+    /// Whether the tool with this name never changes anything.
     pub(super) is_read_only_tool: &'a dyn Fn(&str) -> bool,
-    /// What was checked, where a piece of evidence is a check.
+    /// Returns the check in a piece of evidence, if it is one.
     pub(super) parse_evidence: &'a dyn Fn(&RawJson) -> Option<Evidence>,
 }
 
-/// A check on record.
+/// A recorded check.
 struct RecordedCheck<'a> {
     entry: &'a EvidenceEntry,
     evidence: Evidence,
@@ -64,15 +65,16 @@ struct ChangesAndChecks<'a> {
 }
 
 impl EvidenceLog {
-    /// What it proves.
+    /// Returns what the results prove.
     ///
-    /// - A *change* is a result with side effects, also one of a call that failed. A call that was
-    ///   interrupted, took too long or panicked may have changed something, and counts as one.
-    /// - A *check* is an [`Evidence`]. It passes with exit code 0, in a result that is no error.
-    /// - A passing check counts if it is behind the last change: in a later batch of calls, or in
-    ///   the same result. The order of calls that stand beside each other in a turn is not known.
-    /// - A check that fails leaves nothing proven until the same command passes, in a later batch
-    ///   or further down in the same result. Another command does not mend it.
+    /// - A *change* is a result with side effects, even if its call failed. A call that was
+    ///   interrupted, timed out or panicked may have changed something, and counts as a change.
+    /// - A *check* is an [`Evidence`]. It passes with exit code 0, in a result that is not an
+    ///   error.
+    /// - A passing check counts if it comes after the last change: in a later batch of calls, or in
+    ///   the same result. The order of the calls within a batch is unknown.
+    /// - After a failed check, nothing is proven until the same command passes, in a later batch or
+    ///   later in the same result. A passing check of another command is not enough.
     pub fn verdict(&self) -> EvidenceVerdict {
         self.verdict_with_rules(&EvidenceRules::standard())
     }
@@ -94,9 +96,9 @@ impl EvidenceLog {
         }
     }
 
-    /// The evidence that still says something to somebody who cannot see what came before it:
-    /// checks that passed behind the last change, unless the whole has failed, checks that failed
-    /// and were not mended, and whatever is no check.
+    /// Returns the evidence that still matters to a reader who cannot see the earlier results:
+    /// checks that passed after the last change, unless the run as a whole has failed; checks that
+    /// failed and have not passed since; and evidence that is not a check.
     pub(in crate::agent) fn unresolved_evidence(&self, has_failed: bool) -> Vec<RawJson> {
         let rules = EvidenceRules::standard();
         let ChangesAndChecks { changes, checks } = ChangesAndChecks::from_log(self, &rules);
@@ -109,7 +111,7 @@ impl EvidenceLog {
         others.chain(left.filter_map(|(_, check)| check.to_json())).collect()
     }
 
-    /// Whether it holds a change.
+    /// Whether the log contains a change.
     pub(super) fn has_changes(&self, rules: &EvidenceRules<'_>) -> bool {
         self.entries().iter().any(|noted| is_change(noted, rules))
     }
@@ -120,12 +122,13 @@ fn is_change(noted: &EvidenceEntry, rules: &EvidenceRules<'_>) -> bool {
         || (noted.has_unknown_effects() && !(rules.is_read_only_tool)(&noted.tool))
 }
 
-/// Whether one result is known to come from behind what the other did, or is that result.
+/// Whether the first result is known to come after the effects of the second, or is the same
+/// result.
 fn is_later_batch_or_same_entry(later: &EvidenceEntry, earlier: &EvidenceEntry) -> bool {
     later.batch > earlier.batch || std::ptr::eq(later, earlier)
 }
 
-/// Whether the same command has passed behind this check.
+/// Whether the same command has passed after this check.
 fn has_passed_later(checks: &[RecordedCheck<'_>], at: usize) -> bool {
     let Some((failed, later)) = checks.get(at..).and_then(<[_]>::split_first) else { return false };
     later.iter().any(|later| {
@@ -159,12 +162,12 @@ impl<'a> RecordedCheck<'a> {
         })
     }
 
-    /// Whether it passed behind all changes.
+    /// Whether it passed after all changes.
     fn passed_after_changes(&self, changes: &[&EvidenceEntry]) -> bool {
         self.passed && changes.iter().all(|change| is_later_batch_or_same_entry(self.entry, change))
     }
 
-    /// Of a call that failed nobody knows how the command ended.
+    /// Omits an exit code of 0 if the call failed, since it does not show how the command ended.
     fn to_json(&self) -> Option<RawJson> {
         let exit_code = self.evidence.exit_code.filter(|code| self.passed || *code != 0);
         RawJson::new(&Evidence { exit_code, ..self.evidence.clone() }).ok()

@@ -1,4 +1,4 @@
-//! Hooks made of one closure.
+//! Hooks made from a single closure.
 
 use std::any::type_name;
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use crate::agent::hook::hook_points::hook_points;
 use crate::agent::hook::hook_points::prelude::*;
 use crate::agent::hook::{Hook, HookFuture, IntoHookResult};
 
-/// A function for each point, which makes a hook of a closure.
+/// One function for each hook point, which turns a closure into a hook.
 macro_rules! closure_hooks {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;
@@ -21,12 +21,12 @@ macro_rules! closure_hooks {
 }
 
 macro_rules! closure_hook {
-    // Called at once, it gets what the method gets.
+    // A synchronous method: the closure receives the arguments of the method.
     ([$($doc:tt)*] $function:ident,
         at_once $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$($Answer:ty)?]) => {
         $($doc)*
         ///
-        /// The hook is named after the closure's place in the code.
+        /// The hook is named after the closure's path in the source.
         pub fn $function<F>(f: F) -> impl Hook + 'static
         where
             F: Fn(&State $(, $Given)*) $(-> $Answer)? + Send + Sync + 'static,
@@ -50,7 +50,7 @@ macro_rules! closure_hook {
             Closure(f)
         }
     };
-    // What is borrowed is cloned for the future.
+    // A method that returns a future: borrowed arguments are cloned for it.
     ($doc:tt $function:ident,
         asked $name:ident($state:ident $(, $arg:ident: &'a $Own:ty)*) $answer:tt) => {
         closure_hook! {
@@ -73,9 +73,9 @@ macro_rules! closure_hook {
         $kind:ident $name:ident($state:ident $(, $arg:ident: $Given:ty => $Own:ty)*) [$Answer:ty]) => {
         $($doc)*
         ///
-        /// The closure gets values of its own and gives a future of the answer, or of a `Result`
-        /// with an [`Error`]. A plain `|..| async move { .. }` always does; an `async |..|` closure
-        /// does where it captures nothing. The hook is named after the closure's place in the code.
+        /// The closure receives owned values and returns a future of the answer, or of a `Result`
+        /// with an [`Error`]. Use `|..| async move { .. }`; an `async |..|` closure works only if
+        /// it captures nothing. The hook is named after the closure's path in the source.
         pub fn $function<F, Fut>(f: F) -> impl Hook + 'static
         where
             F: Fn(State $(, $Own)*) -> Fut + Send + Sync + 'static,

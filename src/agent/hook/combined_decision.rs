@@ -1,4 +1,4 @@
-//! What all hooks together say to a call.
+//! The combined decision of all hooks on a call.
 
 use std::borrow::Cow;
 
@@ -8,14 +8,14 @@ use crate::agent::hook::CallDecision;
 use crate::error::{Error, ErrorKind};
 use crate::item::ToolCall;
 
-/// What all hooks together say to a call. `arguments` are set if a hook has rewritten them.
+/// The combined decision of all hooks on a call. `arguments` is set if a hook has rewritten them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::agent) enum CombinedDecision {
-    /// It may run.
+    /// The call may run.
     Allow { arguments: Option<String> },
-    /// It must not run; the model reads why.
+    /// The call must not run; the model receives the reason.
     Deny { reason: String },
-    /// It waits for somebody to approve it, with these arguments.
+    /// The call waits for an approval, with these arguments.
     RequireApproval { arguments: Option<String> },
 }
 
@@ -26,7 +26,7 @@ impl Default for CombinedDecision {
 }
 
 impl CombinedDecision {
-    /// After the answer of one more hook.
+    /// Combines this decision with the answer of the next hook.
     pub(super) fn combine(self, answer: CallDecision) -> Result<Self, Error> {
         Ok(match (self, answer) {
             (_, CallDecision::Deny(why)) => Self::Deny { reason: why },
@@ -52,7 +52,7 @@ impl CombinedDecision {
         matches!(self, Self::Deny { .. })
     }
 
-    /// The call with the arguments so far.
+    /// The call with the arguments rewritten so far.
     pub(super) fn rewritten_call<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
         match self {
             Self::Allow { arguments: Some(arguments) }
@@ -66,7 +66,7 @@ impl CombinedDecision {
     }
 }
 
-/// Arguments that are a JSON object.
+/// Checks that the arguments are a JSON object.
 fn check_json_object(arguments: String) -> Result<String, Error> {
     match serde_json::from_str::<Map<String, Value>>(&arguments) {
         Ok(_) => Ok(arguments),

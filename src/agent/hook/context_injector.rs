@@ -1,4 +1,4 @@
-//! A narrow context as a hook.
+//! A `ContextInjector` as a hook.
 
 use std::borrow::Cow;
 use std::future::ready;
@@ -8,7 +8,7 @@ use crate::agent::hook::{Hook, HookFuture};
 use crate::context::ContextInjector;
 use crate::item::History;
 
-/// Narrows what is sent, before each request.
+/// Injects context into each request, before it is sent.
 impl Hook for ContextInjector {
     fn name(&self) -> Cow<'_, str> {
         Cow::Borrowed("narrow")

@@ -1,59 +1,60 @@
-//! What hooks answer.
+//! The answers of hooks.
 
 use futures::future::BoxFuture;
 
 use crate::error::Error;
 
-/// What an asynchronous method of a [`Hook`](super::Hook) gives.
+/// The future that an asynchronous method of a [`Hook`](super::Hook) returns.
 ///
-/// It runs only while it is polled, and is dropped when the run is interrupted or dropped, and when
-/// it takes too long. Of a method that observes it is `'static`, and is dropped when the run ends.
+/// It runs only while it is polled. It is dropped when the run is interrupted or dropped, and when
+/// it exceeds its timeout. The future of an observing method is `'static`, and is also dropped when
+/// the run ends.
 pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
-/// What [`before_tool`](super::Hook::before_tool) says to a call.
+/// The answer of [`before_tool`](super::Hook::before_tool) to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CallDecision {
-    /// It may run.
+    /// The call may run.
     #[default]
     Allow,
-    /// It must not run; the model reads why.
+    /// The call must not run; the model receives the reason.
     Deny(String),
-    /// It may run with other arguments: the text of a JSON object. The call in the history stays as
-    /// the model wrote it.
+    /// The call may run with other arguments: the text of a JSON object. The call in the history
+    /// keeps the arguments of the model.
     RewriteArguments(String),
-    /// It waits for somebody to approve it.
+    /// The call waits for an approval.
     RequireApproval,
 }
 
-/// What [`before_stop`](super::Hook::before_stop) says to a model that is done.
+/// The answer of [`before_stop`](super::Hook::before_stop) to a model that is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StopDecision {
     /// The run may end.
     #[default]
     Allow,
-    /// The run goes on, and the model reads this.
+    /// The run continues, and the model receives this text.
     Block(String),
-    /// The run ends here, as `stop_hook_prevented`: why, in words for a person, is in the
+    /// The run ends here as `stop_hook_prevented`. The text is a reason for people; it is in the
     /// [outcome](crate::Outcome::why).
     EndRun(String),
-    /// The run ends here as `blocked`: the smallest thing that is missing.
+    /// The run ends here as `blocked`. The text names the smallest thing that is missing.
     Blocked(String),
-    /// The run ends here as `unproven`: what was claimed without evidence.
+    /// The run ends here as `unproven`. The text names the claim that has no evidence.
     Unproven(String),
-    /// The run goes on once: the model reads `text`. If it was sent back in this way before, and nothing
-    /// was said to it since, or no request is left, the run ends as `unproven`, for the reason `why`. What
-    /// another hook says comes before it.
+    /// The run continues once, and the model receives `text`. If a claim was rejected before and no
+    /// new input has been delivered since, or if no further request may be sent, the run ends as
+    /// `unproven` with `reason`. The decisions of other hooks take precedence.
     RequireEvidence {
-        /// What the model reads.
+        /// The text for the model.
         text: String,
-        /// What was claimed without evidence, in words for a person.
+        /// The claim that has no evidence, as a text for people.
         reason: String,
     },
 }
 
-/// What a closure may give for an answer: the answer itself, or a `Result` of it.
+/// The return type of a hook closure: the answer itself, or a `Result` of it.
 pub trait IntoHookResult<T> {
-    /// Makes the result.
+    /// Converts the value into a `Result`.
     fn into_hook_result(self) -> Result<T, Error>;
 }
 
@@ -70,8 +71,8 @@ impl<T> IntoHookResult<T> for Result<T, Error> {
 }
 
 impl StopDecision {
-    /// What two hooks say together: what blocks comes before what ends the run, and of two that end it
-    /// the first counts.
+    /// Combines the decisions of two hooks: one that blocks takes precedence over one that ends the
+    /// run, and of two that end it the first wins.
     pub(super) fn combine(self, next: Self) -> Self {
         if let (Self::Block(first), Self::Block(next)) = (&self, &next) {
             return Self::Block(format!("{first}\n\n{next}"));
@@ -81,7 +82,7 @@ impl StopDecision {
         if gives_way || matches!(next, Self::Block(_)) { next } else { self }
     }
 
-    /// What is said, unless nothing is.
+    /// The text of the decision, if it has one.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::Allow => None,

@@ -1,4 +1,4 @@
-//! The trait [`Hook`], with a method for each point of the list.
+//! The trait [`Hook`], with one method for each hook point.
 
 use std::borrow::Cow;
 use std::future::ready;
@@ -7,7 +7,7 @@ use crate::agent::hook::HookFuture;
 use crate::agent::hook::hook_points::hook_points;
 use crate::agent::hook::hook_points::prelude::*;
 
-/// A method with a body, by its kind.
+/// A hook method with a body, by its kind.
 macro_rules! hook_method {
     ([$($doc:tt)*] asked $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$Answer:ty]
         |$self:ident| $body:expr) => {
@@ -34,7 +34,7 @@ macro_rules! hook_method {
 
 pub(super) use hook_method;
 
-/// Each method with its default.
+/// All hook methods with their default implementations.
 macro_rules! default_methods {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;
@@ -55,7 +55,7 @@ macro_rules! default_body {
     };
 }
 
-/// Each method, passed on.
+/// All hook methods, forwarded through a pointer.
 macro_rules! forwarding_methods {
     ($($(#[$doc:meta])* $kind:ident $name:ident($state:ident $(, $arg:ident: $Given:ty)*)
         $(-> $Answer:ty)? { $($rest:tt)* })*) => {$(
@@ -66,35 +66,37 @@ macro_rules! forwarding_methods {
     )*};
 }
 
-/// Code of your own at the joints of the agent's loop. Every method does nothing unless written.
+/// Your own code at fixed points of the agent's loop. Every method does nothing by default.
 ///
-/// Most methods decide: the run waits for their answers. Several hooks are asked one after the
-/// other, in the order in which they were added; what that means for their answers is said at each
-/// method. One that fails, panics or does not answer
-/// [in time](crate::Agent::with_hook_timeout) ends the run.
+/// Most methods decide: the run waits for their answers. Several hooks are called one after
+/// another, in the order in which they were added; each method describes how their answers are
+/// combined. A hook that fails, panics or exceeds its [timeout](crate::Agent::with_hook_timeout)
+/// ends the run.
 ///
-/// Five methods observe, and hold up nothing: [`turn_started`](Self::turn_started),
+/// Five methods observe and do not delay the run: [`turn_started`](Self::turn_started),
 /// [`assistant_message`](Self::assistant_message), [`after_sampling`](Self::after_sampling),
-/// [`on_failure`](Self::on_failure) and [`on_finished`](Self::on_finished). The first three return a future that
-/// owns what it needs. It is polled once when it begins, hook by hook in their order, and then at the
-/// beginning of each poll of the run, which does not wait for it. It has the same time limit as an
-/// answer. It is dropped without one more poll when the loop of the run ends, before `on_finished` is
-/// called, and when the run is dropped. No task is spawned: work that has to outlive the run belongs in a task of your
-/// own. If it fails, panics or takes too long, `on_failure` is called, and the run continues.
+/// [`on_failure`](Self::on_failure) and [`on_finished`](Self::on_finished). The first three return
+/// a future that owns its data. It is polled once when it starts, hook by hook in order, and then
+/// at the beginning of each poll of the run, which does not wait for it. The same timeout applies.
+/// The future is dropped without another poll when the loop of the run ends, before `on_finished`
+/// is called, and when the run is dropped. No task is spawned: spawn a task of your own for work
+/// that must outlive the run. If the future fails, panics or exceeds its timeout, `on_failure` is
+/// called, and the run continues.
 ///
-/// In both cases the error is of kind [`Hook`](crate::ErrorKind::Hook), names the hook and the method,
-/// and has the hook's own error as its source.
-/// The time of an answer is tokio's. An answer that is there at its first poll needs no runtime.
+/// In both cases the error is of kind [`Hook`](crate::ErrorKind::Hook), names the hook and the
+/// method, and has the hook's own error as its source. The timer is tokio's; a hook that is ready
+/// at its first poll needs no runtime.
 ///
-/// Each method is handed the [`State`] of the run. Its [`label`](crate::agent::StateFields::label) tells the agents apart
-/// that share a hook. To the methods on a call it is the state in which the calls of its turn began.
+/// Each method receives the [`State`] of the run. Its [`label`](crate::agent::StateFields::label)
+/// distinguishes agents that share a hook. Methods that receive a call see the state at the time
+/// when the calls of its turn started.
 ///
 /// ```
 /// use turnstream::agent::State;
 /// use turnstream::agent::hook::{HookFuture, CallDecision, Hook};
 /// use turnstream::item::{History, ToolCall};
 ///
-/// /// Lets nobody leave the folder.
+/// /// Keeps calls inside the folder.
 /// struct Fence;
 ///
 /// impl Hook for Fence {
@@ -127,8 +129,8 @@ macro_rules! forwarding_methods {
 )]
 #[expect(unused_variables, reason = "what does nothing needs no arguments")]
 pub trait Hook: Send + Sync {
-    /// What errors call it, followed by the [label](crate::agent::StateFields::label) of the agent: the name of its type,
-    /// unless written.
+    /// The name of the hook in errors, followed by the [label](crate::agent::StateFields::label) of
+    /// the agent. By default the name of its type.
     fn name(&self) -> Cow<'_, str> {
         Cow::Borrowed(std::any::type_name::<Self>())
     }
@@ -136,7 +138,7 @@ pub trait Hook: Send + Sync {
     hook_points! { default_methods }
 }
 
-/// A hook behind a pointer is the hook.
+/// A pointer to a hook is a hook.
 macro_rules! impl_hook_for_pointers {
     ($($Pointer:ident),*) => {$(
         impl<H: Hook + ?Sized> Hook for $Pointer<H> {

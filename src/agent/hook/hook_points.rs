@@ -1,9 +1,9 @@
-//! The list of the hook points. Everything that there is once for each of them is made from it: the
-//! methods of [`Hook`](crate::agent::hook::Hook), their way through pointers, the functions that make a
-//! hook of a closure, and how several hooks are put together. A new point is written here, and called
-//! in the loop.
+//! The list of hook points. All code that exists once per hook point is generated from it: the
+//! methods of [`Hook`](crate::agent::hook::Hook), their forwarding through pointers, the functions
+//! that turn a closure into a hook, and the combination of several hooks. To add a hook point, add
+//! it here and call it in the loop.
 
-/// What the list names.
+/// The types that the list refers to.
 pub(super) mod prelude {
     pub(in crate::agent::hook) use std::sync::Arc;
 
@@ -19,43 +19,45 @@ pub(super) mod prelude {
     pub(in crate::agent::hook) use crate::turn::Turn;
 }
 
-/// Hands the list to the macro of this name. A point is written as
+/// Passes the list to the macro with the given name. A hook point has the form
 ///
 /// ```text
 /// kind hook_method(state, arguments) -> answer { default: …; together { … } closure: function; }
 /// ```
 ///
-/// The kind says how it is called:
+/// The kind states how the method is called:
 ///
-/// - `asked`: it gives a future, and the run waits for the answer, for at most the time limit.
-/// - `observing`: it gives a future that is polled with the run, which does not wait for it.
-/// - `at_once`: it answers in the call, without a future.
+/// - `asked`: it returns a future, and the run waits for the answer, at most until the timeout.
+/// - `observing`: it returns a future that is polled with the run, which does not wait for it.
+/// - `at_once`: it answers synchronously, without a future.
 ///
-/// `together` says what comes of several hooks, which are called in their order:
+/// `together` states how the answers of several hooks are combined. The hooks are called in order:
 ///
-/// - `changing x, keeping [fields]`: each gets what the one before made of `x`. The fields are put back
-///   after each. Of a point that is called at once, a hook that panics has changed nothing, and the
-///   others still get it; the first panic is the error.
-/// - `|all: Type = first, answer| next, until over, with x = value`: a fold of the answers, which ends
-///   when `over` is true. Each hook gets `value` for the argument `x`.
-/// - `apart`: each for itself.
-/// - `telling |hooks, panic| then`: all are told, also after a panic, of which `then` says what comes.
+/// - `changing x, keeping [fields]`: each hook receives the `x` that the previous one returned. The
+///   listed fields are restored after each hook. If an `at_once` method panics, its change is
+///   discarded, and the remaining hooks are still called; the first panic is returned as the error.
+/// - `|all: Type = first, answer| next, until over, with x = value`: folds the answers, and ends
+///   when `over` is true. Each hook receives `value` as the argument `x`.
+/// - `apart`: the hooks are independent of each other.
+/// - `telling |hooks, panic| then`: all hooks are called, even after a panic, for which `then` is
+///   evaluated.
 macro_rules! hook_points {
     ($then:ident) => { $then! {
 
-    /// Changes what is sent, and nothing else: the history stays.
+    /// Changes the context that is sent to the model. The history itself does not change.
     ///
-    /// It is asked before each request. `context` is the history, or what the hook before made of
-    /// it. It need not be lawful: encoders [settle](History::settled) it.
+    /// It is called before each request. `context` is the history, or the context that the previous
+    /// hook returned. The returned context need not be settled: encoders [settle](History::settled)
+    /// it.
     asked transform_context(state, context: History) -> History {
         default: context;
         together { changing context, keeping [] }
-        /// A hook of its [`transform_context`](Hook::transform_context) alone.
+        /// Creates a hook from a closure for [`transform_context`](Hook::transform_context).
         ///
         /// ```
         /// use turnstream::agent::hook;
         ///
-        /// // Sends only the last twenty entries.
+        /// // Sends only the last twenty items.
         /// let short = hook::transform_context(|_state, mut context| async move {
         ///     context.rewrite(0..context.len().saturating_sub(20), []);
         ///     context
@@ -65,21 +67,23 @@ macro_rules! hook_points {
         closure: transform_context;
     }
 
-    /// Changes this turn's request: its model, its options, its tools, its system prompt.
+    /// Changes the request of this turn: its model, options, tools or system prompt.
     ///
-    /// It is asked after [`transform_context`](Self::transform_context), gets what the hooks before it
-    /// made of the request, and gives it back. The request's `history` and `context` are put back if it
-    /// changes them: the former is the ledger, the latter the business of `transform_context`. A call
-    /// of a tool that the request does not offer is answered as one of an unknown tool.
+    /// It is called after [`transform_context`](Self::transform_context), receives the request as
+    /// the previous hooks changed it, and returns it. Changes to the request's `history` and
+    /// `context` are undone: the history must not change, and the context is changed with
+    /// `transform_context`. A call of a tool that the request does not offer is answered as a call
+    /// of an unknown tool.
     asked prepare_request(state, request: Request) -> Request {
         default: request;
         together { changing request, keeping [history, context] }
-        /// A hook of its [`prepare_request`](Hook::prepare_request) alone: the closure gets the request and gives it back.
+        /// Creates a hook from a closure for [`prepare_request`](Hook::prepare_request): the
+        /// closure receives the request and returns it.
         ///
         /// ```
         /// use turnstream::agent::hook;
         ///
-        /// // Asks a larger model from the fifth request on.
+        /// // Uses a larger model from the fifth request on.
         /// let escalating = hook::prepare_request(|state, mut request| async move {
         ///     if state.counts.model_calls >= 5 {
         ///         request.model = Some("large".to_owned());
@@ -91,19 +95,19 @@ macro_rules! hook_points {
         closure: prepare_request;
     }
 
-    /// Observes that a turn begins: its request is about to be sent.
+    /// Observes the start of a turn: its request is about to be sent.
     observing turn_started(state) -> () {
         default: ();
         together { apart }
-        /// A hook of its [`turn_started`](Hook::turn_started) alone.
+        /// Creates a hook from a closure for [`turn_started`](Hook::turn_started).
         closure: turn_started;
     }
 
-    /// Observes what the model said: its words, its thoughts, its calls, what they cost.
+    /// Observes a complete turn of the model: its text, reasoning, calls and usage.
     observing assistant_message(state, turn: &Arc<Turn>) -> () {
         default: ();
         together { apart }
-        /// A hook of its [`assistant_message`](Hook::assistant_message) alone.
+        /// Creates a hook from a closure for [`assistant_message`](Hook::assistant_message).
         ///
         /// ```
         /// use std::time::Duration;
@@ -115,7 +119,7 @@ macro_rules! hook_points {
         ///
         /// # #[tokio::main(flavor = "current_thread")]
         /// # async fn main() {
-        /// // A log that takes its time holds up nothing.
+        /// // A slow log does not delay the run.
         /// let slow = hook::assistant_message(|_state, turn| async move {
         ///     tokio::time::sleep(Duration::from_secs(5)).await;
         ///     println!("{}", turn.text());
@@ -128,18 +132,19 @@ macro_rules! hook_points {
         closure: assistant_message;
     }
 
-    /// Observes a complete turn before its calls run, and may add items for a later request. It
-    /// cannot change this turn: to hold a call back, there is [`before_tool`](Self::before_tool).
+    /// Observes a complete turn before its calls run, and may return items for a later request. It
+    /// cannot change this turn: to reject a call, use [`before_tool`](Self::before_tool).
     ///
-    /// Items that are there when the next request is built are sent with it, as one `appended` event
-    /// with the reason `hook`; those that come later are sent with the request after it, also with the
-    /// last one of a run that wraps up. They stand in the order in which the hooks gave them; those of one poll in the
-    /// order of the hooks. Items that no request follows are not sent, and are not in the history. They
-    /// must be user or system items; any other item is an error, and nothing of that answer is sent.
+    /// Items that are ready when the next request is built are sent with it, as one `appended`
+    /// event with the reason `hook`. Later items are sent with the request after it, which may be
+    /// that of the wrap-up turn. Items are sent in the order in which the hooks returned them;
+    /// those returned in the same poll, in the order of the hooks. If no request follows, the items
+    /// are not sent and are not in the history. They must be user or system items: any other item
+    /// is an error, and then none of that hook's items is sent.
     observing after_sampling(state, turn: &Arc<Turn>) -> Vec<Item> {
         default: Vec::new();
         together { apart }
-        /// A hook of its [`after_sampling`](Hook::after_sampling) alone.
+        /// Creates a hook from a closure for [`after_sampling`](Hook::after_sampling).
         ///
         /// ```
         /// use turnstream::Item;
@@ -156,23 +161,25 @@ macro_rules! hook_points {
         closure: after_sampling;
     }
 
-    /// Gives other arguments for a call whose own are not JSON, are no object, or do not fit its
-    /// tool: the text of a JSON object. `why` says what is wrong with them.
+    /// Repairs the arguments of a call if they are not JSON, are not an object, or do not match the
+    /// tool's schema. It returns the text of a JSON object; `why` is the validation error.
     ///
-    /// The first text counts, and no hook behind it is asked. If it fits, the call goes on with it
-    /// as if the model had written it: [`before_tool`](Self::before_tool), whoever approves and the
-    /// tool see the repaired arguments, and the call does not count as malformed. The history keeps
-    /// the model's own, so a [resumed](crate::Agent::resume) call is repaired again. If the text
-    /// does not fit either, the model is told `why`, of its own arguments.
+    /// The first hook that returns a text wins, and the hooks after it are not called. If the text
+    /// is valid, the call continues as if the model had written it:
+    /// [`before_tool`](Self::before_tool), the approver and the tool see the repaired arguments,
+    /// and the call does not count as malformed. The history keeps the arguments of the model, so a
+    /// [resumed](crate::Agent::resume) call is repaired again. If the text is not valid either, the
+    /// model receives the error `why` about its own arguments.
     ///
-    /// Nothing is repaired unless a hook does; [`unwrap_json_string`](crate::agent::hook::unwrap_json_string)
-    /// is one. It runs in the poll in
-    /// which the call is looked at, so it must be quick.
+    /// Arguments are repaired only if a hook does so;
+    /// [`unwrap_json_string`](crate::agent::hook::unwrap_json_string) is such a hook. The method
+    /// runs within the poll in which the call is checked, so it must be quick.
     at_once repair_arguments(state, call: &ToolCall, why: &str) -> Option<String> {
         default: None;
         together { |given: Option<String> = None, answer| given.or(answer), until given.is_some() }
-        /// A hook of its [`repair_arguments`](Hook::repair_arguments) alone: the closure gets a call whose arguments do not fit
-        /// and why, and gives other arguments, or `None`.
+        /// Creates a hook from a closure for [`repair_arguments`](Hook::repair_arguments): the
+        /// closure receives a call with invalid arguments and the validation error, and returns
+        /// other arguments or `None`.
         ///
         /// ```
         /// use futures::future::ready;
@@ -184,7 +191,7 @@ macro_rules! hook_points {
         ///
         /// # #[tokio::main(flavor = "current_thread")]
         /// # async fn main() -> Result<(), turnstream::Error> {
-        /// // This model writes `True` where JSON has `true`.
+        /// // This model writes `True` instead of `true`.
         /// let python = hook::repair_arguments(|_state, call, _why| Some(call.arguments.replace("True", "true")));
         ///
         /// let model = Scripted::new([
@@ -199,7 +206,7 @@ macro_rules! hook_points {
         /// let light = Tool::raw(spec, |args, _cx| ready(args["on"].to_string()))?;
         /// let outcome = Agent::new(model).with_tools([light]).with_hook(python).run("On").outcome().await;
         ///
-        /// // The tool ran with the repaired arguments; the history has what the model wrote.
+        /// // The tool ran with the repaired arguments; the history has those of the model.
         /// let [_, call, result, _] = outcome.new_items() else { panic!() };
         /// assert_eq!(call.as_tool_call().unwrap().arguments, r#"{"on": True}"#);
         /// assert_eq!(result.as_tool_result().unwrap().content.text(), "true");
@@ -209,12 +216,12 @@ macro_rules! hook_points {
         closure: repair_arguments;
     }
 
-    /// Decides on a call before it runs.
+    /// Decides whether a call may run.
     ///
-    /// The first [`Deny`](CallDecision::Deny) counts, and no hook behind it is asked. Rewrites chain:
-    /// each hook sees the call with the arguments so far. After an [`Ask`](CallDecision::RequireApproval) the
-    /// others are still asked, and may still deny. A rewrite to anything but the text of a JSON
-    /// object is an error.
+    /// The first [`Deny`](CallDecision::Deny) wins, and the hooks after it are not called. Rewrites
+    /// are chained: each hook sees the call with the arguments rewritten so far. After a
+    /// [`RequireApproval`](CallDecision::RequireApproval) the remaining hooks are still called, and
+    /// may still deny the call. A rewrite to anything but the text of a JSON object is an error.
     asked before_tool(state, call: &'a ToolCall) -> CallDecision {
         default: CallDecision::Allow;
         together {
@@ -222,7 +229,7 @@ macro_rules! hook_points {
             until permitted.is_denied(),
             with call = permitted.rewritten_call(call)
         }
-        /// A hook of its [`before_tool`](Hook::before_tool) alone.
+        /// Creates a hook from a closure for [`before_tool`](Hook::before_tool).
         ///
         /// ```
         /// use turnstream::agent::hook::{self, CallDecision};
@@ -238,15 +245,17 @@ macro_rules! hook_points {
         closure: before_tool;
     }
 
-    /// Changes the result of a call before anybody sees it.
+    /// Changes the result of a call before it is recorded, sent to the model or yielded as an
+    /// event.
     ///
-    /// It runs in the poll in which the result arrives, so it must be quick; for anything slow,
-    /// wrap the tool. The result answers its call whatever happens: a changed id or name is put
-    /// back. If it panics it has changed nothing, and the hooks behind it still get the result.
+    /// It runs within the poll in which the result arrives, so it must be quick; for slow work,
+    /// wrap the tool. A changed call id or tool name is restored, so that the result still answers
+    /// its call. If the hook panics, its change is discarded, and the hooks after it still receive
+    /// the result.
     at_once after_tool(state, call: &ToolCall, result: &mut ToolResult) {
         default: ();
         together { changing result, keeping [call_id, name] }
-        /// A hook of its [`after_tool`](Hook::after_tool) alone.
+        /// Creates a hook from a closure for [`after_tool`](Hook::after_tool).
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -259,16 +268,17 @@ macro_rules! hook_points {
         closure: after_tool;
     }
 
-    /// Changes what a running call reports as progress, before anybody sees it: takes secrets out, for
-    /// example. A panic ends the run, after the other hooks got it as well, and `null` is reported.
+    /// Changes the progress that a running call reports, before it is yielded as an event; for
+    /// example, removes secrets. A panic ends the run after the other hooks have been called, and
+    /// `null` is reported instead.
     ///
-    /// It runs in the poll in which the progress arrives, so it must be quick. What a sub-agent
-    /// reports is the business of its own hooks.
+    /// It runs within the poll in which the progress arrives, so it must be quick. The progress of
+    /// a sub-agent's calls is passed to the sub-agent's own hooks, not to this one.
     at_once redact_progress(state, call: &ToolCall, data: &mut RawJson) {
         default: ();
         together { changing data, keeping [] }
-        /// A hook of its [`redact_progress`](Hook::redact_progress) alone. The calls of a sub-agent need a
-        /// hook of that agent.
+        /// Creates a hook from a closure for [`redact_progress`](Hook::redact_progress). The calls
+        /// of a sub-agent need a hook of that agent.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -279,17 +289,18 @@ macro_rules! hook_points {
         closure: redact_progress;
     }
 
-    /// Changes a piece of evidence that a call has put on record, before
-    /// [`after_tool`](Self::after_tool) and before anybody sees it, also that of a call that is
-    /// dropped. A panic ends the run, after the other hooks got it as well, and `null` is kept.
+    /// Changes a piece of evidence that a call has recorded, before
+    /// [`after_tool`](Self::after_tool) and before it is yielded as an event. This includes
+    /// evidence of a call that is dropped. A panic ends the run after the other hooks have been
+    /// called, and `null` is recorded instead.
     ///
-    /// The calls of a sub-agent are the business of its own hooks: its events are handed on as they
-    /// are.
+    /// The evidence of a sub-agent's calls is passed to the sub-agent's own hooks: its events are
+    /// forwarded unchanged.
     at_once redact_evidence(state, call: &ToolCall, evidence: &mut RawJson) {
         default: ();
         together { changing evidence, keeping [] }
-        /// A hook of its [`redact_evidence`](Hook::redact_evidence) alone. The calls of a sub-agent need a
-        /// hook of that agent.
+        /// Creates a hook from a closure for [`redact_evidence`](Hook::redact_evidence). The calls
+        /// of a sub-agent need a hook of that agent.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -305,18 +316,18 @@ macro_rules! hook_points {
         closure: redact_evidence;
     }
 
-    /// Whether the run stops here, at a boundary where the model wants more.
+    /// Decides whether the run stops after a turn although the model would be asked again.
     ///
-    /// It is asked behind each complete turn that is followed by another one: its tools have run, it
-    /// was cut off or paused, or its reply is empty or has calls that cannot run. It is not asked
-    /// where a turn failed, or where a budget has refused the calls. A model that has stopped by
-    /// itself is [`before_stop`](Self::before_stop)'s business.
+    /// It is called after each complete turn that is followed by another one: its tools have run,
+    /// it was cut off or paused, or its reply is empty or has calls that cannot run. It is not
+    /// called after a turn that failed, or if a budget has refused the calls. If the model has
+    /// stopped on its own, [`before_stop`](Self::before_stop) is called instead.
     ///
-    /// The first `true` counts, and no hook behind it is asked.
+    /// The first `true` wins, and the hooks after it are not called.
     asked should_stop(state) -> bool {
         default: false;
         together { |stops: bool = false, answer| answer, until stops }
-        /// A hook of its [`should_stop`](Hook::should_stop) alone.
+        /// Creates a hook from a closure for [`should_stop`](Hook::should_stop).
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -328,35 +339,38 @@ macro_rules! hook_points {
         closure: should_stop;
     }
 
-    /// What is missing, if the last words of a model that has stopped say that it cannot go on. They are
-    /// not an answer then, and no [validation](crate::Agent::with_validation) is asked about them.
+    /// Returns what is missing if the last text of a model that has stopped says that it cannot
+    /// continue. Such a text is not an answer, so no [validation](crate::Agent::with_validation) is
+    /// applied to it.
     ///
-    /// The first that is missing counts.
+    /// The first hook that returns a text wins.
     at_once give_up_reason(state, turn: &Turn) -> Option<String> {
         default: None;
         together { |given: Option<String> = None, answer| given.or(answer), until given.is_some() }
-        /// A hook of its [`give_up_reason`](Hook::give_up_reason) alone.
+        /// Creates a hook from a closure for [`give_up_reason`](Hook::give_up_reason).
         closure: give_up_reason;
     }
 
-    /// What the run proves when it ends as completed, if the hook judges that;
-    /// [`Outcome::proof`](crate::Outcome::proof) has it. The first hook that judges counts. If none does,
-    /// it is judged as [`RequireEvidence`](crate::agent::evidence::RequireEvidence) does by default.
+    /// Returns what a run that ends as completed has proven, if the hook judges that; it becomes
+    /// [`Outcome::proof`](crate::Outcome::proof). The first hook that returns a verdict wins. If
+    /// none does, the default rules of [`RequireEvidence`](crate::agent::evidence::RequireEvidence)
+    /// apply.
     at_once judge_evidence(state) -> Option<EvidenceVerdict> {
         default: None;
         together { |given: Option<EvidenceVerdict> = None, answer| given.or(answer), until given.is_some() }
-        /// A hook of its [`judge_evidence`](Hook::judge_evidence) alone.
+        /// Creates a hook from a closure for [`judge_evidence`](Hook::judge_evidence).
         closure: judge_evidence;
     }
 
-    /// Decides whether a model that is done may stop. It is not asked when a request failed.
+    /// Decides whether a model that is done may stop. It is not called after a failed request.
     ///
-    /// All hooks are asked. If any [blocks](StopDecision::Block), the model reads what all of those say;
-    /// else the first that ends the run in another way than as completed counts.
+    /// All hooks are called. If any of them [blocks](StopDecision::Block) the stop, the model
+    /// receives the texts of all that do. Otherwise the first decision that ends the run, other
+    /// than as completed, applies.
     asked before_stop(state, turn: &'a Turn) -> StopDecision {
         default: StopDecision::Allow;
         together { |said: StopDecision = StopDecision::Allow, answer| said.combine(answer), until false }
-        /// A hook of its [`before_stop`](Hook::before_stop) alone.
+        /// Creates a hook from a closure for [`before_stop`](Hook::before_stop).
         ///
         /// ```
         /// use turnstream::agent::hook::{self, StopDecision};
@@ -372,27 +386,27 @@ macro_rules! hook_points {
         closure: before_stop;
     }
 
-    /// Observes what went wrong: a request that failed, also if it is sent again, a compaction that
-    /// failed, a hook that observes and failed, and the error that ends the run. Each is told once.
+    /// Observes errors: failed requests, including those that are sent again, failed compactions,
+    /// observing hooks that failed, and the error that ends the run. Each error is reported once.
     ///
-    /// It runs in the poll in which the error comes, so it must be quick. If it panics, nothing is
-    /// told of that.
+    /// It runs within the poll in which the error occurs, so it must be quick. A panic in it is
+    /// ignored.
     at_once on_failure(state, error: &Error) {
         default: ();
         together { telling |_hooks, _panic| {} }
-        /// A hook of its [`on_failure`](Hook::on_failure) alone.
+        /// Creates a hook from a closure for [`on_failure`](Hook::on_failure).
         closure: on_failure;
     }
 
-    /// Observes how the run ended. It is called once, and nothing is told after it but that it
-    /// panicked.
+    /// Observes the outcome of the run. It is called once, and is the last method that is called,
+    /// except that a panic in it is reported to `on_failure`.
     ///
-    /// It runs in the poll that gives `finished`, so it must be quick: the run is over, and polls
-    /// nothing any more.
+    /// It runs within the poll that yields `finished`, so it must be quick. The run is over, so
+    /// nothing that it starts is polled.
     at_once on_finished(state, outcome: &Outcome) {
         default: ();
         together { telling |hooks, panic| hooks.on_failure(state, &panic) }
-        /// A hook of its [`on_finished`](Hook::on_finished) alone.
+        /// Creates a hook from a closure for [`on_finished`](Hook::on_finished).
         ///
         /// ```
         /// use turnstream::agent::hook;

@@ -1,4 +1,4 @@
-//! Several hooks as one.
+//! All hooks of an agent, called as one.
 
 use std::time::Duration;
 
@@ -10,23 +10,24 @@ use crate::agent::hook::{Hook, HookFuture, Observer};
 use crate::agent::timed_call::TimedCall;
 use crate::env::TimeLimit;
 
-/// How long a hook may take for each answer, unless set.
+/// The default timeout of each hook call.
 const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The hooks of an agent, in their order. Cheap to clone.
+/// The hooks of an agent, in order. Cheap to clone.
 ///
-/// It has one method for each of [`Hook`], which is made from the list of the hook points. Dropping a
-/// future drops the answer that it waits for. Without a hook nothing is boxed, and no timer is made.
+/// It has one method for each method of [`Hook`], generated from the list of hook points. Dropping
+/// a returned future drops the hook's future. Without hooks, nothing is boxed and no timer is
+/// created.
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
     members: Arc<Vec<Arc<dyn Hook>>>,
-    /// The policy on evidence: what other hooks say comes before it.
+    /// The policy on evidence. The decisions of other hooks take precedence.
     evidence_policy: Option<Arc<dyn Hook>>,
     timeout: TimeLimit,
 }
 
 impl Hooks {
-    /// None, with 30 seconds for each answer.
+    /// Creates an empty list, with a timeout of 30 seconds.
     pub(in crate::agent) fn new() -> Self {
         Self {
             members: Arc::default(),
@@ -35,32 +36,32 @@ impl Hooks {
         }
     }
 
-    /// Adds one behind the others.
+    /// Adds a hook after the others.
     pub(in crate::agent) fn push(&mut self, hook: Arc<dyn Hook>) {
         Arc::make_mut(&mut self.members).push(hook);
     }
 
-    /// Sets the one that comes after all others.
+    /// Sets the policy on evidence, which is called after all other hooks.
     pub(in crate::agent) fn set_evidence_policy(&mut self, policy: Arc<dyn Hook>) {
         self.evidence_policy = Some(policy);
     }
 
-    /// The same without any hook but the policy.
+    /// The same without hooks, except the policy on evidence.
     pub(in crate::agent) fn evidence_policy_only(&self) -> Self {
         Self { evidence_policy: self.evidence_policy.clone(), ..Self::new() }
     }
 
-    /// Sets how long each hook may take for each of its answers.
+    /// Sets the timeout of each hook call.
     pub(in crate::agent) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = TimeLimit::Explicit(timeout);
     }
 
-    /// Whether there is none but the policy.
+    /// Whether it has no hooks other than the policy on evidence.
     pub(in crate::agent) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// What is asked: its context transformed, then the request prepared.
+    /// Transforms the context of a request, and then prepares the request.
     pub(in crate::agent) async fn transform_request(
         &self,
         state: &State,
@@ -84,7 +85,7 @@ impl Hooks {
         invoke_hook(hook, method, state, self.timeout, question)
     }
 
-    /// Calls an observing method of each hook, as it is pulled.
+    /// Calls an observing method of each hook. The iterator is lazy.
     fn start_observers<'a, T: 'static>(
         &'a self,
         method: &'static str,
@@ -99,7 +100,8 @@ impl Hooks {
     }
 }
 
-/// The method of [`Hooks`] for each point, by its kind and by what comes of several.
+/// The method of [`Hooks`] for each hook point, by its kind and by how several answers are
+/// combined.
 macro_rules! impl_hooks {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;

@@ -1,4 +1,4 @@
-//! One question to one hook: its time, its panics, its errors.
+//! A single hook call: its timeout, its panics, its errors.
 
 use crate::agent::State;
 use crate::agent::hook::{Hook, HookFuture};
@@ -6,10 +6,11 @@ use crate::agent::timed_call::{self, call_with_timeout};
 use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 
-/// How a hook is called in an error that names it already.
+/// The subject of error messages in a context that already names the hook.
 pub(super) const HOOK_NAME_IN_ERRORS: &str = "it";
 
-/// Asks, and waits for the answer for at most `limit`. Dropping the future drops the answer.
+/// Calls a hook method, and waits for its answer for at most `limit`. Dropping the future drops the
+/// hook's future.
 pub(super) async fn invoke_hook<'a, T>(
     hook: &'a dyn Hook,
     method: &'static str,
@@ -21,12 +22,12 @@ pub(super) async fn invoke_hook<'a, T>(
     answer.and_then(|answer| answer).map_err(|error| hook_error(hook, method, state, error))
 }
 
-/// Runs code of a hook; a panic is an error.
+/// Runs code of a hook, and turns a panic into an error.
 pub(super) fn catch_hook_panic<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     timed_call::catch_named_panic(HOOK_NAME_IN_ERRORS, f)
 }
 
-/// Names the hook, its agent and its method in an error.
+/// Wraps an error so that it names the hook, its agent and the method.
 pub(super) fn hook_error(hook: &dyn Hook, method: &str, state: &State, error: Error) -> Error {
     let name = catch_hook_panic(|| hook.name().into_owned())
         .unwrap_or_else(|_| "without a name".to_owned());

@@ -1,10 +1,11 @@
-//! Hooks: code of your own at the joints of the agent's loop.
+//! Hooks: your own code at fixed points of the agent's loop.
 //!
-//! Everything is a method of one trait, [`Hook`], and every method does nothing unless you write
-//! it. Some methods decide, and the run waits for their answers; some observe, and hold up nothing.
-//! For a single method a closure is enough: [`before_tool`], [`before_stop`] and the other functions here
-//! make a hook of one, and [`Agent::with_hook`](crate::Agent::with_hook) takes it. The
-//! [label](crate::agent::StateFields::label) in the state tells the agents apart that share a hook.
+//! Every hook point is a method of one trait, [`Hook`], and does nothing by default. Some methods
+//! decide, and the run waits for their answers; others observe, and do not delay the run. For a
+//! single method a closure is enough: [`before_tool`], [`before_stop`] and the other functions of
+//! this module turn a closure into a hook, and [`Agent::with_hook`](crate::Agent::with_hook) takes
+//! it. The [label](crate::agent::StateFields::label) in the state distinguishes agents that share a
+//! hook.
 
 mod closures;
 mod combined_decision;
@@ -18,7 +19,7 @@ mod observer;
 mod unwrap_json_string;
 
 pub use decisions::{CallDecision, HookFuture, IntoHookResult, StopDecision};
-// A function for each hook point.
+// One function for each hook point.
 pub use closures::*;
 pub(in crate::agent) use combined_decision::CombinedDecision;
 pub use hook::Hook;

@@ -1,4 +1,4 @@
-//! A hook that observes: what one of its methods has begun, to be polled with the run.
+//! The future of an observing hook, which is polled with the run.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind};
 
-/// What an observing method has begun. It owns all that it needs.
+/// A running call of an observing hook. It owns all that it needs.
 ///
 /// Dropping it drops the hook's future.
 pub(in crate::agent) struct Observer {
@@ -21,11 +21,11 @@ pub(in crate::agent) struct Observer {
     future: ObserverFuture,
 }
 
-/// What is awaited of it.
+/// The future that an observer waits for.
 pub(super) enum ObserverFuture {
     Unit(TimedCall<'static, Result<(), Error>>),
     Notes(TimedCall<'static, Result<Vec<Item>, Error>>),
-    /// It panicked before it gave a future.
+    /// The method panicked before it returned a future.
     Panicked(Error),
 }
 
@@ -58,13 +58,13 @@ impl Observer {
         Self { hook: Arc::clone(hook), method, state: Arc::clone(state), future: answer }
     }
 
-    /// The state of which the hook was told.
+    /// The state that the hook received.
     pub(in crate::agent) fn state(&self) -> &State {
         &self.state
     }
 
-    /// Ready when it is over: what it wants said, or why it failed. It must not be polled again
-    /// after that.
+    /// Ready when the hook is done, with its notes or its error. It must not be polled again after
+    /// that.
     pub(in crate::agent) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -81,7 +81,7 @@ impl Observer {
         given.map_err(|error| hook_error(&*self.hook, self.method, &self.state, error))
     }
 
-    /// Drops the hook's future, which is an error if it panics.
+    /// Drops the hook's future; returns an error if that panics.
     pub(in crate::agent) fn cancel(&mut self) -> Result<(), Error> {
         let dropped = match &mut self.future {
             ObserverFuture::Unit(end) => end.cancel(HOOK_NAME_IN_ERRORS),
@@ -92,13 +92,13 @@ impl Observer {
     }
 }
 
-/// Words from outside; anything else is an error.
+/// Returns the notes if all are user or system items; anything else is an error.
 fn check_notes(items: Vec<Item>) -> Result<Vec<Item>, Error> {
     if !items.iter().all(is_input_item) {
         let what = "it may add only user and system items";
         return Err(Error::new(ErrorKind::Other, what));
     }
-    // What is known of a turn belongs to the turn's own items.
+    // `turn` describes the turn that an item belongs to, and notes belong to no turn.
     Ok(items.into_iter().map(|item| Item { turn: None, ..item }).collect())
 }
 

@@ -1,13 +1,14 @@
-//! A hook that repairs the arguments of a call.
+//! A hook that repairs double-encoded arguments.
 
 use serde::de::IgnoredAny;
 
 use crate::agent::hook::{Hook, repair_arguments};
 
-/// A hook that repairs arguments which are a JSON string with an object in it, however often they
-/// are wrapped: of `"{\"n\":1}"` it makes `{"n":1}`. Some models and gateways encode them twice.
+/// Creates a hook that repairs arguments which are a JSON object encoded as a JSON string, at any
+/// depth: `"{\"n\":1}"` becomes `{"n":1}`. Some models and gateways encode arguments twice.
 ///
-/// Everything else is left alone: other strings, lists, and an object whose fields are strings.
+/// All other arguments are left unchanged: other strings, arrays, and objects whose fields are
+/// strings.
 ///
 /// ```
 /// use turnstream::agent::State;
@@ -32,7 +33,7 @@ pub fn unwrap_json_string() -> impl Hook + 'static {
 
 fn unwrap_nested_strings(arguments: &str) -> Option<String> {
     let mut inner: String = serde_json::from_str(arguments).ok()?;
-    // Each string is shorter than the one that it was in.
+    // Terminates: each decoded string is shorter than its encoding.
     while let Ok(deeper) = serde_json::from_str(&inner) {
         inner = deeper;
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::http::Secret;
 
-/// Numbers that look drawn, the same each time.
+/// Pseudo-random numbers, the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -19,7 +19,7 @@ impl Dice {
         let length = 16 + self.roll(100);
         let mut key = prefix.to_owned();
         for at in 0..length {
-            // Its end is told apart from a mark that something was cut off.
+            // The last characters must not look like part of an elision mark.
             let letters = if at + 4 < length { LETTERS } else { &LETTERS[..62] };
             key.push(char::from(letters[self.roll(letters.len())]));
         }
@@ -48,7 +48,7 @@ fn padded(text: &str) -> String {
     format!("{text}{}", "=".repeat((4 - text.len() % 4) % 4))
 }
 
-/// All forms of a key. None of them has more than its own bytes.
+/// All forms of a key. They contain only the bytes of the key.
 fn forms(key: &str) -> Vec<(&'static str, String)> {
     let json = |text: &str| serde_json::to_string(text).unwrap().trim_matches('"').to_owned();
     let slashes = |text: &str| text.replace('/', "\\/");
@@ -104,7 +104,7 @@ fn a_key_is_masked_in_every_form_and_what_stands_around_it_is_not() {
             let shown = Secret::new(&key).mask_in(&text);
             assert!(shown.starts_with("the key \""), "{form}: {text}: {shown}");
             assert!(shown.ends_with("\" is not valid (401)"), "{form}: {text}: {shown}");
-            // Not even four letters of it are left, but for what base64 has around it.
+            // Not even four letters of the key are visible, except for adjacent base64 groups.
             let rest = &shown["the key \"".len()..shown.len() - "\" is not valid (401)".len()];
             let parts = rest.split('…').map(str::len).sum::<usize>();
             let allowed = if form.contains("base64") { 14 } else { 0 };
@@ -119,7 +119,7 @@ fn a_key_is_masked_in_every_form_and_what_stands_around_it_is_not() {
 fn a_text_without_the_key_is_not_changed() {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     for _ in 0..40 {
-        // Keys of one vendor begin alike, so the beginning is not secret.
+        // Keys of one vendor start with the same prefix, so it is not secret.
         let (key, other) = (format!("zzz{}", dice.key()), dice.key());
         for (form, written) in forms(&format!("{other}{other}")) {
             let text =
@@ -131,13 +131,13 @@ fn a_text_without_the_key_is_not_changed() {
     for short in ["sk", "abc", "key-key", "tests!"] {
         assert_eq!(Secret::new(short).mask_in(text), text, "{short}");
     }
-    // A short key is found as it is, and in no other case.
+    // A short key is found literally, but not in different case.
     assert_eq!(Secret::new("hunter2").mask_in("Hunter2 is not hunter2"), "Hunter2 is not …");
 }
 
 #[test]
 fn masking_takes_time_linear_in_the_text() {
-    // A text that begins to match everywhere; a square would take minutes.
+    // A text in which a match starts everywhere; a quadratic search would take minutes.
     let key = "a".repeat(40) + "b";
     for piece in ["a", "%", "\\", "%25", "a ", ".", "…", "aaaa."] {
         let text = piece.repeat(200_000 / piece.len());

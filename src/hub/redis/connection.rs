@@ -1,4 +1,4 @@
-//! The connection that commands go through.
+//! The connection that sends commands to the server.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::error::{Error, ErrorKind};
 use crate::hub::LogUnavailable;
 use crate::lock::lock_ignoring_poison;
 
-/// The longest wait for a connection and for an answer.
+/// The maximum time to wait for a connection, and for a response.
 pub(super) const RESPONSE_LIMIT: Duration = Duration::from_secs(1);
 
-/// The time after a failed attempt to connect in which every command fails at once.
+/// After a failed attempt to connect, commands fail immediately for this time.
 const RECONNECT_WAIT: Duration = Duration::from_millis(200);
 
-/// A connection that many commands share, and that is made again when it breaks. Commands fail at once while it cannot
-/// be made.
+/// A connection that many commands share. It is re-established after it breaks; commands fail
+/// immediately while that is not possible.
 pub(super) struct Connection {
     client: Client,
     state: Mutex<ConnectionState>,
@@ -31,7 +31,7 @@ pub(super) struct Connection {
 #[derive(Default)]
 struct ConnectionState {
     live: Option<MultiplexedConnection>,
-    /// How often it was made.
+    /// The number of times that the connection was established.
     generation: u64,
     attempt: Option<Attempt>,
     failed: Option<(Instant, Error)>,
@@ -68,8 +68,8 @@ impl Connection {
         self.check(generation, answer)
     }
 
-    /// Makes the connection unless it exists. All calls that wait for it drive the same attempt, so that a call that
-    /// is not polled any more holds up no other.
+    /// Establishes the connection unless it exists. All waiting calls drive the same attempt, so
+    /// that a call whose future is not polled does not block the others.
     async fn get(&self) -> Result<(u64, MultiplexedConnection), Error> {
         let attempt = {
             let mut state = lock_ignoring_poison(&self.state);
@@ -99,7 +99,7 @@ impl Connection {
         made.map(|live| (state.generation, live))
     }
 
-    /// Gives up the connection that a command has failed on, unless the server has answered.
+    /// Closes the connection after a command failed on it, unless the server responded.
     fn check<T>(&self, generation: u64, answer: Result<T, RedisError>) -> Result<T, Error> {
         let Err(error) = answer else { return answer.map_err(to_error) };
         let has_answered =
@@ -121,7 +121,7 @@ async fn connect(client: Client) -> Result<MultiplexedConnection, Error> {
     client.get_multiplexed_async_connection_with_config(&config).await.map_err(to_error)
 }
 
-/// Answers of a server that cannot do it now.
+/// Error codes of a server that cannot execute a command at the moment.
 const OUTAGE_CODES: [&str; 9] = [
     "BUSY",
     "CLUSTERDOWN",
@@ -134,10 +134,10 @@ const OUTAGE_CODES: [&str; 9] = [
     "TRYAGAIN",
 ];
 
-/// The error for the caller, which has [`LogUnavailable`] as its source if the server cannot be reached, or cannot
-/// answer now.
+/// Converts an error. It has [`LogUnavailable`] as its source if the server cannot be reached, or
+/// cannot execute commands at the moment.
 pub(super) fn to_error(error: RedisError) -> Error {
-    // Before version 7, the error of a script has the code of its cause in its text only.
+    // Before version 7, the error of a script has its cause's code only in its text.
     let names_outage = |detail: &str| {
         OUTAGE_CODES.iter().any(|code| detail.contains(&format!("-{code} ")))
             || detail.contains("max number of clients reached")

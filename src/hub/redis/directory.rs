@@ -1,4 +1,4 @@
-//! Which runs there are, of all processes.
+//! The directory of the runs of all processes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::hub::redis::entry_json::{StreamEntry, decode};
 use crate::hub::redis::inner::{AnnouncedHere, Inner};
 use crate::hub::{AnnouncedRun, EventNumber, LogEntry, LostRun};
 
-/// A claim expires after this.
+/// The time after which a claim expires.
 const CLAIM_MS: u64 = 30_000;
 
 pub(super) async fn announce(inner: &Inner, key: &str, run: &str) -> Result<u64, Error> {
@@ -36,11 +36,11 @@ pub(super) async fn announce_ended(
     inner.connection.script::<i64>(&script).await.map(drop)
 }
 
-/// So many ends wait for the server. The runs of others are not active all the same: nothing shows that they are
-/// alive.
+/// The maximum number of ends that wait for the server. Even without them, other processes do not
+/// treat the runs as active, because the runs have no heartbeat.
 const MAX_WAITING_ENDS: usize = 10_000;
 
-/// Says that a run has ended. If that fails, it is said again with the next sign of life.
+/// Marks a run as ended. If that fails, it is retried with the next heartbeat.
 pub(super) async fn end(inner: &Inner, key: &str, run: &str, order: u64) {
     let mut script = inner.scripts.end.prepare_invoke();
     script.key(inner.keys.runs(key)).key(inner.keys.active());
@@ -53,7 +53,7 @@ pub(super) async fn end(inner: &Inner, key: &str, run: &str, order: u64) {
     }
 }
 
-/// Says again what the server was not told.
+/// Marks the ended runs again for which it failed.
 pub(super) async fn end_again(inner: &Inner) {
     let waiting = std::mem::take(&mut inner.state().waiting_ends);
     for (run, here) in waiting {
@@ -76,7 +76,7 @@ pub(super) async fn last(inner: &Inner, key: &str) -> Result<Option<AnnouncedRun
     }))
 }
 
-/// Whether a run shows that it is alive. This process knows its own runs.
+/// Whether a run has a heartbeat. This process knows its own runs without asking the server.
 async fn is_alive(inner: &Inner, run: &str) -> Result<bool, Error> {
     let process: Option<String> =
         inner.connection.query(redis::cmd("GET").arg(inner.keys.alive(run))).await?;
@@ -115,7 +115,7 @@ pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
             inner.connection.pipeline(&pipeline).await?;
         match process.is_some() {
             true => {}
-            // Its process has died before it could say so here.
+            // The process died after the run's end, before it could remove the entry.
             false if has_end(&run, &entries) => {
                 let remove = redis::cmd("HDEL").arg(inner.keys.active()).arg(&run).to_owned();
                 inner.connection.query::<i64>(&remove).await?;
@@ -131,7 +131,7 @@ pub(super) async fn lost(inner: &Inner) -> Result<Vec<LostRun>, Error> {
     Ok(lost)
 }
 
-/// Whether another run of the key was announced since.
+/// Whether another run of the key was announced after this one.
 async fn is_replaced(inner: &Inner, key: &str, run: &str) -> Result<bool, Error> {
     let last = redis::cmd("HGET").arg(inner.keys.runs(key)).arg("run").to_owned();
     let last: Option<String> = inner.connection.query(&last).await?;

@@ -1,4 +1,4 @@
-//! Entries of a log as JSON. The shape is only added to.
+//! Log entries as JSON. The format only ever gets additions.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::hub::event_log::LogContent;
 use crate::hub::{EventNumber, LogEntry, Snapshot};
 use crate::item::{History, PendingCall};
 
-/// The version of the shape. A reader refuses a later one.
+/// The version of the format. Readers reject later versions.
 pub(super) const VERSION: u32 = 1;
 
 /// An entry of the stream in Redis.
@@ -48,7 +48,8 @@ struct SnapshotRef<'a> {
     pending: &'a [PendingCall],
 }
 
-/// An event, unknown ones included, so that the numbers of a log have no gaps.
+/// An event for serialization. Unknown events are included, so that the numbers of a log have no
+/// gaps.
 struct WireEvent<'a>(&'a Event);
 
 impl Serialize for WireEvent<'_> {
@@ -60,7 +61,7 @@ impl Serialize for WireEvent<'_> {
     }
 }
 
-/// The fields of all entries. Their values are parsed later, by type.
+/// The fields of all types of entries. Their values are parsed later, by type.
 #[derive(Deserialize)]
 struct EntryOwned<'a> {
     v: u32,
@@ -90,7 +91,7 @@ fn shared_events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<E
     Ok(Vec::<Event>::deserialize(deserializer)?.into_iter().map(Arc::new).collect())
 }
 
-/// Writes an entry.
+/// Serializes an entry.
 pub(super) fn encode(content: &LogContent) -> Result<String, Error> {
     let content = match content {
         LogContent::Event(event) => ContentRef::Event { event: WireEvent(event) },
@@ -108,7 +109,7 @@ pub(super) fn encode(content: &LogContent) -> Result<String, Error> {
     to_json(content)
 }
 
-/// Writes what marks a run that was dropped.
+/// Serializes the marker of a run that was dropped.
 pub(super) fn encode_dropped() -> Result<String, Error> {
     to_json(ContentRef::Dropped)
 }
@@ -119,7 +120,8 @@ fn to_json(content: ContentRef<'_>) -> Result<String, Error> {
     })
 }
 
-/// Reads an entry. `None` if it is not one of this crate, or one of a later version.
+/// Deserializes an entry. `None` if it was written by another program or by a later version of this
+/// crate.
 pub(super) fn decode(number: EventNumber, json: &[u8]) -> Option<StreamEntry> {
     let read: EntryOwned<'_> = serde_json::from_slice(json).ok()?;
     if read.v > VERSION {

@@ -1,4 +1,4 @@
-//! The connection, as a hub has it.
+//! The public type for logs, inboxes and the directory in Redis.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,15 +39,16 @@ use crate::task::OwnedTask;
 /// # }
 /// ```
 ///
-/// It has two connections and two tasks, which end with its last clone, its last reader and its last hub. Connections
-/// that are lost are made again. While that is not possible, everything fails within about a second, with
-/// [`LogUnavailable`](crate::hub::LogUnavailable) as the source.
+/// It has two connections and two tasks, which end with its last clone, its last reader and its
+/// last hub. A lost connection is re-established. While that is not possible, all operations fail
+/// within about a second, with [`LogUnavailable`](crate::hub::LogUnavailable) as the source.
 ///
-/// An append is one round trip however many entries it has. The readers of a process share one copy of each log that
-/// they read, so that the server sends an entry once per process. A reader that does not keep up is cut, as
-/// with [`SlowReaders::Cut`](crate::hub::SlowReaders::Cut).
+/// An append is one round trip for any number of entries. The readers of a process share one copy
+/// of each log that they read, so that the server sends an entry only once per process. A reader
+/// that does not keep up is cut off, as with [`SlowReaders::Cut`](crate::hub::SlowReaders::Cut).
 ///
-/// An error that ends a run reaches readers elsewhere with its kind and its message, and without its sources.
+/// An error that ends a run reaches readers in other processes with its kind and its message, but
+/// without its sources.
 #[derive(Clone)]
 pub struct RedisEvents(Arc<Shared>);
 
@@ -59,19 +60,20 @@ struct Shared {
 }
 
 impl RedisEvents {
-    /// Connects to a server, `redis://[user:password@]host[:port][/database]`, or with TLS `rediss://…`. For Valkey,
-    /// `valkey://` and `valkeys://` are the same. A `/`, `@`, `#`, `%` or `:` of the password is written as `%2F`, `%40`,
-    /// `%23`, `%25` or `%3A`.
+    /// Connects to a server at `redis://[user:password@]host[:port][/database]`, or with TLS at
+    /// `rediss://…`. For Valkey, `valkey://` and `valkeys://` mean the same. In the password, `/`,
+    /// `@`, `#`, `%` and `:` must be written as `%2F`, `%40`, `%23`, `%25` and `%3A`.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the address cannot be read, or needs a feature that is missing;
-    /// [`Store`](ErrorKind::Store) if the server refuses, and with
-    /// [`LogUnavailable`](crate::hub::LogUnavailable) as the source if it cannot be reached.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the address cannot be parsed or needs a
+    /// feature that is missing; [`Store`](ErrorKind::Store) if the server rejects the connection,
+    /// and with [`LogUnavailable`](crate::hub::LogUnavailable) as the source if it cannot be
+    /// reached.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let client = Client::open(url).map_err(|error| {
             Error::new(ErrorKind::InvalidRequest, "the address of redis cannot be used")
@@ -84,40 +86,43 @@ impl RedisEvents {
         Ok(events)
     }
 
-    /// Sets what the names of all keys and channels begin with: `turnstream` unless set. Processes with the same
-    /// prefix share their runs.
+    /// Sets the prefix of the names of all keys and channels: `turnstream` by default. Processes
+    /// with the same prefix share their runs.
     ///
-    /// Like the other settings it makes a connection of its own. Call it before the value is used.
+    /// Like the other settings, it makes a separate connection. Call it before the value is used.
     #[must_use]
     pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
         self.with(|settings| settings.prefix = prefix.into())
     }
 
-    /// Sets after which time without a sign of life a run is lost: five seconds unless set, and at least 30
-    /// milliseconds. Each process gives a sign three times as often. All processes need the same. It has nothing to do
-    /// with the [lease](crate::session::Lease) of a session, which decides who may run it.
+    /// Sets the time after which a run without a heartbeat counts as lost: five seconds by default,
+    /// and at least 30 milliseconds. Each process sends a heartbeat three times in this period. All
+    /// processes need the same value. It is unrelated to the [lease](crate::session::Lease) of a
+    /// session, which decides which process may run the session.
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         self.with(|settings| settings.lease = lease.max(Duration::from_millis(30)))
     }
 
-    /// Sets how long the log of a run is kept after its last entry: ten minutes unless set, and at least four leases.
-    /// The hub of the run may remove it earlier, see
-    /// [`with_ended_kept_for`](crate::hub::Hub::with_ended_kept_for). The log of a run whose process was killed
-    /// is removed after that time.
+    /// Sets how long the log of a run is kept after its last entry: ten minutes by default, and at
+    /// least four times the lease. The run's hub may remove the log earlier, see
+    /// [`with_ended_kept_for`](crate::hub::Hub::with_ended_kept_for). The log of a run whose
+    /// process was killed is removed after the expiry.
     #[must_use]
     pub fn with_expiry(self, expiry: Duration) -> Self {
         self.with(|settings| settings.expiry = expiry)
     }
 
-    /// Sets how many commands may wait for one run; more are refused. 1,000 unless set.
+    /// Sets the maximum number of commands that wait for one run: 1,000 by default. More are
+    /// rejected.
     #[must_use]
     pub fn with_max_waiting_commands(self, commands: usize) -> Self {
         self.with(|settings| settings.max_waiting = commands)
     }
 
-    /// Sets how long [`send`](CommandInbox::send) waits for the run to take a command: ten seconds unless set. Then it
-    /// fails with the kind [`Timeout`](ErrorKind::Timeout); the run may take the command all the same.
+    /// Sets how long [`send`](CommandInbox::send) waits for the run to accept a command: ten
+    /// seconds by default. Then it fails with the kind [`Timeout`](ErrorKind::Timeout); the run may
+    /// still accept the command.
     #[must_use]
     pub fn with_answer_limit(self, limit: Duration) -> Self {
         self.with(|settings| settings.answer_limit = limit)
@@ -142,7 +147,7 @@ impl RedisEvents {
         Self(Arc::new(Shared { inner, outbox, runtime, _tasks: tasks }))
     }
 
-    /// The log of a run for one more reader.
+    /// Attaches one more reader to the log of a run.
     fn attach(&self, run: &str) -> AttachedReader {
         let inner = &self.0.inner;
         let mut state = inner.state();
@@ -157,7 +162,7 @@ impl RedisEvents {
     }
 }
 
-/// Counts as a reader until it is dropped.
+/// Counts as a reader of a log until it is dropped.
 struct AttachedReader {
     events: RedisEvents,
     mirror: Arc<Mirror>,
@@ -208,7 +213,7 @@ impl EventLog for RedisEvents {
                 once(reader).try_flatten().boxed()
             }
         };
-        // It stays a reader for as long as the stream exists.
+        // The stream owns `attached`, so that it counts as a reader for as long as it exists.
         let entries = entries.inspect(move |_| {
             let _held = &attached;
         });
@@ -231,7 +236,7 @@ impl EventLog for RedisEvents {
         Some(Arc::new(self.clone()))
     }
 
-    /// Of the logs that this process has: those of its own runs, and those that it reads.
+    /// Counts only the logs in this process: those of its own runs, and those that it reads.
     fn stats(&self) -> LogStats {
         let mirrors: Vec<Arc<Mirror>> = self.0.inner.state().mirrors.values().cloned().collect();
         let lengths = || mirrors.iter().map(|mirror| mirror.log.lock().len());

@@ -1,4 +1,4 @@
-//! Signs of life.
+//! Heartbeats of this process.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::hub::redis::inner::Inner;
 use crate::hub::redis::log::restore;
 use crate::hub::redis::mirror::{Mirror, OwnAttempt, parse_id};
 
-/// Shows that this process is alive, and writes again what the server has lost of its runs.
+/// Sends heartbeats for this process, and restores data of its runs that the server has lost.
 pub(super) async fn beat_for_ever(inner: Arc<Inner>) {
     let mut ticks = interval(inner.settings.beat());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // What fails is done with the next beat.
+        // A failed operation is retried with the next heartbeat.
         let _ = beat(&inner).await;
     }
 }
 
-/// The parts of a run that belong to this process.
+/// The parts of a run that this process keeps alive.
 struct Sign {
     run: String,
     own: Option<(OwnAttempt, Arc<Mirror>)>,
@@ -35,7 +35,7 @@ async fn beat(inner: &Inner) -> Result<(), Error> {
         match beat_some(inner, some).await {
             Ok(()) => {}
             Err(error) if LogUnavailable::from_error(&error).is_some() => return Err(error),
-            // The keys of one run have what another program wrote; the others go without it.
+            // Another program changed the keys of one run. Send the others' heartbeats separately.
             Err(_) => {
                 for sign in some {
                     let _ = beat_some(inner, std::slice::from_ref(sign)).await;
@@ -75,7 +75,7 @@ fn signs(inner: &Inner) -> Vec<Sign> {
     let state = inner.state();
     let own = |run: &str| {
         let mirror = state.mirrors.get(run)?;
-        // A run that has ended is not alive.
+        // A run that has ended needs no heartbeat.
         let own = mirror.own_attempt().filter(|_| !mirror.log.lock().has_ended())?;
         Some((own, Arc::clone(mirror)))
     };

@@ -18,10 +18,10 @@ use crate::hub::redis::outbox::Outbox;
 use crate::hub::redis::wakeups::Listener;
 use crate::hub::{Command, NotRunning, SentCommand};
 
-/// So many commands are read at once.
+/// The maximum number of commands that are read at once.
 const PAGE: usize = 64;
 
-/// The time between two looks for an answer, without news.
+/// The time between two checks for an answer if no notification arrives.
 const ANSWER_CHECK: Duration = Duration::from_millis(500);
 
 /// Opens the inbox of a run.
@@ -54,13 +54,13 @@ struct OpenInbox {
     listener: Listener,
     run: String,
     token: String,
-    /// The start of the next page.
+    /// The id after which the next page starts.
     last: String,
     read: VecDeque<SentCommand>,
 }
 
 impl OpenInbox {
-    /// The next command. `None` if the inbox was opened once more elsewhere.
+    /// The next command. `None` if the inbox was opened again elsewhere.
     async fn next(&mut self) -> Option<SentCommand> {
         loop {
             if let Some(command) = self.read.pop_front() {
@@ -85,12 +85,12 @@ impl OpenInbox {
                     continue;
                 }
             }
-            // Commands that cannot be read now are read when the server is back.
+            // Commands that cannot be read now are read when the server is available again.
             self.listener.wait(self.inner.settings.beat()).await;
         }
     }
 
-    /// Whether the server has lost its data, and counts from an earlier time since.
+    /// Whether the server has lost its data and assigns earlier ids again.
     fn has_gone_back(&self, newest: &StreamRangeReply) -> bool {
         let last = self.last.strip_prefix('(').and_then(parse_id);
         let newest = newest.ids.first().and_then(|newest| parse_id(&newest.id));
@@ -102,7 +102,7 @@ impl OpenInbox {
             self.last = format!("({}", id.id);
             let json: Vec<u8> = id.get("c").unwrap_or_default();
             let Some((command_id, command)) = decode(&json) else {
-                // Another program wrote it.
+                // Another program wrote this entry.
                 let (inner, inbox) = (Arc::clone(&self.inner), self.inner.keys.inbox(&self.run));
                 self.outbox.put(async move {
                     let remove = redis::cmd("XDEL").arg(inbox).arg(id.id).to_owned();
@@ -138,13 +138,13 @@ impl Drop for OpenInbox {
             let mut script = inner.scripts.close.prepare_invoke();
             script.key(inner.keys.open(&run)).key(inner.keys.inbox(&run));
             script.arg(token).arg(inner.keys.answers(&run));
-            // Without it, the inbox is closed when it expires.
+            // If this fails, the inbox closes when it expires.
             let _: Result<i64, Error> = inner.connection.script(&script).await;
         });
     }
 }
 
-/// Sends a command, and waits for its answer.
+/// Sends a command and waits for its answer.
 pub(super) async fn send(
     inner: &Arc<Inner>,
     run: &str,
@@ -169,7 +169,7 @@ pub(super) async fn send(
     let begin = Instant::now();
     loop {
         let mut pipeline = redis::pipe();
-        // First: an inbox is closed after its answers.
+        // Checked first, because an inbox is closed only after its commands were answered.
         pipeline.exists(keys.open(run)).get(keys.answer(run, &id));
         let (is_open, answer): (bool, Option<Vec<u8>>) =
             inner.connection.pipeline(&pipeline).await?;

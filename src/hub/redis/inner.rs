@@ -1,4 +1,4 @@
-//! The state that the parts of a connection share.
+//! The state that all parts of a connection share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::hub::redis::settings::Settings;
 use crate::hub::redis::wakeups::Wakeups;
 use crate::lock::lock_ignoring_poison;
 
-/// The state that the parts of a connection share.
+/// The state that all parts of a connection share.
 pub(super) struct Inner {
     pub(super) settings: Settings,
     pub(super) keys: Keys,
@@ -23,7 +23,7 @@ pub(super) struct Inner {
     pub(super) connection: Connection,
     pub(super) scripts: Scripts,
     pub(super) wakeups: Arc<Wakeups>,
-    /// The name of this process among the others.
+    /// The name that identifies this process to the others.
     pub(super) process: String,
     state: Mutex<ProcessState>,
     cut_readers: AtomicU64,
@@ -32,13 +32,13 @@ pub(super) struct Inner {
 /// The runs and the logs of this process.
 #[derive(Default)]
 pub(super) struct ProcessState {
-    /// The logs of its own runs, and of those that are read.
+    /// The logs of this process's own runs, and of the runs that it reads.
     pub(super) mirrors: HashMap<String, Arc<Mirror>>,
-    /// The tokens of the inboxes that it has open, by runs.
+    /// The tokens of the inboxes that this process has open, by run.
     pub(super) inboxes: HashMap<String, String>,
-    /// The runs that it has announced.
+    /// The runs that this process has announced.
     pub(super) announced: HashMap<String, AnnouncedHere>,
-    /// The runs that have ended while the server could not be told.
+    /// The runs that ended while the server could not be reached.
     pub(super) waiting_ends: HashMap<String, AnnouncedHere>,
 }
 
@@ -65,7 +65,7 @@ impl Inner {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, ProcessState> {
-        // Nothing of a user runs while it is held.
+        // No user code runs while the lock is held.
         lock_ignoring_poison(&self.state)
     }
 

@@ -1,8 +1,8 @@
 //! The names of keys and channels.
 
-/// The names of keys and channels, which begin with a prefix.
+/// Makes the names of keys and channels, which begin with a prefix.
 ///
-/// The run, or the key, is the hash tag: what belongs to one is in one slot.
+/// The run or the session key is the hash tag, so that all data of a run is in one slot.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
@@ -22,22 +22,22 @@ impl Keys {
         self.of(run, "log")
     }
 
-    /// The attempt that may append.
+    /// The epoch and token of the attempt that may append.
     pub(super) fn owner(&self, run: &str) -> String {
         self.of(run, "owner")
     }
 
-    /// The process that runs it.
+    /// The process that runs it; expires without heartbeats.
     pub(super) fn alive(&self, run: &str) -> String {
         self.of(run, "alive")
     }
 
-    /// The commands that wait. The channel of the same name tells of them.
+    /// The commands that wait. The channel of the same name announces new ones.
     pub(super) fn inbox(&self, run: &str) -> String {
         self.of(run, "inbox")
     }
 
-    /// Who takes the commands.
+    /// The token of the process that takes the commands.
     pub(super) fn open(&self, run: &str) -> String {
         self.of(run, "open")
     }
@@ -47,7 +47,7 @@ impl Keys {
         self.of(run, &format!("answer:{id}"))
     }
 
-    /// The channel that tells of answers.
+    /// The channel that announces answers.
     pub(super) fn answers(&self, run: &str) -> String {
         self.of(run, "answers")
     }
@@ -56,7 +56,7 @@ impl Keys {
         self.of(run, "claim")
     }
 
-    /// The last run of a key. The channel of the same name tells of changes.
+    /// The last run of a key. The channel of the same name announces changes.
     pub(super) fn runs(&self, key: &str) -> String {
         self.of(key, "runs")
     }

@@ -1,4 +1,4 @@
-//! How a log is written.
+//! Writes logs.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(super) async fn append(
             let message = "another program writes into the log of the run";
             return Err(Error::new(ErrorKind::Store, message));
         }
-        // What the server has lost is here.
+        // Entries that the server has lost are still in this process.
         let mut all = mirror.log.lock().entries_after(last);
         let known = all.last().map(|entry| entry.number.position());
         let is_new = |entry: &&LogEntry| known.is_none_or(|known| entry.number.position() > known);
@@ -60,8 +60,8 @@ pub(super) async fn append(
     Ok(())
 }
 
-/// Writes what the server has lost of a run of this process, if its last entry is still `last`. Otherwise an append has
-/// come between, which has written what was missing.
+/// Restores entries of this process's run that the server has lost, if its last entry is still
+/// `last`. Otherwise an append happened in between, which has already restored them.
 pub(super) async fn restore(
     inner: &Inner,
     mirror: &Mirror,
@@ -86,13 +86,14 @@ async fn append_once(
         Some(LogEntry { content: LogContent::Snapshot(_), .. }) | None => None,
         Some(LogEntry { number, .. }) => number.number().checked_sub(1),
     };
-    // The first entries of a log that this process has not written itself.
+    // `None` for the first entries that this process writes to a log.
     let before = before.filter(|_| mirror.log.lock().last_position().is_some());
     let before = before.map_or_else(String::new, |number| format!("{}-{number}", own.epoch));
     write(inner, own, entries, trim_before, before).await
 }
 
-/// Appends with one script. Returns the id of the last entry in the log if that is not the one that was to be there.
+/// Appends with one script. Returns the id of the last entry in the log if it is not the expected
+/// one.
 async fn write(
     inner: &Inner,
     own: &OwnAttempt,
@@ -122,7 +123,7 @@ async fn write(
     }
 }
 
-/// Removes the log of an attempt of this process, whose entries it does not have any more.
+/// Removes the log of this process's attempt. The process itself no longer has the entries.
 pub(super) async fn remove(inner: &Inner, run: &str, own: &OwnAttempt, has_ended: bool) {
     let keys = &inner.keys;
     let Ok(dropped) = encode_dropped() else { return };
@@ -130,7 +131,7 @@ pub(super) async fn remove(inner: &Inner, run: &str, own: &OwnAttempt, has_ended
     script.key(keys.owner(run)).key(keys.log(run)).key(keys.alive(run));
     script.arg(&own.owner).arg(u8::from(has_ended));
     script.arg(format!("{}-{}", own.epoch, u64::MAX)).arg(dropped).arg(inner.settings.expiry_ms());
-    // Whatever is left expires.
+    // If this fails, the keys expire.
     let _: Result<i64, Error> = inner.connection.script(&script).await;
 }
 

@@ -1,4 +1,4 @@
-//! The log of a run as this process has it.
+//! This process's copy of a run's log.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,15 +11,15 @@ use crate::hub::{EventNumber, LogEntry, LogUnavailable, NotRunning, RunLost};
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
-/// The log of a run as this process has it: what its own run has appended, and what it has read of a run elsewhere.
-/// All readers of this process share it.
+/// This process's copy of a run's log: the entries that its own run appended, or that it read of a
+/// run elsewhere. All readers of this process share it.
 pub(super) struct Mirror {
     pub(super) run: Arc<str>,
     pub(super) log: Arc<RunLog>,
     state: Mutex<MirrorState>,
-    /// How the first look at the log has ended.
+    /// The result of the first read of the log.
     loaded: watch::Sender<Option<Result<(), Error>>>,
-    /// How many followers there were.
+    /// The number of followers that were ever started.
     followers: AtomicU64,
 }
 
@@ -27,16 +27,16 @@ pub(super) struct Mirror {
 struct MirrorState {
     own: Option<OwnAttempt>,
     readers: usize,
-    /// Reads the log while there are readers.
+    /// Reads the log while it has readers.
     follower: Option<OwnedTask>,
     is_removed: bool,
 }
 
-/// An attempt of this process.
+/// An attempt at a run in this process.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct OwnAttempt {
     pub(super) epoch: u64,
-    /// The epoch and a token of this attempt alone.
+    /// The epoch, with a token that is unique to this attempt.
     pub(super) owner: String,
 }
 
@@ -51,7 +51,7 @@ impl Mirror {
         }
     }
 
-    /// This process has begun an attempt.
+    /// Records that this process has begun an attempt.
     pub(super) fn own(&self, own: OwnAttempt) {
         let mut log = self.log.lock();
         log.set_epoch(own.epoch);
@@ -65,7 +65,7 @@ impl Mirror {
         lock_ignoring_poison(&self.state).own.clone()
     }
 
-    /// Ends the log for the readers of this process.
+    /// Ends the log for this process's readers.
     pub(super) fn remove(&self) {
         let mut state = lock_ignoring_poison(&self.state);
         (state.is_removed, state.own) = (true, None);
@@ -76,23 +76,23 @@ impl Mirror {
         matches!(&*self.loaded.borrow(), Some(Ok(())))
     }
 
-    /// Waits for the first look at the log.
+    /// Waits for the first read of the log.
     pub(super) async fn wait_until_loaded(&self) -> Result<(), Error> {
         let mut loaded = self.loaded.subscribe();
         match loaded.wait_for(Option::is_some).await {
             Ok(loaded) => loaded.clone().unwrap_or(Ok(())),
-            // Never: it is here.
+            // Cannot happen: `self` owns the sender.
             Err(_) => Ok(()),
         }
     }
 
-    /// The log cannot be read for now.
+    /// Records that the log cannot be read for now.
     pub(super) fn set_outage(&self, error: Error) {
         self.log.lock().set_outage(Some(error.clone()));
         self.set_loaded(Err(error));
     }
 
-    /// A follower was dropped. If there are readers that need it, the runtime has ended.
+    /// Called when a follower was dropped. If readers still need it, the runtime has ended.
     pub(super) fn end_follower(&self, number: u64) {
         if self.followers.load(Ordering::SeqCst) == number {
             self.set_outage(LogUnavailable.into());
@@ -105,7 +105,7 @@ impl Mirror {
         }
     }
 
-    /// Adds entries that are not there yet. Returns how many readers are cut.
+    /// Adds entries that are missing here. Returns the number of readers that are cut off.
     pub(super) fn feed(&self, entries: Vec<LogEntry>, trim_before: Option<&EventNumber>) -> u64 {
         let mut log = self.log.lock();
         let last = log.last_position();
@@ -119,7 +119,7 @@ impl Mirror {
         log.append(new, trim_before)
     }
 
-    /// Counts a reader. The first one of a log needs a follower.
+    /// Counts a reader. The first reader of a log starts a follower.
     pub(super) fn add_reader(&self, follower: impl FnOnce(u64) -> OwnedTask) {
         let mut state = lock_ignoring_poison(&self.state);
         state.readers += 1;
@@ -130,7 +130,7 @@ impl Mirror {
         }
     }
 
-    /// Returns whether the log is not needed any more.
+    /// Removes a reader. Returns whether the log is not needed any more.
     pub(super) fn remove_reader(&self) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         state.readers -= 1;
@@ -144,7 +144,7 @@ impl Mirror {
         is_unneeded
     }
 
-    /// Decides whether more can come.
+    /// Decides whether more entries can follow.
     pub(super) fn judge(&self, is_alive: bool, is_dropped: bool) {
         let state = lock_ignoring_poison(&self.state);
         let mut log = self.log.lock();
@@ -159,7 +159,7 @@ impl Mirror {
             () => log.close(RunLost { run: run() }.into()),
         }
         drop((log, state));
-        // Nothing was appended yet: its readers wait for the first entry.
+        // If nothing was appended yet, readers wait for the first entry.
         if !(is_empty && is_alive) {
             self.set_loaded(Ok(()));
         }
@@ -170,7 +170,7 @@ fn dropped_error() -> Error {
     Error::new(ErrorKind::Other, "the run was dropped")
 }
 
-/// Reads the id of an entry.
+/// Parses the id of an entry.
 pub(super) fn parse_id(id: &str) -> Option<(u64, u64)> {
     let (epoch, number) = id.split_once('-')?;
     Some((epoch.parse().ok()?, number.parse().ok()?))

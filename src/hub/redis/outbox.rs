@@ -1,18 +1,19 @@
-//! Requests whose answers are not awaited.
+//! Sends requests without waiting for their responses.
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use tokio::runtime::Handle;
 
-/// Sends requests in order without waiting for their answers: the end of a run, the answer to a command.
+/// Sends requests in order without waiting for their responses: the end of a run, the answer to a
+/// command.
 ///
-/// Its queue has at most a few entries for each run and one for each command that waits.
+/// Its queue has at most a few entries for each run and one for each waiting command.
 #[derive(Clone)]
 pub(super) struct Outbox(UnboundedSender<BoxFuture<'static, ()>>);
 
 impl Outbox {
-    /// Its task ends with the last clone, after what was put in before.
+    /// Its task ends after the last clone was dropped and all queued requests were sent.
     pub(super) fn spawn_on(runtime: &Handle) -> Self {
         let (sender, sends) = unbounded();
         runtime.spawn(send_all(sends));
@@ -20,7 +21,7 @@ impl Outbox {
     }
 
     pub(super) fn put(&self, send: impl Future<Output = ()> + Send + 'static) {
-        // If the runtime has ended, nothing is sent any more.
+        // If the runtime has ended, nothing more is sent.
         let _ = self.0.unbounded_send(Box::pin(send));
     }
 }

@@ -1,8 +1,8 @@
-//! The scripts that the server runs in one step.
+//! The scripts that the server executes atomically.
 
 use redis::Script;
 
-/// The scripts. Each is sent whole once per server, and by its hash from then on.
+/// The scripts. The source of each is sent once per server, and afterwards only its hash.
 pub(super) struct Scripts {
     pub(super) begin: Script,
     pub(super) append: Script,
@@ -37,7 +37,8 @@ impl Default for Scripts {
     }
 }
 
-/// Begins an attempt. Also after the owner alone was lost, its epoch is higher than those in the log.
+/// Begins an attempt. Even if only the owner key was lost, the epoch is higher than those in the
+/// log.
 ///
 /// Keys: owner, log, alive. Arguments: token, expiry, process, lease.
 const BEGIN: &str = r"
@@ -52,11 +53,11 @@ redis.call('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
 return next
 ";
 
-/// Appends entries, unless another attempt was begun, or the entry before them is missing. Ids that the log has
-/// passed are another program's: the log is deleted then, and written again.
+/// Appends entries, unless another attempt was begun or the entry before them is missing. If the
+/// log has higher ids, another program wrote them: the log is deleted then, and written again.
 ///
-/// Keys: owner, log, alive. Arguments: epoch and token, id before the first or '', expiry, whether it ends, id to trim
-/// before or '', then id and entry of each.
+/// Keys: owner, log, alive. Arguments: epoch and token, id before the first or '', expiry, whether
+/// it ends, id to trim before or '', then id and content of each entry.
 const APPEND: &str = r"
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then return {'stale', owner} end
@@ -84,9 +85,10 @@ redis.call('PUBLISH', KEYS[2], ARGV[#ARGV - 1])
 return {'ok', ''}
 ";
 
-/// Removes a log, or marks the run as dropped if it has no end, for its readers.
+/// Removes a log. If it has no end, marks the run as dropped instead, for its readers.
 ///
-/// Keys: owner, log, alive. Arguments: epoch and token, whether it has an end, id and entry of the mark, expiry.
+/// Keys: owner, log, alive. Arguments: epoch and token, whether it has an end, id and content of
+/// the marker, expiry.
 const REMOVE: &str = r"
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[3])
@@ -100,10 +102,10 @@ end
 return 1
 ";
 
-/// A sign of life. Returns the id of the last entry.
+/// Sends a heartbeat. Returns the id of the last entry.
 ///
-/// Keys: owner, log, alive, open, inbox. Arguments: epoch and token or '', process, lease, expiry, token of the inbox
-/// or ''.
+/// Keys: owner, log, alive, open, inbox. Arguments: epoch and token or '', process, lease, expiry,
+/// token of the inbox or ''.
 const BEAT: &str = r"
 if ARGV[5] ~= '' then
   local open = redis.call('GET', KEYS[4])
@@ -122,7 +124,8 @@ local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
 return {'ok', last and last[1] or '0-0'}
 ";
 
-/// Announces a run under its key. Orders are times in microseconds, so that they rise also when the last is lost.
+/// Announces a run under its key. Orders are times in microseconds, so that they increase even if
+/// the last one is lost.
 ///
 /// Keys: runs, active. Arguments: run, key, expiry.
 const ANNOUNCE: &str = r"
@@ -139,7 +142,8 @@ redis.call('PUBLISH', KEYS[1], order)
 return order
 ";
 
-/// Announces a run that has ended already, unless another one of its key was announced since it began.
+/// Announces a run that has already ended, unless another run of its key was announced since it
+/// began.
 ///
 /// Keys: runs. Arguments: run, the microseconds since it began, expiry.
 const ANNOUNCE_ENDED: &str = r"
@@ -155,7 +159,7 @@ redis.call('PUBLISH', KEYS[1], order)
 return 1
 ";
 
-/// The run has ended.
+/// Marks the run as ended.
 ///
 /// Keys: runs, active. Arguments: run, order, expiry.
 const END: &str = r"
@@ -169,7 +173,7 @@ if last[1] == ARGV[2] or last[2] ~= ARGV[1] then redis.call('HDEL', KEYS[2], ARG
 return 1
 ";
 
-/// Announces a run once more, which was lost.
+/// Announces a run again whose announcement was lost.
 ///
 /// Keys: runs, active. Arguments: run, key, order, expiry.
 const ANNOUNCE_AGAIN: &str = r"
@@ -186,7 +190,7 @@ redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
 return 1
 ";
 
-/// Opens an inbox. An earlier owner finds another token.
+/// Opens an inbox. An earlier owner then finds a different token.
 ///
 /// Keys: open, inbox. Arguments: token, lease.
 const OPEN: &str = r"
@@ -198,7 +202,7 @@ return 1
 
 /// Sends a command.
 ///
-/// Keys: open, inbox. Arguments: command, how many may wait, expiry.
+/// Keys: open, inbox. Arguments: command, maximum number of waiting commands, expiry.
 const SEND: &str = r"
 if redis.call('EXISTS', KEYS[1]) == 0 then return 'none' end
 if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[2]) then return 'full' end
@@ -208,7 +212,7 @@ redis.call('PUBLISH', KEYS[2], '')
 return 'ok'
 ";
 
-/// Answers a command, which waits no longer.
+/// Answers a command and removes it from the inbox.
 ///
 /// Keys: inbox, answer. Arguments: id of the entry, answer, channel.
 const ANSWER: &str = r"
@@ -218,7 +222,7 @@ redis.call('PUBLISH', ARGV[3], '')
 return 1
 ";
 
-/// Closes an inbox. The commands that wait are not taken.
+/// Closes an inbox. The waiting commands are not taken.
 ///
 /// Keys: open, inbox. Arguments: token, channel of the answers.
 const CLOSE: &str = r"

@@ -1,4 +1,4 @@
-//! The settings.
+//! Settings of a connection.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) prefix: String,
-    /// How long a run lives without a sign of its process.
+    /// The time after which a run without heartbeats counts as lost.
     pub(super) lease: Duration,
     /// How long a log is kept after its last entry.
     pub(super) expiry: Duration,
-    /// How many commands wait for a run.
+    /// The maximum number of commands that wait for a run.
     pub(super) max_waiting: usize,
-    /// How long a command waits for its answer.
+    /// How long a sender waits for the answer to a command.
     pub(super) answer_limit: Duration,
 }
 
@@ -33,18 +33,18 @@ impl Settings {
         to_ms(self.lease)
     }
 
-    /// Never shorter than a run needs to show that it is alive.
+    /// At least four times the lease, so that no key expires between heartbeats.
     pub(super) fn expiry_ms(&self) -> u64 {
         to_ms(self.expiry.max(self.lease.saturating_mul(4)))
     }
 
-    /// The time between two signs of life.
+    /// The time between two heartbeats.
     pub(super) fn beat(&self) -> Duration {
         self.lease / 3
     }
 }
 
 fn to_ms(time: Duration) -> u64 {
-    // Redis refuses more, and 0.
+    // Redis rejects larger values, and 0.
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 52)
 }

@@ -1,4 +1,4 @@
-//! The connection that tells of news.
+//! The connection that receives notifications.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -18,10 +18,11 @@ use crate::lock::lock_ignoring_poison;
 /// The time between two attempts to connect.
 const RECONNECT_WAIT: Duration = Duration::from_millis(100);
 
-/// The time after which a connection without news is tested.
+/// The time after which a connection without messages is tested.
 const PING_AFTER: Duration = Duration::from_secs(2);
 
-/// One connection for all channels of a process. A message is a wake-up: the listener then reads the new entries.
+/// One connection for all channels of a process. A message only wakes the listener, which then
+/// reads the new entries.
 #[derive(Default)]
 pub(super) struct Wakeups {
     channels: Mutex<HashMap<String, Channel>>,
@@ -33,7 +34,7 @@ struct Channel {
     news: watch::Sender<News>,
 }
 
-/// The last message of a channel.
+/// The last message of a channel, and how many there were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
     count: u64,
@@ -49,8 +50,8 @@ pub(super) struct Listener {
 }
 
 impl Wakeups {
-    /// Listens to a channel. The listener first reads the state that is there. There is news when the channel is
-    /// subscribed to, and when the connection is lost or was made again.
+    /// Listens to a channel. The listener first reads the existing state. It is notified when the
+    /// channel is subscribed to, and when the connection is lost or re-established.
     pub(super) fn listen(self: &Arc<Self>, channel: String) -> Listener {
         let mut channels = lock_ignoring_poison(&self.channels);
         let entry = channels.entry(channel.clone()).or_insert_with(|| {
@@ -62,12 +63,12 @@ impl Wakeups {
         Listener { wakeups: Arc::clone(self), channel, news }
     }
 
-    /// Keeps the connection.
+    /// Keeps the connection established.
     pub(super) async fn drive(self: Arc<Self>, client: Client) {
         loop {
             if let Ok(Ok(pubsub)) = timeout(RESPONSE_LIMIT, client.get_async_pubsub()).await {
                 let (mut sink, mut messages) = pubsub.split();
-                // It ends when the connection is lost.
+                // Returns when the connection is lost.
                 let _ = self.follow(&mut sink, &mut messages).await;
                 self.tell_all();
             }
@@ -119,7 +120,7 @@ impl Wakeups {
         }
     }
 
-    /// The channels that are to be subscribed to, and those that are not any more.
+    /// The channels that must be subscribed to, and those that are not needed any more.
     fn changes(&self, subscribed: &HashSet<String>) -> (Vec<String>, Vec<String>) {
         let channels = lock_ignoring_poison(&self.channels);
         let new = channels.keys().filter(|channel| !subscribed.contains(*channel));
@@ -160,7 +161,7 @@ async fn within_limit<T>(
 }
 
 impl Listener {
-    /// Waits for news, for no longer than this.
+    /// Waits for a notification, for at most `limit`.
     pub(super) async fn wait(&mut self, limit: Duration) -> Option<News> {
         match timeout(limit, self.news.changed()).await {
             Ok(Ok(())) => Some(self.news.borrow_and_update().clone()),

@@ -1,4 +1,4 @@
-//! What is known of calls, beside the entries.
+//! The index of a history's call ids.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use crate::item::used_id_filter::UsedIdFilter;
 /// The ids of the calls of a history.
 #[derive(Clone, Default)]
 pub(super) struct CallIds {
-    /// Those that were rewritten away.
+    /// The ids of calls that were removed by rewrites.
     retired: Option<Arc<RetiredCallIds>>,
-    /// Every one that is there or ever was.
+    /// Every id that is or was in the history.
     pub(super) used_ids: UsedIdFilter,
-    /// Those without a result; empty where they were not asked for.
+    /// The ids of calls without a result; empty until they are needed.
     pub(super) open_ids: HashSet<String>,
 }
 
-/// Call ids that were rewritten away, newest first.
+/// A linked list of the call ids that were removed by rewrites, newest first.
 struct RetiredCallIds {
     call_id: String,
     older: Option<Arc<RetiredCallIds>>,
@@ -36,19 +36,19 @@ impl CallIds {
         self.retired = Some(Arc::new(RetiredCallIds { call_id, older: parent }));
     }
 
-    /// Those that were rewritten away, newest first.
+    /// The ids of calls that were removed by rewrites, newest first.
     pub(super) fn retired_ids(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(self.retired.as_deref(), |retired| retired.older.as_deref())
             .map(|retired| retired.call_id.as_str())
     }
 }
 
-/// What an entry that is appended is compared with, to find an id that a call has already.
+/// The ids with which the call id of an appended item is compared to find duplicates.
 pub(super) enum SeenCallIds {
-    /// Nothing was collected yet.
+    /// The ids were not collected yet.
     NotCollected,
-    /// The ids of all calls that count.
+    /// The ids of all calls that are not tombstones.
     Collected(HashSet<String>),
-    /// It is known that no two are the same.
+    /// The caller guarantees that no two ids are equal.
     AllDistinct,
 }

@@ -1,16 +1,17 @@
-//! What two histories have in common. It costs as much as what they do not share.
+//! Comparing the prefixes of two histories. The cost grows only with the items that they do not
+//! share.
 
 use std::sync::Arc;
 
 use crate::item::history::History;
 
 impl History {
-    /// The same entries, without what is remembered beside them.
+    /// Returns the same items without the index and caches.
     pub(crate) fn without_caches(&self) -> Self {
         Self { tip: self.tip.clone(), ..Self::from_id(Arc::clone(&self.id)) }
     }
 
-    /// How many of the first entries are not only equal but the same.
+    /// The number of leading items that are shared in memory, not only equal.
     pub(crate) fn shared_prefix_len(&self, other: &Self) -> usize {
         let most = self.len().min(other.len());
         let ours = self.nodes().skip(self.len() - most);
@@ -18,7 +19,7 @@ impl History {
         both.find(|(ours, theirs)| Arc::ptr_eq(ours, theirs)).map_or(0, |(node, _)| node.len)
     }
 
-    /// How many of the first entries are equal.
+    /// The number of leading items that are equal.
     pub(crate) fn common_prefix_len(&self, other: &Self) -> usize {
         let shared = self.shared_prefix_len(other);
         let mut both = self.entries_after(shared).zip(other.entries_after(shared));

@@ -1,4 +1,4 @@
-//! What encoders wrote of a history, remembered beside it.
+//! A cache of a history's encoded form.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, Weak};
@@ -6,31 +6,31 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::item::history::node::{Node, drop_iteratively};
 use crate::lock::lock_ignoring_poison;
 
-/// How many lines are remembered: those of a model, of its fallback, and of what parted from them.
+/// The maximum number of cached branches: those of a model, of its fallback, and of forks of these.
 const MAX_CACHE_BRANCHES: usize = 4;
 
-/// What encoders wrote. The clones of a history share it; a fork begins with it.
+/// The output of encoders. Clones of a history share it; a fork starts with a copy.
 #[derive(Default)]
 pub(super) struct EncodeCache(Mutex<Vec<CacheBranch>>);
 
-/// What one encoder wrote, piece by piece. The line that was used last stands last.
+/// The output of one encoder, as a list of chunks. The most recently used branch is the last one.
 #[derive(Clone)]
 struct CacheBranch {
     key: Arc<dyn Any + Send + Sync>,
     newest_chunk: Arc<EncodedChunk>,
 }
 
-/// What an encoder wrote of the entries up to one of them, behind an older piece.
+/// The bytes that an encoder wrote for a range of items, linked to the older chunk before it.
 ///
-/// Nobody changes it, so that lines that part share all before.
+/// Chunks are immutable, so branches share the chunks before the point where they diverge.
 pub(crate) struct EncodedChunk {
-    /// The entry, told by its address; it is not kept alive.
+    /// The last item of the range. It is compared by address and not kept alive.
     last_node: Weak<Node>,
     len: usize,
     bytes: Box<[u8]>,
-    /// Of this and all older bytes.
+    /// The number of bytes of this chunk and all older ones.
     total_bytes: usize,
-    /// What the encoder goes on with.
+    /// The state from which the encoder continues.
     encoder_state: Box<dyn Any + Send + Sync>,
     older: Option<Arc<EncodedChunk>>,
 }
@@ -61,12 +61,12 @@ impl EncodedChunk {
         }
     }
 
-    /// How many entries are written.
+    /// The number of items that are encoded.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many bytes are written.
+    /// The number of encoded bytes.
     pub(crate) fn total_byte_len(&self) -> usize {
         self.total_bytes
     }
@@ -75,7 +75,7 @@ impl EncodedChunk {
         self.encoder_state.downcast_ref()
     }
 
-    /// Appends all that is written.
+    /// Appends all encoded bytes.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         let pieces: Vec<&Self> =
             std::iter::successors(Some(self), |piece| piece.older.as_deref()).collect();
@@ -87,12 +87,12 @@ impl EncodedChunk {
 }
 
 impl EncodeCache {
-    /// The same for a history that goes its own way.
+    /// A copy for a fork of the history.
     pub(super) fn fork(&self) -> Self {
         Self(Mutex::new(self.with_branches(|lines| lines.clone())))
     }
 
-    /// The newest piece of an encoder with this key that is of entries up to `tip`.
+    /// The newest chunk of an encoder with this key that covers only items up to `tip`.
     pub(super) fn newest_chunk<K: PartialEq + Any>(
         &self,
         key: &K,
@@ -116,7 +116,7 @@ impl EncodeCache {
         best
     }
 
-    /// Remembers a piece that follows an older one.
+    /// Caches a chunk that follows an older one.
     pub(super) fn insert<K: PartialEq + Any + Send + Sync>(
         &self,
         key: K,
@@ -135,7 +135,7 @@ impl EncodeCache {
                 None => CacheBranch { key: Arc::new(key), newest_chunk: Arc::clone(&newest) },
             };
             let before = std::mem::replace(&mut line.newest_chunk, newest);
-            // What is of entries that nobody holds any more is of no use.
+            // Chunks of items that were dropped are useless.
             let mut forgotten: Vec<CacheBranch> =
                 lines.extract_if(.., |line| !line.drop_stale_chunks()).collect();
             lines.push(line);
@@ -143,12 +143,12 @@ impl EncodeCache {
             forgotten.extend(lines.drain(..many));
             (forgotten, before)
         });
-        // Dropped behind the lock: it may be long.
+        // Dropped after the lock is released, because it may take long.
         drop(forgotten);
     }
 
     fn with_branches<T>(&self, f: impl FnOnce(&mut Vec<CacheBranch>) -> T) -> T {
-        // Nothing of a user runs while the lock is held.
+        // No user code runs while the lock is held.
         f(&mut lock_ignoring_poison(&self.0))
     }
 }
@@ -158,7 +158,7 @@ impl CacheBranch {
         self.key.downcast_ref::<K>() == Some(key)
     }
 
-    /// Leaves the pieces out whose entries are gone. Whether any is left.
+    /// Removes the chunks whose items were dropped. Returns whether any chunk is left.
     fn drop_stale_chunks(&mut self) -> bool {
         while self.newest_chunk.last_node.strong_count() == 0 {
             let Some(older) = self.newest_chunk.older.clone() else { return false };
@@ -168,7 +168,7 @@ impl CacheBranch {
     }
 }
 
-/// The newest piece of a line that is of entries up to `tip`.
+/// The newest chunk of a branch that covers only items up to `tip`.
 fn newest_chunk_up_to(
     newest: &Arc<EncodedChunk>,
     tip: Option<&Arc<Node>>,

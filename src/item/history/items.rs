@@ -1,4 +1,4 @@
-//! The iterator over the entries.
+//! The iterator over a history's items.
 
 use crate::item::Item;
 
@@ -7,7 +7,7 @@ use crate::item::Item;
 pub struct Items<'a>(std::iter::Rev<std::vec::IntoIter<&'a Item>>);
 
 impl<'a> Items<'a> {
-    /// Those of an iterator of `len`, the last first.
+    /// Collects an iterator of `len` items that starts with the newest.
     pub(super) fn from_newest_first(
         newest_first: impl Iterator<Item = &'a Item>,
         len: usize,

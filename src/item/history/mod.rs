@@ -1,4 +1,4 @@
-//! The ledger: immutable, shared, cheap to clone, fork and append to.
+//! The history: immutable, shared, and cheap to clone, fork and append to.
 
 mod call_ids;
 mod common_prefix;

@@ -1,4 +1,4 @@
-//! The histories of suspended sub-agents, beside the calls that they run as.
+//! The histories of suspended sub-agents, stored with the calls that run them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use crate::item::history::History;
 use crate::item::{EffectReport, Item, ItemKind, PendingCall, ToolCall};
 
 impl History {
-    /// The history of the sub-agent that runs as the call `call_id`, if the sub-agent was suspended
-    /// because calls of its own wait. Its id is the id of this history, a slash and the call id.
+    /// The history of the sub-agent that the call `call_id` runs, if the sub-agent was suspended
+    /// because it has pending calls. Its id is the id of this history, a slash and the call id.
     ///
-    /// This history keeps it until the call has its result, and is written with it, as `nested`. It is
-    /// never sent to the model of this history.
+    /// It is kept until the call has its result, and it is serialized with this history, in the
+    /// field `nested`. It is never sent to the model of this history.
     pub fn nested_history(&self, call_id: &str) -> Option<&Self> {
         self.index.nested_histories.get(call_id)
     }
 
-    /// The calls that wait for a verdict or a result from outside: those of completed turns that no
-    /// result answers, in order. A call whose sub-agent was suspended is not listed itself; the calls that
-    /// the sub-agent waits for are, each with the path to it.
+    /// The calls that wait for a verdict or an external result, in order: calls of completed turns
+    /// that do not have a result. A call whose sub-agent was suspended is not listed itself;
+    /// instead, the sub-agent's pending calls are listed, each with the path to it.
     ///
     /// The arguments are the model's; if a hook has rewritten them,
-    /// [`Outcome::pending`](crate::Outcome::pending) has those that would run.
+    /// [`Outcome::pending`](crate::Outcome::pending) has the rewritten arguments.
     pub fn pending_calls(&self) -> Vec<PendingCall> {
         let mut pending = Vec::new();
         for call in self.unanswered_calls() {
@@ -36,8 +36,8 @@ impl History {
         pending
     }
 
-    /// Keeps the history of the sub-agent that was suspended as an open call. Does nothing if no
-    /// such call is open.
+    /// Stores the history of the sub-agent that was suspended as an open call. Does nothing if the
+    /// call is not open.
     pub(crate) fn set_nested_history(&mut self, call_id: &str, nested: Self) {
         let is_it = |call: &ToolCall| call.call_id == call_id;
         if !self.unanswered_calls().iter().any(is_it) {
@@ -47,12 +47,12 @@ impl History {
         self.index_mut().nested_histories.insert(call_id.to_owned(), nested);
     }
 
-    /// The calls that a suspended sub-agent runs as.
+    /// The ids of the calls whose sub-agents are suspended.
     pub(crate) fn suspended_call_ids(&self) -> impl Iterator<Item = &str> {
         self.index.nested_histories.keys().map(String::as_str)
     }
 
-    /// What the sub-agent that was suspended as a call has changed until here.
+    /// The side effects so far of the sub-agent that was suspended as a call.
     pub(crate) fn nested_effect_report(&self, call_id: &str) -> EffectReport {
         let mut report = EffectReport::default();
         if let Some(nested) = self.nested_history(call_id) {
@@ -69,7 +69,7 @@ impl History {
         self.index.nested_histories.values().for_each(|nested| nested.collect_side_effects(report));
     }
 
-    /// Puts on record what the sub-agents of open calls had changed, as these are answered.
+    /// Adds the side effects of suspended sub-agents to the results that answer their calls.
     pub(super) fn attach_nested_reports(&self, items: &mut [Item]) {
         if self.index.nested_histories.is_empty() {
             return;
@@ -84,14 +84,14 @@ impl History {
         }
     }
 
-    /// Drops the history of the sub-agent that was suspended as a call.
+    /// Removes the history of the sub-agent that was suspended as a call.
     pub(super) fn remove_nested_history(&mut self, call_id: &str) {
         if self.index.nested_histories.contains_key(call_id) {
             self.index_mut().nested_histories.remove(call_id);
         }
     }
 
-    /// Puts back those of these histories whose calls are still open.
+    /// Restores the nested histories whose calls are still open.
     pub(super) fn restore_nested_histories(&mut self, nested: BTreeMap<String, Self>) {
         if nested.is_empty() {
             return;
@@ -102,7 +102,7 @@ impl History {
         self.index_mut().nested_histories = nested;
     }
 
-    /// The same under another id, which the ids of nested histories begin with.
+    /// Changes the id, which is also the prefix of the ids of nested histories.
     pub(super) fn with_id(mut self, id: Arc<str>) -> Self {
         if !self.index.nested_histories.is_empty() {
             for (call_id, history) in &mut self.index_mut().nested_histories {

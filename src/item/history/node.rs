@@ -1,20 +1,20 @@
-//! An entry in the chain of them.
+//! A node in the chain of items.
 
 use std::iter::successors;
 use std::sync::Arc;
 
 use crate::item::Item;
 
-/// An entry and all before it.
+/// An item, linked to the items before it.
 pub(super) struct Node {
     pub(super) item: Item,
     pub(super) parent: Option<Arc<Node>>,
     pub(super) len: usize,
-    /// How many completed turns are here and before.
+    /// The number of completed turns up to this item.
     pub(super) completed_turns: usize,
-    /// Whether an entry here or before is marked as compacted.
+    /// Whether this item or an earlier one is marked as compacted.
     pub(super) has_compacted_items: bool,
-    /// Whether all up to here is lawful.
+    /// Whether the items up to this one are settled.
     pub(super) settle_state: SettleState,
 }
 
@@ -24,11 +24,11 @@ impl Drop for Node {
     }
 }
 
-/// What is known of an entry and all before it, by the law of [`settle`](crate::item::settle).
+/// The state of [settling](crate::item::settle) after an item.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and they are small")]
 pub(super) struct SettleState {
-    /// No entry that follows can make it lawful.
+    /// No later item can make the items settled.
     pub(super) is_invalid: bool,
     /// A call has no result yet.
     pub(super) has_open_calls: bool,
@@ -42,12 +42,12 @@ impl SettleState {
     }
 }
 
-/// The entries of a chain, newest first.
+/// The nodes of a chain, newest first.
 pub(super) fn iter_chain(tip: Option<&Arc<Node>>) -> impl Iterator<Item = &Arc<Node>> {
     successors(tip, |node| node.parent.as_ref())
 }
 
-/// Drops a chain link by link: by recursion a long one would overflow the stack.
+/// Drops a chain iteratively: recursion would overflow the stack for a long chain.
 pub(super) fn drop_iteratively<T>(
     first: Option<Arc<T>>,
     take_next: impl Fn(&mut T) -> Option<Arc<T>>,

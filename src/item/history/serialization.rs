@@ -1,4 +1,4 @@
-//! A history as it is stored.
+//! The serialized form of a history.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Whether a history is lawful, known at each entry from the entry before.
+//! Tracks whether a history is settled: the state after each item follows from the state before it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ impl History {
         self.tip.as_ref().map_or(SettleState::default(), |node| node.settle_state)
     }
 
-    /// What the law says when `item` is appended. Only the first call whose id was held before
-    /// looks at all entries.
+    /// The state after `item` is appended. All items are searched only once, for the first call
+    /// whose id may have been used before.
     pub(super) fn settle_state_after(
         &mut self,
         item: &Item,
@@ -72,7 +72,7 @@ impl History {
         open
     }
 
-    /// Entries were taken away: which calls are open is to be looked up.
+    /// Called after items were removed: the ids of open calls must be computed again.
     pub(super) fn clear_open_call_ids(&mut self) {
         if !self.index.call_ids.open_ids.is_empty() {
             self.index_mut().call_ids.open_ids = HashSet::new();
@@ -93,13 +93,13 @@ impl History {
         }
     }
 
-    /// The ids of the calls that count.
+    /// The ids of the calls that are not tombstones.
     fn live_call_ids(&self) -> impl Iterator<Item = &str> {
         self.live_newest_first().filter_map(Item::as_tool_call).map(|call| call.call_id.as_str())
     }
 
-    /// What has to be known of this part to settle what follows, of which `law` is said. Where
-    /// that is not broken, no id is used twice, and nothing has to be.
+    /// The ids of this prefix that are needed to settle the items after it, whose state is `law`.
+    /// If that state is not invalid, no id is used twice, and none are needed.
     pub(super) fn prior_call_ids(&self, law: SettleState) -> PriorCallIds<'_> {
         match law.is_invalid {
             true => PriorCallIds {
@@ -110,7 +110,7 @@ impl History {
         }
     }
 
-    /// Up to where the law is kept and nothing is open.
+    /// The longest prefix that is settled.
     pub(super) fn settled_prefix(&self) -> Self {
         let tip = self.nodes().find(|node| node.settle_state.is_settled()).cloned();
         let mut part = Self { tip, ..self.clone() };
@@ -119,12 +119,12 @@ impl History {
     }
 }
 
-/// The calls that no result answers, behind the newest entry where none was open.
+/// The unanswered calls, searched back to the newest item at which no call was open.
 fn find_open_call_ids(tip: Option<&Arc<Node>>) -> HashSet<String> {
     let items =
         iter_chain(tip).take_while(|node| node.settle_state.has_open_calls).map(|node| &node.item);
     let items: Vec<&Item> = items.collect();
-    // No two have the same id, or the law would be broken.
+    // All ids are distinct, or the state would be invalid.
     let mut open = HashSet::new();
     for item in items.into_iter().rev().filter(|item| !item.tombstone) {
         match &item.kind {

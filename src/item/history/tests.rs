@@ -66,7 +66,7 @@ fn a_range_beyond_the_end_rewrites_up_to_the_end() {
     assert_eq!(texts(&history), ["1", "x", "y"]);
 }
 
-/// Everything that can be wrong with calls and results, from few ids.
+/// Random valid and invalid sequences of calls and results, with few distinct ids.
 fn items(draw: &TestRng) -> Vec<Item> {
     draw.random_vec(8, || {
         let id = format!("c{}", draw.next_below(3));
@@ -130,7 +130,7 @@ fn the_incremental_state_equals_a_full_recomputation() {
 
 #[test]
 fn settling_many_calls_takes_linear_time() {
-    // Quadratic work would be a billion comparisons each time, which takes minutes.
+    // Quadratic time would mean a billion comparisons in each check, which takes minutes.
     const MANY: usize = 50_000;
     #[track_caller]
     fn check(items: impl IntoIterator<Item = Item>, unanswered: usize) {
@@ -154,12 +154,12 @@ fn settling_many_calls_takes_linear_time() {
     let results = || (0..MANY).map(|n| result(format!("c{n}")));
     check(calls(), MANY);
     check(calls().chain(results().rev()), 0);
-    // One result without its call, so that it is settled as a whole.
+    // A result without a call, so that the whole history is settled again.
     check(calls().chain([result("x".into())]).chain(results().rev()), 0);
     check(same().chain((0..MANY).map(|_| result("c".into()))), 0);
 }
 
-/// What is remembered of a history under a key: the entries and the bytes.
+/// The number of items and the bytes that are cached for a history under a key.
 fn remembered(history: &History, key: u8) -> Option<(usize, String)> {
     let piece = history.cached_encoding(&key)?;
     let mut bytes = Vec::new();
@@ -230,10 +230,10 @@ fn a_summary_is_not_the_last_prompt() {
     check(&[note(), asked(), said()], 1);
     check(&[asked(), said(), asked(), note(), said()], 2);
     check(&[note(), said()], 2);
-    // What is void was taken back already.
+    // Tombstones do not count as prompts.
     let void = Item::user("v").with_mark(Mark::Tombstone);
     check(&[asked(), said(), asked(), said(), void, said()], 2);
-    // Several in a row are one.
+    // Several consecutive prompts count as one.
     check(&[asked(), said(), asked(), asked(), said()], 2);
     check(&[asked()], 0);
     check(&[], 0);

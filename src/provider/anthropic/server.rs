@@ -1,4 +1,4 @@
-//! Anthropic Messages as a server speaks them,
+//! The server side of the Anthropic Messages wire, for tests,
 //! <https://docs.anthropic.com/en/docs/build-with-claude/streaming>.
 
 use serde_json::{Value, json};
@@ -33,14 +33,14 @@ struct MessageWriter {
     id: String,
     sign_fn: fn(&str) -> Option<String>,
     open_block: Option<(u32, OpenBlock)>,
-    /// Whether the ping that follows the first start of a block was sent.
+    /// Whether the ping after the first `content_block_start` was sent.
     has_pinged: bool,
 }
 
-/// The block that is open.
+/// The kind of the open block.
 enum OpenBlock {
     Text,
-    /// With its text and its own signature.
+    /// The thinking text so far, and the signature if the script sets one.
     Thinking(String, Option<String>),
     Call,
 }
@@ -63,13 +63,13 @@ impl MessageWriter {
             "content": [],
             "stop_reason": null,
             "stop_sequence": null,
-            // The answer has just begun.
+            // Only the beginning of the answer has been generated at this point.
             "usage": usage_fields(Usage { output_tokens: usage.output_tokens.min(1), ..usage }),
         } }));
         Box::new(writer)
     }
 
-    /// Opens a block unless it is open.
+    /// Opens a block, unless a text or thinking block with this index is open already.
     fn open_block(&mut self, index: u32, open: OpenBlock, block: &Value) {
         let same = match (&self.open_block, &open) {
             (Some((at, OpenBlock::Text)), OpenBlock::Text)
@@ -84,7 +84,7 @@ impl MessageWriter {
         self.write_event(
             &json!({ "type": "content_block_start", "index": index, "content_block": block }),
         );
-        // As the vendor does after the first start.
+        // The API sends a ping after the first `content_block_start`.
         if !std::mem::replace(&mut self.has_pinged, true) {
             self.write_event(&json!({ "type": "ping" }));
         }
@@ -173,7 +173,7 @@ impl TurnWriter for MessageWriter {
     }
 
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
-        // A call that was not written to its end has no end on the wire either.
+        // A call whose arguments are truncated gets no `content_block_stop`.
         if !matches!(self.open_block, Some((_, OpenBlock::Call))) {
             self.close_block();
         }
@@ -196,7 +196,7 @@ impl TurnWriter for MessageWriter {
     }
 }
 
-/// `input_tokens` are those that no cache had to do with.
+/// On this wire `input_tokens` excludes cached tokens, both those read and those written.
 fn usage_fields(usage: Usage) -> Value {
     let cached = usage.cache_read_input_tokens + usage.cache_write_input_tokens;
     json!({
@@ -207,7 +207,7 @@ fn usage_fields(usage: Usage) -> Value {
     })
 }
 
-/// <https://docs.anthropic.com/en/api/errors>
+/// The `type` of an error, <https://docs.anthropic.com/en/api/errors>.
 fn error_type(kind: ErrorKind, status: u16) -> &'static str {
     match (kind, status) {
         (_, 404) => "not_found_error",

@@ -1,4 +1,4 @@
-//! The wire as a provider over HTTP speaks it.
+//! The provider for Anthropic Messages over HTTP.
 
 use super::Decoder;
 use super::encode::{BodyHead, PrefixMismatchBehavior, encode_body};
@@ -12,9 +12,9 @@ use crate::request::Request;
 /// "To use multiple beta features, separate their names with commas."
 const BETA_HEADER: &str = "anthropic-beta";
 
-/// A model that speaks the Anthropic Messages wire. Cheap to clone.
+/// A model served over the Anthropic Messages wire. Cheap to clone.
 ///
-/// Its key is sent as `x-api-key`, and its base URL is without `/v1`, as the vendor's SDKs take it.
+/// The API key is sent as `x-api-key`. The base URL is given without `/v1`, as in Anthropic's SDKs.
 ///
 /// ```
 /// use turnstream::provider::Anthropic;
@@ -32,12 +32,12 @@ pub struct Messages {
     has_tool_search: bool,
 }
 
-/// Who serves the wire.
+/// The service that hosts the API.
 #[derive(Clone, Debug)]
 enum Host {
-    /// The vendor, or a server that copies it.
+    /// Anthropic's own API, or a compatible server.
     Vendor,
-    /// Vertex AI, which is asked for these features in the body.
+    /// Vertex AI, where beta features are listed in the body.
     Vertex { betas: Vec<String> },
 }
 
@@ -70,7 +70,7 @@ impl Wire for Messages {
         }
     }
 
-    /// The version of the wire that this was written for.
+    /// The API version that this implementation was written for.
     fn headers(&self) -> &[(&'static str, &'static str)] {
         match self.host {
             Host::Vendor => &[("anthropic-version", "2023-06-01")],
@@ -111,25 +111,25 @@ impl Wire for Messages {
 }
 
 impl Anthropic {
-    /// Leaves it to the vendor what becomes of thoughts whose prefix has changed.
+    /// Stops asking Anthropic to drop reasoning whose preceding context has changed.
     ///
-    /// The newest models bind each block of thoughts to all that stood before it, and refuse a
-    /// request in which something before a block is another than when it was written: a tool, a
-    /// system prompt, a message that was compacted. At the vendor's own address, a request that
-    /// has such blocks therefore asks for `drop_block`: those that do not fit any more are not
-    /// shown to the model. [`input_transformations`](crate::provider::anthropic::input_transformations)
-    /// tells which ones.
+    /// The newest models bind each thinking block to everything before it. They refuse a request in
+    /// which something before such a block has changed since it was written: a tool, the system
+    /// prompt, or a message that was compacted. Requests to Anthropic's own address that contain
+    /// thinking blocks therefore set `drop_block`, so that blocks that no longer match are not
+    /// shown to the model.
+    /// [`input_transformations`](crate::provider::anthropic::input_transformations) lists them.
     ///
-    /// With this setting nothing is asked for, and the vendor refuses such a request.
+    /// With this setting, `drop_block` is not sent and Anthropic refuses such a request.
     pub fn without_drop_block(self) -> Self {
         self.update_wire(|wire| wire.prefix_mismatch_behavior = PrefixMismatchBehavior::Unspecified)
     }
 
-    /// Asks for a feature that is not for everybody yet, by the name that its documentation
-    /// gives for `anthropic-beta`. Several may be asked for, one after the other.
+    /// Enables a beta feature, by the name that its documentation gives for the `anthropic-beta`
+    /// header. Call it once for each feature.
     ///
-    /// A name that no header can hold is an
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn.
+    /// A name that is not a valid header value fails the turn with
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
     ///
     /// ```
     /// use turnstream::provider::Anthropic;
@@ -150,13 +150,13 @@ impl Anthropic {
         }
     }
 
-    /// Lets the vendor search for the tools of a toolkit that is
-    /// [searchable](crate::Toolkit::deferred_specs): they are sent with `defer_loading` and the server tool
-    /// `tool_search_tool_bm25_20251119`, and the model sees those that it searches for.
+    /// Lets the model search for the tools of a [searchable](crate::Toolkit::deferred_specs)
+    /// toolkit. These tools are sent with `defer_loading`, together with the server tool
+    /// `tool_search_tool_bm25_20251119`, and the model sees only the tools that a search has found.
     ///
-    /// It is off by default, because older models and most servers that copy the wire do not have it. The
-    /// vendor's own API, Vertex AI and Azure take it without a beta header; others may want one
-    /// ([`with_beta`](Self::with_beta)).
+    /// Off by default, because older models and most compatible servers do not support it.
+    /// Anthropic's own API, Vertex AI and Azure accept it without a beta header; other hosts may
+    /// require one ([`with_beta`](Self::with_beta)).
     ///
     /// ```
     /// use turnstream::Provider;
@@ -169,8 +169,8 @@ impl Anthropic {
         self.update_wire(|wire| wire.has_tool_search = true)
     }
 
-    /// Speaks as Vertex AI does: the model in the address, and in the body what the vendor has in
-    /// headers.
+    /// Switches to the Vertex AI variant: the model is part of the URL, and the API version and the
+    /// beta features are sent in the body instead of headers.
     pub(in crate::provider) fn for_vertex(self) -> Self {
         self.update_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
     }

@@ -1,4 +1,4 @@
-//! The limits on waiting, as a reader of a turn meets them.
+//! Tests of the timeouts, as a consumer of a turn observes them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 const THOUGHT: &str = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\"}}]}\n\n";
 const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
-/// A turn whose frames come after the given numbers of seconds, and then no more.
+/// A turn whose frames arrive after the given delays in seconds, and whose body then stays open.
 fn turn(frames: &'static [(u64, &'static str)], limits: Timeouts) -> TurnStream {
     let body = stream::iter(frames).then(|(seconds, frame)| async move {
         tokio::time::sleep(Duration::from_secs(*seconds)).await;
@@ -41,7 +41,7 @@ fn limits() -> Timeouts {
     Timeouts { first_output, idle_output, ..Timeouts::default() }
 }
 
-/// The words of the error, when it came, and what had been said.
+/// Checks the error's message, the time at which it occurs, and the partial turn's text.
 async fn check(mut turn: TurnStream, seconds: u64, words: &str, said: &str) {
     let began = Instant::now();
     let error = loop {

@@ -10,15 +10,15 @@ thread_local! {
     static ENCODED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts items that an encoder is given.
+/// Counts the items that an encoder has to encode.
 pub(super) fn count(items: usize) {
     ENCODED.set(ENCODED.get() + items);
 }
 
 const TURNS: usize = 100;
 
-/// Encodes a history that grows by a call and its result, and gives how many items the encoder was
-/// given for each item that there is in the end.
+/// Encodes a history that grows by a call and its result, and returns how often an item was encoded
+/// on average.
 fn encoded(encode: impl Fn(&Request)) -> f64 {
     let mut history = History::from_id("h");
     history.push(Item::user("go"));
@@ -66,9 +66,9 @@ fn each_item_is_encoded_once() {
 
 #[test]
 fn where_messages_grow_only_those_that_are_open_are_encoded_again() {
-    // The results of the newest turn.
+    // The results of the newest turn are encoded again.
     check(1.5, |request| anthropic::encode(request, "m"));
-    // The newest turn.
+    // The newest turn is encoded again.
     check(2.0, |request| gemini::encode(request, "m"));
 }
 

@@ -1,4 +1,5 @@
-//! What the words of vendors mean. Data first: a wording that is met anew is a row.
+//! Classifies the errors of vendors by tables of phrases and codes. To support a new wording, add a
+//! row.
 
 use crate::error::{AuthProblem, ErrorKind, RateLimitScope};
 use crate::provider::failure::context_limits;
@@ -14,9 +15,8 @@ use RateLimitScope::{
     Concurrency, Daily, InputTokens, OutputTokens, RequestSize, Requests, Tokens,
 };
 
-/// What a message says by some of its words, in lower case, the first that fits. A message is
-/// asked where the words for programs are silent: many a vendor calls everything an invalid
-/// request.
+/// Phrases of messages, in lower case; the first match decides the kind. A message is consulted if
+/// the codes do not decide, since many vendors call every error an invalid request.
 const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
     // Anthropic, Bedrock.
     (ContextWindow, &["prompt is too long", "input is too long for requested model"]),
@@ -72,8 +72,8 @@ const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
     (Unsupported, &["input is not supported", " requires --"]),
 ];
 
-/// What there was too much of, by a piece of what was said, the first that fits. Google names its
-/// quotas instead of saying so.
+/// Phrases that tell which rate limit was exceeded; the first match decides. Google reports the
+/// names of its quotas instead of a message.
 const SCOPE_PHRASES: &[(RateLimitScope, &[&str])] = &[
     (RequestSize, &["request too large"]),
     (Daily, &["per day", "per-day", "per_day", "perday", "daily", "(rpd)", "(tpd)"]),
@@ -87,10 +87,9 @@ const SCOPE_PHRASES: &[(RateLimitScope, &[&str])] = &[
     (Requests, &["free_tier_requests"]),
 ];
 
-/// What is wrong with a key, by the words for programs or a piece of the message, the first that
-/// fits.
+/// Codes and phrases that tell why authentication failed; the first match decides.
 const AUTH_PHRASES: &[(AuthProblem, &[&str])] = &[
-    // Azure, which does not say which.
+    // Azure, whose message covers several causes.
     (InvalidKey, &["access token is missing, invalid"]),
     (ExpiredKey, &["expired"]),
     (Region, &["unsupported_country_region_territory", "location is not supported"]),
@@ -105,8 +104,8 @@ const AUTH_PHRASES: &[(AuthProblem, &[&str])] = &[
     (InvalidKey, &["invalid", "incorrect", "not valid", "unauthenticated", "user not found"]),
 ];
 
-/// The kind, by what says most: a word for programs, then a message, then the status, then a word
-/// that says little.
+/// The kind of an error, by the most specific evidence: a specific code, then the message, then the
+/// status, then a general code.
 pub(super) fn error_kind(status: Option<u16>, said: &ErrorBody) -> ErrorKind {
     let word =
         |table| first_match(table, |word| said.codes.iter().any(|said| is_same_code(said, word)));
@@ -121,18 +120,18 @@ pub(super) fn error_kind(status: Option<u16>, said: &ErrorBody) -> ErrorKind {
         .unwrap_or(ErrorKind::Other)
 }
 
-/// What a table says of the first of its rows with a word that fits.
+/// The value of the first row with a matching word.
 fn first_match<T: Copy>(table: &[(T, &[&str])], fits: impl Fn(&str) -> bool) -> Option<T> {
     table.iter().find(|(_, words)| words.iter().any(|word| fits(word))).map(|(means, _)| *means)
 }
 
-/// Whether two words for programs are the same, whatever hand wrote them: `rate_limit_error`,
-/// `RateLimitError` and `com.vendor#RateLimitException`.
+/// Whether two codes are equal apart from the naming convention: `rate_limit_error`,
+/// `RateLimitError` and `com.vendor#RateLimitException` are.
 fn is_same_code(a: &str, b: &str) -> bool {
     normalize_code(a).eq(normalize_code(b))
 }
 
-/// The letters of a word that say what it means.
+/// The significant letters of a code.
 fn normalize_code(word: &str) -> impl Iterator<Item = char> {
     let name = word.rsplit(['#', '/']).next().unwrap_or_default();
     let name = name.strip_suffix("exception").unwrap_or(name);
@@ -145,8 +144,8 @@ fn kind_from_context_limits(said: &ErrorBody) -> Option<ErrorKind> {
         .then_some(ContextWindow)
 }
 
-/// A key that the status says is wrong is not made right by a message that mentions a limit, nor an
-/// account paid for by a word such as Google's `RESOURCE_EXHAUSTED`.
+/// An invalid key, by its status, is not reclassified because the message mentions a limit; nor is
+/// a billing error because of a code such as Google's `RESOURCE_EXHAUSTED`.
 fn is_consistent_with_status(kind: ErrorKind, status: Option<u16>) -> bool {
     match status {
         Some(401) => kind == Auth || kind == Billing,
@@ -160,14 +159,14 @@ fn kind_from_status(status: u16) -> ErrorKind {
     match status {
         401 | 403 | 407 => Auth,
         402 => Billing,
-        // 524 is Cloudflare's, for a server behind it that took too long.
+        // 524 is Cloudflare's, for an origin server that took too long.
         408 | 504 | 524 => Timeout,
         429 => RateLimited,
         // 498 is Groq's: "Flex Tier Capacity Exceeded"; 529 is Anthropic's.
         498 | 503 | 529 => Overloaded,
         501 => Unsupported,
-        // OpenAI's SDKs ask again: "the server may return 409 on lock timeouts".
-        // 424 is Bedrock's and TGI's, for a model that failed; 499 is Google's, for what it cancelled.
+        // OpenAI's SDKs retry 409: "the server may return 409 on lock timeouts". 424 is used by
+        // Bedrock and TGI for a failed model, 499 by Google for a cancelled request.
         409 | 424 | 425 | 499 | 500.. => Server,
         400.. => InvalidRequest,
         _ => Protocol,
@@ -176,7 +175,7 @@ fn kind_from_status(status: u16) -> ErrorKind {
 
 pub(super) fn rate_limit_scope(said: &ErrorBody) -> Option<RateLimitScope> {
     first_match(SCOPE_PHRASES, |piece| said.text.contains(piece)).or_else(|| {
-        // The type of an error of OpenAI and Groq.
+        // The error type that OpenAI and Groq send.
         said.codes.iter().find_map(|word| match word.as_str() {
             "tokens" => Some(Tokens),
             "requests" => Some(Requests),
@@ -190,7 +189,7 @@ pub(super) fn auth_problem(said: &ErrorBody) -> Option<AuthProblem> {
     first_match(AUTH_PHRASES, |piece| said.text.contains(piece) || in_words(piece))
 }
 
-/// What is said of a model that the server does not have: two pieces of one sentence, in order.
+/// Messages about a model that the server does not have: two parts of one sentence, in order.
 const UNKNOWN_MODEL_PHRASES: &[(&str, &str)] = &[
     // OpenAI, Groq, xAI, vLLM, Hugging Face, Cerebras, DeepSeek; Google; Ollama, Fireworks, Cohere.
     ("model", "not exist"),
@@ -213,7 +212,7 @@ const UNKNOWN_MODEL_PHRASES: &[(&str, &str)] = &[
     ("model", "not supported by any provider"),
 ];
 
-/// The same in the words for programs.
+/// Codes with the same meaning.
 const UNKNOWN_MODEL_CODES: [&str; 5] = [
     "model_not_found",
     "model_not_available",
@@ -222,8 +221,8 @@ const UNKNOWN_MODEL_CODES: [&str; 5] = [
     "unknown_model",
 ];
 
-/// What of the request was wrong, where no field says so: the model, or the path that a message
-/// begins with, as at Anthropic: `messages.3.content.0.text: must not be empty`.
+/// The invalid part of the request if no field names it: the model, or the path at the start of the
+/// message, as Anthropic sends it: `messages.3.content.0.text: must not be empty`.
 pub(super) fn refused_parameter(said: &ErrorBody) -> Option<String> {
     if is_unknown_model(said) {
         return Some("model".to_owned());

@@ -1,14 +1,14 @@
-//! By how much a request is too long, read from the messages that say so.
+//! Reads the context limit and the requested tokens from error messages.
 
 use crate::error::ContextLimits;
 
-/// The messages, in lower case. `{limit}` and `{requested}` are numbers, two `{requested}` are
-/// added up, `*` is anything in between, and what stands before and behind does not count.
+/// Patterns of the messages, in lower case. `{limit}` and `{requested}` are numbers, and two
+/// `{requested}` are added. `*` matches any text. Text before and after the pattern is ignored.
 const LIMIT_PATTERNS: &[&str] = &[
     // Anthropic.
     "prompt is too long: {requested} tokens > {limit} maximum",
     "exceed context limit: {requested} + {requested} > {limit}",
-    // vLLM: a prompt and what is asked for on top of it.
+    // vLLM: the prompt and the requested output.
     "maximum context length is {limit} tokens*for a total of at least {requested} tokens",
     "maximum context length is {limit} tokens*your request has {requested} input tokens",
     // OpenAI, DeepSeek, OpenRouter, vLLM: "you requested", "you requested about", "your messages
@@ -45,12 +45,13 @@ const LIMIT_PATTERNS: &[&str] = &[
     "number of tokens in the prompt cannot exceed {limit} - received {requested}",
 ];
 
-/// Reads a message that is in lower case.
+/// Reads the limits from a message in lower case.
 pub(super) fn read_context_limits(text: &str) -> Option<ContextLimits> {
     LIMIT_PATTERNS.iter().find_map(|message| match_pattern(message, text, ContextLimits::default()))
 }
 
-/// The numbers at the first place of `text` that `message` fits, beside those that were read before.
+/// Finds the first position in `text` that matches the pattern `message`, and adds its numbers to
+/// `limits`.
 fn match_pattern(message: &str, text: &str, limits: ContextLimits) -> Option<ContextLimits> {
     let at_number = |(at, c): (usize, char)| {
         let before = text[..at].chars().next_back();
@@ -74,7 +75,7 @@ fn match_pattern_at(
         let end = message.find(['{', '*']).unwrap_or(message.len());
         let (words, rest) = message.split_at_checked(end)?;
         text = text.strip_prefix(words)?;
-        // Behind a `*` it may go on at any place, also at a number.
+        // After a `*`, the pattern may continue at any position, including at a number.
         if let Some(behind) = rest.strip_prefix('*') {
             return match_pattern(behind, text, limits);
         }
@@ -91,7 +92,7 @@ fn match_pattern_at(
     }
 }
 
-/// A number, also one with commas in it, and what stands behind it.
+/// Reads a number, which may contain commas, and returns it with the text after it.
 fn read_number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(text.len());
     let written = text[..end].trim_end_matches(',');

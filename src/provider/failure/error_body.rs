@@ -1,4 +1,4 @@
-//! What the body of an error says, in all the shapes that servers give it.
+//! Reads the body of an error in all formats that servers use.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -6,34 +6,35 @@ use serde_json::{Map, Value};
 use crate::error::ContextLimits;
 use crate::sse::FrameReader;
 
-/// How much of a message is shown.
+/// Maximum number of bytes of a message that are shown.
 const MAX_MESSAGE_BYTES: usize = 500;
 
-/// How much of a message is looked at. Gateways put their own words before those of who failed.
+/// Maximum number of bytes of a message that are searched. Gateways put their own text before the
+/// message of the server that failed.
 const MAX_EXAMINED_BYTES: usize = 4 * MAX_MESSAGE_BYTES;
 
-/// How deep an error may be wrapped into another: gateways pass on what they were told.
+/// Maximum nesting depth, since gateways wrap the errors that they receive.
 const MAX_DEPTH: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct ErrorBody {
-    /// One line for a person.
+    /// The message for people, on one line.
     pub(super) message: String,
-    /// All that was written for people, in lower case, for what is looked for in it.
+    /// All text meant for people, in lower case, to search for phrases.
     pub(super) text: String,
-    /// What was written for programs: types, codes, reasons, in lower case.
+    /// All codes meant for programs: types, codes and reasons, in lower case.
     pub(super) codes: Vec<String>,
-    /// The status that an object names, if it is one of an error.
+    /// An HTTP error status that is named in the body.
     pub(super) status: Option<u16>,
     pub(super) parameter: Option<String>,
     pub(super) context_limits: Option<ContextLimits>,
     pub(super) request_id: Option<String>,
-    /// `retryDelay`, and the headers that a gateway had.
+    /// Google's `retryDelay`, or the `retry-after` header that a gateway received.
     pub(super) retry_delay: Option<String>,
     pub(super) reset_delay: Option<String>,
 }
 
-/// Whether a JSON body tells of an error.
+/// Whether a JSON body reports an error.
 #[cfg(feature = "http")]
 pub(in crate::provider) fn is_error_object(json: &str) -> bool {
     let value: Value = serde_json::from_str(json).unwrap_or_default();
@@ -47,12 +48,12 @@ pub(in crate::provider) fn is_error_object(json: &str) -> bool {
     })
 }
 
-/// Where a message stands, or what holds it.
+/// The fields that contain a message, or an object with one.
 const MESSAGE_FIELDS: [&str; 8] =
     ["message", "error", "detail", "errors", "Message", "msg", "error_msg", "error_description"];
 
 impl ErrorBody {
-    /// Reads the body of an answer that is an error, or what a stream says of one.
+    /// Reads the body of an error response, or an error in a stream.
     pub(super) fn from_body(body: &str) -> Self {
         match (Self::from_json(body), body.trim_start().chars().next()) {
             (Some(said), _) => said,
@@ -60,8 +61,8 @@ impl ErrorBody {
                 Some(said) => said,
                 None => Self::from_text(&data),
             },
-            // The page of a proxy says nothing of what it is in front of, and half a document is
-            // not for a person.
+            // The HTML page of a proxy has no information about the server that failed, and
+            // truncated JSON is not a readable message.
             (None, None | Some('<' | '{' | '[')) => Self::default(),
             (None, Some(_)) => Self::from_text(body),
         }
@@ -73,7 +74,7 @@ impl ErrorBody {
         said
     }
 
-    /// Reads an error object, or what holds one. `None` if it is no JSON.
+    /// Reads an error object, or an object that contains one. `None` if the text is not JSON.
     pub(super) fn from_json(json: &str) -> Option<Self> {
         let mut said = Self::default();
         said.read_value(&serde_json::from_str(json).ok()?, 0);
@@ -84,7 +85,7 @@ impl ErrorBody {
         match value {
             _ if depth > MAX_DEPTH => {}
             Value::String(text) => self.read_text(text, depth),
-            // Some servers put their one error into a list; with several it is the first.
+            // Some servers wrap their error in a list. The first element counts.
             Value::Array(list) => {
                 if let Some(first) = list.first() {
                     self.read_value(first, depth + 1);
@@ -95,7 +96,7 @@ impl ErrorBody {
         }
     }
 
-    /// A message may be an error object itself, written as text.
+    /// Reads a message, which may itself be a serialized error object.
     fn read_text(&mut self, text: &str, depth: usize) {
         let begins = text.trim_start().starts_with(['{', '[']);
         match serde_json::from_str::<Value>(text) {
@@ -109,7 +110,7 @@ impl ErrorBody {
         for name in ["type", "code", "status", "reason", "error_type", "__type"] {
             self.codes.extend(text(name).map(str::to_ascii_lowercase));
         }
-        // A code may be a word or an HTTP status in either form.
+        // A code may be a word, or an HTTP status as a number or as a string.
         for name in ["code", "status", "status_code", "statusCode"] {
             let number = match object.get(name) {
                 Some(Value::Number(number)) => number.as_u64(),
@@ -123,7 +124,7 @@ impl ErrorBody {
             self.request_id = self.request_id.take().or_else(|| text(name).map(str::to_owned));
         }
         let param = ["param", "parameter"].iter().find_map(|name| text(name));
-        // Python's way to say that there is none, as LiteLLM passes it on.
+        // LiteLLM passes on Python's `None` for a missing parameter.
         let param = param.filter(|name| !matches!(*name, "" | "None"));
         self.parameter = self.parameter.take().or_else(|| param.map(str::to_owned));
         let number = |name: &str| object.get(name).and_then(Value::as_u64);
@@ -145,7 +146,7 @@ impl ErrorBody {
                 (_, None) => {}
             }
         }
-        // Where a wire wraps its error: Responses, Azure.
+        // Fields in which a wire wraps its error: Responses, Azure.
         for name in ["response", "innererror", "inner_error"] {
             if let Some(Value::Object(inner)) = object.get(name) {
                 self.read_object(inner, depth + 1);
@@ -162,8 +163,8 @@ impl ErrorBody {
         }
     }
 
-    /// What a validator found, `{"loc": ["body", "messages"], "msg": "field required"}`: Mistral,
-    /// and servers that are made with `FastAPI`.
+    /// Reads validation errors, `{"loc": ["body", "messages"], "msg": "field required"}`, as
+    /// Mistral and servers built with `FastAPI` send them.
     fn read_validation_errors(&mut self, list: &[Value], depth: usize) {
         let Some(Value::Object(first)) = list.first() else {
             return list.first().map_or((), |first| self.read_value(first, depth + 1));
@@ -181,7 +182,8 @@ impl ErrorBody {
         }
     }
 
-    /// A detail of Google's, <https://cloud.google.com/apis/design/errors#error_details>.
+    /// Reads an error detail of Google,
+    /// <https://cloud.google.com/apis/design/errors#error_details>.
     fn read_google_detail(&mut self, detail: &Map<String, Value>) {
         let text = |object: &Map<String, Value>, name: &str| {
             object.get(name).and_then(Value::as_str).map(str::to_owned)
@@ -198,7 +200,8 @@ impl ErrorBody {
         }
     }
 
-    /// What `OpenRouter` adds: the words of who is behind it, and their headers.
+    /// Reads the fields that `OpenRouter` adds: the message and the headers of the upstream
+    /// provider.
     fn read_openrouter_metadata(&mut self, metadata: &Map<String, Value>, depth: usize) {
         if let Some(raw) = metadata.get("raw") {
             self.read_value(raw, depth + 1);
@@ -207,7 +210,7 @@ impl ErrorBody {
             let word = metadata.get(name).and_then(Value::as_str);
             self.codes.extend(word.map(str::to_ascii_lowercase));
         }
-        // A prompt that was flagged.
+        // Sent if the prompt was flagged.
         if metadata.contains_key("flagged_input") {
             self.codes.push("flagged_input".to_owned());
         }
@@ -231,7 +234,7 @@ impl ErrorBody {
         self.codes.extend(exception_names(&whole).map(str::to_ascii_lowercase));
         self.text.push_str(&whole.to_lowercase());
         self.text.push(' ');
-        // Two say more than one, and three are enough.
+        // Two messages are more informative than one, if they fit.
         if self.message.is_empty() {
             self.message = line;
         } else if self.message.len() + line.len() < MAX_MESSAGE_BYTES {
@@ -240,8 +243,8 @@ impl ErrorBody {
     }
 }
 
-/// The data of a body that is a stream of server-sent events, though its status is that of an
-/// error: of the event that is called an error, else of the first.
+/// The data of a body that is a stream of server-sent events although its status is an error: that
+/// of the event with type `error`, or else of the first event.
 fn sse_error_data(body: &str) -> Option<String> {
     let begins = ["data:", "event:", "error:", "id:", "retry:", ":"];
     if !begins.iter().any(|field| body.trim_start().starts_with(field)) {
@@ -262,15 +265,14 @@ fn sse_error_data(body: &str) -> Option<String> {
     data
 }
 
-/// The names of exceptions that a message begins its parts with, as programs print them:
-/// `litellm.BadRequestError: ContextWindowExceededError: …`.
+/// The names of exceptions at the start of a message's parts, as programs print them:
 fn exception_names(message: &str) -> impl Iterator<Item = &str> {
     let names = message.split(' ').filter_map(|word| word.strip_suffix(':'));
     let names = names.filter_map(|name| name.rsplit('.').next());
     names.filter(|name| name.ends_with("Error") || name.ends_with("Exception"))
 }
 
-/// A message is one line of a length that a person reads.
+/// Joins a message to one line of at most `longest` bytes, for people to read.
 fn to_single_line(text: &str, longest: usize) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -287,8 +289,8 @@ fn to_single_line(text: &str, longest: usize) -> String {
     line
 }
 
-/// Cuts a line between two words, or in its last one if that is longer than the half of it. Some
-/// languages have no spaces.
+/// Truncates a line between two words, or within the last word if that is longer than half of the
+/// line. Some languages have no spaces.
 fn truncate_message(line: &mut String, longest: usize) {
     let end = line.floor_char_boundary(longest);
     let space = line[..end].rfind(' ').filter(|at| *at >= longest / 2);

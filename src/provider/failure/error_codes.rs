@@ -1,4 +1,4 @@
-//! The words that vendors write for programs: types, codes and reasons, in lower case.
+//! The error codes of vendors: types, codes and reasons, in lower case.
 
 use crate::error::ErrorKind;
 
@@ -7,8 +7,8 @@ use ErrorKind::{
     RateLimited, Server, Timeout, Unsupported,
 };
 
-/// Those that say it all, the first that fits. An error may have several: Groq's failed
-/// generations are invalid requests as well.
+/// Codes that determine the kind; the first match decides. An error may have several codes: Groq's
+/// failed generations are invalid requests as well.
 pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (ContextWindow, &["context_length_exceeded", "exceed_context_size_error"]),
     (ContextWindow, &["model_context_window_exceeded", "context_window_exceeded"]),
@@ -44,7 +44,7 @@ pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (Unsupported, &["unimplemented"]),
 ];
 
-/// Those that say little, for where there is no status to say more.
+/// Codes that say little, used only without a status.
 pub(super) const GENERAL_CODES: &[(ErrorKind, &[&str])] = &[
     (InvalidRequest, &["invalid_request_error", "invalid_argument", "failed_precondition"]),
     (InvalidRequest, &["not_found", "not_found_error", "model_not_found", "request_too_large"]),

@@ -1,4 +1,4 @@
-//! From what a provider says went wrong to an error that a caller can act on.
+//! Converts the errors that providers report to errors that a caller can act on.
 
 mod classify;
 mod context_limits;
@@ -15,7 +15,7 @@ use error_body::ErrorBody;
 #[cfg(feature = "http")]
 pub(super) use error_body::is_error_object;
 
-/// Reads the body of an answer that is an error by its status. `now` is for the dates in it.
+/// Creates the error for a response with an error status. `now` is the base of dates in the body.
 #[cfg(any(feature = "http", test))]
 pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Error {
     let said = ErrorBody::from_body(body);
@@ -27,12 +27,13 @@ pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Erro
     add_error_details(Error::new(kind, message).with_status(status), &said, Some(status), Some(now))
 }
 
-/// Makes the error that a server reports within a stream, from its JSON (the value of `error`, or an
-/// object that holds it) or its plain words. For a [decoder](crate::provider::Decode) whose wire
-/// reports errors in frames of its own; server-sent events of the type `error` are read already.
+/// Creates the error that a server reports within a stream. `text` is its JSON (the value of
+/// `error`, or an object that contains it) or plain text. For a [decoder](crate::provider::Decode)
+/// whose wire reports errors in frames of its own; server-sent events of the type `error` are
+/// already handled.
 ///
-/// It finds messages, codes and waits in all the shapes that servers are known to give them. What it
-/// cannot classify is of kind [`Server`](ErrorKind::Server).
+/// It finds messages, codes and retry delays in all formats that servers are known to use. An error
+/// that it cannot classify is of kind [`Server`](ErrorKind::Server).
 ///
 /// ```
 /// use turnstream::ErrorKind;
@@ -45,21 +46,22 @@ pub fn error_in_stream(text: &str) -> Error {
     embedded_error(text, None)
 }
 
-/// The value of `error` in a chunk, if it reports one.
+/// The value of a chunk's `error` field, if it reports an error.
 pub(super) fn non_null_error(error: Option<&RawValue>) -> Option<&RawValue> {
     error.filter(|error| !matches!(error.get(), "null" | "\"\"" | "false"))
 }
 
-/// The error of a provider that breaks the protocol of its wire.
+/// Creates the error for a provider that violates its wire's protocol.
 pub(super) fn protocol_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-/// Reads an error that stands in a stream, or in a body whose status was fine and that is no stream.
+/// Creates the error reported within a stream, or in a body that has a success status but is not a
+/// stream.
 pub(super) fn embedded_error(text: &str, now: Option<SystemTime>) -> Error {
     let said = ErrorBody::from_body(text);
     let kind = match classify::error_kind(said.status, &said) {
-        // What a server says in the middle of its own answer is its own failure.
+        // An unclassified error in the middle of a server's own response is the server's failure.
         ErrorKind::Other | ErrorKind::Protocol => ErrorKind::Server,
         kind => kind,
     };
@@ -71,7 +73,7 @@ pub(super) fn embedded_error(text: &str, now: Option<SystemTime>) -> Error {
     add_error_details(error, &said, said.status, now)
 }
 
-/// Adds what else was said, as far as it belongs to the kind.
+/// Adds the details of an error body that apply to the error's kind.
 fn add_error_details(
     mut error: Error,
     said: &ErrorBody,

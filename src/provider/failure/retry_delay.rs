@@ -1,11 +1,11 @@
-//! How long to wait, by the body of an error.
+//! Reads the retry delay from the body of an error.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::http::{parse_delay, parse_duration_prefix};
 use crate::provider::failure::error_body::ErrorBody;
 
-/// What stands before a span in a message, in lower case.
+/// Phrases before a duration in a message, in lower case.
 const DELAY_PREFIXES: &[&str] = &[
     "retry in ",
     "retry after ",
@@ -14,10 +14,10 @@ const DELAY_PREFIXES: &[&str] = &[
     "retry your request after ",
 ];
 
-/// Reads `retryDelay` of Google's `RetryInfo`, the message ("Please try again in 1.5s"), or the
-/// headers that a gateway was given. Dates say nothing without knowing what time it is.
+/// Reads the delay from `retryDelay` of Google's `RetryInfo`, from the message ("Please try again
+/// in 1.5s"), or from the headers that a gateway received. Dates are ignored if `now` is `None`.
 pub(super) fn read_retry_delay(said: &ErrorBody, now: Option<SystemTime>) -> Option<Duration> {
-    // Without knowing what time it is, a date is as far away as 1970 is.
+    // Without the current time, a date is measured from 1970, and so large a delay is discarded.
     let read = |text: &str| match now {
         Some(now) => parse_delay(text, now),
         None => parse_delay(text, UNIX_EPOCH).filter(|wait| wait.as_secs() < 1_000_000_000),

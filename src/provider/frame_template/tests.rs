@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::{FrameTemplate, MAX_MISSES};
 use crate::sse::Frame;
 
-/// A frame as a decoder would read it.
+/// A frame as a decoder parses it.
 #[derive(Deserialize)]
 struct Parsed<'a> {
     #[serde(borrow)]
@@ -57,9 +57,9 @@ fn escapes_are_read_as_the_parser_reads_them() {
 fn what_the_parser_refuses_or_reads_in_another_way_is_left_to_it() {
     let mut template = template(r#"{"id":1,"text":"Hello","end":null}"#);
     for data in [
-        // An empty text has a meaning on some wires.
+        // Some wires give an empty text a special meaning.
         r#"{"id":1,"text":"","end":null}"#,
-        // Not one literal.
+        // The text is not exactly one literal.
         "{\"id\":1,\"text\":\"a\nb\",\"end\":null}",
         r#"{"id":1,"text":"\x","end":null}"#,
         r#"{"id":1,"text":"\ud83d","end":null}"#,
@@ -67,7 +67,7 @@ fn what_the_parser_refuses_or_reads_in_another_way_is_left_to_it() {
         r#"{"id":1,"text":"a"#,
         r#"{"id":1,"text":"a\"#,
         r#"{"id":1,"text":null,"end":null}"#,
-        // Another frame.
+        // The frame differs outside of the text.
         r#"{"id":2,"text":"a","end":null}"#,
         r#"{"id":1,"text":"a","end":null}}"#,
         r#"{"id":1,"text":"a","end":null]"#,
@@ -151,7 +151,7 @@ fn numbers_of_the_named_object_are_counts() {
 
 #[test]
 fn a_text_that_is_not_a_literal_of_the_frame_is_not_remembered() {
-    // An escape: the parser made a string of its own.
+    // The text has an escape, so the parser allocated a new string for it.
     let mut escaped = template(r#"{"text":"a\n"}"#);
     assert_eq!(read(&mut escaped, r#"{"text":"b"}"#), None);
     let mut part = FrameTemplate::default();

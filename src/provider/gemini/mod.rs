@@ -1,4 +1,4 @@
-//! Gemini's `generateContent` as a stream, <https://ai.google.dev/api/generate-content>.
+//! The wire of Gemini's streaming `generateContent`, <https://ai.google.dev/api/generate-content>.
 
 mod decode;
 mod encode;

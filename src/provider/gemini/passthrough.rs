@@ -1,4 +1,5 @@
-//! The provider data of this wire: what goes back with an item to the model that wrote it.
+//! Provider data of this wire: the fields that are sent back, with their item, to the model that
+//! wrote it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +8,14 @@ use crate::item::{ProviderData, RawJson};
 /// The name of this wire in provider data.
 pub(super) const PROVIDER_NAME: &str = "gemini";
 
-/// The fields of a part that are kept with its item.
+/// The fields of a part that are stored with its item.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct PassthroughFields {
-    /// The wire gave the call an id.
+    /// Set if the wire assigned an id to the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    /// The part has no words and is one of text, not of a thought.
+    /// Set, to an empty string, if the part is an empty text part and not a thought.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Gemini's `streamGenerateContent` as a server speaks it,
+//! The server side of Gemini's `streamGenerateContent`, for tests,
 //! <https://ai.google.dev/api/generate-content>.
 
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
         Some(model)
     },
     wants_stream: |_| true,
-    // A JSON array, unless the request asks for events.
+    // A JSON array, unless the request asks for server-sent events.
     format: |path| {
         let query = path.split_once('?').map_or("", |(_, query)| query);
         match query.split('&').any(|pair| pair == "alt=sse") {
@@ -28,7 +28,7 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
             false => FrameFormat::JSON_ARRAY,
         }
     },
-    // The body tells it.
+    // The delay is part of the error body.
     retry_after_header: |_| None,
     ..ServerWire::new("gemini", ":streamGenerateContent", ContentWriter::start, |error, status| {
         let mut inner = json!({
@@ -50,16 +50,16 @@ struct ContentWriter {
     out: WriterOutput,
     id: String,
     model: String,
-    /// What every chunk counts until the end.
+    /// The counts reported in every chunk before the last.
     usage: Usage,
-    /// Whether the model gives its calls ids and signs the first of a turn.
+    /// Whether the model assigns ids to its calls and signs the first call of a turn.
     is_gemini_3: bool,
     sign_fn: fn(&str) -> Option<String>,
-    /// Calls, which come together.
+    /// Finished calls, which are sent in a single chunk.
     buffered_calls: Vec<Value>,
-    /// The call that is being written.
+    /// The call being written.
     open_call: BufferedCall,
-    /// A signature for the next part that is said.
+    /// The signature to attach to the next part.
     pending_signature: Option<String>,
     has_signed_call: bool,
 }
@@ -93,7 +93,7 @@ impl ContentWriter {
         Ok(())
     }
 
-    /// Gives a part the signature that waits for one.
+    /// Attaches the pending signature to a part, if there is one.
     fn sign_part(&mut self, mut part: Value, said: &str) -> Value {
         if let Some(signature) = self.pending_signature.take() {
             self.out.record_signature(&signature, said);
@@ -102,7 +102,7 @@ impl ContentWriter {
         part
     }
 
-    /// Writes a part that may carry the signature that waits for one.
+    /// Writes a part, with the pending signature if there is one.
     fn write_part(&mut self, part: Value) {
         self.flush();
         let part = self.sign_part(part, "");
@@ -118,7 +118,7 @@ impl ContentWriter {
             "promptTokenCount": usage.input_tokens,
             "totalTokenCount": usage.total(),
         });
-        // Counts of nothing are left out on this wire, and thoughts count apart.
+        // On this wire zero counts are left out, and reasoning tokens are counted separately.
         let said = usage.output_tokens.saturating_sub(usage.reasoning_tokens);
         for (name, tokens) in [
             ("candidatesTokenCount", said),
@@ -146,7 +146,7 @@ impl ContentWriter {
     }
 }
 
-/// What a signature of a call is given for.
+/// The content that the signature of a call covers: its name and arguments.
 pub(crate) fn signed_call_text(call: &Value) -> String {
     let args = call.get("args").cloned().unwrap_or_else(|| json!({}));
     format!("{}{args}", call["name"].as_str().unwrap_or_default())
@@ -169,7 +169,7 @@ impl TurnWriter for ContentWriter {
             | ContentDelta::HiddenReasoning(signature) => {
                 self.pending_signature = Some(signature);
             }
-            // A part of its own, without words, as the vendor's newer models have it.
+            // Newer models send this signature in a separate, empty text part.
             ContentDelta::Signature(SignatureTarget::Text, signature) => {
                 self.pending_signature = Some(signature);
                 self.write_part(json!({ "text": "" }));
@@ -204,7 +204,7 @@ impl TurnWriter for ContentWriter {
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
         self.open_call.check_ended()?;
         let reason = match reason {
-            // The wire has no word for calls.
+            // The wire has no finish reason for tool calls.
             StopReason::Stop | StopReason::ToolCalls => "STOP",
             StopReason::MaxTokens => "MAX_TOKENS",
             StopReason::ContentFilter => "SAFETY",
@@ -220,7 +220,7 @@ impl TurnWriter for ContentWriter {
     }
 }
 
-/// <https://ai.google.dev/gemini-api/docs/troubleshooting>
+/// The `status` of an error, <https://ai.google.dev/gemini-api/docs/troubleshooting>.
 fn error_status(kind: ErrorKind, status: u16) -> &'static str {
     match (kind, status) {
         (_, 404) => "NOT_FOUND",

@@ -1,4 +1,4 @@
-//! The wire as a provider over HTTP speaks it.
+//! The provider for Gemini over HTTP.
 
 use super::passthrough::PROVIDER_NAME;
 use super::{Decoder, encode};
@@ -8,14 +8,14 @@ use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model that speaks the Gemini wire. Cheap to clone.
+/// A model served over the Gemini wire. Cheap to clone.
 ///
-/// Its key is sent as `x-goog-api-key`, and its base URL is without `/v1beta`, as the vendor's SDKs
-/// take it.
+/// The API key is sent as `x-goog-api-key`. The base URL is given without `/v1beta`, as in Google's
+/// SDKs.
 ///
-/// The name of the model is part of the address. One with a `/`, such as `tunedModels/mine`, is used
-/// as it is; any other stands below `models/`. One that cannot be part of an address is an
-/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) when it is asked.
+/// The name of the model is part of the URL. A name with a `/`, such as `tunedModels/mine`, is used
+/// unchanged; any other name is placed under `models/`. A name that is not valid in a URL fails the
+/// turn with [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
 ///
 /// ```
 /// use turnstream::provider::Gemini;
@@ -42,7 +42,7 @@ impl Wire for GenerateContent {
         "https://generativelanguage.googleapis.com"
     }
 
-    /// Without `alt=sse` the answer is one long JSON array.
+    /// Requests server-sent events. Without `alt=sse` the response is one long JSON array.
     fn path(&self, model: &str) -> &str {
         match model.trim_matches('/').contains('/') {
             true => "/v1beta/{model}:streamGenerateContent?alt=sse",

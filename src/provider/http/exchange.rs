@@ -1,4 +1,4 @@
-//! One request and its answer: encode, send, decode.
+//! One request and its response: encode, send, decode.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -24,19 +24,19 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::{PartialTurn, TurnBuilder};
 
-/// What is asked, of whom, and how.
+/// Everything needed to send a turn's request, apart from the request itself.
 #[derive(Clone)]
 pub(super) struct PreparedTurn<W> {
     pub(super) wire: W,
     pub(super) settings: Arc<HttpSettings>,
     pub(super) model: Arc<str>,
-    /// The model is the provider's own.
+    /// Whether the model is the provider's own, and not one that the request names.
     pub(super) is_own_model: bool,
 }
 
 impl<W: Wire> PreparedTurn<W> {
-    /// A source that sends nothing before its first poll, which is also when the wire encodes. Each
-    /// attempt has a decoder of its own.
+    /// Creates a source that encodes and sends nothing before its first poll. Each attempt has its
+    /// own decoder.
     pub(super) fn into_turn_source(self, request: Request) -> impl TurnSource + Send + 'static {
         let (policy, allowed) = (self.settings.retry_policy.clone(), request.retries.clone());
         let first = match allowed.is_new_connection_required() {
@@ -67,7 +67,8 @@ impl<W: Wire> PreparedTurn<W> {
         let mut headers: Vec<Header> = vec![
             (Cow::Borrowed("content-type"), "application/json".to_owned()),
             (Cow::Borrowed("accept"), W::Framing::MEDIA_TYPE.to_owned()),
-            // What is packed cannot be read here; without a word a server may send what it likes.
+            // Compressed bodies cannot be decoded here, and without this header a server may send
+            // one.
             (Cow::Borrowed("accept-encoding"), "identity".to_owned()),
         ];
         for (name, value) in self.wire.headers() {
@@ -88,12 +89,12 @@ impl<W: Wire> PreparedTurn<W> {
     }
 }
 
-/// A request as it is sent but for what authorizes it, the same in each attempt.
+/// An encoded request without its authorization; the same for all attempts.
 struct HttpMessage {
     endpoint: Endpoint,
     headers: Vec<Header>,
     key_header: KeyHeader,
-    /// What comes after the header of a key, and may replace it.
+    /// Sent after the key header, which they may replace.
     wire_and_user_headers: Vec<Header>,
     body: Bytes,
 }
@@ -101,15 +102,15 @@ struct HttpMessage {
 /// The attempts at one turn.
 struct ExchangeAttempts<W> {
     prepared: PreparedTurn<W>,
-    /// `None` once the model has begun its answer.
+    /// `None` after the model's output has started.
     request: Option<Box<Request>>,
-    /// What is sent, from the first attempt on until the answer has begun.
+    /// The encoded request, from the first attempt until the output starts.
     encoded: Option<Result<Arc<HttpMessage>, Error>>,
-    /// What the first attempt goes out on.
+    /// The connection policy of the first attempt.
     first_connection: ConnectionPolicy,
 }
 
-/// Nothing in it is pinned.
+/// No field is structurally pinned.
 impl<W> Unpin for ExchangeAttempts<W> {}
 
 impl<W: Wire> Attempts for ExchangeAttempts<W> {
@@ -139,7 +140,7 @@ impl<W: Wire> Attempts for ExchangeAttempts<W> {
 }
 
 impl<W: Wire> ExchangeAttempts<W> {
-    /// What is sent, and what reads the answer.
+    /// Returns the encoded request, and a new decoder for its response.
     fn prepare(&mut self) -> Result<(Arc<HttpMessage>, W::Decoder), Error> {
         let Some(request) = &self.request else {
             return Err(Error::new(ErrorKind::Other, "the request was given up"));
@@ -153,14 +154,14 @@ impl<W: Wire> ExchangeAttempts<W> {
     }
 }
 
-/// An answer that is a stream.
+/// A response that is a stream.
 struct StreamingResponse<W: Wire> {
     decoding: Decoding<Body, W::Decoder, W::Framing>,
     request_id: Option<String>,
     secrets: Arc<[Secret]>,
 }
 
-/// Sends a request and waits for an answer that is a stream.
+/// Sends a request and waits for a response that is a stream.
 async fn send_message<W: Wire>(
     asked: PreparedTurn<W>,
     message: Arc<HttpMessage>,
@@ -180,7 +181,7 @@ async fn send_message<W: Wire>(
     Ok(StreamingResponse { decoding, request_id, secrets })
 }
 
-/// One attempt, as far as the head of its answer.
+/// One attempt, up to the head of its response.
 struct Attempt<W> {
     wire: W,
     settings: Arc<HttpSettings>,
@@ -236,7 +237,7 @@ impl<W: Wire> Attempt<W> {
         let HttpMessage {
             endpoint: to, headers, wire_and_user_headers: own_and_users, body, ..
         } = &*self.message;
-        // A user may set the header of the key; what was signed stays as it was signed.
+        // The user's headers may replace the key header, but signed headers must stay unchanged.
         let [before, after] = match authorization.is_signature {
             true => [own_and_users.as_slice(), &authorization.headers],
             false => [authorization.headers.as_slice(), own_and_users],
@@ -254,7 +255,7 @@ impl<W: Wire> Attempt<W> {
     }
 }
 
-/// One request on its way. No error that leaves it shows what is secret, wherever it comes from.
+/// One request in progress. Secrets are masked in every error that it returns.
 #[expect(
     clippy::large_enum_variant,
     reason = "it streams for most of its life, and the whole turn is one allocation"
@@ -281,7 +282,8 @@ impl<W: Wire> TurnSource for Exchange<W> {
                     _ => error,
                 };
                 match PartialTurn::from_error(&error) {
-                    // What the model said is not the server's, and the cause was rewritten before.
+                    // The partial turn is the model's output, not the server's message, and the
+                    // cause has already been masked.
                     Some(_) => error.map_text(hide),
                     None => error.map_text_and_sources(hide),
                 }
@@ -290,7 +292,7 @@ impl<W: Wire> TurnSource for Exchange<W> {
     }
 }
 
-/// Runs a part of a wire; a panic in it is an error of the turn.
+/// Calls a method of a wire and converts a panic to an error of the turn.
 fn catch_wire_panic<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, "the wire", f).flatten()
 }

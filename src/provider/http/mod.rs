@@ -1,4 +1,4 @@
-//! A model over HTTP: one provider for every wire.
+//! The HTTP provider, generic over the wire.
 
 mod exchange;
 mod provider;

@@ -1,4 +1,4 @@
-//! The provider itself, and its settings as a user sees them.
+//! The HTTP provider and its public settings.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// A model that is asked over a [`Wire`]. Cheap to clone.
+/// A provider that sends requests over HTTP, in the protocol of a [`Wire`]. Cheap to clone.
 ///
 /// [`Anthropic`](crate::provider::Anthropic), [`OpenAiChat`](crate::provider::OpenAiChat),
 /// [`OpenAiResponses`](crate::provider::OpenAiResponses), [`Gemini`](crate::provider::Gemini) and
-/// [`Ollama`](crate::provider::Ollama) are this provider over their wires. For a wire of your own,
+/// [`Ollama`](crate::provider::Ollama) are this provider with their wires. For a wire of your own,
 /// see [`from_wire`](Self::from_wire).
 ///
-/// Without a key it sends none; at the vendor's own address that is an error of the turn.
+/// If no API key is set, it sends none; at the vendor's own address that is an error of the turn.
 ///
 /// ```
 /// use turnstream::provider::Anthropic;
@@ -36,64 +36,66 @@ pub struct HttpProvider<W> {
 }
 
 impl<W: Wire + Default> HttpProvider<W> {
-    /// A model by its name, at the vendor's own address, without a key.
+    /// Creates a provider for a model at the vendor's own address, without an API key.
     pub fn new(model: impl Into<Arc<str>>) -> Self {
         Self::from_wire(W::default(), model)
     }
 }
 
 impl<W: Wire> HttpProvider<W> {
-    /// A model by its name over a wire, without a key.
+    /// Creates a provider for a model with the given wire, without an API key.
     pub fn from_wire(wire: W, model: impl Into<Arc<str>>) -> Self {
         let model = model.into();
         let settings = Arc::new(HttpSettings::new(&wire, &model));
         Self { model, wire, settings }
     }
 
-    /// The wire, with its own settings.
+    /// The wire, with its settings.
     pub fn wire(&self) -> &W {
         &self.wire
     }
 
-    /// Sets the key, sent in the header that the wire has for it, for example `x-api-key`, or in that
-    /// of [`with_key_header`](Self::with_key_header). Short for
-    /// [`Credential::key`].
+    /// Sets the API key. It is sent in the wire's key header, for example `x-api-key`, or in the
+    /// header set by [`with_key_header`](Self::with_key_header). Short for
+    /// [`with_credential`](Self::with_credential) with a [`Credential::key`].
     pub fn with_api_key(self, key: impl AsRef<str>) -> Self {
         self.with_credential(Credential::key(key))
     }
 
-    /// Sets how requests are authorized: by a key, by a token that is fetched and refreshed, or by a
-    /// signature of each request. It replaces an earlier one, a key included.
+    /// Sets how requests are authorized: with a key, with a token that is fetched and refreshed, or
+    /// by signing each request. Replaces an earlier credential or key.
     pub fn with_credential(self, credential: Credential) -> Self {
         self.update_settings(|settings| settings.credential = Some(credential))
     }
 
-    /// Sets the header that a key is sent in. A token is always sent as `authorization: Bearer …`, and
-    /// a signer names its headers itself.
+    /// Sets the header in which a key is sent. A token is always sent as `authorization: Bearer …`,
+    /// and a signer chooses its own headers.
     pub fn with_key_header(self, header: KeyHeader) -> Self {
         self.update_settings(|settings| settings.key_header = Some(header))
     }
 
-    /// Sets the address, as the vendor's SDKs take it: with `/v1` for the wires of OpenAI, without
-    /// it for the others. A `/` at its end is ignored, and a query is sent with every request.
+    /// Sets the base URL, in the form that the vendor's SDKs expect: with `/v1` for the wires of
+    /// OpenAI, without it for the others. A trailing `/` is ignored, and a query is sent with every
+    /// request.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it is not an http or https URL.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it is not an HTTP or HTTPS URL.
     pub fn with_base_url(self, url: impl AsRef<str>) -> Result<Self, Error> {
         let url = Endpoint::new(url.as_ref())?;
         Ok(self.update_target(|settings| settings.base_url = Some(url)))
     }
 
-    /// Sets the path below the base URL, for servers that have the wire at another one: `/chat` or `/models/{model}:rawPredict`. `{model}` stands for the name of the
-    /// model, which is percent-encoded but for a `/`, and a query may follow.
+    /// Sets the path below the base URL, for servers that use another one than the vendor: `/chat`
+    /// or `/models/{model}:rawPredict`. `{model}` is replaced by the model's name, percent-encoded
+    /// except for `/`. The path may include a query.
     pub fn with_path(self, path: impl Into<String>) -> Self {
         let path = path.into();
         self.update_target(|settings| settings.path = Some(path))
     }
 
-    /// Adds a parameter to the query of each request, for example `api-version`. It replaces an
-    /// earlier one of the same name and one in the path, but not one in the base URL.
+    /// Adds a query parameter to each request, for example `api-version`. It replaces an earlier
+    /// one of the same name and one in the path, but not one in the base URL.
     pub fn with_query(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
         self.update_target(|settings| {
@@ -102,78 +104,78 @@ impl<W: Wire> HttpProvider<W> {
         })
     }
 
-    /// Sets the client; the one that all providers share unless set.
+    /// Sets the HTTP client. By default all providers share one.
     pub fn with_http_client(self, http: HttpClient) -> Self {
         self.update_settings(|settings| settings.http_client = http)
     }
 
-    /// Sends a header with each request: of a gateway, of a proxy, a feature of the vendor's.
+    /// Adds a header to each request, for example for a gateway, a proxy, or a feature of the
+    /// vendor.
     ///
-    /// It replaces one of the same name that the provider or an earlier call has set, that of the
-    /// key included. The value of one whose name has a word such as `key`, `token`, `secret` or
-    /// `authorization` is treated as a key: no error shows it, and it goes over plain http only to
-    /// this machine.
+    /// It replaces a header of the same name that the provider or an earlier call has set,
+    /// including the key header. If the name contains a word such as `key`, `token`, `secret` or
+    /// `authorization`, the value is treated as a key: it is masked in errors, and sent over plain
+    /// HTTP only to this machine.
     ///
-    /// A name or a value that HTTP does not allow, and a header that describes the body, is an
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn.
+    /// If the name or the value is invalid in HTTP, or the header describes the body, the turn
+    /// fails with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     pub fn with_header(self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
         self.update_settings(|settings| settings.set_header(name.as_ref(), value.as_ref()))
     }
 
-    /// Allows that the key is sent over plain http to another machine, for example in a network
-    /// of your own. Everyone on the way can read it.
+    /// Allows sending the key over plain HTTP to another machine, for example in a private network.
+    /// Everyone on the path can read it.
     ///
-    /// Without this, such a request is an
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn. Requests to this machine
-    /// (`localhost`, `127.0.0.1`) and requests without a key are not affected.
+    /// Without this, such a turn fails with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest)
+    /// error. Requests to this machine (`localhost`, `127.0.0.1`) and requests without a key are
+    /// not affected.
     pub fn allow_plain_http(self) -> Self {
         self.update_settings(|settings| settings.allows_plain_http = true)
     }
 
-    /// Sets the time limits. They hold for each attempt.
+    /// Sets the timeouts. They apply to each attempt.
     pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
         self.update_settings(|settings| settings.timeouts = timeouts)
     }
 
-    /// Sets how many times a request is sent, and how long to wait in between: at most 3
-    /// times by default.
+    /// Sets the number of attempts and the delays between them: at most 3 attempts by default.
     ///
-    /// Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the
-    /// server says in `x-should-retry` or in words that it is of no use; nothing is retried
-    /// once the model has begun its answer. The server's own `retry-after` is obeyed up to
-    /// [`Backoff::max_retry_after`]. A connection that the server closed while it was not in use is
-    /// replaced at once, without a wait. Each wait is reported by a
-    /// [`Retrying`](crate::TurnEvent::Retrying) before it begins.
+    /// Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the server
+    /// reports in `x-should-retry` or in its message that a retry cannot succeed. Nothing is
+    /// retried once the model's output has started. The server's `retry-after` is obeyed up to
+    /// [`Backoff::max_retry_after`]. A connection that the server closed while it was idle is
+    /// replaced immediately, without a delay. Each delay is reported by a
+    /// [`Retrying`](crate::TurnEvent::Retrying) event before it starts.
     ///
-    /// [`Retry`](crate::provider::Retry), or a provider that is asked next, takes the place
-    /// of these retries.
+    /// [`Retry`](crate::provider::Retry) replaces these retries, and so does a fallback provider.
     pub fn with_backoff(self, backoff: Backoff) -> Self {
         self.update_settings(|settings| settings.retry_policy.backoff = backoff)
     }
 
-    /// Sends each request once: its first error is the turn's. Only the replacement of a
-    /// [token](Credential::token) that was refused sends it once more.
+    /// Sends each request once and returns its first error. The only exception is a
+    /// [token](Credential::token) that the server rejects: the request is sent once more with a new
+    /// one.
     pub fn without_retries(self) -> Self {
         self.with_backoff(Backoff { max_attempts: 1, ..Backoff::default() })
     }
 
-    /// Sets where the jitter of the waits comes from.
+    /// Sets the source of randomness for the jitter of the delays.
     pub fn with_random(self, random: impl Random + 'static) -> Self {
         self.update_settings(|settings| settings.retry_policy.random = Arc::new(random))
     }
 
-    /// Changes the wire's own settings.
+    /// Changes the wire's settings.
     pub(in crate::provider) fn update_wire(mut self, change: impl FnOnce(&mut W)) -> Self {
         change(&mut self.wire);
         self.update_target(|_| {})
     }
 
-    /// Adds to the values of a header.
+    /// Appends to the value of a header.
     pub(in crate::provider) fn append_header(self, name: &str, value: &str) -> Self {
         self.update_settings(|settings| append_header(&mut settings.headers, name, value))
     }
 
-    /// Whether requests go to the vendor of the wire itself.
+    /// Whether requests go to the wire's vendor itself.
     pub(in crate::provider) fn is_vendor_endpoint(&self) -> bool {
         self.settings.is_vendor_endpoint()
     }

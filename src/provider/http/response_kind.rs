@@ -1,4 +1,4 @@
-//! What the head of an answer says: a stream, or an error.
+//! Determines from a response's head whether it is a stream or an error.
 
 use crate::error::{AuthProblem, Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
@@ -7,7 +7,7 @@ use crate::provider::failure;
 use crate::provider::http::settings::is_retryable_by_default;
 use crate::provider::http::wire::{ErrorResponse, Wire};
 
-/// Gives the body of an answer that is a stream, or the error that it is instead.
+/// Returns the body if the response is a stream, and an error otherwise.
 pub(super) async fn stream_body<W: Wire>(
     wire: &W,
     mut answer: Response,
@@ -17,7 +17,7 @@ pub(super) async fn stream_body<W: Wire>(
     let request_id = answer.request_id();
     let error = match (answer.is_success(), answer.content_encoding().map(str::to_owned)) {
         (true, None) => {
-            // What a body is said to be is often wrong; its first byte tells.
+            // The declared content type is often wrong, so the first byte of the body decides.
             let first = answer.body.peek_first_byte(deadlines).await?;
             let Some(what) = first.and_then(W::Framing::detect_other_format) else {
                 return Ok((answer.body, request_id));
@@ -45,7 +45,7 @@ pub(super) async fn stream_body<W: Wire>(
                 None => error,
             }
         }
-        // Its words cannot be read.
+        // The body is compressed and cannot be read.
         (false, Some(_)) => status_error(wire, &answer, "")?,
     };
     let error = add_header_details(error, &answer);
@@ -57,15 +57,15 @@ pub(super) async fn stream_body<W: Wire>(
     })
 }
 
-/// The words of an answer that is not a stream, as far as they come in time: what is known already
-/// makes an error without them.
+/// Reads the text of a response that is not a stream, as far as it arrives within the time limits.
+/// The error can be created without it.
 async fn read_error_text(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
     let mut words = Vec::new();
     let _ = deadlines.await_within_limits(answer.read_error_body(&mut words)).await;
     String::from_utf8_lossy(&words).into_owned()
 }
 
-/// Asks the wire what a refusal means.
+/// Asks the wire for the error that an error response stands for.
 fn status_error<W: Wire>(wire: &W, answer: &Response, said: &str) -> Result<Error, Error> {
     let refusal =
         ErrorResponse { status: answer.status, body: said, received_at: answer.received_at };
@@ -82,7 +82,7 @@ fn not_a_stream_error(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-/// Adds what the headers say: in full about waiting, and else what the body did not say better.
+/// Adds the details of the headers: retry delays always, other details only if the body has none.
 fn add_header_details(mut error: Error, answer: &Response) -> Error {
     if let Some(retryable) = answer.should_retry_header().filter(|_| !answer.is_success()) {
         error = error.with_retryable(retryable);
@@ -92,7 +92,7 @@ fn add_header_details(mut error: Error, answer: &Response) -> Error {
         ErrorKind::RateLimited => answer.exhausted_rate_limit(),
         _ => (None, None),
     };
-    // The longest that the headers say, or else what the words of the body say.
+    // The longest delay in the headers, or else the one in the body.
     let wait = answer.retry_after().filter(|_| may_be_sent_again);
     if let Some(wait) = wait.max(full_again).or(error.retry_after()) {
         error = error.with_retry_after(wait);

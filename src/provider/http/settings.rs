@@ -1,4 +1,4 @@
-//! The settings of a provider over HTTP, the same for every wire.
+//! The settings of an HTTP provider, which are the same for every wire.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::http::{
 use crate::provider::http::wire::Wire;
 use crate::provider::retry::RetryPolicy;
 
-/// The headers that say what the body is, and what is taken for an answer.
+/// Headers that describe the body or negotiate its format; users cannot set them.
 const TRANSPORT_HEADERS: [&str; 6] = [
     "content-type",
     "content-length",
@@ -24,30 +24,32 @@ const TRANSPORT_HEADERS: [&str; 6] = [
 pub(super) struct HttpSettings {
     pub(super) http_client: HttpClient,
     pub(super) credential: Option<Credential>,
-    /// Where a key is sent, if not as the wire has it.
+    /// The header for a key, if it is not the wire's.
     pub(super) key_header: Option<KeyHeader>,
     pub(super) timeouts: Timeouts,
     pub(super) retry_policy: RetryPolicy,
-    /// Sent beside those that the wire always has, and instead of those of the same name.
+    /// The user's headers. They are sent in addition to the wire's and replace those of the same
+    /// name.
     pub(super) headers: Vec<Header>,
-    /// Whether a key may be sent where others can read it.
+    /// Whether a key may be sent over plain HTTP to another machine.
     pub(super) allows_plain_http: bool,
-    /// The base URL, if not the wire's own.
+    /// The base URL, if it is not the wire's.
     pub(super) base_url: Option<Endpoint>,
-    /// What follows the base URL, if not as the wire has it.
+    /// The path below the base URL, if it is not the wire's.
     pub(super) path: Option<String>,
     pub(super) query: Vec<(String, String)>,
     pub(super) target: RequestTarget,
 }
 
-/// What follows from the wire and the settings.
+/// The URLs that follow from the wire and the settings.
 #[derive(Clone)]
 pub(super) struct RequestTarget {
-    /// The host of the vendor's own address. One over plain http is that of a server of the user's.
+    /// The host of the vendor's own base URL; `None` for a plain HTTP URL, which belongs to a
+    /// server of the user.
     vendor_host: Option<String>,
     /// The base URL.
     base_url: Result<Endpoint, Error>,
-    /// Where requests for the provider's own model go, or why nowhere.
+    /// The URL for requests to the provider's own model, or the error if it cannot be built.
     pub(super) endpoint: Result<Endpoint, Error>,
 }
 
@@ -71,7 +73,7 @@ impl HttpSettings {
         settings
     }
 
-    /// Finds out where requests go, after a setting on which it depends has changed.
+    /// Updates the target after a change of a setting that it depends on.
     pub(super) fn resolve_target<W: Wire>(&mut self, wire: &W, model: &str) {
         let vendor = match wire.base_url() {
             "" => {
@@ -88,7 +90,7 @@ impl HttpSettings {
         self.target.endpoint = self.endpoint_for(wire, model);
     }
 
-    /// Where a request for a model goes.
+    /// The URL for requests to a model.
     pub(super) fn endpoint_for<W: Wire>(&self, wire: &W, model: &str) -> Result<Endpoint, Error> {
         let base = self.target.base_url.as_ref().map_err(Error::clone)?;
         let path = self.path.as_deref().unwrap_or_else(|| wire.path(model));
@@ -101,14 +103,14 @@ impl HttpSettings {
         host.is_some() && self.target.vendor_host.as_deref() == host
     }
 
-    /// Sets a header, instead of one of the same name.
+    /// Sets a header and replaces one of the same name.
     pub(super) fn set_header(&mut self, name: &str, value: &str) {
         let name = name.to_ascii_lowercase();
         self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name.into(), value.to_owned()));
     }
 
-    /// What of a request is not to be shown, wherever it comes back.
+    /// The secrets in the URL and the headers, which must be masked in errors.
     pub(super) fn secrets(&self, to: &Endpoint) -> Vec<Secret> {
         let mut secrets = to.secrets();
         secrets.extend(self.headers.iter().flat_map(secrets_in));
@@ -122,7 +124,7 @@ impl HttpSettings {
         by_header || by_field || to.has_credentials()
     }
 
-    /// What is wrong with the settings.
+    /// Checks that a required key is set and is not sent over plain HTTP to another machine.
     pub(super) fn validate(&self, to: &Endpoint) -> Result<(), Error> {
         validate_headers(&self.headers)?;
         if self.is_vendor_endpoint() && !self.has_key(to) {
@@ -143,7 +145,7 @@ impl HttpSettings {
     }
 }
 
-/// Refuses headers that belong to the transport.
+/// Returns an error for a header that belongs to the transport.
 pub(super) fn validate_headers(headers: &[Header]) -> Result<(), Error> {
     let own =
         |(name, _): &&Header| TRANSPORT_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own));
@@ -156,7 +158,7 @@ pub(super) fn validate_headers(headers: &[Header]) -> Result<(), Error> {
     }
 }
 
-/// Adds to the values of a header.
+/// Appends to the value of a header, unless it contains the value already.
 pub(super) fn append_header(headers: &mut Vec<Header>, name: &str, value: &str) {
     match headers.iter_mut().find(|(known, _)| known == name) {
         Some((_, values)) if values.is_empty() => value.clone_into(values),
@@ -170,7 +172,7 @@ pub(super) fn append_header(headers: &mut Vec<Header>, name: &str, value: &str) 
     }
 }
 
-/// Of the headers, whose values may be secret, only the names are shown.
+/// Shows only the names of headers, since their values may be secret.
 impl fmt::Debug for HttpSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
@@ -184,12 +186,12 @@ impl fmt::Debug for HttpSettings {
     }
 }
 
-/// The errors that are retried by default, as the SDKs of the vendors do it: failed connections and
-/// the statuses 408, 409, 429 and 5xx, unless the body says that the cause is permanent. What the
-/// vendor's `x-should-retry` says counts first.
+/// Whether an error is retried by default, by the same rules as in the vendors' SDKs: failed
+/// connections and the statuses 408, 409, 429 and 5xx, unless the body says that the cause is
+/// permanent. The vendor's `x-should-retry` header takes precedence.
 ///
-/// A time-out of this crate's own is not among them, since the provider may be at work, and neither
-/// is a turn that broke off.
+/// A timeout of this crate is not retried, since the provider may still be processing the request,
+/// and neither is an incomplete turn.
 pub(super) fn is_retryable_by_default(error: &Error) -> bool {
     use ErrorKind::{Connect, Overloaded, RateLimited, Server, Timeout, Unsupported};
     if let Some(told) = error.retryable_override() {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// The wire of Ollama's `/api/chat`, <https://docs.ollama.com/api/chat>, with the settings that only
-/// this wire has. What is not set is left to the server and to the model's own file.
+/// The wire of Ollama's `/api/chat`, <https://docs.ollama.com/api/chat>, with the settings that
+/// only this wire has. Unset options default to the values of the server and the model's
+/// `Modelfile`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,65 +23,66 @@ pub struct Chat {
     think: Think,
 }
 
-/// How long the server keeps the model in memory after an answer.
+/// How long the server keeps the model in memory after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeepAlive {
-    /// For this time. Zero unloads the model at once, and more than 292 years are for ever.
+    /// For this duration. Zero unloads the model immediately, and more than 292 years mean forever.
     Duration(Duration),
-    /// Until the server ends.
+    /// Until the server exits.
     Forever,
-    /// It is unloaded at once.
+    /// The model is unloaded immediately.
     Unload,
 }
 
-/// How an [effort](crate::request::Effort) of reasoning is written.
+/// How an [effort](crate::request::Effort) of reasoning is encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Think {
-    /// As `low`, `medium` or `high`. A model that knows only on and off takes each for on.
+    /// As `low`, `medium` or `high`. A model that can only turn reasoning on or off treats each of
+    /// them as on.
     #[default]
     Levels,
-    /// As `true`. Servers of late 2025 refuse the words for all models but gpt-oss.
+    /// As `true`. Servers of late 2025 refuse levels for all models except gpt-oss.
     Boolean,
 }
 
 impl Chat {
-    /// Sets the size of the context window, in tokens, that the model is loaded with. Another size
-    /// than before makes the server load the model again.
+    /// Sets the size of the context window, in tokens, with which the model is loaded. If the model
+    /// is loaded with another size, the server loads it again.
     ///
-    /// Unless it is set the server has a size of its own, often a few thousand tokens. A prompt that
-    /// is longer is cut off at its beginning, and nothing tells of it; with
-    /// `"truncate": false` in [`extra`](crate::request::Options::extra) it is an error.
+    /// By default the server chooses the size, often a few thousand tokens. It truncates a longer
+    /// prompt at the start without reporting it; with `"truncate": false` in
+    /// [`extra`](crate::request::Options::extra) it returns an error instead.
     pub fn with_num_ctx(mut self, tokens: u32) -> Self {
         self.num_ctx = Some(tokens);
         self
     }
 
-    /// Sets how long the server keeps the model in memory after an answer; five minutes unless the
-    /// server says otherwise.
+    /// Sets how long the server keeps the model in memory after a response. The server's default is
+    /// five minutes, unless it is configured otherwise.
     pub fn with_keep_alive(mut self, keep_alive: impl Into<KeepAlive>) -> Self {
         self.keep_alive = Some(keep_alive.into());
         self
     }
 
-    /// Sets how an effort of reasoning is written.
+    /// Sets how an effort of reasoning is encoded.
     pub fn with_think(mut self, think: Think) -> Self {
         self.think = think;
         self
     }
 
-    /// The size of the context window, if it is set.
+    /// Returns the size of the context window in tokens, if it is set.
     pub fn num_ctx(&self) -> Option<u32> {
         self.num_ctx
     }
 
-    /// How long the model is kept in memory, if that is set.
+    /// Returns how long the server keeps the model in memory, if it is set.
     pub fn keep_alive(&self) -> Option<KeepAlive> {
         self.keep_alive
     }
 
-    /// How an effort of reasoning is written.
+    /// Returns how an effort of reasoning is encoded.
     pub fn think(&self) -> Think {
         self.think
     }
@@ -92,8 +94,8 @@ impl From<Duration> for KeepAlive {
     }
 }
 
-/// "A number in seconds", of which a negative one is for ever, or a duration as Go writes it; older
-/// servers take whole seconds only as a number.
+/// Serializes as "A number in seconds", where a negative number means forever, or as a duration in
+/// Go's format. Older servers accept only integers as numbers.
 impl Serialize for KeepAlive {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

@@ -1,9 +1,9 @@
-//! Ollama's own wire, JSON lines from `/api/chat`, <https://docs.ollama.com/api/chat>.
+//! Ollama's native wire, JSON lines from `/api/chat`, <https://docs.ollama.com/api/chat>.
 //!
-//! Ollama speaks Chat Completions, too: that is
-//! [`Dialect::OLLAMA`](crate::provider::openai_chat::Dialect::OLLAMA). This wire can set what that one
-//! cannot: the size of the context window, without which the server cuts a long prompt off and says
-//! nothing, and how long the model stays loaded.
+//! Ollama also serves Chat Completions, for which there is the preset
+//! [`Dialect::OLLAMA`](crate::provider::openai_chat::Dialect::OLLAMA). This wire has two settings
+//! that Chat Completions lacks: the size of the context window, without which the server silently
+//! truncates a long prompt, and the time for which the model stays loaded.
 
 mod chat;
 mod decode;

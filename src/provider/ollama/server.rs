@@ -1,4 +1,4 @@
-//! Ollama's `/api/chat` as a server speaks it, <https://docs.ollama.com/api/chat>.
+//! The server side of Ollama's `/api/chat`, for tests, <https://docs.ollama.com/api/chat>.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     wants_stream: |body| body["stream"] != Value::Bool(false),
     format: |_| FrameFormat::JSON_LINES,
     status: |kind| match kind {
-        // A body has no word for programs that could tell it from too many requests.
+        // The body has no error code that distinguishes this from too many requests.
         ErrorKind::Billing => 402,
         kind => default_status(kind),
     },
@@ -45,7 +45,7 @@ impl LineWriter {
         })
     }
 
-    /// Writes a line whose message has a field more than every message has.
+    /// Writes a line with this field of the message set.
     fn write_message_field(&mut self, field: &str, value: Value) {
         let mut line = self.line_json(false);
         line["message"][field] = value;
@@ -76,7 +76,7 @@ impl TurnWriter for LineWriter {
             ContentDelta::HiddenReasoning(_) => return Err("hidden thoughts"),
             ContentDelta::CallStart { call_id, name } => {
                 let mut call = json!({ "function": { "name": name } });
-                // Older servers give their calls no ids.
+                // Older servers do not assign ids to calls.
                 if !call_id.is_empty() {
                     call["id"] = call_id.into();
                 }
@@ -97,7 +97,7 @@ impl TurnWriter for LineWriter {
         self.open_call.check_ended()?;
         let mut line = self.line_json(true);
         line["done_reason"] = match reason {
-            // The wire has no word for calls.
+            // The wire has no stop reason for tool calls.
             StopReason::Stop | StopReason::ToolCalls => "stop",
             StopReason::MaxTokens => "length",
             StopReason::Other(raw) => raw,
@@ -107,7 +107,7 @@ impl TurnWriter for LineWriter {
             StopReason::ContextWindow => return Err("the end of the context window"),
         }
         .into();
-        // Counts of nothing are left out, as are times.
+        // Zero counts and durations are left out.
         for (name, tokens) in [
             ("prompt_eval_count", usage.input_tokens),
             ("prompt_eval_cached_count", usage.cache_read_input_tokens),
@@ -123,7 +123,7 @@ impl TurnWriter for LineWriter {
     }
 }
 
-/// Where a message is all that an error has, its words tell its kind.
+/// The phrase by which clients classify an error, since the body contains only a message.
 fn error_phrase(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::ContextWindow => "exceeded max context length",
@@ -134,9 +134,9 @@ fn error_phrase(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The date of RFC 3339, from seconds since 1970.
+/// An RFC 3339 date from seconds since 1970.
 fn format_rfc3339(seconds: u64) -> String {
-    // Years that begin in March have their odd month at the end: Howard Hinnant,
+    // Years that start in March have their leap day at the end. The algorithm is by Howard Hinnant,
     // <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
     let days = seconds / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

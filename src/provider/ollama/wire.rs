@@ -1,4 +1,4 @@
-//! The wire as a provider over HTTP speaks it.
+//! The provider for Ollama over HTTP.
 
 use super::{Chat, Decoder, KeepAlive, PROVIDER_NAME, Think, encode};
 use crate::error::Error;
@@ -6,12 +6,12 @@ use crate::framing::NdJson;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model that speaks Ollama's own wire. Cheap to clone.
+/// A model served over Ollama's native wire. Cheap to clone.
 ///
-/// The base URL is without `/api`, and `http://localhost:11434` unless set. In Ollama's cloud,
-/// `https://ollama.com`, a key is needed; it is sent as a bearer token.
+/// The base URL is given without `/api`, and defaults to `http://localhost:11434`. Ollama's cloud,
+/// `https://ollama.com`, requires an API key, which is sent as a bearer token.
 ///
-/// A model that is not in memory is loaded before it answers, which may take minutes: see
+/// A model that is not in memory is loaded first, which may take minutes: see
 /// [`Timeouts`](crate::http::Timeouts).
 ///
 /// ```
@@ -63,7 +63,7 @@ impl Ollama {
         self.update_wire(|wire| *wire = wire.with_keep_alive(keep_alive))
     }
 
-    /// Sets how an effort of reasoning is written; see [`Chat::with_think`].
+    /// Sets how an effort of reasoning is encoded; see [`Chat::with_think`].
     pub fn with_think(self, think: Think) -> Self {
         self.update_wire(|wire| *wire = wire.with_think(think))
     }

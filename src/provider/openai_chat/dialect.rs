@@ -1,11 +1,12 @@
-//! How one server's Chat Completions differ from another's, as data.
+//! The differences between servers' versions of Chat Completions, as data.
 
 use crate::http::KeyHeader;
 use crate::provider::effort_names::EffortNames;
 
-/// How a server's Chat Completions differ from those of others: choices, and no code.
+/// How a server's version of Chat Completions differs from others. Plain data without code.
 ///
-/// The constants are presets. For a server of your own take the nearest one and change what differs:
+/// The constants are presets. For another server, start from the closest preset and change what
+/// differs:
 ///
 /// ```
 /// use turnstream::provider::openai_chat::{Dialect, CallIdRule};
@@ -14,91 +15,93 @@ use crate::provider::effort_names::EffortNames;
 /// assert!(!mine.stream_usage);
 /// ```
 ///
-/// An option of a request that a dialect cannot express is an
-/// [`Unsupported`](crate::ErrorKind::Unsupported) error whose parameter names it.
+/// A request option that a dialect cannot express is an
+/// [`Unsupported`](crate::ErrorKind::Unsupported) error whose parameter names the option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a server")]
 pub struct Dialect {
-    /// What provider data is marked with, so that what one vendor signed is not sent to another.
+    /// The provider name in provider data, so that data signed by one vendor is not sent to
+    /// another.
     pub name: &'static str,
-    /// Where requests go, with `/v1` or the like; empty where there is no usual address.
+    /// The base URL, including `/v1` or a similar path. Empty if the server has no standard
+    /// address.
     pub base_url: &'static str,
-    /// How the key is sent.
+    /// How the API key is sent.
     pub key_header: KeyHeader,
 
-    /// The name of the output limit.
+    /// The field for the output token limit.
     pub max_tokens_field: MaxTokensField,
-    /// Whether `stream_options.include_usage` is sent; some servers refuse the field, and some
-    /// count without being asked.
+    /// Whether `stream_options.include_usage` is sent. Some servers refuse it, and some report
+    /// usage without it.
     pub stream_usage: bool,
-    /// Whether `top_k` is known. It is not the vendor's own.
+    /// Whether `top_k` is supported. OpenAI itself does not have it.
     pub supports_top_k: bool,
-    /// The name of the seed.
+    /// The field for the seed.
     pub seed_field: SeedField,
-    /// How many stop sequences are taken; the vendor takes "up to 4".
+    /// The maximum number of stop sequences. OpenAI accepts "up to 4".
     pub max_stop_sequences: usize,
-    /// What is known of `tool_choice`.
+    /// The supported values of `tool_choice`.
     pub tool_choice: ToolChoices,
-    /// Whether `parallel_tool_calls` is known.
+    /// Whether `parallel_tool_calls` is supported.
     pub supports_parallel_tool_calls: bool,
-    /// How much the model thinks, in the words of the server.
+    /// How the reasoning effort or budget is sent.
     pub reasoning_setting: ReasoningSetting,
-    /// What is known of `response_format`.
+    /// The supported values of `response_format`.
     pub output_forms: OutputForms,
-    /// The name of the end user's id.
+    /// The field for the end user's id.
     pub user_field: UserField,
-    /// Whether `metadata` is known. The vendor wants `store` with it, which goes into
+    /// Whether `metadata` is supported. OpenAI requires `store` with it, which can be set in
     /// [`Options::extra`](crate::request::Options::extra).
     pub supports_metadata: bool,
     /// Whether `cache_control` marks are put on the tools, the stable zone and the newest message.
-    /// The texts of messages are written as parts then, with and without a mark.
+    /// If so, the text of all messages is sent as content parts, with or without a mark.
     pub supports_cache_control: bool,
 
     /// The role of instructions.
     pub system_role: SystemRole,
-    /// Where instructions may stand.
+    /// Where system messages are allowed.
     pub system_position: SystemPosition,
-    /// What content beside text is taken.
+    /// The supported content other than text.
     pub media_forms: MediaForms,
-    /// What stands for the content of an assistant that only calls tools.
+    /// The `content` of an assistant message that only calls tools.
     pub empty_content: EmptyContent,
-    /// What of its reasoning a model is shown again.
+    /// The earlier reasoning that is sent back to the model.
     pub reasoning_echo: ReasoningEcho,
-    /// The form of call ids.
+    /// The format of call ids.
     pub call_id_rule: CallIdRule,
-    /// Whether a tool result names its tool.
+    /// Whether a tool result includes the name of its tool.
     pub names_results: bool,
-    /// Whether an assistant must speak between a tool result and the user. Mistral answers
-    /// "Unexpected role 'user' after role 'tool'".
+    /// Whether an assistant message is required between a tool result and a user message. Mistral
+    /// otherwise reports "Unexpected role 'user' after role 'tool'".
     pub requires_assistant_after_results: bool,
-    /// Whether `tools: []` is sent when there are none but the history has calls, as proxies for
-    /// Anthropic want it; most servers refuse an empty list.
+    /// Whether an empty `tools` array is sent if the request has no tools but the history has
+    /// calls. Proxies for Anthropic require it; most servers refuse an empty array.
     pub sends_empty_tools: bool,
 
-    /// What completes a turn.
+    /// The signals that complete a turn.
     pub turn_end: TurnEnd,
-    /// Whether the model's thoughts stand in its text.
+    /// Whether the model's reasoning is part of its text, in `<think>` tags.
     pub think_tags: ThinkTags,
-    /// Whether `<tool_call>{"name":…,"arguments":{…}}</tool_call>` in the text is a call, as
-    /// models write it behind servers that do not parse it.
+    /// Whether `<tool_call>{"name":…,"arguments":{…}}</tool_call>` in the text is parsed as a tool
+    /// call. Models write this if their server does not parse calls.
     pub parses_text_calls: bool,
 }
 
-/// The name that a server knows the output limit by.
+/// The field in which a server expects the output token limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MaxTokensField {
-    /// `max_completion_tokens`, as the vendor's newer models want it.
+    /// `max_completion_tokens`, which OpenAI's newer models require.
     MaxCompletionTokens,
-    /// `max_tokens`, as most compatible servers want it.
+    /// `max_tokens`, which most compatible servers expect.
     MaxTokens,
 }
 
-/// The name that a server knows the seed by.
+/// The field in which a server expects the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SeedField {
-    /// It knows none.
+    /// A seed is not supported.
     None,
     /// `seed`
     Seed,
@@ -106,35 +109,35 @@ pub enum SeedField {
     RandomSeed,
 }
 
-/// What a server knows of `tool_choice`.
+/// The values of `tool_choice` that a server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoices {
-    /// Nothing. That no tool may be called is said by sending no tools.
+    /// The field is not supported. To forbid tool calls, the tools are left out.
     None,
     /// `none` and `required`.
     Keywords,
-    /// The words, and one tool by its name.
+    /// `none`, `required`, and a single tool by its name.
     KeywordsAndNamed,
 }
 
-/// How a server is told how much the model thinks.
+/// How the reasoning effort or budget is sent to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReasoningSetting {
-    /// It cannot be told.
+    /// It cannot be set.
     None,
     /// `"reasoning_effort": "low"`
     Effort(EffortNames),
     /// `"reasoning": {"effort": "low"}`, or `{"max_tokens": 2000}` for a budget.
     Object(EffortNames),
-    /// `"thinking": {"type": "enabled"}` or `"disabled"`, with `reasoning_effort` beside the former.
+    /// `"thinking": {"type": "enabled"}` together with `reasoning_effort`, or `"disabled"`.
     Thinking(EffortNames),
 }
 
-/// What a server knows of `response_format`.
+/// The values of `response_format` that a server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputForms {
-    /// Nothing.
+    /// The field is not supported.
     TextOnly,
     /// `json_object`
     Object,
@@ -142,19 +145,20 @@ pub enum OutputForms {
     Schema,
     /// `json_object` and `json_schema`.
     ObjectAndSchema,
-    /// Both, and `strict` in the latter, which takes a subset of JSON Schema.
+    /// `json_object` and `json_schema`, the latter with `strict`, which accepts a subset of JSON
+    /// Schema.
     ObjectAndStrictSchema,
 }
 
-/// The name that a server knows the end user's id by.
+/// The field in which a server expects the end user's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UserField {
-    /// It knows none.
+    /// The id cannot be sent.
     None,
     /// `user`
     User,
-    /// `safety_identifier`, which the vendor has in its place.
+    /// `safety_identifier`, which replaces `user` in OpenAI's API.
     SafetyIdentifier,
 }
 
@@ -162,42 +166,42 @@ pub enum UserField {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SystemRole {
-    /// `system`, which every server knows.
+    /// `system`, which every server supports.
     System,
-    /// `developer`, which replaces it "with o1 models and newer".
+    /// `developer`, which replaces `system` "with o1 models and newer".
     Developer,
 }
 
-/// Where instructions may stand.
+/// Where a server allows system messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SystemPosition {
-    /// Anywhere. What changes from request to request comes behind everything else, so that a cache
-    /// of the beginning holds as long as it can.
+    /// Anywhere. The volatile zone is sent after everything else, so that the cached prefix stays
+    /// valid as long as possible.
     Anywhere,
-    /// In front, all in one message: chat templates refuse a second one ("System message must be at
-    /// the beginning"). What changes stands at its end, and an instruction in the middle of a
-    /// history is sent as the user's.
+    /// Only at the start, as one message, because chat templates refuse a second one ("System
+    /// message must be at the beginning"). The volatile zone is at the end of this message, and an
+    /// instruction in the middle of a history is sent in the user's role.
     Front,
 }
 
-/// What content beside text a server takes, each with what stands before it.
+/// The content other than text that a server accepts. Each variant includes the variants before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum MediaForms {
-    /// None.
+    /// Only text.
     None,
-    /// Images by their bytes.
+    /// Images as base64 data.
     ImageBytes,
-    /// Images by their address.
+    /// Images by URL.
     ImageUrls,
-    /// Files and sounds by their bytes.
+    /// Files and audio as base64 data.
     FileBytes,
-    /// Files by their address.
+    /// Files by URL.
     FileUrls,
 }
 
-/// What stands for the content of an assistant that only calls tools.
+/// The `content` of an assistant message that only calls tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EmptyContent {
@@ -205,25 +209,26 @@ pub enum EmptyContent {
     Null,
     /// `""`
     EmptyString,
-    /// No field.
+    /// The field is left out.
     Absent,
 }
 
-/// What of its reasoning a model is shown again.
+/// The earlier reasoning that is sent back to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReasoningEcho {
     /// Nothing.
     None,
-    /// What is signed or encrypted, under the name it came by (`reasoning_details`,
-    /// `thinking_blocks`), to the model that wrote it.
+    /// Signed or encrypted reasoning, in the field in which it was received (`reasoning_details`,
+    /// `thinking_blocks`), and only to the model that wrote it.
     Verbatim,
-    /// The words, as `reasoning_content`, of the turns of a tool loop: those that call tools or
-    /// follow a result. DeepSeek wants them there ("must be passed back") and not elsewhere.
+    /// The text of the reasoning, as `reasoning_content`, in the turns of a tool loop: those that
+    /// call tools or follow a tool result. DeepSeek requires it there ("must be passed back") and
+    /// not elsewhere.
     ContentInToolLoop,
 }
 
-/// The form of call ids.
+/// The format of call ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallIdRule {
     /// Letters, digits, `_` and `-`, at most 40.
@@ -232,35 +237,36 @@ pub enum CallIdRule {
     NineAlphanumerics,
 }
 
-/// What completes a turn.
+/// The signals that complete a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnEnd {
-    /// A finish reason, as the protocol has it.
+    /// Only a finish reason, as the protocol specifies.
     FinishReason,
-    /// Or `[DONE]`, for servers that send no finish reason. A turn with calls is incomplete without
-    /// one: proxies send `[DONE]` also behind an answer that broke off.
+    /// A finish reason or `[DONE]`, for servers that send no finish reason. A turn with tool calls
+    /// still needs a finish reason: proxies send `[DONE]` even after a response that was cut off.
     DoneMarker,
-    /// Or the end of a body, for servers that send neither. A turn with calls is incomplete then:
-    /// a connection that broke looks the same.
+    /// A finish reason, `[DONE]`, or the end of the body, for servers that send neither of the
+    /// first two. A turn with tool calls still needs a finish reason: a lost connection looks the
+    /// same.
     BodyEnd,
 }
 
-/// Whether the model's thoughts stand in its text.
+/// Whether the model's reasoning is part of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ThinkTags {
-    /// They do not; the text is the text.
+    /// It is not: text is passed on unchanged.
     Off,
-    /// What the text begins with, from `<think>` to `</think>`.
+    /// The text may start with reasoning between `<think>` and `</think>`.
     Tagged,
-    /// The text begins with thoughts, with or without `<think>`, and goes on behind `</think>`:
-    /// chat templates that write the opening tag themselves.
+    /// The text starts with reasoning that ends at `</think>`, with or without an opening
+    /// `<think>`. This is the case if the chat template writes the opening tag.
     OpenedByTemplate,
 }
 
 impl Default for Dialect {
-    /// The vendor's own.
+    /// OpenAI's own dialect, [`OPENAI`](Self::OPENAI).
     fn default() -> Self {
         Self::OPENAI
     }

@@ -1,7 +1,7 @@
-//! OpenAI's Chat Completions, and every server that speaks them,
+//! The Chat Completions wire of OpenAI and of all compatible servers,
 //! <https://platform.openai.com/docs/api-reference/chat-streaming>.
 //!
-//! Servers differ: a [`Dialect`] says how, as data.
+//! Servers differ in details, which a [`Dialect`] describes as data.
 
 mod decode;
 mod dialect;

@@ -1,4 +1,4 @@
-//! The dialects of known servers: data, and no code.
+//! Presets of [`Dialect`] for known servers.
 
 use super::dialect::{
     CallIdRule, Dialect, EmptyContent, MaxTokensField, MediaForms, OutputForms, ReasoningEcho,
@@ -9,8 +9,8 @@ use crate::http::KeyHeader;
 use crate::provider::effort_names::EffortNames;
 
 impl Dialect {
-    /// What every server takes, for one that nothing is known of. What it may not know is refused
-    /// here rather than sent.
+    /// The features that every server supports, for use with unknown servers. Options beyond them
+    /// are errors instead of being sent.
     pub const MINIMAL: Self = Self {
         name: "openai_compatible",
         base_url: "",
@@ -41,8 +41,8 @@ impl Dialect {
         parses_text_calls: false,
     };
 
-    /// What a server takes that follows the vendor here: the usage at the end of a stream, a seed,
-    /// each `tool_choice`, and whether calls may be parallel.
+    /// Features of OpenAI's API that most compatible servers support: usage at the end of a stream,
+    /// a seed, every `tool_choice`, and `parallel_tool_calls`.
     const BROADLY_COMPATIBLE: Self = Self {
         stream_usage: true,
         seed_field: SeedField::Seed,
@@ -51,7 +51,7 @@ impl Dialect {
         ..Self::MINIMAL
     };
 
-    /// The vendor's own, <https://platform.openai.com/docs/api-reference/chat/create>.
+    /// OpenAI's own API, <https://platform.openai.com/docs/api-reference/chat/create>.
     pub const OPENAI: Self = Self {
         name: "openai_chat",
         base_url: "https://api.openai.com/v1",
@@ -66,7 +66,7 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// Azure OpenAI. The base URL is that of the resource, either
+    /// Azure OpenAI. Set the base URL of the resource, either
     /// `https://{resource}.openai.azure.com/openai/v1` or
     /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}?api-version={version}`;
     /// its query is kept.
@@ -93,7 +93,8 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// A LiteLLM proxy, <https://docs.litellm.ai/docs/completion/input>. It has no usual address.
+    /// A LiteLLM proxy, <https://docs.litellm.ai/docs/completion/input>. It has no standard
+    /// address.
     pub const LITELLM: Self = Self {
         name: "litellm",
         base_url: "",
@@ -132,7 +133,7 @@ impl Dialect {
         ..Self::MINIMAL
     };
 
-    /// Mistral, <https://docs.mistral.ai/api/#tag/chat>. It counts without being asked.
+    /// Mistral, <https://docs.mistral.ai/api/#tag/chat>. It reports usage without being asked.
     pub const MISTRAL: Self = Self {
         name: "mistral",
         base_url: "https://api.mistral.ai/v1",
@@ -166,8 +167,8 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// Ollama, <https://github.com/ollama/ollama/blob/main/docs/openai.md>, which leaves
-    /// `tool_choice` and the addresses of images out.
+    /// Ollama, <https://github.com/ollama/ollama/blob/main/docs/openai.md>. It does not support
+    /// `tool_choice` or images by URL.
     pub const OLLAMA: Self = Self {
         name: "ollama",
         base_url: "http://localhost:11434/v1",
@@ -180,7 +181,7 @@ impl Dialect {
     };
 
     /// llama.cpp's server, <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>. Its
-    /// `tool_choice` is a word.
+    /// `tool_choice` accepts keywords only.
     pub const LLAMA_CPP: Self = Self {
         name: "llama_cpp",
         base_url: "http://localhost:8080/v1",
@@ -203,7 +204,7 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// LM Studio, <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. It says
+    /// LM Studio, <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. It reports
     /// "`response_format.type` must be `json_schema` or `text`".
     pub const LM_STUDIO: Self = Self {
         name: "lm_studio",

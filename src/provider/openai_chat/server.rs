@@ -1,8 +1,8 @@
-//! `OpenAI` Chat Completions as a server speaks them,
+//! The server side of `OpenAI` Chat Completions, for tests,
 //! <https://platform.openai.com/docs/api-reference/chat-streaming>.
 //!
-//! Signed and hidden thoughts are written as `OpenRouter` has them,
-//! <https://openrouter.ai/docs/use-cases/reasoning-tokens>; plain ones as `reasoning_content`.
+//! Signed and encrypted reasoning is written in the format of `OpenRouter`,
+//! <https://openrouter.ai/docs/use-cases/reasoning-tokens>; other reasoning as `reasoning_content`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::provider::server::{
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
 
-/// What a detail of reasoning says of its own form.
+/// The `format` field of reasoning details.
 const REASONING_DETAIL_FORMAT: &str = "anthropic-claude-v1";
 
 pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
@@ -34,15 +34,15 @@ struct ChunkWriter {
     created: u64,
     model: String,
     include_usage: bool,
-    /// The reasoning blocks that are written as details.
+    /// The indices of the reasoning blocks that are written as details.
     detail_block_indices: BTreeSet<u32>,
-    /// The signatures of calls, which come with their beginning.
+    /// The signatures of calls by block index. A call's first chunk contains its signature.
     call_signatures: BTreeMap<u32, String>,
-    /// The thoughts of the last block of reasoning.
+    /// The block index and the text of the last reasoning block.
     last_reasoning: (u32, String),
-    /// The details of reasoning so far.
+    /// The number of reasoning details so far.
     detail_count: u32,
-    /// The index of the last block that was a detail.
+    /// The index of the last block that was written as a detail.
     last_detail_block_index: Option<u32>,
     call_count: u32,
     has_refusal: bool,
@@ -87,7 +87,7 @@ impl ChunkWriter {
         self.write_detail(index, detail, Some(piece));
     }
 
-    /// Writes a piece of the detail that a block of reasoning is.
+    /// Writes a piece of a reasoning block as a detail.
     fn write_detail(&mut self, index: u32, mut detail: Value, shown: Option<&str>) {
         if self.last_detail_block_index.replace(index) != Some(index) {
             self.detail_count += 1;
@@ -160,7 +160,7 @@ impl TurnWriter for ChunkWriter {
                 });
                 if let Some(signature) = self.call_signatures.remove(&index) {
                     self.out.record_signature(&signature, "");
-                    // As Gemini has it behind this wire.
+                    // The field that Gemini uses on this wire.
                     call["extra_content"]["google"]["thought_signature"] = signature.into();
                 }
                 self.write_delta(&json!({ "tool_calls": [call] }));
@@ -171,7 +171,7 @@ impl TurnWriter for ChunkWriter {
                     { "index": at, "function": { "arguments": piece } },
                 ] }));
             }
-            // The signature of a call stands in its beginning.
+            // A call's first chunk contains its signature.
             ContentDelta::Signature(SignatureTarget::Call, _) | ContentDelta::CallEnd => {}
         }
         Ok(())
@@ -180,7 +180,7 @@ impl TurnWriter for ChunkWriter {
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
         let reason = match reason {
             StopReason::Stop => "stop",
-            // The vendor's refusals say `stop`.
+            // `OpenAI` sends `stop` after a refusal.
             StopReason::Refusal if self.has_refusal => "stop",
             StopReason::ToolCalls => "tool_calls",
             StopReason::MaxTokens => "length",

@@ -1,4 +1,4 @@
-//! The wire as a provider over HTTP speaks it.
+//! The provider for Chat Completions over HTTP.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model that speaks the Chat Completions wire, the vendor's or any compatible server's. Cheap to
+/// A model served over the Chat Completions wire, by OpenAI or by a compatible server. Cheap to
 /// clone.
 ///
-/// The base URL is with `/v1`, as the vendor's SDKs take it. Compatible servers know the output
-/// limit as `max_tokens`, so that name is used at any other address than the vendor's, and
-/// instructions go in front; [`with_dialect`](Self::with_dialect) says otherwise.
+/// The base URL includes `/v1`, as in OpenAI's SDKs. At any address other than OpenAI's, the output
+/// limit is sent as `max_tokens`, which compatible servers expect, and all instructions are sent in
+/// one message at the start. [`with_dialect`](Self::with_dialect) overrides this.
 ///
 /// ```
 /// use turnstream::provider::OpenAiChat;
@@ -30,7 +30,7 @@ pub type OpenAiChat = HttpProvider<ChatCompletions>;
 /// The Chat Completions wire, <https://platform.openai.com/docs/api-reference/chat>.
 #[derive(Clone, Debug, Default)]
 pub struct ChatCompletions {
-    /// How the server's differ from the vendor's, if that is known.
+    /// The dialect of the server, if one was set.
     dialect: Option<Arc<Dialect>>,
 }
 
@@ -83,16 +83,17 @@ impl Wire for ChatCompletions {
 }
 
 impl OpenAiChat {
-    /// Sets how the server's Chat Completions differ from the vendor's, and with it the address,
-    /// unless that is set.
+    /// Sets the dialect of the server and with it the base URL, unless a base URL is set
+    /// explicitly.
     ///
-    /// A dialect without a usual address needs [`with_base_url`](Self::with_base_url), before or
-    /// after; until then every turn is an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
+    /// A dialect without a standard address needs [`with_base_url`](Self::with_base_url), before or
+    /// after this call. Until then every turn fails with
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
     pub fn with_dialect(self, dialect: Dialect) -> Self {
         self.update_wire(|wire| wire.dialect = Some(Arc::new(dialect)))
     }
 
-    /// How requests look.
+    /// Returns the dialect that requests are written in.
     pub fn dialect(&self) -> Dialect {
         self.wire().dialect(self.is_vendor_endpoint())
     }

@@ -1,10 +1,11 @@
-//! OpenAI's Responses, <https://platform.openai.com/docs/api-reference/responses-streaming>.
+//! The Responses wire of OpenAI,
+//! <https://platform.openai.com/docs/api-reference/responses-streaming>.
 //!
-//! Hosted tools are declared by [`extra`](crate::request::Options::extra). What they give, and
-//! everything else that is not text, reasoning or a function call, is kept whole as the provider's
-//! own item and sent back to the model that wrote it. Those of them that wait for an answer of the
-//! client, for example `custom_tool_call` or `local_shell_call`, are answered by a provider's own
-//! item that holds the answer.
+//! Hosted tools are declared in [`extra`](crate::request::Options::extra). Their output, and every
+//! other item that is not text, reasoning or a function call, is stored unchanged as a
+//! provider-specific item and sent back to the model that wrote it. For items that the client must
+//! answer, such as `custom_tool_call` or `local_shell_call`, add a provider-specific item with the
+//! answer to the history.
 
 mod decode;
 mod encode;

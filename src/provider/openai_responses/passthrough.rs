@@ -1,8 +1,7 @@
-//! The parts of an item beside its text that are kept as provider data, and go back to the model that
-//! wrote them.
+//! Provider data of this wire: the fields of an item that are sent back to the model that wrote it.
 //!
-//! Reasoning and the provider's own items are kept whole. Of a message and of a call only the
-//! fields are kept that the item of the history does not have, in the form
+//! Reasoning and provider-specific items are stored whole. For a message or a call, only the fields
+//! are stored that the history item itself does not hold, in the form
 //! `{"item":{"type":"message","id":"msg_1",…},"after":"rs_1"}`.
 
 use serde::{Deserialize, Serialize};
@@ -25,17 +24,17 @@ pub(super) struct MessagePart<'a> {
     pub(super) annotations: Option<&'a RawValue>,
 }
 
-/// The fields of a message or a call that are kept.
+/// The stored fields of a message or a call.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PassthroughItem {
     item: OrderedFields,
-    /// The id of the reasoning that was written before it. The wire links the two: "Item … was
-    /// provided without its required 'reasoning' item".
+    /// The id of the reasoning item written before it. The wire links the two: "Item … was provided
+    /// without its required 'reasoning' item".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) after: Option<String>,
 }
 
-/// What is kept of a message. Its content is, where it is more than one plain text.
+/// The stored fields of a message. Its content is included unless it is a single plain text.
 pub(super) fn message_data(
     raw: &RawValue,
     parts: &[MessagePart<'_>],
@@ -59,7 +58,7 @@ pub(super) fn message_data(
     passthrough_item_json(item, after)
 }
 
-/// What is kept of a call.
+/// The stored fields of a call.
 pub(super) fn call_data(raw: &RawValue, after: Option<&str>) -> Option<RawJson> {
     let item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
     passthrough_item_json(item.without(&["call_id", "name", "arguments"]), after)
@@ -76,7 +75,7 @@ impl PassthroughItem {
         data.value.deserialize_as().ok()
     }
 
-    /// The message with its text, as it came. `None` if its words are others since.
+    /// The message with its text, as received. `None` if the text of the item has changed since.
     pub(super) fn into_message(self, text: &str) -> Option<Box<RawValue>> {
         let mut item = self.into_fields_of_type("message")?;
         match item.get("content") {
@@ -100,7 +99,7 @@ impl PassthroughItem {
         to_raw_value(&item).ok()
     }
 
-    /// The call under its id and with its name and arguments.
+    /// The call with the given id, name and arguments.
     pub(super) fn into_call(
         self,
         call_id: &str,
@@ -120,8 +119,9 @@ impl PassthroughItem {
     }
 }
 
-/// What a reasoning item must have to be sent: without being stored by the provider it means
-/// nothing but for its encrypted content, or for the thoughts that some servers show as they are.
+/// The fields that decide whether a reasoning item is sent. Since the provider does not store
+/// items, a reasoning item is only useful with its encrypted content, or with the plain reasoning
+/// text that some servers return.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct ReasoningItem<'a> {
@@ -132,7 +132,7 @@ pub(super) struct ReasoningItem<'a> {
 }
 
 impl<'a> ReasoningItem<'a> {
-    /// Reads a reasoning item that can be sent.
+    /// Parses a reasoning item. `None` if it cannot be sent.
     pub(super) fn from_provider_data(data: &'a ProviderData) -> Option<Self> {
         let thought: Self = data.value.deserialize_as().ok()?;
         let means_something =

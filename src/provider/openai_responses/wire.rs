@@ -1,4 +1,4 @@
-//! The wire as a provider over HTTP speaks it.
+//! The provider for Responses over HTTP.
 
 use super::passthrough::PROVIDER_NAME;
 use super::{Decoder, encode};
@@ -7,10 +7,10 @@ use crate::framing::ServerSentEvents;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model that speaks the Responses wire, the vendor's or any compatible server's. Cheap to clone.
+/// A model served over the Responses wire, by OpenAI or by a compatible server. Cheap to clone.
 ///
-/// Nothing is stored by the provider: each request holds the whole input. The base URL is with
-/// `/v1`, as the vendor's SDKs take it.
+/// The provider stores nothing: each request contains the complete input. The base URL includes
+/// `/v1`, as in OpenAI's SDKs.
 ///
 /// ```
 /// use turnstream::provider::OpenAiResponses;
@@ -56,12 +56,12 @@ impl Wire for Responses {
 }
 
 impl OpenAiResponses {
-    /// Lets the vendor search for the tools of a toolkit that is
-    /// [searchable](crate::Toolkit::deferred_specs): they are sent with `defer_loading` and the tool `tool_search`,
-    /// and the model sees those that it searches for.
+    /// Lets the model search for the tools of a [searchable](crate::Toolkit::deferred_specs)
+    /// toolkit. These tools are sent with `defer_loading`, together with the tool `tool_search`,
+    /// and the model sees only the tools that a search has found.
     ///
-    /// It is off by default, because older models and most servers that copy the wire do not have it: the
-    /// vendor has it from GPT-5.4 on.
+    /// Off by default, because older models and most compatible servers do not support it. OpenAI
+    /// supports it from GPT-5.4 on.
     ///
     /// ```
     /// use turnstream::Provider;

@@ -1,4 +1,4 @@
-//! The lines of a record: one JSON object each.
+//! The lines of a recording: one JSON object each.
 //!
 //! ```text
 //! {"type":"recording","version":2,"model":"…"}                  first
@@ -7,12 +7,12 @@
 //! {"type":"error","turn":1,"error":{"kind":"overloaded",…}}     the turn ended with it
 //! ```
 //!
-//! A turn ends with its `turn_complete`, with an `error`, or, if it was dropped, with neither.
-//! Readers skip a `type` they do not know.
+//! A turn ends with `turn_complete`, with an `error`, or, if it was dropped, with neither. Readers
+//! skip lines of an unknown `type`.
 //!
-//! A request is written whole but for what an earlier one has said: `"since":{"turn":1,"items":3}` in
-//! its history, or in its context, stands for the first 3 entries of the history, or the context, of
-//! turn 1. In version 1 it never does.
+//! A request is written in full, except for items that an earlier request has as well:
+//! `"since":{"turn":1,"items":3}` in its history stands for the first 3 entries of turn 1's
+//! history, and likewise for its context. Version 1 never uses `since`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use crate::item::{History, Item};
 use crate::request::{Options, Request, System, ToolSpec};
 use crate::turn::TurnEvent;
 
-/// Raised when a reader of the version before would misread a line.
+/// Incremented if a reader of the previous version would misread a line.
 pub(in crate::provider) const FORMAT_VERSION: u32 = 2;
 
-/// The oldest version that is read.
+/// The oldest version that can be read.
 pub(in crate::provider) const OLDEST_FORMAT_VERSION: u32 = 1;
 
-/// A line.
+/// One line of a recording.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(in crate::provider) enum RecordLine<'a> {
@@ -45,7 +45,7 @@ pub(in crate::provider) enum RecordLine<'a> {
     },
     Event {
         turn: u32,
-        /// The calls of the turn could not run when it came.
+        /// Whether the turn's calls could not run when the event arrived.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         vetoed: bool,
         event: Cow<'a, TurnEvent>,
@@ -58,7 +58,7 @@ pub(in crate::provider) enum RecordLine<'a> {
     Unknown,
 }
 
-/// What was asked: with its histories, or with what of them is written.
+/// A recorded request. `H` is [`History`], or [`HistoryJson`] in a line.
 #[derive(Clone, Serialize, Deserialize)]
 pub(in crate::provider) struct RecordedRequest<H = History> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,14 +70,14 @@ pub(in crate::provider) struct RecordedRequest<H = History> {
     #[serde(default)]
     options: Options,
     history: H,
-    /// Only where it is not the history.
+    /// Present only if it differs from the history.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<H>,
 }
 
 pub(in crate::provider) type RequestJson = RecordedRequest<HistoryJson>;
 
-/// A history, without what an earlier one begins with.
+/// A history, without the prefix that it shares with an earlier one.
 #[derive(Serialize, Deserialize)]
 pub(in crate::provider) struct HistoryJson {
     id: String,
@@ -87,14 +87,15 @@ pub(in crate::provider) struct HistoryJson {
     items: Vec<Item>,
 }
 
-/// So many entries of an earlier turn's.
+/// A number of entries that are shared with an earlier turn.
 #[derive(Serialize, Deserialize)]
 struct SharedPrefix {
     turn: u32,
     items: usize,
 }
 
-/// The part of it that a model is told. Ids of histories are drawn anew in each run.
+/// The part of a request that a model receives. Ids of histories are excluded, since each run
+/// generates new ones.
 #[derive(Serialize)]
 struct ModelInput<'a> {
     model: &'a Option<String>,
@@ -104,7 +105,7 @@ struct ModelInput<'a> {
     context: Vec<&'a Item>,
 }
 
-/// The parts of what a model is told, in the order in which they are compared.
+/// The parts of a model's input, in the order in which they are compared.
 pub(in crate::provider) const REQUEST_PARTS: [&str; 5] =
     ["model", "system", "tools", "options", "context"];
 
@@ -128,7 +129,8 @@ impl RecordedRequest {
         self.context.as_ref().unwrap_or(&self.history)
     }
 
-    /// As it is written behind the request of an earlier turn.
+    /// Converts the request to JSON, without the items that it shares with an earlier turn's
+    /// request.
     pub(super) fn to_json_since(&self, before: Option<&(u32, Self)>) -> RequestJson {
         let Self { model, system, tools, options, history, context } = self.clone();
         let write = |history: &History, before: Option<(u32, &History)>| {
@@ -146,11 +148,11 @@ impl RecordedRequest {
         RecordedRequest { model, system, tools, options, history, context }
     }
 
-    /// What was written behind the requests of earlier turns.
+    /// Reads a request from JSON. `find` returns the request of an earlier turn.
     ///
     /// # Errors
     ///
-    /// If one that it goes on from is not among them, or shorter.
+    /// If the earlier request is missing, or has fewer items than the JSON refers to.
     pub(in crate::provider) fn from_json<'a>(
         written: RequestJson,
         find: impl Fn(u32) -> Option<&'a Self>,
@@ -173,12 +175,12 @@ impl RecordedRequest {
         Ok(Self { model, system, tools, options, history, context })
     }
 
-    /// Whether it offers tools that the provider searches.
+    /// Whether it has tools that the provider itself searches.
     pub(in crate::provider) fn has_deferred_tools(&self) -> bool {
         self.tools.iter().any(|tool| tool.deferred)
     }
 
-    /// The input that it gives to a model, as an object of [`REQUEST_PARTS`].
+    /// The model's input, as a JSON object of [`REQUEST_PARTS`].
     pub(in crate::provider) fn model_input(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(&ModelInput {
             model: &self.model,

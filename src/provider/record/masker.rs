@@ -1,17 +1,17 @@
-//! What takes secrets out of a text, also out of one that comes in pieces.
+//! Masks secrets in text, including text that arrives in pieces.
 
 use std::ops::Range;
 
-/// Stands for a secret.
+/// The replacement for a secret.
 const MASK: &str = "…";
 
-/// Shorter ones are no secrets, and taking them out of a text would only garble it.
+/// Minimum length of a secret. Masking shorter strings would only garble the text.
 const MIN_SECRET_BYTES: usize = 4;
 
-/// Takes secrets out of texts. It never shows them.
+/// Masks secrets in text. It never exposes them.
 #[derive(Clone, Default)]
 pub(in crate::provider) struct Masker {
-    /// The secrets, and how they look inside a JSON string, and inside one in a JSON string.
+    /// The secrets, each also escaped once and twice as in nested JSON strings.
     patterns: Vec<String>,
 }
 
@@ -34,13 +34,12 @@ impl Masker {
         self.patterns.is_empty()
     }
 
-    /// How many there are, with their escaped forms.
+    /// The number of patterns, including escaped forms.
     pub(in crate::provider) fn len(&self) -> usize {
         self.patterns.len()
     }
 
-    /// Takes the secrets out of the strings of a JSON text. The other strings stay as they are
-    /// written.
+    /// Masks the secrets in the strings of a JSON text. Other strings keep their original form.
     pub(in crate::provider) fn mask_json(&self, json: String) -> String {
         if self.is_empty() {
             return json;
@@ -65,7 +64,7 @@ impl Masker {
         out
     }
 
-    /// Takes the secrets out of a text; `None` if there are none.
+    /// Masks the secrets in a text; `None` if the text has no secrets.
     fn text(&self, text: &str) -> Option<String> {
         let found = self.find_matches(text);
         let mut masked = text.to_owned();
@@ -73,7 +72,7 @@ impl Masker {
         (!found.is_empty()).then_some(masked)
     }
 
-    /// Takes the secrets out of a text that is in pieces. `tail` bytes at its end go, too.
+    /// Masks the secrets in a text that is split into pieces, and also its last `tail` bytes.
     pub(super) fn mask_pieces(&self, pieces: &mut [String], tail: usize) {
         let text: String = pieces.concat();
         let mut found = self.find_matches(&text);
@@ -86,7 +85,7 @@ impl Masker {
         replace_ranges(pieces, &found);
     }
 
-    /// The end of a text that a secret may begin with.
+    /// The longest end of a text that is the start of a secret.
     pub(super) fn partial_secret_suffix<'a>(&self, text: &'a str) -> &'a str {
         let begins = |end: &&str| {
             let longer = |pattern: &String| pattern.len() > end.len() && pattern.starts_with(end);
@@ -98,7 +97,8 @@ impl Masker {
         ends.map(|at| &text[at..]).find(begins).unwrap_or_default()
     }
 
-    /// Where the secrets are, from left to right, the longest where two begin at one place.
+    /// The ranges of secrets, from left to right; of two that start at the same position, the
+    /// longer one.
     fn find_matches(&self, text: &str) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         let mut from = 0;
@@ -115,7 +115,8 @@ impl Masker {
     }
 }
 
-/// Replaces ranges of a text that is in pieces. The mask stands where a range begins.
+/// Replaces ranges of a text that is split into pieces. The mask is inserted at the start of a
+/// range.
 fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
     let mut begin = 0;
     for piece in pieces {
@@ -125,7 +126,7 @@ fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
             let mut left = String::new();
             let mut at = begin;
             for range in ranges.iter().filter(hit) {
-                // Law: both ends of a range are boundaries of characters of the whole text.
+                // Invariant: both ends of a range are character boundaries of the whole text.
                 left.push_str(&piece[at - begin..range.start.max(at) - begin]);
                 if range.start >= begin {
                     left.push_str(MASK);
@@ -139,13 +140,13 @@ fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
     }
 }
 
-/// How it is written inside a JSON string.
+/// The text with the escapes of a JSON string.
 fn json_escaped(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     json[1..json.len() - 1].to_owned()
 }
 
-/// The bytes of the JSON string that a text begins with.
+/// The length in bytes of the JSON string at the start of a text.
 fn json_string_len(text: &str) -> usize {
     let mut bytes = text.bytes().enumerate().skip(1);
     while let Some((at, byte)) = bytes.next() {
@@ -179,7 +180,7 @@ mod tests {
         check(r#"{"a":1234,"b":"x1234y","1234":[]}"#, r#"{"a":1234,"b":"x…y","…":[]}"#);
         check(r#"{"z":"\u0041","a":"\\"}"#, r#"{"z":"\u0041","a":"\\"}"#);
         check(r#""my pa\"ss""#, r#""my …""#);
-        // Once and twice more in a string.
+        // The secret, escaped once and twice more.
         check(r#""{\"k\":\"pa\\\"ss\"}""#, r#""{\"k\":\"…\"}""#);
         check(r#""\u0031234""#, r#""…""#);
         check(r#""cut off in 1234"#, r#""cut off in 1234"#);

@@ -1,4 +1,4 @@
-//! A provider that writes down what is asked and what is said.
+//! A provider that records requests and turns.
 
 pub(super) mod line;
 pub(super) mod masker;
@@ -27,27 +27,27 @@ use masker::Masker;
 use pending_events::PendingEvents;
 use sink::RecordWriter;
 
-/// A provider that writes each turn down: what was asked, every event as it came, and the error if
-/// there is one. [`Replay`](crate::provider::Replay) plays it back.
+/// A provider that records each turn: the request, every event as it arrives, and the error if the
+/// turn fails. [`Replay`](crate::provider::Replay) replays the recording.
 ///
-/// A record is a file of JSON lines with a version in its first one. Each line of a turn carries
-/// the turn's number, so turns that stream at the same time share a file. A turn that is dropped
-/// simply goes no further in it. Of a request stands there what the one before it has not said, so a
-/// record grows with what is said.
+/// A recording is a file of JSON lines; the first line has the format version. Each line of a turn
+/// has the turn's number, so that concurrent turns can share a file. If a turn is dropped, its
+/// lines just stop. A request is stored without the items that it shares with the previous one, so
+/// a recording grows only by new items.
 ///
-/// Keys are no part of a request and so of no record. What else is secret is named by
+/// API keys are not part of a request, so they are never recorded. Other secrets are masked by
 /// [`with_secret`](Self::with_secret).
 ///
-/// The lines are written as they come, each in the poll that gives the event, by a small
-/// synchronous append; a turn's first and last line are flushed. Wrap the writer in a `BufWriter` to
-/// write less often.
+/// Lines are written with a small synchronous append, in the poll that yields the event. The first
+/// and the last line of a turn are flushed. Wrap the writer in a `BufWriter` to write less often.
 ///
-/// What cannot be written never breaks a turn that streams: it goes on unrecorded, as do those that
-/// stream beside it. The failure is told once, as an error of kind [`Store`](ErrorKind::Store): by
-/// the request whose first line cannot be written, else by the next request. Nothing is sent for that
-/// one. Requests behind it are sent and not recorded; [`failure`](Self::failure) tells at any time.
+/// A write failure never breaks a streaming turn: it continues unrecorded, as do concurrent turns.
+/// The failure is reported once, as an error of kind [`Store`](ErrorKind::Store): by the request
+/// whose first line cannot be written, or else by the next request; that request is not sent. Later
+/// requests are sent without being recorded. [`failure`](Self::failure) returns the failure at any
+/// time.
 ///
-/// Clones share the record.
+/// Clones share the recording.
 ///
 /// ```
 /// use turnstream::provider::{Provider, Record, Replay, Scripted};
@@ -76,11 +76,11 @@ pub struct Record {
 }
 
 impl Record {
-    /// Records into a file. One that is there is replaced.
+    /// Records into a file. An existing file is replaced.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the file cannot be made.
+    /// [`Store`](ErrorKind::Store) if the file cannot be created.
     pub fn to_file(
         provider: impl Provider + 'static,
         path: impl AsRef<Path>,
@@ -93,23 +93,23 @@ impl Record {
         Ok(Self::to_writer(provider, file))
     }
 
-    /// Records into any writer. It is called in the polls of the turns and must not block for long.
+    /// Records into a writer. It is called while turns are polled and must not block for long.
     pub fn to_writer(provider: impl Provider + 'static, out: impl Write + Send + 'static) -> Self {
         let sink = Arc::new(RecordWriter::new(out));
         Self { provider: Arc::new(provider), masker: Arc::default(), writer: sink }
     }
 
-    /// Takes a secret out of everything that is written: as it is, and as it looks inside a JSON
-    /// string. It is found also where it comes in several pieces; where a turn is cut off in what may
-    /// be the beginning of one, that goes, too.
+    /// Masks a secret in everything that is written, both literally and as it appears inside a JSON
+    /// string. It is also found if it arrives in several pieces. If a turn is cut off after text
+    /// that may be the start of the secret, that text is masked, too.
     ///
-    /// White space around it is dropped. Less than four bytes are no secret and change nothing.
+    /// Surrounding white space is trimmed. A secret of less than four bytes is ignored.
     pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
         Arc::make_mut(&mut self.masker).add_secret(secret.as_ref());
         self
     }
 
-    /// What went wrong with the writing. Nothing is written behind it.
+    /// The write failure, if one has occurred. Nothing is written after it.
     pub fn failure(&self) -> Option<Error> {
         self.writer.failure()
     }
@@ -144,7 +144,7 @@ impl fmt::Debug for Record {
     }
 }
 
-/// One turn that is written down.
+/// One turn that is being recorded.
 struct RecordingTurn {
     events: TurnStream,
     /// `None` if nothing is written any more.
@@ -228,7 +228,7 @@ impl TurnWriter {
     }
 }
 
-/// A turn that is dropped goes no further.
+/// Writes the pending events of a turn that is dropped.
 impl Drop for TurnWriter {
     fn drop(&mut self) {
         if !self.has_ended {
@@ -238,7 +238,8 @@ impl Drop for TurnWriter {
     }
 }
 
-/// Whether calls that the stop reason allows could not run, because no builder made the turn.
+/// Whether the turn has calls that must not run although its stop reason allows them, because no
+/// builder made the turn.
 pub(crate) fn is_vetoed_event(event: &TurnEvent) -> bool {
     let TurnEvent::TurnComplete { turn } = event else { return false };
     let allows = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);

@@ -1,20 +1,20 @@
-//! Events that wait to be written until no secret can begin at the end of what is there.
+//! Events that are not written yet because their text may end with the start of a secret.
 
 use super::masker::Masker;
 use crate::turn::{Text, TurnEvent};
 
-/// The events of a turn that were not written yet.
+/// The events of a turn that are not written yet.
 ///
-/// A secret may come in pieces. So a piece that ends with what may be the beginning of one is held
-/// back, with all that comes behind it.
+/// A secret may arrive in several pieces. A piece whose end may be the start of a secret is
+/// therefore held back, together with all later events.
 #[derive(Default)]
 pub(super) struct PendingEvents {
     events: Vec<TurnEvent>,
-    /// The open end of each text, where it has one.
+    /// For each open block, the end of its text that may be the start of a secret.
     partial_secrets: Vec<(BlockId, String)>,
 }
 
-/// What a piece of text belongs to.
+/// The block that a piece of text belongs to.
 #[derive(Clone, Debug, PartialEq)]
 enum BlockId {
     Text(u32),
@@ -23,10 +23,10 @@ enum BlockId {
 }
 
 impl PendingEvents {
-    /// Takes an event and gives what can be written.
+    /// Adds an event and returns the events that can be written.
     pub(super) fn push_event(&mut self, mut event: TurnEvent, masker: &Masker) -> Vec<TurnEvent> {
         let mut ready = match &event {
-            // The text goes on no further.
+            // No more text follows.
             TurnEvent::TurnComplete { .. } => {
                 self.partial_secrets.clear();
                 self.drain(masker)
@@ -57,8 +57,8 @@ impl PendingEvents {
         ready
     }
 
-    /// Gives all that is left of a turn that goes no further. What may be the beginning of a
-    /// secret is taken for one.
+    /// Returns all remaining events of a turn that does not continue. Text that may be the start of
+    /// a secret is masked.
     pub(super) fn drain(&mut self, masker: &Masker) -> Vec<TurnEvent> {
         let mut events = std::mem::take(&mut self.events);
         let ends = std::mem::take(&mut self.partial_secrets);

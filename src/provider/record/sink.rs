@@ -1,4 +1,4 @@
-//! Where a record is written, shared by all turns.
+//! The writer of a recording, shared by all turns.
 
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -9,15 +9,15 @@ use crate::error::{Error, ErrorKind};
 use crate::json_lines::LineWriter;
 use crate::lock::lock_ignoring_poison;
 
-/// A writer and what became of it.
+/// A writer and its state.
 pub(super) struct RecordWriter(Mutex<WriterState>);
 
 struct WriterState {
     line_writer: LineWriter<Error>,
     turn_count: u32,
-    /// The turn that was asked for last.
+    /// The number and the request of the newest turn.
     last_request: Option<(u32, RecordedRequest)>,
-    /// A turn has ended with the failure.
+    /// Whether a turn has already returned the failure as its error.
     is_failure_reported: bool,
 }
 
@@ -32,11 +32,11 @@ impl RecordWriter {
         }))
     }
 
-    /// Writes what is asked and gives the turn's number; `None` if nothing is written any more.
+    /// Writes a request and returns the turn's number; `None` if nothing is written any more.
     ///
     /// # Errors
     ///
-    /// What went wrong with the writing, the first time that it is asked for.
+    /// The write failure, if it has not been reported before.
     pub(super) fn begin_turn(
         &self,
         model: &str,
@@ -70,7 +70,7 @@ impl RecordWriter {
         })
     }
 
-    /// Writes lines of a turn; no more behind a failure.
+    /// Writes lines of a turn. Does nothing after a failure.
     pub(super) fn write(&self, lines: &[RecordLine<'_>], masker: &Masker) {
         self.with_state(|state| {
             for line in lines {

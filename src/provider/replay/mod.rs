@@ -1,4 +1,4 @@
-//! A provider that plays a record.
+//! A provider that replays a recording.
 
 mod read_record;
 mod rebuild_turn;
@@ -25,25 +25,25 @@ use read_record::RecordedTurn;
 use rebuild_turn::unreadable_record_error;
 pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 
-/// A provider that answers from a [`Record`](crate::provider::Record): the same events, and the
-/// same error, for the same request. No network, no waiting.
+/// A provider that replays a recording made by [`Record`](crate::provider::Record): for the same
+/// request, it returns the same events or the same error. It uses no network and never waits.
 ///
-/// A request is answered by the first turn of the record that was not played yet and was asked with
-/// the same model, system prompt, tools, options and context, in whatever order the requests come.
-/// The ids of the histories may differ. Where there is none, the error is of kind
-/// [`ReplayMismatch`](ErrorKind::ReplayMismatch) and its source a [`RequestMismatch`] with the first
-/// turn that was not played: it says what differs.
+/// A request is answered by the first turn in the recording that was not replayed yet and has the
+/// same model, system prompt, tools, options and context. Requests may arrive in any order, and the
+/// ids of histories may differ. If no turn matches, the error is of kind
+/// [`ReplayMismatch`](ErrorKind::ReplayMismatch). Its source is a [`RequestMismatch`] that
+/// describes the first difference to the first turn that was not replayed.
 ///
-/// - The calls of a turn can run, as they could when it was recorded: the turn is put together anew
-///   from its items, by its recorded end.
-/// - A turn that was dropped while it was recorded is an
-///   [`IncompleteTurn`](ErrorKind::IncompleteTurn), and so is one whose last line is cut off.
-/// - An error comes with its data; of its sources only the
-///   [`PartialTurn`](crate::turn::PartialTurn) is there.
-/// - What was masked in the record is played as it stands there. Name the secrets again by
+/// - A turn's calls can run if they could when it was recorded: the turn is rebuilt from its items
+///   and its recorded end.
+/// - A turn that was dropped during recording is an [`IncompleteTurn`](ErrorKind::IncompleteTurn)
+///   error, and so is one whose last line is truncated.
+/// - An error is replayed with its data. Of its sources, only the
+///   [`PartialTurn`](crate::turn::PartialTurn) is restored.
+/// - Masked text is replayed as it was recorded. Pass the same secrets to
 ///   [`with_secret`](Self::with_secret), so that they are masked in the requests, too.
 ///
-/// Clones share the record; each turn of it is played once.
+/// Clones share the recording; each turn is replayed once.
 ///
 /// ```
 /// use turnstream::provider::{Provider, Replay, RequestMismatch};
@@ -77,33 +77,34 @@ pub struct Replay {
     has_torn_line: bool,
     has_tool_search: bool,
     masker: Arc<Masker>,
-    /// Those that were not played yet.
+    /// The turns that were not replayed yet.
     turns: Arc<Mutex<Vec<RecordedTurn>>>,
 }
 
 impl Replay {
-    /// Reads a record from a file.
+    /// Reads a recording from a file.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if it cannot be read, or is no record of a version that is known.
-    /// A last line that is cut off is no error; it concerns the turns that had not ended, and only
-    /// when they are played.
+    /// [`Store`](ErrorKind::Store) if the file cannot be read, or is not a recording of a known
+    /// version. A truncated last line is not an error here; it affects only unfinished turns, when
+    /// they are replayed.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| {
             let message = format!("the record {} cannot be read: {error}", path.display());
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        // A cut may go through a character; what comes of it is no JSON.
+        // If the file is truncated within a character, the replacement character makes the line
+        // invalid JSON.
         Self::from_text(&String::from_utf8_lossy(&bytes))
     }
 
-    /// Reads a record from its text.
+    /// Reads a recording from a string.
     ///
     /// # Errors
     ///
-    /// As [`from_file`](Self::from_file).
+    /// The same as for [`from_file`](Self::from_file).
     pub fn from_text(text: &str) -> Result<Self, Error> {
         let tape = read_record::read_record(text)?;
         Ok(Self {
@@ -115,19 +116,19 @@ impl Replay {
         })
     }
 
-    /// Masks a secret before requests are compared, as
-    /// [`Record::with_secret`](crate::provider::Record::with_secret) did before they were written.
+    /// Masks a secret in requests before they are compared, as
+    /// [`Record::with_secret`](crate::provider::Record::with_secret) does before they are written.
     pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
         Arc::make_mut(&mut self.masker).add_secret(secret.as_ref());
         self
     }
 
-    /// How many turns were not played yet.
+    /// The number of turns that were not replayed yet.
     pub fn remaining(&self) -> usize {
         lock_ignoring_poison(&self.turns).len()
     }
 
-    /// Takes the turn that answers a request.
+    /// Removes and returns the turn that answers a request.
     fn take_turn(&self, request: &Request) -> Result<ReplayedTurn, Error> {
         let unreadable = |error: serde_json::Error| unreadable_record_error(&error.to_string());
         let value = |told: String| serde_json::from_str::<Value>(&self.masker.mask_json(told));
@@ -168,7 +169,7 @@ impl Provider for Replay {
         &self.model
     }
 
-    /// As the provider whose requests were recorded.
+    /// The same as for the provider that was recorded.
     fn has_tool_search(&self) -> bool {
         self.has_tool_search
     }

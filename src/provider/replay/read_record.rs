@@ -1,4 +1,4 @@
-//! From the lines of a record to its turns.
+//! Reads the turns of a recording from its lines.
 
 use std::collections::VecDeque;
 
@@ -11,22 +11,22 @@ use crate::provider::replay::rebuild_turn::unreadable_record_error;
 use crate::provider::replay::replayed_turn::{ReplayedEvent, ReplayedTurn, TurnEnding};
 use crate::turn::TurnEvent;
 
-/// A record, read.
+/// A parsed recording.
 pub(super) struct RecordFile {
     pub(super) model: String,
     pub(super) turns: Vec<RecordedTurn>,
-    /// The last line is cut off.
+    /// Whether the last line is truncated.
     pub(super) has_torn_line: bool,
 }
 
-/// A turn of a record.
+/// One turn of a recording.
 pub(super) struct RecordedTurn {
     pub(super) number: u32,
     pub(super) request: RecordedRequest,
     pub(super) replayed_turn: ReplayedTurn,
 }
 
-/// Reads the lines. A last one that is cut off is passed over, and noted.
+/// Reads the lines. A truncated last line is skipped and recorded in `has_torn_line`.
 pub(super) fn read_record(text: &str) -> Result<RecordFile, Error> {
     let mut tape: Option<RecordFile> = None;
     let torn = parse_values(text, |line: RecordLine<'_>| {
@@ -89,7 +89,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// The turn that a line goes on with.
+    /// The unfinished turn that a line belongs to.
     fn unfinished_turn_mut(&mut self, turn: u32) -> Result<&mut ReplayedTurn, String> {
         let recorded = self.turns.iter_mut().rfind(|recorded| recorded.number == turn);
         match recorded.map(|recorded| &mut recorded.replayed_turn) {
@@ -99,7 +99,8 @@ impl RecordFile {
         }
     }
 
-    /// Notes that the last line is cut off: that of a turn, or of any that had not ended.
+    /// Marks the truncated last line's turn as torn, or all unfinished turns if its number is
+    /// unknown.
     fn mark_unfinished_turns_torn(&mut self, turn: Option<u32>) {
         self.has_torn_line = true;
         for recorded in &mut self.turns {
@@ -111,7 +112,7 @@ impl RecordFile {
     }
 }
 
-/// The turn of a line that is cut off, where it reaches so far.
+/// The turn number in a truncated line, if the line is long enough to have it.
 fn turn_number_in(line: &[u8]) -> Option<u32> {
     let line = String::from_utf8_lossy(line);
     let (_, number) = line.split_once("\"turn\":")?;

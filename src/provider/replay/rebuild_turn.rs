@@ -1,4 +1,4 @@
-//! From a recorded turn to one whose calls may run.
+//! Rebuilds a recorded turn as one whose calls may run.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind};
 use crate::turn::{ReasoningKind, Turn, TurnBuilder, TurnEvent};
 
-/// Puts a recorded turn together again, as a decoder does: its items are pushed one by one, and
-/// the recorded end is the terminal marker.
+/// Rebuilds a recorded turn in the way a decoder does: pushes its items one by one, then the
+/// recorded stop reason.
 ///
 /// # Errors
 ///
-/// If what comes out is not what was recorded.
+/// If the result differs from the recorded turn.
 pub(super) fn rebuild_turn(recorded: &Turn) -> Result<Arc<Turn>, Error> {
     let mut turn = TurnBuilder::new();
     turn.set_model(recorded.model().unwrap_or_default());
@@ -51,12 +51,12 @@ fn push_item(turn: &mut TurnBuilder, at: u32, item: &Item) {
             turn.end_tool_call(at);
         }
         ItemKind::Other => data.for_each(|data| turn.push_provider_item(data)),
-        // No model says them; the comparison finds them missing.
+        // A model never produces such items, so the comparison afterwards fails.
         ItemKind::System { .. } | ItemKind::User { .. } | ItemKind::ToolResult(_) => {}
     }
 }
 
-/// A record that is not what it should be.
+/// The error for an invalid recording.
 pub(super) fn unreadable_record_error(why: &str) -> Error {
     Error::new(ErrorKind::Store, format!("the record cannot be read: {why}"))
 }

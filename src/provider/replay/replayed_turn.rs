@@ -1,4 +1,4 @@
-//! A turn that was kept as JSON, as the answer to a request.
+//! A turn that was stored as JSON, replayed as the response to a request.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use crate::provider::replay::rebuild_turn::{rebuild_turn, unreadable_record_erro
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::{TurnBuilder, TurnEvent};
 
-/// An event that was kept.
+/// A stored event.
 pub(crate) struct ReplayedEvent {
     pub(crate) event: TurnEvent,
-    /// The calls of the turn that it ends could not run when it came.
+    /// Whether the calls of the turn that it ends could not run when it was recorded.
     pub(crate) is_vetoed: bool,
 }
 
@@ -23,30 +23,30 @@ pub(crate) struct ReplayedTurn {
 }
 
 pub(super) enum TurnEnding {
-    /// `TurnComplete` is the last of the events.
+    /// `TurnComplete` is the last event.
     Complete,
-    /// It failed.
+    /// The turn failed.
     Failed(Error),
-    /// It goes no further: it was dropped.
+    /// The turn was dropped, so its events just stop.
     Dropped,
-    /// Its next line may be the one that is cut off.
+    /// The turn's next line may be the truncated one.
     Torn,
 }
 
 impl ReplayedTurn {
-    /// A turn that failed with this error, if with any.
+    /// Creates a turn that failed with this error, or a complete one without an error.
     pub(crate) fn new(events: VecDeque<ReplayedEvent>, error: Option<Error>) -> Self {
         Self { events, ending: error.map_or(TurnEnding::Complete, TurnEnding::Failed) }
     }
 }
 
-/// Gives an event again, or the error that the turn failed with, with what there was of it.
+/// Replays an event, or the error that the turn failed with, with its partial turn.
 pub(crate) fn replay_event(
     item: Result<ReplayedEvent, Error>,
     turn: &mut TurnBuilder,
 ) -> Result<(), Error> {
     turn.absorb(match item {
-        // The JSON of a turn does not tell whether its calls may run.
+        // The JSON of a turn does not say whether its calls may run.
         Ok(ReplayedEvent { event: TurnEvent::TurnComplete { turn }, is_vetoed: false }) => {
             TurnEvent::TurnComplete { turn: rebuild_turn(&turn)? }
         }

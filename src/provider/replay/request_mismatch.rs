@@ -1,4 +1,4 @@
-//! Whether a request is the recorded one, and what differs first.
+//! Compares a request with a recorded one.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use serde_json::Value;
 use crate::item::RawJson;
 use crate::provider::record::line::REQUEST_PARTS;
 
-/// What differs first between a request and the recorded one.
+/// The first difference between a request and a recorded one.
 ///
-/// It is the source of the error that [`Replay`](crate::provider::Replay) gives; the error's
-/// message and its [`parameter`](crate::Error::parameter) name the path alone, because the values
+/// It is the source of the error that [`Replay`](crate::provider::Replay) returns. The error's
+/// message and its [`parameter`](crate::Error::parameter) contain only the path, because the values
 /// may be private.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestMismatch {
-    /// The turn of the record, from 1.
+    /// The turn in the recording, counted from 1.
     pub turn: u32,
-    /// Where they differ, for example `context[2].content`.
+    /// The path of the first difference, for example `context[2].content`.
     pub path: String,
-    /// What stands there in the record; `null` for nothing.
+    /// The value in the recording; `null` if it is absent.
     pub recorded: RawJson,
-    /// What stands there in the request; `null` for nothing.
+    /// The value in the request; `null` if it is absent.
     pub sent: RawJson,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for RequestMismatch {
 
 impl std::error::Error for RequestMismatch {}
 
-/// Compares what a model is told, part by part.
+/// Compares the inputs of two requests, part by part.
 pub(super) fn first_mismatch(
     turn: u32,
     recorded: &Value,

@@ -1,4 +1,4 @@
-//! One turn, attempted again and again: what `Retry` and the providers over HTTP share.
+//! Attempts at one turn, shared by `Retry` and the HTTP providers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,22 +11,23 @@ use crate::request::Retries;
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::TurnBuilder;
 
-/// Makes the attempts at one turn.
+/// Starts the attempts at one turn.
 pub(in crate::provider) trait Attempts {
-    /// One attempt.
+    /// The turn of one attempt.
     type Attempt: TurnSource + Unpin;
 
-    /// Begins an attempt. `failed` is the error of the one before.
+    /// Starts an attempt. `failed` is the error of the previous one.
     fn begin_attempt(&mut self, failed: Option<&Error>) -> Self::Attempt;
 
-    /// Whether the first error of a turn is due to a stale connection, so that the request is sent
-    /// again without a wait.
+    /// Whether the first attempt's error is due to a stale connection, so that the request is sent
+    /// again without a delay.
     fn is_stale_connection(&self, error: &Error) -> bool {
         let _ = error;
         false
     }
 
-    /// The model has begun its answer: the turn is not attempted again unless it retracts.
+    /// Called when the model's output has started: the turn is not retried any more, unless the
+    /// output is retracted.
     fn on_output_started(&mut self) {}
 }
 
@@ -36,9 +37,9 @@ pub(in crate::provider) struct RetryingTurn<A: Attempts> {
     policy: RetryPolicy,
     /// Whether the caller handles some of the errors itself.
     request_retries: Retries,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     failed_attempts: u32,
-    /// Whether the attempts know that the answer has begun.
+    /// Whether [`Attempts::on_output_started`] was called in this attempt.
     has_output_started: bool,
     stage: RetryStage<A::Attempt>,
 }
@@ -47,7 +48,7 @@ enum RetryStage<T> {
     /// Before the first attempt.
     NotStarted,
     Attempting(T),
-    /// Without a timer for an attempt that begins at once.
+    /// Waiting for the next attempt; without a timer if it starts immediately.
     Waiting(Option<Deadline>, Error),
 }
 
@@ -63,7 +64,7 @@ impl<A: Attempts> RetryingTurn<A> {
         }
     }
 
-    /// Whether it was tried again what this error ended, as often as it may be.
+    /// Whether the error would have been retried, but the maximum number of attempts is reached.
     fn are_retries_exhausted(&self, error: &Error, has_begun: bool) -> bool {
         self.failed_attempts > 1
             && (!has_begun || self.policy.retracts)
@@ -71,12 +72,13 @@ impl<A: Attempts> RetryingTurn<A> {
             && (self.policy.retry_if)(error)
     }
 
-    /// How long to wait before the next attempt; `None` if there is none.
+    /// The delay before the next attempt; `None` if the error is not retried.
     fn next_delay(&self, error: &Error, has_begun: bool) -> Option<Duration> {
         if has_begun && !self.policy.retracts {
             return None;
         }
-        // Also for a caller that retries, or has another provider to ask: this one has not failed.
+        // This also applies if the caller retries or falls back, since a stale connection is not a
+        // failure of the provider.
         let is_stale = self.failed_attempts == 1
             && self.attempts.is_stale_connection(error)
             && self.request_retries.can_reconnect(error);
@@ -120,8 +122,8 @@ impl<A: Attempts + Unpin> TurnSource for RetryingTurn<A> {
             };
             this.failed_attempts = this.failed_attempts.saturating_add(1);
             let has_begun = turn.has_started();
-            // The wait begins now, whenever the consumer asks for what comes after its report. Without
-            // a timer there is none.
+            // The delay starts now, not when the consumer polls again after the `Retrying` event.
+            // The error is returned if no timer can be created.
             let timed = this.next_delay(&error, has_begun).and_then(|wait| match wait {
                 Duration::ZERO => Some((wait, None)),
                 _ => Some((wait, Some(Deadline::try_start(wait)?))),

@@ -1,14 +1,14 @@
-//! How long to wait before the next try.
+//! The delays between attempts.
 
 use std::time::Duration;
 
 use crate::env::Random;
 
-/// How many times a request is sent, and how long to wait in between.
+/// The number of attempts and the delays between them.
 ///
-/// Before attempt `n + 1` it waits a random time between zero and `base · factor^(n-1)`, at most
-/// `cap`: "full jitter", which spreads out clients that failed together. If the provider said how
-/// long to wait, it waits at least that.
+/// The delay before attempt `n + 1` is random, between zero and `base_delay · factor^(n-1)` but at
+/// most `max_delay`. This "full jitter" spreads out clients that failed at the same time. If the
+/// provider requests a longer delay, that one is used instead.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,18 +21,18 @@ use crate::env::Random;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// How many times the request is sent in all; 3 by default. 0 is read as 1.
+    /// How many times the request is sent in total; 3 by default. 0 is treated as 1.
     pub max_attempts: u32,
-    /// The longest wait before the second attempt; 500 ms by default.
+    /// Maximum delay before the second attempt; 500 ms by default.
     pub base_delay: Duration,
-    /// How much longer each next wait may be; 2 by default. Less than 1, or no number, is read
-    /// as 1.
+    /// Growth factor of the maximum delay per attempt; 2 by default. A value below 1, or NaN, is
+    /// treated as 1.
     pub factor: f64,
-    /// The longest wait of all that the provider did not ask for; 30 s by default.
+    /// Maximum delay that the provider did not request; 30 s by default.
     pub max_delay: Duration,
-    /// The longest wait that the provider may ask for; 60 s by default. If it asks for a longer
-    /// one, the error is returned at once and still carries it in
-    /// [`retry_after`](crate::Error::retry_after).
+    /// Maximum delay that the provider may request; 60 s by default. If it requests a longer one,
+    /// the error is returned immediately; its [`retry_after`](crate::Error::retry_after) is that
+    /// delay.
     pub max_retry_after: Duration,
 }
 
@@ -49,8 +49,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Upper bound of the wait after `failed` failed attempts, from 1, unless the provider asks for
-    /// more.
+    /// Upper bound of the delay after `failed` failed attempts (1-based), unless the provider
+    /// requests a longer one.
     pub fn max_delay_after(&self, failed: u32) -> Duration {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let power = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
@@ -58,11 +58,11 @@ impl Backoff {
             return Duration::ZERO;
         }
         let seconds = self.base_delay.as_secs_f64() * factor.powi(power);
-        // What is too large for a duration is the cap.
+        // A value that overflows `Duration` becomes the maximum.
         Duration::try_from_secs_f64(seconds).unwrap_or(self.max_delay).min(self.max_delay)
     }
 
-    /// How long to wait after `failed` failed attempts; `None` if the error is returned instead.
+    /// The delay after `failed` failed attempts; `None` if the error is returned instead.
     pub(super) fn delay_after(
         &self,
         failed: u32,
@@ -78,7 +78,7 @@ impl Backoff {
         }
         let ceiling = self.max_delay_after(failed);
         let seconds = ceiling.as_secs_f64() * random.next_f64().clamp(0.0, 1.0);
-        // A fraction that is no number waits the longest.
+        // If the random fraction is NaN, the delay is the maximum.
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or(ceiling).min(ceiling);
         Some(wait.max(asked))
     }

@@ -1,4 +1,4 @@
-//! A provider that sends a request again when it failed.
+//! A provider that sends a failed request again.
 
 mod attempts;
 mod backoff;
@@ -18,35 +18,34 @@ use crate::request::{Request, Retries};
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// A provider that sends a request again when it failed for a reason that may pass.
+/// A provider that sends a request again after a transient error.
 ///
-/// Providers over HTTP do so by default, for fewer errors: [the guide](crate::guide::limits) has a
-/// table of both. `Retry` does it for any provider.
+/// Providers over HTTP retry on their own by default, but after fewer errors;
+/// [the guide](crate::guide::limits) has a table of both. `Retry` works with any provider.
 ///
 /// It retries errors of the kinds `connect`, `timeout`, `rate_limited`, `overloaded`, `server`,
-/// `generation_failed` and `incomplete_turn`, or those that [`retry_if`](Self::retry_if) chooses,
-/// with the number of attempts and the delays of [`Backoff`]. The request is the same each time.
-/// The error of the last attempt is returned as it is. Each attempt has the whole of the time that
-/// the provider below gives a turn.
+/// `generation_failed` and `incomplete_turn`, or those that [`retry_if`](Self::retry_if) selects,
+/// with the attempts and delays set in [`Backoff`]. Each attempt sends the same request. The last
+/// attempt's error is returned unchanged. Each attempt has the full time limits of the provider
+/// inside.
 ///
-/// Each wait is reported by a [`Retrying`](crate::TurnEvent::Retrying) before it begins.
+/// Each delay is reported by a [`Retrying`](crate::TurnEvent::Retrying) event before it starts.
 ///
-/// It retries only while nothing was said, unless [`with_retraction`](Self::with_retraction)
-/// allows more, and never after `TurnComplete`. A count of tokens does not stand in the way:
-/// what an attempt has counted is handed to the run by [`Retracted`](crate::TurnEvent::Retracted),
-/// so that void attempts are paid for once and not taken for words.
+/// It retries only if the attempt has produced no output, unless
+/// [`with_retraction`](Self::with_retraction) is set, and never after `TurnComplete`. A usage
+/// report does not count as output: the usage of a failed attempt is added to the run by a
+/// [`Retracted`](crate::TurnEvent::Retracted) event, so that it is accounted for once.
 ///
-/// Only the outermost layer retries. The providers below send each attempt once, but that a connection
-/// which the server had closed is replaced at once in the first attempt. In turn, a `Retry` below
-/// another one, or below a [`Fallback`](crate::provider::Fallback) that has another provider to ask
-/// next, does not retry what that one handles.
+/// Only the outermost layer retries. The providers inside send each attempt once; only a connection
+/// that the server had closed is replaced immediately, in the first attempt. Likewise, a `Retry`
+/// inside another one, or inside a [`Fallback`](crate::provider::Fallback) that has another
+/// provider left, does not retry the errors that the outer one handles.
 ///
-/// A request that was not answered may still have been worked on, and paid for: after `connect`,
-/// `timeout` and `incomplete_turn` this cannot be known. No key that would tell the provider of it
-/// is sent.
+/// A request without a response may still have been processed and charged: after `connect`,
+/// `timeout` and `incomplete_turn` errors this cannot be known. No idempotency key is sent.
 ///
-/// Dropping the stream cancels the attempt that runs or the wait; nothing is sent afterwards. Clones
-/// share the provider below.
+/// Dropping the stream cancels the running attempt or the delay; nothing is sent afterwards. Clones
+/// share the provider inside.
 ///
 /// ```
 /// use turnstream::provider::{Provider, Reply, Retry, Scripted};
@@ -76,28 +75,29 @@ impl Retry {
         Self { provider: Arc::new(provider), policy: RetryPolicy::new(Error::is_retryable) }
     }
 
-    /// Sets the number of attempts and the waits between them.
+    /// Sets the number of attempts and the delays between them.
     pub fn with_backoff(mut self, backoff: Backoff) -> Self {
         self.policy.backoff = backoff;
         self
     }
 
-    /// Sets where the jitter comes from.
+    /// Sets the source of randomness for the jitter.
     pub fn with_random(mut self, random: impl Random + 'static) -> Self {
         self.policy.random = Arc::new(random);
         self
     }
 
-    /// Retries the errors for which this is true, and no others.
+    /// Retries an error if `choose` returns true for it, and no other errors.
     pub fn retry_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.policy.retry_if = Arc::new(choose);
         self
     }
 
-    /// Retries also when something was said already. It is taken back by a
-    /// [`Retracted`](crate::TurnEvent::Retracted) as soon as the attempt has failed, before the wait.
+    /// Also retries after output was received. That output is retracted by a
+    /// [`Retracted`](crate::TurnEvent::Retracted) event as soon as the attempt has failed, before
+    /// the delay.
     ///
-    /// Without this, words are never taken back: the error of the attempt is returned.
+    /// Without this, output is never retracted, and the attempt's error is returned.
     pub fn with_retraction(mut self) -> Self {
         self.policy.retracts = true;
         self
@@ -109,7 +109,7 @@ impl Provider for Retry {
         let turn = TurnBuilder::from(&request);
         let allowed = request.retries.clone();
         if !allowed.is_none() {
-            // A first attempt that needs another connection has not failed.
+            // A first attempt that only needs a new connection does not count as failed.
             let allows = Arc::clone(&self.policy.retry_if);
             request.retries = Retries::none().with_reconnect_if(allows);
         }
@@ -126,7 +126,7 @@ impl Provider for Retry {
     }
 }
 
-/// Attempts by the provider below.
+/// Attempts that call the provider inside.
 struct ProviderAttempts {
     provider: Arc<dyn Provider>,
     request: Request,
@@ -147,7 +147,7 @@ impl Attempts for ProviderAttempts {
     }
 }
 
-/// Whether the server had closed the connection.
+/// Whether the error occurred because the server had closed the connection.
 fn was_connection_closed(error: &Error) -> bool {
     #[cfg(feature = "http")]
     let was_closed = crate::http::was_connection_closed(error);

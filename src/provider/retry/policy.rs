@@ -1,4 +1,4 @@
-//! Which errors are retried, and after which wait.
+//! Decides which errors are retried, and after which delay.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use crate::error::Error;
 use crate::provider::Backoff;
 use crate::provider::should_fall_back::ErrorPredicate;
 
-/// Which errors are retried, how many times, and after which waits.
+/// Which errors are retried, how many times, and after which delays.
 #[derive(Clone)]
 pub(in crate::provider) struct RetryPolicy {
     pub(in crate::provider) backoff: Backoff,
     pub(in crate::provider) random: Arc<dyn Random>,
     pub(in crate::provider) retry_if: Arc<ErrorPredicate>,
-    /// Whether an attempt is retried that has said something; it is retracted first.
+    /// Whether an attempt that has produced output is retried; its output is retracted first.
     pub(in crate::provider) retracts: bool,
 }
 
 impl RetryPolicy {
-    /// Retries the errors for which `retry_if` is true, with the default backoff.
+    /// Retries the errors for which `retry_if` returns true, with the default backoff.
     pub(in crate::provider) fn new(
         retry_if: impl Fn(&Error) -> bool + Send + Sync + 'static,
     ) -> Self {
@@ -32,8 +32,8 @@ impl RetryPolicy {
         }
     }
 
-    /// How long to wait after `failed` attempts, the last of which failed with `error`; `None` if
-    /// it is not retried.
+    /// The delay after `failed` attempts, the last of which failed with `error`; `None` if it is
+    /// not retried.
     pub(super) fn delay_after(&self, failed: u32, error: &Error) -> Option<Duration> {
         if !(self.retry_if)(error) {
             return None;

@@ -1,11 +1,11 @@
-//! Two schemas that both hold, as one.
+//! Merges two schemas that must both hold into one.
 
 use serde_json::Value;
 
 use super::subset::{Schema, is_structural};
 
-/// Joins two schemas into the one that fits what both fit. Of words about it, the first one's are
-/// kept. Gives the keyword that cannot be joined.
+/// Merges two schemas into one that accepts the values that both accept. If an annotation is in
+/// both, the first one's is kept. The error is the keyword that cannot be merged.
 pub(super) fn merge_schemas(mut first: Schema, second: Schema) -> Result<Schema, String> {
     if forbids_properties_of(&first, &second) || forbids_properties_of(&second, &first) {
         return Err("additionalProperties".to_owned());
@@ -20,7 +20,7 @@ pub(super) fn merge_schemas(mut first: Schema, second: Schema) -> Result<Schema,
     Ok(first)
 }
 
-/// Whether `closed` has no room for a property of `other`.
+/// Whether `closed` does not allow a property of `other`.
 fn forbids_properties_of(closed: &Schema, other: &Schema) -> bool {
     let properties = |schema: &Schema| match schema.get("properties") {
         Some(Value::Object(properties)) => properties.keys().cloned().collect(),
@@ -31,7 +31,7 @@ fn forbids_properties_of(closed: &Schema, other: &Schema) -> bool {
         && properties(other).iter().any(|name| !own.contains(name))
 }
 
-/// Joins two values of one keyword.
+/// Merges two values of one keyword.
 fn merge_keyword(keyword: &str, first: Value, second: Value) -> Option<Value> {
     match (keyword, first, second) {
         ("properties", Value::Object(mut first), Value::Object(second)) => {
@@ -73,7 +73,7 @@ fn merge_keyword(keyword: &str, first: Value, second: Value) -> Option<Value> {
     }
 }
 
-/// The types that a `type` names.
+/// The types in the value of `type`.
 pub(super) fn types_of(of: &Value) -> Vec<&str> {
     match of {
         Value::String(one) => vec![one],
@@ -82,7 +82,7 @@ pub(super) fn types_of(of: &Value) -> Vec<&str> {
     }
 }
 
-/// The narrower of a type and its like among others: an integer is a number.
+/// The intersection of a type with others, where an integer is also a number.
 fn common_type<'a>(name: &'a str, others: &[&'a str]) -> Option<&'a str> {
     match name {
         name if others.contains(&name) => Some(name),

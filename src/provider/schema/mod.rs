@@ -1,12 +1,13 @@
-//! The subsets of JSON Schema that the wires take.
+//! The subsets of JSON Schema that the wires accept.
 //!
-//! A schema is rewritten for a wire by pure functions. What a wire does not know but a model can
-//! read, a range or a length, moves into the description, as the vendors' own libraries do it. What
-//! would change the shape of the answer is an [`Unsupported`](crate::ErrorKind::Unsupported) error
-//! whose [`parameter`](crate::Error::parameter) is the place in the schema, as a JSON pointer. A
-//! schema that fits already comes back as it is, and a rewritten one is not changed again.
+//! Pure functions rewrite a schema for a wire. Keywords that a wire does not support but a model
+//! can understand, such as a range or a length, are moved into the description, as the vendors' own
+//! libraries do. A keyword whose removal would change the shape of the answer is an
+//! [`Unsupported`](crate::ErrorKind::Unsupported) error; its [`parameter`](crate::Error::parameter)
+//! is the location in the schema, as a JSON pointer. A schema that already fits is returned
+//! unchanged, and rewriting is idempotent.
 //!
-//! The limits on size and nesting are left to the vendors: they were raised before.
+//! Limits on size and nesting are not checked, because the vendors have raised them before.
 
 mod merge;
 mod refs;

@@ -1,14 +1,14 @@
-//! Where the references of a schema lead.
+//! Resolves the references of a schema.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// The places where definitions stand, today's and yesterday's.
+/// The prefixes of references to definitions, in the current and in older drafts.
 const DEFINITION_PREFIXES: [&str; 2] = ["#/$defs/", "#/definitions/"];
 
-/// The name of the definition that a reference names: the root has an empty one.
+/// The name of the definition that a reference points to; empty for the root.
 pub(super) fn definition_name(reference: &str) -> Option<&str> {
     if reference == "#" {
         return Some("");
@@ -17,7 +17,7 @@ pub(super) fn definition_name(reference: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// The reference to a definition, as it is sent.
+/// The reference to a definition, in the form that is sent.
 pub(super) fn reference_to(name: &str) -> String {
     match name {
         "" => "#".to_owned(),
@@ -25,13 +25,14 @@ pub(super) fn reference_to(name: &str) -> String {
     }
 }
 
-/// What a reference inside `root` leads to.
+/// The target of a reference inside `root`.
 pub(super) fn resolve_reference<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = percent_decode(reference.strip_prefix('#')?)?;
     root.pointer(&pointer)
 }
 
-/// What a definition is. A reference to it may have been written before it was moved to `$defs`.
+/// The schema of a definition. A reference may use `definitions` instead of `$defs`, whichever
+/// contains the definition.
 pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
     match name {
         "" => Some(root),
@@ -41,18 +42,18 @@ pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// The key of a definition, out of its name in a reference.
+/// The key of a definition, decoded from its name in a reference.
 pub(super) fn definition_key(name: &str) -> String {
     let decoded = percent_decode(name).unwrap_or(Cow::Borrowed(name));
     decoded.replace("~1", "/").replace("~0", "~")
 }
 
-/// A name as a part of a JSON pointer.
+/// Escapes a name for use in a JSON pointer.
 pub(super) fn escape_pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// Undoes the percent signs of a URI.
+/// Decodes the percent-encoding of a URI.
 fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
@@ -73,7 +74,7 @@ fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// Whether a definition leads back to itself.
+/// Whether a definition refers to itself, directly or indirectly.
 pub(super) fn is_recursive(root: &Value, name: &str) -> bool {
     let mut seen = BTreeSet::new();
     let mut next = vec![name];
@@ -93,7 +94,7 @@ pub(super) fn is_recursive(root: &Value, name: &str) -> bool {
     false
 }
 
-/// The names of the definitions that a schema mentions anywhere.
+/// Collects the names of all definitions that a schema refers to.
 fn collect_references<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a str>) {
     match schema {
         Value::Object(fields) => {
@@ -118,12 +119,12 @@ fn collect_references<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a 
 struct ReferenceEdge {
     target: String,
     path: String,
-    /// Whether it stands in a property that is not required.
+    /// Whether the reference is inside a property that is not required.
     is_optional: bool,
 }
 
-/// The place of a reference that closes a circle, in a schema that was rewritten. Those by way of
-/// a property that is not required count only with `optional_too`.
+/// The location of a reference that closes a cycle in a rewritten schema. References inside
+/// optional properties count only if `optional_too` is set.
 pub(super) fn find_cycle(whole: &Value, optional_too: bool) -> Option<String> {
     let mut edges = BTreeMap::new();
     let mut of = |name: &str, schema: &Value| {

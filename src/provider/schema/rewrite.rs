@@ -1,4 +1,4 @@
-//! Rewrites a schema for a subset: from the root to the definitions.
+//! Rewrites a schema for a subset, from the root to its definitions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use super::refs;
 use super::subset::{RecursionForms, ReferenceForms, Schema, SchemaSubset, is_structural};
 use crate::error::Error;
 
-/// So many parts a schema may have when its references are written out: a small one can be made to
-/// grow without end.
+/// Maximum number of parts of a schema with its references resolved. Even a small schema can expand
+/// without limit.
 const MAX_PARTS: usize = 20_000;
-/// And so deep it may be.
+/// Maximum nesting depth of a schema with its references resolved.
 const MAX_DEPTH: usize = 64;
 
 /// Rewrites a schema for a subset.
@@ -44,11 +44,11 @@ pub(super) fn rewrite_for_subset<'a>(
     }
 }
 
-/// Rewrites the parts of one schema.
+/// Rewrites one schema and its definitions.
 pub(super) struct SchemaRewriter<'a> {
     root: &'a Value,
     pub(super) subset: &'a SchemaSubset,
-    /// The definitions that are referred to; `None` until they are rewritten themselves.
+    /// The definitions that are referenced; `None` until they are rewritten.
     needed_definitions: BTreeMap<String, Option<Value>>,
     part_count: usize,
 }
@@ -64,14 +64,15 @@ impl SchemaRewriter<'_> {
         Ok(whole)
     }
 
-    /// Rewrites the definitions that are referred to, also by one another.
+    /// Rewrites the definitions that are referenced, including those referenced by other
+    /// definitions.
     fn rewrite_definitions(&mut self) -> Result<Map<String, Value>, Error> {
         while let Some((name, _)) = self.needed_definitions.iter().find(|(_, done)| done.is_none())
         {
             let name = name.clone();
             let root = self.root;
             let rewritten = match refs::definition(root, &name) {
-                // The root is there without being defined.
+                // The root can be referenced without being a definition.
                 Some(schema) if !name.is_empty() => {
                     let at = refs::reference_to(&name);
                     let schema = self.flatten_schema(schema, &at, 0)?;
@@ -88,7 +89,7 @@ impl SchemaRewriter<'_> {
             .collect())
     }
 
-    /// Rewrites a schema inside another.
+    /// Rewrites a schema inside another one.
     pub(super) fn rewrite_inner(
         &mut self,
         schema: &Value,
@@ -103,7 +104,7 @@ impl SchemaRewriter<'_> {
         self.rewrite_node(schema, at, depth + 1).map(Value::Object)
     }
 
-    /// Whether null fits, also behind a reference.
+    /// Whether a schema accepts null, directly or through a reference.
     pub(super) fn accepts_null(&self, schema: &Value) -> bool {
         self.accepts_null_within(schema, MAX_DEPTH)
     }
@@ -128,9 +129,10 @@ impl SchemaRewriter<'_> {
         }
     }
 
-    /// The definition that is referred to, where the reference can stay. It stays alone: no wire is
-    /// sure to take anything beside it. Words beside it go with what it leads to, written out, and
-    /// are left out where that has no end.
+    /// The name of the referenced definition, if the reference can be kept. A kept reference is the
+    /// only keyword of its schema, since wires may reject others next to it. If there are
+    /// annotations next to it, the reference is resolved and they are merged with its target. If
+    /// the target is recursive, they are dropped instead.
     fn kept_reference<'s>(&self, schema: &'s Value) -> Option<&'s str> {
         let schema = schema.as_object()?;
         let name = refs::definition_name(schema.get("$ref")?.as_str()?)?;
@@ -145,8 +147,8 @@ impl SchemaRewriter<'_> {
         (!has_words || refs::is_recursive(self.root, name)).then_some(name)
     }
 
-    /// Joins what stands beside and behind a `$ref`, an `allOf` and an `anyOf`: the first two are
-    /// gone then, and the last stands alone.
+    /// Merges `$ref` and `allOf` with the keywords next to them, so that both disappear, and moves
+    /// the keywords next to an `anyOf` into its members.
     fn flatten_schema(&mut self, schema: &Value, at: &str, depth: usize) -> Result<Schema, Error> {
         if depth > MAX_DEPTH {
             let what = "so many levels when its references are written out";
@@ -188,7 +190,7 @@ impl SchemaRewriter<'_> {
         self.distribute_into_any_of(schema, at, depth)
     }
 
-    /// Moves what stands beside an `anyOf` into each of its kinds.
+    /// Moves the structural keywords next to an `anyOf` into each of its members.
     fn distribute_into_any_of(
         &mut self,
         schema: Schema,

@@ -1,4 +1,4 @@
-//! Rewrites one place of a schema, where no reference is left on top.
+//! Rewrites one node of a schema whose references at the top level are resolved.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use super::subset::{EnumValues, KeywordKind, ObjectForms, Schema};
 use crate::error::Error;
 
 impl SchemaRewriter<'_> {
-    /// Rewrites a place and what is inside it.
+    /// Rewrites a node and the schemas inside it.
     pub(super) fn rewrite_node(
         &mut self,
         schema: Schema,
@@ -73,7 +73,7 @@ impl SchemaRewriter<'_> {
         Ok(out)
     }
 
-    /// Fixed values are such as the wire takes.
+    /// Converts `enum` and `const` to the forms that the wire accepts.
     fn rewrite_enum_values(
         &self,
         mut schema: Schema,
@@ -125,12 +125,12 @@ impl SchemaRewriter<'_> {
         Ok(schema)
     }
 
-    /// Arrays say what is in them; a row of the same things is an array of them.
+    /// Specifies the items of arrays; a tuple of equal schemas becomes an array of that schema.
     fn rewrite_array_items(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
         if let Some(Value::Array(_)) = schema.get("items")
             && let Some(row) = schema.shift_remove("items")
         {
-            // The form of older drafts.
+            // The form of older drafts of JSON Schema.
             schema.insert("prefixItems".to_owned(), row);
         }
         if let Some(Value::Array(row)) = schema.get("prefixItems") {
@@ -165,7 +165,7 @@ impl SchemaRewriter<'_> {
         }
     }
 
-    /// Objects name their fields.
+    /// Specifies the fields of objects.
     fn rewrite_object_fields(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
         let refuse = |keyword: &str, what: &str| {
             Err(self.subset.unsupported_error(&format!("{at}/{keyword}"), what))
@@ -203,7 +203,8 @@ impl SchemaRewriter<'_> {
         Ok(schema)
     }
 
-    /// A property where all are required: if it is not and has no default, it may be null.
+    /// Makes a property nullable if the wire requires all properties, but this one is optional and
+    /// has no default.
     fn make_nullable_if_optional(
         &self,
         schema: &Schema,
@@ -222,7 +223,7 @@ impl SchemaRewriter<'_> {
     }
 }
 
-/// Lets null fit, too.
+/// Makes a schema accept null as well.
 fn allow_null(schema: Value) -> Value {
     let Value::Object(mut schema) = schema else { return schema };
     if let Some(Value::Array(kinds)) = schema.get_mut("anyOf") {
@@ -245,7 +246,7 @@ fn allow_null(schema: Value) -> Value {
     Value::Object(schema)
 }
 
-/// Requires every property, those that were required first.
+/// Makes every property required. Those that were required already come first.
 fn require_all(schema: &mut Schema) {
     let Some(Value::Object(properties)) = schema.get("properties") else { return };
     let names: Vec<_> = properties.keys().cloned().map(Value::from).collect();
@@ -257,7 +258,7 @@ fn require_all(schema: &mut Schema) {
     }
 }
 
-/// Names the type where the rest tells it.
+/// Sets `type` if it follows from other keywords.
 fn infer_type(mut schema: Schema) -> Schema {
     let nullable = schema.shift_remove("nullable") == Some(Value::Bool(true));
     let named = schema.get("type").map_or_else(|| inferred_types(&schema), types_of);

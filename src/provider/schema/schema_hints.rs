@@ -1,16 +1,16 @@
-//! What a wire does not take, told to the model in words.
+//! Hints for the model in place of keywords that a wire does not support.
 
 use serde_json::Value;
 
 use super::subset::{Schema, is_string_in};
 
-/// Formats that only say which number type a program uses.
+/// Formats that only specify a program's number type.
 const NUMBER_FORMATS: &[&str] = &[
     "int8", "int16", "int32", "int64", "int128", "int", "uint8", "uint16", "uint32", "uint64",
     "uint128", "uint", "float", "double",
 ];
 
-/// What goes into the description, for example `{maximum: 5, minimum: 1}`.
+/// The text that is added to the description, for example `{maximum: 5, minimum: 1}`.
 #[derive(Default)]
 pub(super) struct SchemaHints(String);
 

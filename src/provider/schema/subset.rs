@@ -1,4 +1,4 @@
-//! What a wire takes, as plain data, and the keywords that there are.
+//! Describes the subset of JSON Schema that a wire accepts, and classifies keywords.
 
 use serde_json::{Map, Value};
 
@@ -7,89 +7,89 @@ use crate::error::{Error, ErrorKind};
 /// The keywords of a schema that is an object.
 pub(super) type Schema = Map<String, Value>;
 
-/// What a wire takes.
+/// The subset of JSON Schema that a wire accepts.
 pub(super) struct SchemaSubset {
-    /// Its name, for messages.
+    /// The name of the wire, for messages.
     pub(super) wire: &'static str,
-    /// Whether a keyword that only narrows or annotates is taken with this value. What is not taken
-    /// is told in the description.
+    /// Whether the wire accepts a narrowing or annotating keyword with this value. Other keywords
+    /// are moved into the description.
     pub(super) keeps_keyword: fn(keyword: &str, value: &Value) -> bool,
-    /// Which objects there are.
+    /// The supported forms of objects.
     pub(super) objects: ObjectForms,
-    /// Which values an `enum` may have.
+    /// The supported values of an `enum`.
     pub(super) enum_values: EnumValues,
-    /// Whether there are references.
+    /// Whether references are supported.
     pub(super) references: ReferenceForms,
-    /// Which references may lead back to where they stand.
+    /// The supported recursive references.
     pub(super) recursion: RecursionForms,
-    /// Whether the root must be an object, and neither of several kinds nor null.
+    /// Whether the root must be an object, without alternatives or null.
     pub(super) requires_root_object: bool,
 }
 
-/// Which objects a wire knows.
+/// The forms of objects that a wire supports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ObjectForms {
-    /// Of any fields, with or without a schema for them.
+    /// Any fields, with or without a schema for them.
     Open,
-    /// With the named properties and no more.
+    /// Only the named properties.
     Closed,
-    /// Closed, and every property is required.
+    /// Only the named properties, all of which are required.
     AllRequired,
 }
 
-/// Which values a wire takes in an `enum`.
+/// The values that a wire supports in an `enum`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum EnumValues {
-    /// Anything but objects and arrays.
+    /// Any values except objects and arrays.
     Scalars,
-    /// Strings and numbers; it has no `const`.
+    /// Strings and numbers. `const` is not supported.
     StringsAndNumbers,
 }
 
-/// Whether a wire knows references.
+/// The references that a wire supports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ReferenceForms {
-    /// Those to definitions of the same schema.
+    /// References to definitions of the same schema.
     Kept,
-    /// None: what they lead to stands in their place. A schema that leads back to itself has no end
-    /// then, and is refused.
+    /// No references: they are replaced by their targets. A recursive schema would expand forever,
+    /// so it is rejected.
     Inlined,
 }
 
-/// Which recursion a wire takes.
+/// The recursion that a wire supports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RecursionForms {
-    /// Any.
+    /// Any recursion.
     Any,
-    /// Only by way of a property that is not required.
+    /// Only recursion through an optional property.
     Optional,
-    /// None.
+    /// No recursion.
     None,
 }
 
 impl SchemaSubset {
-    /// Whether an object may have other fields than those it names.
+    /// Whether an object may have fields that its schema does not name.
     pub(super) fn allows_open_objects(&self) -> bool {
         self.objects == ObjectForms::Open
     }
 
-    /// The error for a place in a schema.
+    /// Creates the error for a location in a schema.
     pub(super) fn unsupported_error(&self, at: &str, what: &str) -> Error {
         let message = format!("a schema for {} cannot have {what} (at `{at}`)", self.wire);
         Error::new(ErrorKind::Unsupported, message).with_parameter(at)
     }
 }
 
-/// What a keyword is for.
+/// The effect of a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeywordKind {
-    /// It gives the shape.
+    /// Determines the shape of a value.
     Structural,
-    /// It narrows what fits and does nothing else: without it more fits.
+    /// Only restricts the accepted values: without it, more values match.
     Narrowing,
-    /// It decides on the shape by a condition.
+    /// Determines the shape by a condition.
     Condition,
-    /// It says nothing about what fits: words about it, and what is not known.
+    /// Does not affect which values match: annotations and unknown keywords.
     Annotation,
 }
 
@@ -125,7 +125,7 @@ impl KeywordKind {
     }
 }
 
-/// Keywords that say what fits, as opposed to words about it.
+/// Whether a keyword affects which values match, and is not just an annotation.
 pub(super) fn is_structural(keyword: &str) -> bool {
     KeywordKind::of_keyword(keyword) != KeywordKind::Annotation
 }
@@ -135,8 +135,8 @@ pub(super) fn is_string_in(value: &Value, words: &[&str]) -> bool {
     value.as_str().is_some_and(|value| words.contains(&value))
 }
 
-/// Whether a regular expression does without what a grammar cannot follow: looking around, going
-/// back, word boundaries.
+/// Whether a regular expression has no features beyond regular grammars: lookaround,
+/// backreferences, word boundaries.
 pub(super) fn is_regular_pattern(pattern: &Value) -> bool {
     let Some(pattern) = pattern.as_str() else { return false };
     let mut escaped = false;

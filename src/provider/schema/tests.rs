@@ -149,7 +149,7 @@ fn a_rewritten_schema_keeps_the_order_of_its_fields() {
         let schema = serde_json::from_str(schema).unwrap();
         assert_eq!(rewrite(&schema).unwrap().to_string(), expected);
     }
-    // What is left out, joined or resolved leaves the rest where it is.
+    // Omitting, merging or resolving keywords does not move the others.
     let schema = concat!(
         r#"{"$schema":"x","title":"T","type":"object","#,
         r##""$defs":{"Z":{"title":"Z","type":"string","description":"a z"}},"##,
@@ -475,7 +475,7 @@ fn parameters_for_ollama_that_lead_back_to_themselves_are_refused() {
     assert!(error.parameter().unwrap().starts_with("#/properties/children"), "{error}");
 }
 
-/// A schema with any of the keywords, often a sensible one, of at most this depth.
+/// A random schema of at most this depth, with any keywords but often a sensible one.
 fn schema(draw: &TestRng, depth: usize) -> Value {
     if depth == 0 || draw.next_bool() {
         return leaf(draw.next_below(14));
@@ -502,7 +502,7 @@ fn schema(draw: &TestRng, depth: usize) -> Value {
     }
 }
 
-/// The schemas without a schema inside, by their numbers from 0 to 13.
+/// The schemas without inner schemas, numbered from 0 to 13.
 fn leaf(number: usize) -> Value {
     match number {
         0 => json!({ "type": "string" }),

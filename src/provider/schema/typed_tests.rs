@@ -1,4 +1,5 @@
-//! Schemas as schemars makes them of types, and answers that fit what became of them.
+//! Tests with schemas that schemars derives from types, and with answers that match the rewritten
+//! schemas.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +14,7 @@ use crate::env::draw::TestRng;
 use crate::error::ErrorKind;
 use crate::request::OutputSchema;
 
-/// A reason for each choice that an answer has.
+/// Decides each choice in a generated answer.
 struct Choices<'a> {
     root: &'a Value,
     bytes: &'a [u8],
@@ -21,20 +22,20 @@ struct Choices<'a> {
 
 impl Choices<'_> {
     fn next(&mut self) -> usize {
-        // When no reason is left, the shortest answer is made.
+        // If no choices are left, the answer is the shortest one.
         let Some((first, rest)) = self.bytes.split_first() else { return 0 };
         self.bytes = rest;
         usize::from(*first)
     }
 
-    /// A value that fits a schema.
+    /// A value that matches a schema.
     fn value(&mut self, schema: &Value) -> Value {
         let n = self.next();
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
             return self.value(refs::resolve_reference(self.root, reference).unwrap());
         }
         if let Some(Value::Array(kinds)) = schema.get("anyOf") {
-            // The last kind of a recursive type is where it ends.
+            // The last alternative of a recursive type ends the recursion.
             let at = if self.bytes.is_empty() { kinds.len() - 1 } else { n % kinds.len() };
             return self.value(&kinds[at]);
         }
@@ -95,7 +96,7 @@ impl Choices<'_> {
 
 type Rewrite = fn(&Value) -> Result<Cow<'_, Value>, crate::error::Error>;
 
-/// Answers that fit what became of the schema can be read into its type.
+/// An answer that matches the rewritten schema can be deserialized into the original type.
 #[track_caller]
 fn reads<T: JsonSchema + DeserializeOwned>(rewrite: Rewrite) {
     let schema = OutputSchema::for_type::<T>().schema;

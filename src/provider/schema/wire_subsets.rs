@@ -1,4 +1,4 @@
-//! The subsets of the wires, as their vendors tell of them.
+//! The subsets of the wires, according to their vendors' documentation.
 
 use std::borrow::Cow;
 
@@ -15,8 +15,8 @@ use crate::item::RawJson;
 /// The strict mode of OpenAI's two wires.
 ///
 /// "`additionalProperties: false` must always be set in objects", "all fields must be required",
-/// "the root level object of a schema must be an object, and not use `anyOf`"; recursion by `$defs`
-/// and `#` is fine.
+/// "the root level object of a schema must be an object, and not use `anyOf`". Recursion with
+/// `$defs` and `#` is supported.
 /// <https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas>
 const OPENAI_STRICT: SchemaSubset = SchemaSubset {
     wire: "OpenAI's strict mode",
@@ -36,7 +36,7 @@ const OPENAI_STRICT: SchemaSubset = SchemaSubset {
 
 /// The structured outputs of Anthropic.
 ///
-/// Not taken: "recursive schemas", "numerical constraints", "string constraints", "array
+/// Not supported: "recursive schemas", "numerical constraints", "string constraints", "array
 /// constraints beyond `minItems` of 0 or 1", "`additionalProperties` set to anything other than
 /// `false`".
 /// <https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations>
@@ -55,7 +55,7 @@ const ANTHROPIC_OUTPUT: SchemaSubset = SchemaSubset {
     ..OPENAI_STRICT
 };
 
-/// JSON Schema as Gemini takes it, in `parametersJsonSchema` and `responseJsonSchema`.
+/// JSON Schema as Gemini accepts it in `parametersJsonSchema` and `responseJsonSchema`.
 ///
 /// "Only the following properties are supported: `$id`, `$defs`, `$ref`, `$anchor`, `type`,
 /// `format`, `title`, `description`, `enum` (for strings and numbers), `items`, `prefixItems`,
@@ -65,7 +65,8 @@ const ANTHROPIC_OUTPUT: SchemaSubset = SchemaSubset {
 /// sub-schema, no other properties, except for those starting as a `$`, may be set."
 /// <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>
 ///
-/// The older fields `parameters` and `responseSchema` know less, a subset of what `OpenAPI` has.
+/// The older fields `parameters` and `responseSchema` support less, a subset of `OpenAPI`'s
+/// schemas.
 const GEMINI: SchemaSubset = SchemaSubset {
     wire: "Gemini",
     keeps_keyword: |keyword, value| match keyword {
@@ -80,11 +81,11 @@ const GEMINI: SchemaSubset = SchemaSubset {
     requires_root_object: false,
 };
 
-/// JSON Schema as Ollama takes it for the parameters of a tool.
+/// JSON Schema as Ollama accepts it for the parameters of a tool.
 ///
-/// The server reads it into a type of its own, `api.ToolFunctionParameters`, drops every keyword that
-/// the type does not have, `$ref` among them, and refuses values of another type: a schema that is
-/// `true`, or a root of several types.
+/// The server deserializes it into its own type, `api.ToolFunctionParameters`. It drops every
+/// keyword that the type does not have, including `$ref`, and rejects values of other types: a
+/// schema that is `true`, or a root with several types.
 /// <https://github.com/ollama/ollama/blob/main/api/types.go>
 const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
     wire: "Ollama",
@@ -94,21 +95,21 @@ const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
     ..GEMINI
 };
 
-/// The formats of a text that OpenAI and Anthropic both know.
+/// The string formats that both OpenAI and Anthropic support.
 const STRING_FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// The schema of an answer as the strict mode of OpenAI's two wires takes it.
+/// Rewrites an answer's schema for the strict mode of OpenAI's two wires.
 ///
-/// A property that is not required becomes required. One that has a `default` is then always
-/// written by the model; another may be null, which is how that mode has optional properties.
+/// Optional properties become required. A property with a `default` is then always written by the
+/// model; any other may be null, which is how strict mode expresses optional properties.
 pub(in crate::provider) fn to_openai_strict_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &OPENAI_STRICT)
 }
 
-/// Rewrites a schema that is kept as JSON. Without a change it is borrowed.
+/// Rewrites a schema that is stored as JSON text. Borrows it if nothing changes.
 pub(in crate::provider) fn rewrite_json(
     schema: &RawJson,
     rewrite: fn(&Value) -> Result<Cow<'_, Value>, Error>,
@@ -119,25 +120,25 @@ pub(in crate::provider) fn rewrite_json(
     })
 }
 
-/// The schema of an answer as Anthropic takes it.
+/// Rewrites an answer's schema for Anthropic.
 pub(in crate::provider) fn to_anthropic_output_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &ANTHROPIC_OUTPUT)
 }
 
-/// A schema, of a tool or an answer, as Gemini takes it in `parametersJsonSchema` and
+/// Rewrites the schema of a tool or an answer for Gemini's `parametersJsonSchema` and
 /// `responseJsonSchema`.
 pub(in crate::provider) fn to_gemini_schema(schema: &Value) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &GEMINI)
 }
 
-/// The schema of a tool's parameters as Ollama takes it.
+/// Rewrites the schema of a tool's parameters for Ollama.
 pub(in crate::provider) fn to_ollama_parameters_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {
     let mut narrowed = rewrite_for_subset(schema, &OLLAMA_PARAMETERS)?;
-    // A tool may say nothing of what it takes.
+    // A tool's schema may be empty.
     let kind = ["type", "anyOf"].iter().find_map(|keyword| narrowed.get(keyword));
     match kind {
         Some(kind) if kind == "object" => Ok(narrowed),

@@ -1,4 +1,4 @@
-//! A model that says what a script tells it to. No network, no key.
+//! A provider that returns scripted replies, without network or API key.
 
 mod reply;
 
@@ -23,14 +23,15 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::TurnBuilder;
 
-/// The name of this provider in provider data.
+/// The provider name in provider data.
 const PROVIDER_NAME: &str = "scripted";
 
-/// A provider that answers each request with the next [`Reply`] of a script, or with what a
-/// function makes of the request.
+/// A provider that answers each request with the next [`Reply`] of a script, or with the reply that
+/// a function returns for the request.
 ///
-/// It is lawful like any other provider: sealed, cancelled by a drop, and asked only when polled.
-/// It keeps a record of every request that it got. Clones share script and record.
+/// Its turns obey the same rules as those of other providers: they are sealed, they start when
+/// first polled, and dropping one cancels it. It keeps a list of all requests that it received.
+/// Clones share the script and the list.
 ///
 /// ```
 /// use serde_json::json;
@@ -69,32 +70,33 @@ struct SharedState {
 }
 
 impl Scripted {
-    /// Answers the first request with the first reply, and so on. A request behind the last reply
-    /// gets an error.
+    /// Answers the first request with the first reply, and so on. Requests after the last reply get
+    /// an error.
     pub fn new<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         let replies: Vec<Reply> = replies.into_iter().map(Into::into).collect();
         Self::from_script(move |_, at| replies.get(at).cloned())
     }
 
-    /// Answers each request with what `reply` makes of it. `n` counts the requests from 0.
+    /// Answers each request with the result of `reply`, whose second argument counts the requests
+    /// from 0.
     pub fn from_fn<R: Into<Reply>>(
         reply: impl Fn(&Request, usize) -> R + Send + Sync + 'static,
     ) -> Self {
         Self::from_script(move |request, n| Some(reply(request, n).into()))
     }
 
-    /// Changes the model's name, which is `scripted`.
+    /// Sets the model's name; `scripted` by default.
     pub fn with_model(mut self, name: impl Into<Arc<str>>) -> Self {
         self.model = name.into();
         self
     }
 
-    /// Every request that was sent, in order.
+    /// All requests that were received, in order.
     pub fn requests(&self) -> Vec<Request> {
         lock_ignoring_poison(&self.state.requests).clone()
     }
 
-    /// How many turns are streaming now: asked for, and neither complete nor dropped.
+    /// The number of turns that are streaming: started, and neither complete nor dropped.
     pub fn in_flight(&self) -> usize {
         self.state.in_flight.load(Ordering::Relaxed)
     }
@@ -113,7 +115,7 @@ impl Scripted {
             requests.push(request.clone());
             requests.len() - 1
         };
-        // Outside the lock: the script may look at the record.
+        // Runs without the lock, because the script may call `requests`.
         let Some(reply) = (self.script)(request, at) else {
             let message = format!("the script has no reply for request {}", at + 1);
             return Err(Error::new(ErrorKind::Other, message));
@@ -145,7 +147,7 @@ impl fmt::Debug for Scripted {
     }
 }
 
-/// One turn of the script.
+/// One scripted turn.
 struct ScriptedTurn {
     model: String,
     steps: std::vec::IntoIter<ReplyStep>,
@@ -183,7 +185,7 @@ impl TurnSource for ScriptedTurn {
             ReplyStep::Cut => return Poll::Ready(None),
             ReplyStep::Delay(time) => this.sleep = Some(Box::pin(tokio::time::sleep(time))),
             ReplyStep::Hang => {
-                // Stays here until the stream is dropped.
+                // Stays pending until the stream is dropped.
                 this.steps = vec![ReplyStep::Hang].into_iter();
                 return Poll::Pending;
             }
@@ -214,7 +216,7 @@ fn push_delta(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuild
     }
 }
 
-/// What the model wants to see again, as a provider over a wire has it.
+/// Data that must be sent back to the model, as a provider over a wire has it.
 fn provider_data(model: &str, field: &str, value: &str) -> ProviderData {
     let value = serde_json::json!({ field: value }).into();
     ProviderData { provider: PROVIDER_NAME.to_owned(), model: model.to_owned(), value }

@@ -1,4 +1,4 @@
-//! What a scripted model says in one turn.
+//! The script of one turn.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::turn::{ReasoningKind, TurnEvent};
 use crate::usage::Usage;
 
-/// One turn of a script, told step by step.
+/// The script of one turn, built step by step.
 ///
-/// Unless told otherwise it ends with its terminal marker: `tool_calls` if it calls something,
-/// `refusal` if it refuses, else `stop`. Text streams word by word, arguments in pieces.
+/// Unless an end is scripted, the turn completes: with the stop reason `tool_calls` if it has
+/// calls, `refusal` if it refuses, and `stop` otherwise. Text is streamed word by word, call
+/// arguments in pieces of a few characters.
 ///
 /// ```
 /// use serde_json::json;
@@ -27,7 +28,7 @@ use crate::usage::Usage;
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
     steps: Vec<ReplyStep>,
-    /// The block that the last move belongs to.
+    /// The block that the last step belongs to.
     current_block: Option<(BlockKind, u32)>,
     /// The block that a signature would belong to.
     signable_block: Option<(BlockKind, u32)>,
@@ -44,7 +45,7 @@ enum BlockKind {
     Call,
 }
 
-/// What a scripted model does next.
+/// One step of a scripted turn.
 #[derive(Clone, Debug)]
 pub(crate) enum ReplyStep {
     /// A piece of the block with this index.
@@ -63,7 +64,7 @@ pub(crate) enum ReplyStep {
 }
 
 impl ReplyStep {
-    /// Whether no move after it is ever made.
+    /// Whether the turn ends with this step.
     fn is_last(&self) -> bool {
         match self {
             Self::Event(event) => matches!(event, TurnEvent::TurnComplete { .. }),
@@ -74,50 +75,51 @@ impl ReplyStep {
 }
 
 impl Reply {
-    /// Says nothing yet.
+    /// Creates an empty reply.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says `text`.
+    /// Creates a reply with the text `text`.
     pub fn text(text: &str) -> Self {
         Self::new().say(text)
     }
 
-    /// Fails at once.
+    /// Creates a reply that fails immediately.
     pub fn error(error: Error) -> Self {
         Self::new().fail(error)
     }
 
-    /// Says more, word by word.
+    /// Adds text, word by word.
     pub fn say(mut self, text: &str) -> Self {
         let index = self.enter_block(BlockKind::Text);
         self.add_text(index, text, ContentDelta::Text)
     }
 
-    /// Refuses in these words.
+    /// Refuses with this text.
     pub fn refuse(mut self, text: &str) -> Self {
         let index = self.enter_block(BlockKind::Refusal);
         self.is_refusal = true;
         self.add_text(index, text, ContentDelta::Refusal)
     }
 
-    /// Thinks, word by word.
+    /// Adds reasoning, word by word.
     pub fn think(self, text: &str) -> Self {
         self.add_reasoning(text, ReasoningKind::Trace)
     }
 
-    /// Gives a summary of its thoughts, word by word.
+    /// Adds a summary of the reasoning, word by word.
     pub fn summarize(self, text: &str) -> Self {
         self.add_reasoning(text, ReasoningKind::Summary)
     }
 
-    /// Thinks what is not shown: there is only this opaque data, which is to be sent back.
+    /// Adds reasoning without visible text: it consists only of this opaque data, which must be
+    /// sent back.
     ///
     /// On the wires it is a `redacted_thinking` block (Anthropic), a reasoning item with
-    /// `encrypted_content` and no summary (Responses, if the request asks for it), a
-    /// `reasoning.encrypted` detail (chat, as `OpenRouter` has it), and the signature of the next
-    /// part that is said (Gemini).
+    /// `encrypted_content` and no summary (Responses, if the request includes it), a
+    /// `reasoning.encrypted` detail (Chat Completions, in `OpenRouter`'s format), or the signature
+    /// of the next part (Gemini).
     pub fn think_hidden(mut self, data: &str) -> Self {
         self.current_block = None;
         let index = self.enter_block(BlockKind::Reasoning(ReasoningKind::Trace));
@@ -125,14 +127,14 @@ impl Reply {
         self.add_deltas(index, [ContentDelta::HiddenReasoning(data.to_owned())])
     }
 
-    /// Signs what it did last: its thoughts, its text or its call. The signature is to be sent
-    /// back with that, byte for byte. What was not said cannot be signed.
+    /// Signs the last block: reasoning, text or a call. The signature must be sent back with that
+    /// block, byte for byte. Does nothing if the last step is not such a block.
     ///
-    /// On the wires a signature of thoughts is that of the `thinking` block (Anthropic), the
-    /// `encrypted_content` of the item (Responses, if the request asks for it), that of a
-    /// `reasoning.text` detail (chat, as `OpenRouter` has it), and that of the next part that is
-    /// said (Gemini). A call can be signed on Gemini and on the chat wire as Gemini speaks it, text
-    /// on Gemini only.
+    /// On the wires, a signature of reasoning is that of the `thinking` block (Anthropic), the
+    /// `encrypted_content` of the item (Responses, if the request includes it), that of a
+    /// `reasoning.text` detail (Chat Completions, in `OpenRouter`'s format), or that of the next
+    /// part (Gemini). A call can be signed on Gemini, and on Chat Completions in Gemini's format;
+    /// text only on Gemini.
     ///
     /// ```
     /// use turnstream::provider::Reply;
@@ -149,7 +151,7 @@ impl Reply {
             Some((BlockKind::Call, index)) => Some((SignatureTarget::Call, index)),
             None => None,
         };
-        // What comes next is another block: nothing is added to what is signed.
+        // The next step starts a new block, so that nothing is added to the signed one.
         (self.current_block, self.signable_block) = (None, None);
         match of {
             Some((of, index)) => {
@@ -164,12 +166,12 @@ impl Reply {
         self.add_text(index, text, |piece| ContentDelta::Reasoning(kind, piece))
     }
 
-    /// Calls a tool. The call gets an id when it is streamed.
+    /// Calls a tool. The call's id is generated when it is streamed.
     pub fn call(self, name: &str, arguments: impl Into<serde_json::Value>) -> Self {
         self.call_raw("", name, &arguments.into().to_string())
     }
 
-    /// Calls a tool under an id, with arguments that may be anything, also no JSON.
+    /// Calls a tool with the given id. The arguments may be any text, including invalid JSON.
     pub fn call_raw(mut self, call_id: &str, name: &str, arguments: &str) -> Self {
         self.current_block = None;
         let index = self.enter_block(BlockKind::Call);
@@ -181,24 +183,24 @@ impl Reply {
             .add_deltas(index, [ContentDelta::CallEnd])
     }
 
-    /// Begins a call and is cut off in the middle of its arguments.
+    /// Starts a call that is cut off after `arguments`, without its end.
     pub fn call_unfinished(mut self, call_id: &str, name: &str, arguments: &str) -> Self {
         self = self.call_raw(call_id, name, arguments);
         self.steps.pop();
         self
     }
 
-    /// Says what the turn cost so far.
+    /// Reports the usage of the turn so far.
     pub fn usage(self, usage: Usage) -> Self {
         self.with_step(ReplyStep::Usage(usage))
     }
 
-    /// Emits an event as it is.
+    /// Emits an event unchanged.
     pub fn event(self, event: TurnEvent) -> Self {
         self.with_step(ReplyStep::Event(event))
     }
 
-    /// Voids what was said so far and starts over.
+    /// Retracts the output so far and starts over.
     pub fn retract(mut self, why: &str) -> Self {
         self.steps.push(ReplyStep::Retract(why.to_owned()));
         (self.current_block, self.signable_block) = (None, None);
@@ -206,33 +208,33 @@ impl Reply {
         self
     }
 
-    /// Ends the turn for this reason. What comes behind it is never said.
+    /// Ends the turn with this stop reason. Later steps are ignored.
     pub fn stop(self, reason: StopReason) -> Self {
         let raw = reason.as_str().to_owned();
         self.with_step(ReplyStep::Stop { reason, raw })
     }
 
-    /// Fails here.
+    /// Fails with this error.
     pub fn fail(self, error: Error) -> Self {
         self.with_step(ReplyStep::Error(error))
     }
 
-    /// Ends here without a terminal marker.
+    /// Ends the stream without completing the turn.
     pub fn cut(self) -> Self {
         self.with_step(ReplyStep::Cut)
     }
 
-    /// Is silent for a time.
+    /// Pauses for a duration.
     pub fn delay(self, time: Duration) -> Self {
         self.with_step(ReplyStep::Delay(time))
     }
 
-    /// Is silent for ever.
+    /// Waits forever.
     pub fn hang(self) -> Self {
         self.with_step(ReplyStep::Hang)
     }
 
-    /// What was scripted so far.
+    /// The steps so far.
     #[cfg(feature = "testing")]
     pub(crate) fn steps(&self) -> &[ReplyStep] {
         &self.steps
@@ -265,7 +267,7 @@ impl Reply {
         self
     }
 
-    /// The index of the block that a move of this kind belongs to.
+    /// The index of the block for a step of this kind; starts a new block if necessary.
     fn enter_block(&mut self, block: BlockKind) -> u32 {
         let index = match self.current_block {
             Some((current, index)) if current == block => index,
@@ -293,7 +295,7 @@ impl From<String> for Reply {
     }
 }
 
-/// Cuts a text into pieces of a dozen characters.
+/// Splits a text into pieces of twelve characters.
 fn split_into_pieces(text: &str) -> impl Iterator<Item = String> {
     let mut rest = text.chars();
     std::iter::from_fn(move || {

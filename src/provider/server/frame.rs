@@ -1,4 +1,4 @@
-//! The frames of a stream, and their bytes.
+//! The frames of a stream, and their encoding.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::sse::write_frame;
 
-/// One frame of a stream: an event of server-sent events, or a JSON document.
+/// One frame of a stream: a server-sent event or a JSON document.
 #[derive(Debug)]
 pub(crate) struct ServerFrame {
     pub(crate) event: Option<Cow<'static, str>>,
@@ -14,24 +14,24 @@ pub(crate) struct ServerFrame {
     pub(crate) role: FrameRole,
 }
 
-/// What a frame means for the end of the stream.
+/// The role of a frame at the end of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameRole {
     Event,
-    /// It says that the turn is complete.
+    /// The turn is complete with this frame.
     Terminal,
-    /// It says that nothing follows.
+    /// No frames follow this one.
     Done,
 }
 
 impl ServerFrame {
-    /// A frame that says nothing of the end.
+    /// Creates a frame that is not the end of the turn or the stream.
     pub(crate) fn from_event(event: Option<&'static str>, data: &Value) -> Self {
         Self { event: event.map(Cow::Borrowed), data: data.to_string(), role: FrameRole::Event }
     }
 }
 
-/// How frames become the bytes of a body.
+/// The format in which frames are written to a body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameFormat {
     pub(crate) content_type: &'static str,
@@ -54,23 +54,23 @@ impl FrameFormat {
         line_end: "\n",
     };
 
-    /// A JSON document on each line.
+    /// One JSON document per line.
     pub(crate) const JSON_LINES: Self =
         Self { content_type: "application/x-ndjson", layout: Layout::JsonLines, line_end: "\n" };
 
-    /// One JSON array, as Gemini sends it.
+    /// One JSON array, in Gemini's format.
     pub(crate) const JSON_ARRAY: Self = Self {
         content_type: "application/json; charset=utf-8",
         layout: Layout::JsonArray,
         line_end: "\r\n",
     };
 
-    /// Server-sent events, as Gemini sends them.
+    /// Server-sent events, in Gemini's format.
     pub(crate) const GEMINI_EVENTS: Self =
         Self { content_type: "text/event-stream", line_end: "\r\n", ..Self::EVENTS };
 
-    /// The same with other line ends, where the format allows them: `\r` alone ends no line of
-    /// JSON, and the lines of an array are white space.
+    /// The same format with other line ends, if it allows them: `\r` alone does not end a line of
+    /// JSON, and line ends in an array are only white space.
     pub(crate) fn with_line_end(self, line_end: &'static str) -> Self {
         match self.layout {
             Layout::Events => Self { line_end, ..self },
@@ -79,7 +79,7 @@ impl FrameFormat {
         }
     }
 
-    /// The bytes of a frame, which is the `n`th of its body, from 0.
+    /// The bytes of a frame, the `n`th of its body, counted from 0.
     pub(crate) fn encode_frame(&self, frame: &ServerFrame, n: usize) -> String {
         match self.layout {
             Layout::Events => {
@@ -93,18 +93,17 @@ impl FrameFormat {
         }
     }
 
-    /// Whether other lines may stand between frames, which an array has no room for.
+    /// Whether there may be other lines between frames, which an array does not allow.
     pub(crate) fn accepts_extra_lines(&self) -> bool {
         matches!(self.layout, Layout::Events | Layout::JsonLines)
     }
 
-    /// These lines with the line ends of the format.
+    /// Converts line ends to those of the format.
     pub(crate) fn apply_line_end(&self, lines: &str) -> String {
         lines.replace('\n', self.line_end)
     }
 
-    /// A sign of life that is not a frame: JSON lines have no comments, and their empty lines mean
-    /// nothing.
+    /// Keep-alive bytes that are not a frame. JSON lines have no comments, but ignore empty lines.
     pub(crate) fn keep_alive(&self) -> String {
         match self.layout {
             Layout::Events => self.apply_line_end(": keep-alive\n\n"),
@@ -112,7 +111,7 @@ impl FrameFormat {
         }
     }
 
-    /// The line end after the last frame, and what closes the body then.
+    /// The line end after the last frame, and the bytes that close the body after it.
     pub(crate) fn closing_bytes(&self) -> (&'static str, Option<&'static str>) {
         match self.layout {
             Layout::Events | Layout::JsonLines => (self.line_end, None),

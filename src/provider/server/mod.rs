@@ -1,8 +1,8 @@
-//! The wires from the side that answers: requests read just enough to answer them, turns and errors
-//! written as the vendor writes them.
+//! The server side of the wires: reads requests as far as a response needs them, and writes turns
+//! and errors in the vendor's format.
 //!
-//! The `write` of each wire implements [`ServerWire`]. Nothing here does I/O or knows the time: ids,
-//! times and signatures are handed in, and frames are given back as data.
+//! The module `server` of each wire implements [`ServerWire`]. The code here does no I/O and has no
+//! clock: ids, times and signatures are arguments, and frames are returned as data.
 
 mod error_body;
 mod frame;

@@ -1,4 +1,4 @@
-//! A wire as a server speaks it.
+//! The server side of a wire.
 
 use serde_json::Value;
 
@@ -7,40 +7,40 @@ use crate::provider::server::error_body::{default_status, retry_after};
 use crate::provider::server::frame::{FrameFormat, ServerFrame};
 use crate::provider::server::turn_writer::{TurnStart, TurnWriter};
 
-/// A wire as a server speaks it: which requests belong to it, and how they are answered. Paths are
-/// as they stand in a request, with their query.
+/// The server side of a wire: which requests belong to it, and how they are answered. Paths include
+/// the query.
 #[derive(Clone, Copy)]
 pub(crate) struct ServerWire {
     /// The name of the wire in provider data.
     pub(crate) name: &'static str,
-    /// How the path of a request ends, without its query.
+    /// The end of a request's path, without its query.
     pub(crate) path_suffix: &'static str,
-    /// The model that a request asks for, by its path and its body.
+    /// Returns the requested model from the path and the body.
     pub(crate) model: for<'a> fn(&'a str, &'a Value) -> Option<&'a str>,
-    /// Whether the body of a request asks for a stream.
+    /// Whether the body requests a streaming response.
     pub(crate) wants_stream: fn(&Value) -> bool,
-    /// How the stream that answers a request is framed, by its path.
+    /// The format of the streaming response, by the request's path.
     pub(crate) format: fn(&str) -> FrameFormat,
-    /// Begins a turn.
+    /// Starts writing a turn.
     pub(crate) new_turn_writer: fn(&TurnStart<'_>) -> Box<dyn TurnWriter>,
-    /// A frame that keeps a stream open and says nothing, the `n`th of it. None if the wire has
-    /// only what its format has.
+    /// The `n`th keep-alive frame, without content. `None` if the wire only uses those of its
+    /// format.
     pub(crate) ping: fn(usize) -> Option<ServerFrame>,
-    /// The body of an answer that is an error, under this status.
+    /// The body of an error response with this status.
     pub(crate) error_body: fn(&Error, u16) -> Value,
-    /// An error in a stream, by what its body would have been, as the `n`th frame.
+    /// Converts the body of an error response to the `n`th frame of a stream.
     pub(crate) error_frame: fn(&Value, usize) -> ServerFrame,
-    /// The status of an error that has none.
+    /// The status for an error's kind.
     pub(crate) status: fn(ErrorKind) -> u16,
-    /// The header that tells how long to wait.
+    /// The header with the retry delay.
     pub(crate) retry_after_header: fn(&Error) -> Option<(&'static str, String)>,
-    /// The header that carries the vendor's id of a request.
+    /// The header with the vendor's request id.
     pub(crate) request_id_header: Option<&'static str>,
 }
 
 impl ServerWire {
-    /// A wire with what most have in common: server-sent events, the model and `stream` in the body,
-    /// errors in a stream as in a body.
+    /// Creates a wire with the usual settings: server-sent events, the model and `stream` in the
+    /// body, and errors in a stream in the same format as in a body.
     pub(crate) const fn new(
         name: &'static str,
         path_end: &'static str,
@@ -63,7 +63,7 @@ impl ServerWire {
         }
     }
 
-    /// An error in a stream, as the `n`th frame.
+    /// The error as the `n`th frame of a stream.
     pub(crate) fn stream_error_frame(&self, error: &Error, n: usize) -> ServerFrame {
         let body = (self.error_body)(error, (self.status)(error.kind()));
         (self.error_frame)(&body, n)

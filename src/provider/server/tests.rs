@@ -1,4 +1,4 @@
-//! The writers alone: no script, no server, and nothing known of the turn before it comes.
+//! Tests of the writers, without a script, a server or prior knowledge of the turn.
 
 use serde_json::{Value, json};
 
@@ -55,13 +55,13 @@ fn each_piece_of_a_turn_is_written_when_it_comes() {
         frames.append(&mut turn.output().frames);
         let ends = frames.iter().filter(|frame| frame.role == FrameRole::Terminal).count();
         assert_eq!(ends, 1, "{}: {frames:?}", wire.name);
-        // The lines of Ollama name no answer.
+        // Ollama's lines have no response id.
         let has_id = frames.iter().any(|frame| frame.data.contains("own-id"));
         assert_eq!(has_id, wire.name != "ollama", "{}: {frames:?}", wire.name);
     }
 }
 
-/// Anthropic signs all thoughts, Responses those that the request wants back.
+/// Anthropic signs all reasoning, Responses only if the request includes it.
 #[test]
 fn thoughts_are_signed_only_if_the_caller_signs_them() {
     let request = json!({ "include": ["reasoning.encrypted_content"] });

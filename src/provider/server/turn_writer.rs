@@ -1,4 +1,4 @@
-//! Writing one turn.
+//! Writes the frames of one turn.
 
 use serde_json::{Map, Value};
 
@@ -7,22 +7,22 @@ use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::frame::ServerFrame;
 use crate::usage::Usage;
 
-/// What is known of a turn before it is written.
+/// The data of a turn that is known before it is written.
 pub(crate) struct TurnStart<'a> {
-    /// It tells this answer from others: all ids that the writer makes hold it.
+    /// A unique id of this response. All ids that the writer generates contain it.
     pub(crate) id: &'a str,
-    /// When the answer was made, in seconds since 1970.
+    /// When the response was created, in seconds since 1970.
     pub(crate) created: u64,
-    /// The model that answers.
+    /// The name of the model in the response.
     pub(crate) model: &'a str,
-    /// The body of the request, for what the answer repeats of it and what it asks for.
+    /// The body of the request, which the response may depend on or repeat.
     pub(crate) request: &'a Value,
-    /// The usage of the whole turn, zero if it is not known yet.
+    /// The usage of the whole turn; zero if it is not known yet.
     pub(crate) usage: Usage,
-    /// The signatures that the turn is going to bring: the block's index, its kind, the signature.
-    /// A wire that has to say early that something is signed says it of these only.
+    /// The signatures that will follow: the block's index, its kind, and the signature. A wire that
+    /// must announce early whether a block is signed does so only for these.
     pub(crate) signatures: &'a [(u32, SignatureTarget, String)],
-    /// Makes a signature for words that the turn itself does not sign, where the vendor signs them.
+    /// Creates a signature for text that the script does not sign, if the vendor would sign it.
     pub(crate) sign_fn: fn(&str) -> Option<String>,
 }
 
@@ -31,17 +31,17 @@ pub(crate) trait TurnWriter {
     /// Writes a piece of the block with this index.
     fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent>;
 
-    /// Writes what was held back so far.
+    /// Writes buffered content.
     fn flush(&mut self) {}
 
     /// Ends the turn.
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent>;
 
-    /// Where the writer writes to. The caller takes out of it what is there.
+    /// The writer's output. The caller removes the frames from it.
     fn output(&mut self) -> &mut WriterOutput;
 }
 
-/// What a writer has written.
+/// The output of a writer.
 #[derive(Debug, Default)]
 pub(crate) struct WriterOutput {
     pub(crate) frames: Vec<ServerFrame>,
@@ -49,26 +49,26 @@ pub(crate) struct WriterOutput {
 }
 
 impl WriterOutput {
-    /// Notes a signature.
+    /// Records a signature.
     pub(crate) fn record_signature(&mut self, signature: &str, over: &str) {
         let (signature, over) = (signature.to_owned(), over.to_owned());
         self.issued.push(IssuedItem::Signature { signature, signed_text: over });
     }
 }
 
-/// What the vendor wants back as it was given.
+/// A value that the client must send back unchanged.
 #[derive(Debug)]
 pub(crate) enum IssuedItem {
-    /// A signature and what it was given for.
+    /// A signature and the text that it signs.
     Signature { signature: String, signed_text: String },
-    /// The id of an item that comes back only together with that of the reasoning before it.
+    /// The id of an item that must be sent back together with the reasoning item before it.
     RequiresReasoning { item: String, reasoning: String },
 }
 
-/// What the wire has no form for.
+/// Content that the wire cannot express.
 pub(crate) type UnsupportedContent = &'static str;
 
-/// The id of a call: its own, or one that is made of its position.
+/// The id of a call: its own, or one generated from its index.
 pub(crate) fn call_id_or_generated(prefix: &str, own: String, answer: &str, index: u32) -> String {
     match own.as_str() {
         "" => format!("{prefix}_{answer}_{index}"),
@@ -76,7 +76,7 @@ pub(crate) fn call_id_or_generated(prefix: &str, own: String, answer: &str, inde
     }
 }
 
-/// A call on a wire that sends it whole, with an object for its arguments.
+/// A call on a wire that sends it in one piece, with its arguments as an object.
 #[derive(Debug, Default)]
 pub(crate) struct BufferedCall {
     /// The call that is being written, and its arguments so far.
@@ -84,19 +84,19 @@ pub(crate) struct BufferedCall {
 }
 
 impl BufferedCall {
-    /// Begins a call, as it is without its arguments.
+    /// Starts a call. `call` has no arguments yet.
     pub(crate) fn start(&mut self, call: Value) {
         self.open_call = Some((call, String::new()));
     }
 
-    /// Adds to its arguments.
+    /// Appends to its arguments.
     pub(crate) fn push(&mut self, piece: &str) {
         if let Some((_, arguments)) = &mut self.open_call {
             arguments.push_str(piece);
         }
     }
 
-    /// The call and its arguments, if one was begun.
+    /// Returns the call and its arguments, if one was started.
     pub(crate) fn end(&mut self) -> Result<Option<(Value, Value)>, UnsupportedContent> {
         let Some((call, arguments)) = self.open_call.take() else { return Ok(None) };
         let arguments: Option<Map<_, _>> = match arguments.trim() {
@@ -106,7 +106,7 @@ impl BufferedCall {
         Ok(Some((call, arguments.ok_or("arguments that are no JSON object")?.into())))
     }
 
-    /// That no call is begun and not ended.
+    /// Returns an error if a call was started and not ended.
     pub(crate) fn check_ended(&self) -> Result<(), UnsupportedContent> {
         self.open_call.is_none().then_some(()).ok_or("a call that is cut off")
     }

@@ -1,16 +1,16 @@
-//! The lines in the file of a session.
+//! The file format of sessions.
 //!
-//! A header, then the appends, each line ended by LF and by nothing else. An append is a line that
-//! says how many entries follow, how many bytes their lines have and what their checksum is, and then
-//! an entry a line. So a reader can tell an append that a crash has cut, which never was, from one that
-//! was damaged after it was written.
+//! A file has a header and then the appends; each line ends with LF only. An append has a first
+//! line with the number of its entries, the number of bytes of their lines, and their checksum, and
+//! then a line for each entry. So a reader can distinguish an append that a crash has cut off, and
+//! that was never acknowledged, from one that was damaged after it was written.
 //!
-//! The last field of the header and of the first line of an append is the checksum of all the file
-//! before it. It covers what else is in these lines, and the order of the appends.
+//! The last field of the header, and of the first line of an append, is the checksum of everything
+//! in the file before it. It covers the rest of these lines, and the order of the appends.
 //!
-//! Files of earlier versions have no checksums: a single entry follows without a line before it, and
-//! several follow one that only says how many they are. Such a file goes on with checksums, and its
-//! first `file_crc32` covers what was there.
+//! Files of earlier versions have no checksums: a single entry has no line before it, and several
+//! entries follow a line with only their number. New appends to such a file have checksums, and its
+//! first `file_crc32` covers the older part.
 
 use std::ops::Range;
 
@@ -28,14 +28,14 @@ use crate::session::{Entry, ForkOrigin};
 /// The version of the format.
 const FORMAT_VERSION: u32 = 1;
 
-/// How every header begins, whatever its version, and the first line of an append.
+/// The beginning of every header, in any version, and of the first line of every append.
 const HEADER_PREFIX: &[u8] = br#"{"type":"session","version":"#;
 const APPEND_PREFIX: &[u8] = br#"{"type":"append","#;
 
-/// How a header goes on that names what its session was forked from.
+/// The beginning of a header's field for the original session of a fork.
 const FORK_FIELD_PREFIX: &[u8] = br#","fork":{"id":"#;
 
-/// What is before and after the checksum at the end of such a line.
+/// The text before and after the checksum at the end of such a line.
 const CRC_FIELD_PREFIX: &[u8] = br#","file_crc32":""#;
 const CRC_FIELD_SUFFIX: &[u8] = br#""}"#;
 const CRC_DIGITS: usize = 8;
@@ -53,32 +53,31 @@ struct Header {
 #[serde(tag = "type", rename = "append")]
 pub(super) struct AppendHeader {
     pub(super) entries: usize,
-    /// The bytes of the lines of its entries, with their LFs.
+    /// The number of bytes of its entries' lines, including their LFs.
     pub(super) bytes: usize,
-    /// Their checksum.
+    /// The checksum of these bytes.
     pub(super) crc32: String,
 }
 
-/// The first line of an append of an earlier version.
+/// The first line of an append in the format of earlier versions.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename = "append")]
 pub(super) struct LegacyAppendHeader {
     entries: usize,
 }
 
-/// A file, read: what is whole in it.
+/// The intact part of a parsed file.
 #[derive(Debug, Default)]
 pub(super) struct ParsedFile {
-    /// What the header says; `None` if there is none, as at the very beginning.
+    /// The header; `None` if the file is empty or has only a truncated header.
     pub(super) header: Option<ParsedHeader>,
-    /// Where the entries are.
+    /// The lines of the entries.
     entry_lines: Vec<Line>,
-    /// The bytes that are whole. What stands behind them was cut by a crash.
+    /// The length of the intact part in bytes. Anything after it was cut off by a crash.
     pub(super) valid_len: usize,
-    /// Whether they end with LF. Of the last line it may be missing, and is written with the next
-    /// append.
+    /// Whether the intact part ends with LF. The last LF may be missing; the next append writes it.
     pub(super) is_terminated: bool,
-    /// The checksum of the bytes that are whole.
+    /// The checksum of the intact part.
     pub(super) crc: Crc32,
 }
 
@@ -86,36 +85,37 @@ pub(super) struct ParsedFile {
 pub(super) struct ParsedHeader {
     pub(super) id: String,
     pub(super) fork_origin: Option<ForkOrigin>,
-    /// Whether it has a checksum. Then so has every append.
+    /// Whether the header has a checksum. If so, every append must have one.
     pub(super) has_checksum: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// Counted from one.
+    /// The 1-based line number.
     pub(super) line_number: usize,
-    /// Without the LF.
+    /// The range of the line, without its LF.
     pub(super) byte_range: Range<usize>,
 }
 
-/// The header of a session.
+/// Encodes the header of a session.
 pub(super) fn encode_header(id: &str, fork: Option<&ForkOrigin>) -> Result<Vec<u8>, Error> {
     let header = Header { version: FORMAT_VERSION, id: id.to_owned(), fork: fork.cloned() };
     encode_with_file_crc(Crc32::default(), &header)
 }
 
-/// The lines of some entries.
+/// Encodes the lines of entries.
 pub(super) fn encode_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     let mut text = Vec::new();
     for entry in entries {
-        // Compact JSON holds no LF: inside of a string it is `\n`.
+        // Compact JSON does not contain LF: in a string it is written as `\n`.
         text.extend(entry_json::to_json_line(entry)?.into_bytes());
         text.push(b'\n');
     }
     Ok(text)
 }
 
-/// An append of `entries` entries, whose lines are `lines`, to a file that has the checksum `before` until there.
+/// Encodes an append of `entries` entries, with the encoded lines `lines`. `before` is the checksum
+/// of the file before the append.
 pub(super) fn encode_append(before: Crc32, entries: usize, lines: &[u8]) -> Result<Vec<u8>, Error> {
     let first =
         AppendHeader { entries, bytes: lines.len(), crc32: Crc32::compute(lines).to_string() };
@@ -124,7 +124,7 @@ pub(super) fn encode_append(before: Crc32, entries: usize, lines: &[u8]) -> Resu
     Ok(text)
 }
 
-/// Writes an object as a line, with the checksum of the file as its last field.
+/// Encodes an object as a line whose last field is the checksum of the file.
 fn encode_with_file_crc(before: Crc32, object: &impl Serialize) -> Result<Vec<u8>, Error> {
     let text = serde_json::to_vec(object);
     let mut text = text.map_err(|error| store_error("a line cannot be written as JSON", error))?;
@@ -136,7 +136,7 @@ fn encode_with_file_crc(before: Crc32, object: &impl Serialize) -> Result<Vec<u8
     Ok(text)
 }
 
-/// The bytes of a line before the checksum of the file, and that; `None` if it has none.
+/// Splits a line into the bytes before the file's checksum and the checksum; `None` if it has none.
 pub(super) fn split_file_crc(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let tail = CRC_FIELD_PREFIX.len() + CRC_DIGITS + CRC_FIELD_SUFFIX.len();
     let (before, field) = line.split_at_checked(line.len().checked_sub(tail)?)?;
@@ -144,23 +144,24 @@ pub(super) fn split_file_crc(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((before, crc))
 }
 
-/// Whether this may be a session at all.
+/// Whether the text may be a session file.
 pub(super) fn starts_with_header(text: &[u8]) -> bool {
     text.starts_with(HEADER_PREFIX)
 }
 
-/// Whether an append begins there.
+/// Whether the text starts with an append.
 pub(super) fn starts_with_append(text: &[u8]) -> bool {
     text.starts_with(APPEND_PREFIX)
 }
 
-/// Reads what is whole.
+/// Parses the intact part of a file.
 ///
 /// # Errors
 ///
-/// If it is not a session, or is one of a later version, or if anything in it is not as it was written. Only
-/// an append that a crash has cut is passed over: the last, and shorter than it says. One of which
-/// only the last LF is missing is whole: an editor may have taken that.
+/// If the text is not a session, has a later format version, or differs in any way from what was
+/// written. Only an append that a crash has cut off is skipped: it must be the last, and shorter
+/// than its declared length. If only the last LF is missing, the append is intact: an editor may
+/// have removed it.
 pub(super) fn parse_file(text: &[u8]) -> Result<ParsedFile, Error> {
     if text.ends_with(b"}")
         && let Ok(lines) = parse_terminated_file(&[text, b"\n"].concat())
@@ -178,7 +179,7 @@ pub(super) fn parse_file(text: &[u8]) -> Result<ParsedFile, Error> {
 
 fn parse_terminated_file(text: &[u8]) -> Result<ParsedFile, Error> {
     let Some(first) = next_line(text, 0, 1) else {
-        // A header that was cut, or nothing.
+        // A truncated header, or an empty file.
         return match starts_with_header(text) {
             true if is_truncated_object(text) => Ok(ParsedFile::default()),
             true => Err(damaged_line_error(1, "it does not end where it should")),
@@ -242,9 +243,9 @@ pub(super) fn parse_header(line: &[u8]) -> Result<ParsedHeader, Error> {
     Ok(ParsedHeader { id, fork_origin: fork, has_checksum: checked.is_some() })
 }
 
-/// What a session was forked from, as far as the first line of its file tells.
+/// The original session of a fork, as found in the first line of its file.
 pub(super) enum Origin {
-    /// Nothing, or it is not a session.
+    /// The session is not a fork, or the file is not a session.
     None,
     Session(String),
     /// The line is damaged.
@@ -254,7 +255,7 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// Reads the first line of a file, with its LF.
+    /// Parses the first line of a file, including its LF.
     pub(super) fn from_header_line(line: Vec<u8>) -> Self {
         match parse_file(&line) {
             Ok(lines) => {
@@ -268,14 +269,15 @@ impl Origin {
         }
     }
 
-    /// What a damaged header says, which may be something else than was written.
+    /// The id in a damaged header, which may differ from what was written.
     pub(super) fn suspect_origin_id(line: &[u8]) -> Option<String> {
         let header: Header = serde_json::from_slice(line).ok()?;
         header.fork.map(|fork| fork.id)
     }
 
-    /// Whether a line that is damaged may be the header of a fork of a session. One wrong byte leaves
-    /// the beginning of the header and the session's id, or what is between them.
+    /// Whether a damaged line may be the header of a fork of the session. A single wrong byte can
+    /// damage either the beginning of the header and the session's id, or the text between them,
+    /// but not both.
     pub(super) fn may_reference(line: &[u8], id: &str) -> bool {
         let after = line.strip_prefix(HEADER_PREFIX).unwrap_or_default();
         let names = |id: String| memmem::find(after, id.as_bytes()).is_some();
@@ -295,18 +297,18 @@ pub(super) fn damaged_line_error(number: usize, why: &str) -> Error {
     corrupt_data_error(format!("line {number} of the session is broken: {why}"))
 }
 
-/// One append.
+/// A parsed append.
 pub(super) struct ParsedAppend {
     entry_lines: Vec<Line>,
     has_checksum: bool,
-    /// The number of the line after it, and where that begins.
+    /// The line number and the offset after the append.
     next: usize,
     end_offset: usize,
 }
 
 impl ParsedAppend {
-    /// Reads the one that begins at a place; `None` if a crash has cut it. `crc` is the checksum of the
-    /// file until there, and `is_checked` tells whether the append has to have one.
+    /// Parses the append at an offset; `None` if a crash has cut it off. `crc` is the checksum of
+    /// the file before it, and `is_checked` says whether the append must have a checksum.
     pub(super) fn parse(
         text: &[u8],
         from: usize,
@@ -342,7 +344,7 @@ impl ParsedAppend {
         let Some(lines) = rest.get(..bytes) else {
             return match are_entries_truncated(text, from, next, entries) {
                 true => Ok(None),
-                // It was not cut: something was taken out.
+                // It was not cut off: bytes were removed from its middle.
                 false => Err(damaged_lines_error(next, entries, "bytes are missing")),
             };
         };
@@ -354,7 +356,7 @@ impl ParsedAppend {
         Ok(Some(Self { entry_lines: entries, has_checksum: true, next, end_offset: end }))
     }
 
-    /// Reads one of an earlier version.
+    /// Parses an append in the format of earlier versions.
     fn parse_legacy(text: &[u8], first: Line) -> Result<Option<Self>, Error> {
         let (mut next, mut end) = (first.line_number + 1, first.byte_range.end + 1);
         if !starts_with_append(&text[first.byte_range.clone()]) {
@@ -381,7 +383,7 @@ impl ParsedAppend {
     }
 }
 
-/// The end of a file that has no LF: a crash has cut a line, or it is damaged.
+/// The result for a last line without LF: `None` if a crash has cut it off, or an error for damage.
 fn none_if_truncated<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error> {
     match is_cut {
         true => Ok(None),
@@ -389,13 +391,13 @@ fn none_if_truncated<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error>
     }
 }
 
-/// Whether a crash may have left this of the first line of an append.
+/// Whether this may be the truncated first line of an append.
 fn may_be_truncated_append(tail: &[u8]) -> bool {
     APPEND_PREFIX.starts_with(tail) || starts_with_append(tail) && is_truncated_object(tail)
 }
 
-/// Whether a crash may have left this at the end of a file without checksums. It may have written the
-/// length of the file and not all of the text, which leaves NULs.
+/// Whether this may be the truncated end of a file without checksums. A crash may leave NULs, if
+/// the file's new length was written before all of its text.
 fn is_truncated_legacy_append(tail: &[u8]) -> bool {
     let text = match tail.iter().rposition(|byte| *byte != 0) {
         Some(last) => &tail[..=last],
@@ -405,8 +407,8 @@ fn is_truncated_legacy_append(tail: &[u8]) -> bool {
         || is_truncated_object(text) && (text.len() == tail.len() || !is_complete_object(text))
 }
 
-/// Whether a crash may have left this of the lines of some entries: fewer than they are, and none of
-/// something else. Where another append begins, lines were taken out.
+/// Whether a crash may have left this part of an append's entries: fewer entries than declared, and
+/// nothing else. If another append starts within it, lines were removed.
 fn are_entries_truncated(text: &[u8], from: usize, number: usize, entries: usize) -> bool {
     let whole: Vec<Line> = split_complete_lines(text, from..text.len(), number).collect();
     let tail = &text[whole.last().map_or(from, |line| line.byte_range.end + 1)..];
@@ -415,7 +417,7 @@ fn are_entries_truncated(text: &[u8], from: usize, number: usize, entries: usize
         && (tail.is_empty() || is_truncated_object(tail) && !starts_with_append(tail))
 }
 
-/// Refuses a line of an append without checksums that is not an entry.
+/// Checks that a line of an append without checksums is an entry.
 fn ensure_is_entry(text: &[u8], line: &Line) -> Result<(), Error> {
     let bytes = &text[line.byte_range.clone()];
     if starts_with_append(bytes) || split_file_crc(bytes).is_some() {
@@ -454,8 +456,8 @@ pub(super) fn split_complete_lines(
 }
 
 impl LegacyAppendHeader {
-    /// Anything more in it would be a line with checksums, which is damaged. Only a CR may come after
-    /// it, which other programs write.
+    /// Parses the line. Any other field would mean that it is a damaged line with checksums. Only a
+    /// CR is allowed at its end, because other programs may add it.
     pub(super) fn parse(text: &[u8], line: &Line) -> Option<Self> {
         let line = &text[line.byte_range.clone()];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -465,21 +467,22 @@ impl LegacyAppendHeader {
 }
 
 impl ParsedFile {
-    /// What was taken over from another session.
+    /// The number of entries that are inherited from the original session.
     pub(super) fn inherited_entry_count(&self) -> u64 {
         self.header.as_ref().and_then(|head| head.fork_origin.as_ref()).map_or(0, |fork| fork.at)
     }
 
-    /// How many entries the session has, inherited ones included; `None` if there is no session. One
-    /// is there with its first entry or with its fork: what was cut in its first append never was.
+    /// The number of entries of the session, including inherited ones; `None` if there is no
+    /// session. A session exists once it has an entry or is a fork: if its first append was cut
+    /// off, it does not exist.
     pub(super) fn version(&self) -> Option<u64> {
         let forked = self.header.as_ref().is_some_and(|head| head.fork_origin.is_some());
         let own = self.entry_lines.len() as u64;
         (forked || own > 0).then(|| self.inherited_entry_count().saturating_add(own))
     }
 
-    /// Reads some of its own entries, by their numbers in the session. `text` is what the lines were
-    /// read from.
+    /// Parses some of the session's own entries, by their numbers in the session. `text` must be
+    /// the text of the file.
     pub(super) fn parse_entries(
         &self,
         text: &[u8],

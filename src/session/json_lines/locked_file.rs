@@ -1,4 +1,4 @@
-//! The file of a session: opened, locked, read, written.
+//! A locked session file.
 
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -10,18 +10,19 @@ use super::super::checks::{corrupt_data_error, store_error};
 use super::super::private_files::{FileId, private_file_options, sync_parent_dir};
 use crate::error::Error;
 
-/// How long somebody else may hold the lock. Nobody holds it for longer than a write.
+/// How long to wait for another process that holds the lock. Locks are held only during a read or
+/// write.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(1);
 
-/// What for a file is opened.
+/// How a file is opened and locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpenMode {
-    /// Others may read beside it.
+    /// With a shared lock: others can read at the same time.
     Read,
-    /// Nobody else reads or writes.
+    /// With an exclusive lock.
     Write,
-    /// The same, and it is made if it is not there.
+    /// With an exclusive lock; the file is created if it does not exist.
     CreateAndWrite,
 }
 
@@ -31,7 +32,7 @@ pub(super) struct LockedFile<'a> {
     path: &'a Path,
 }
 
-/// What tells that a file is as it was.
+/// Metadata by which a change of a file is detected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStamp {
     id: FileId,
@@ -46,12 +47,12 @@ impl FileStamp {
 }
 
 impl<'a> LockedFile<'a> {
-    /// Opens and locks it; `None` if there is no file and it is not to be made.
+    /// Opens and locks a file; returns `None` if it does not exist and is not created.
     pub(super) fn open(path: &'a Path, what_for: OpenMode) -> Result<Option<Self>, Error> {
         Self::open_with_timeout(LOCK_TIMEOUT, path, what_for)
     }
 
-    /// The same, but an error if the lock is held elsewhere.
+    /// Like [`open`](Self::open), but fails if another process holds the lock.
     pub(super) fn try_open(path: &'a Path, what_for: OpenMode) -> Result<Option<Self>, Error> {
         Self::open_with_timeout(Duration::ZERO, path, what_for)
     }
@@ -65,7 +66,7 @@ impl<'a> LockedFile<'a> {
             let Some(locked) = Self::open_and_lock(patience, path, what_for)? else {
                 return Ok(None);
             };
-            // Whoever waits for the lock may get it when another file stands there, or none.
+            // While waiting for the lock, the file may have been removed or replaced.
             if locked.is_at_path() {
                 return Ok(Some(locked));
             }
@@ -79,7 +80,7 @@ impl<'a> LockedFile<'a> {
     ) -> Result<Option<Self>, Error> {
         let cannot = |error| store_error(format!("cannot open `{}`", path.display()), error);
         match path.metadata() {
-            // To open a pipe could wait for ever.
+            // Opening a named pipe could block forever.
             Ok(there) if !there.is_file() => {
                 return Err(corrupt_data_error(format!("`{}` is not a file", path.display())));
             }
@@ -108,12 +109,12 @@ impl<'a> LockedFile<'a> {
         Ok(Some(Self { file, path }))
     }
 
-    /// Whether it is the file that is at its path.
+    /// Whether this is still the file at its path.
     pub(super) fn is_at_path(&self) -> bool {
         match (self.file.metadata(), self.path.metadata()) {
             (Ok(ours), Ok(there)) => FileId::from_metadata(&ours) == FileId::from_metadata(&there),
             (_, Err(error)) => error.kind() != ErrorKind::NotFound,
-            // What is wrong shows with the next use.
+            // The next operation reports the error.
             (Err(_), Ok(_)) => true,
         }
     }
@@ -123,26 +124,27 @@ impl<'a> LockedFile<'a> {
         stamp.map_err(|error| self.io_error("read", error))
     }
 
-    /// All of it.
+    /// Reads the whole file.
     pub(super) fn read(&mut self) -> Result<Vec<u8>, Error> {
         let mut text = Vec::new();
         let read = self.file.rewind().and_then(|()| self.file.read_to_end(&mut text));
         read.map(|_| text).map_err(|error| self.io_error("read", error))
     }
 
-    /// Writes behind the first `end` bytes, and cuts off what stood there. It is on the disk
-    /// afterwards.
+    /// Writes after the first `end` bytes, and removes everything that was there before. The data
+    /// is on disk when this returns.
     ///
     /// # Errors
     ///
-    /// If any of it fails. Then only the first `end` bytes are there, as far as that can be had from a
-    /// disk that fails: a write that was begun and could not be taken back is one that was cut.
+    /// If any step fails. The file is then cut back to its first `end` bytes, if the failing disk
+    /// still allows that; otherwise the partial write looks like one that a crash has cut off.
     pub(super) fn write(&mut self, end: u64, text: &[u8], now: SystemTime) -> Result<(), Error> {
         let write = |file: &mut File| -> io::Result<()> {
             file.set_len(end)?;
             file.seek(SeekFrom::Start(end))?;
             file.write_all(text)?;
-            // Of somebody else's file it cannot be set, and then is the time of the write anyhow.
+            // The time cannot be set for another user's file, which has the time of the write
+            // anyway.
             let _ = file.set_modified(now);
             file.sync_data()
         };
@@ -152,7 +154,7 @@ impl<'a> LockedFile<'a> {
         })
     }
 
-    /// Removes it from its folder.
+    /// Removes the file from its folder.
     pub(super) fn remove(self) -> Result<(), Error> {
         fs::remove_file(self.path).map_err(|error| self.io_error("remove", error))?;
         sync_parent_dir(self.path)
@@ -164,7 +166,7 @@ impl<'a> LockedFile<'a> {
 }
 
 fn lock_with_timeout(file: &File, what_for: OpenMode, patience: Duration) -> io::Result<()> {
-    // A process that was stopped while it holds the lock must not stop all others.
+    // A process that was suspended while it holds the lock must not block all others forever.
     let since = Instant::now();
     loop {
         let locked = match what_for {

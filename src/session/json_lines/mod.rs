@@ -1,4 +1,4 @@
-//! A store in files of JSON lines.
+//! A store of JSON Lines files.
 
 mod crc32;
 mod file_format;
@@ -24,60 +24,63 @@ use crate::session::worker::Worker;
 use crate::session::{Entry, Lease, SalvageReport, SessionInfo};
 use session_files::{Location, SessionFiles};
 
-/// A store in files that people can read, one for each session.
+/// A store of human-readable files, one for each session.
 ///
-/// A file begins with a header, `{"type":"session","version":1,"id":"…"}`. Each append is a line
-/// `{"type":"append","entries":2}` and an [`Entry`] a line, all ended by LF. Files only grow; a fork's
-/// file names the session that it came from, which is in the same folder. Its name tells the session: a
-/// file that is copied is a session of its own.
+/// A file starts with a header, `{"type":"session","version":1,"id":"…"}`. Each append writes a
+/// line `{"type":"append","entries":2}` and then a line for each [`Entry`]. All lines end with LF.
+/// Files only grow. A fork's header has the id of its original session, which is in the same
+/// folder. The file name determines the session id, so a copy of a file is a separate session.
 ///
-/// An append is one write, and is on the disk when it is answered. If the disk is full, what was
-/// begun is taken back, and a later append works.
+/// Each append is a single write, and is on disk when its future returns. If the disk is full, the
+/// partial write is undone, and a later append works.
 ///
 /// # Damage
 ///
-/// The line of an append has the length of its entries in bytes, `bytes`, and their checksum, `crc32`.
-/// The header's and the append's last field, `file_crc32`, is the checksum of all the file before it.
-/// Both are the CRC-32 of zlib in hexadecimal digits.
+/// The first line of an append has the length of its entries in bytes, `bytes`, and their checksum,
+/// `crc32`. The last field of the header and of that line, `file_crc32`, is the checksum of
+/// everything in the file before it. Both are the CRC-32 of zlib in hexadecimal digits.
 ///
-/// An append at the end of the file that is shorter than it says is taken for one that a crash has cut
-/// before it was acknowledged: it is not read, and the next append writes over it. If only its last LF is
-/// missing, which an editor may have taken, it is whole, and the next append writes the LF. Anything else
-/// that is not as it was written, such as a single changed byte anywhere, is an error that names the file
-/// and the line, of reading and of writing, and nothing is changed.
+/// If the last append of a file is shorter than its declared length, it counts as cut off by a
+/// crash before it was acknowledged: it is not read, and the next append overwrites it. If only the
+/// last LF is missing, for example because an editor removed it, the append is complete, and the
+/// next append writes the LF. Anything else that differs from what was written, such as a single
+/// changed byte anywhere, is an error of reads and writes, which names the file and the line; the
+/// file is not changed.
 ///
-/// So what is lost without an error is what looks like such a crash: a file that was shortened later, by
-/// the end of its last append or by whole appends at its end, and lines that were taken out of the last
-/// append. After a power failure some file systems leave NULs where the end of an append should be: that
-/// is an error, and [`salvage`](Self::salvage) reads the rest.
+/// So data is lost without an error only if the damage looks like such a crash: the file was
+/// shortened later, within its last append or by whole appends at its end, or lines were removed
+/// from the last append. After a power failure, some file systems leave NULs in place of the end of
+/// an append: this is an error, and [`salvage`](Self::salvage) reads the rest.
 ///
-/// Files of earlier versions have no checksums. They are read, also with CRLF and with NULs at their end,
-/// and their next append has checksums: from then on the whole file is checked. Until then a changed text
-/// is not noticed. An earlier version of the crate must not write to a file with checksums: it adds
-/// appends that have none, which is an error from then on.
+/// Files of earlier versions have no checksums. They can be read, also with CRLF and with NULs at
+/// their end. The next append to such a file has checksums, and from then on the whole file is
+/// checked. Until then, changed text is not detected. An earlier version of this crate must not
+/// write to a file with checksums: it would add appends without them, which are errors from then
+/// on.
 ///
-/// [`salvage`](Self::salvage) reads what is whole of a damaged session, and tells what is lost. A session
-/// is not removed while the damaged header of another file may name it as what that was forked from: the
-/// error names that file, which can be removed first.
+/// [`salvage`](Self::salvage) reads the intact part of a damaged session and reports what is lost.
+/// A session cannot be deleted if another file has a damaged header that may refer to it as its
+/// original: the error names that file, which can be deleted first.
 ///
-/// Files and folders are made with modes 0600 and 0700 on unix; those that are there keep theirs.
+/// On Unix, files and folders are created with the modes 0600 and 0700; existing ones keep theirs.
 ///
-/// Any number of processes may use one folder: each file is locked while it is read or written
-/// (`flock` or what the system has like it), for ten seconds at most. The file system has to support
-/// that; not every network's does.
+/// Any number of processes can use the same folder: each file is locked while it is read or written
+/// (with `flock` or the system's equivalent), and waiting for the lock takes at most ten seconds.
+/// The file system must support such locks, which not every network file system does.
 ///
-/// The [lease](crate::session::Lease) of a session is a lock on a file of its own, `{session}.jsonl.lock` beside the
-/// file of the session, which holds the epoch. The system releases it when the process ends. The file stays as long as
-/// the session does. If it is removed while a run is active, the run is refused its next append. Two names of one file
-/// (hard links) have two leases.
+/// The [lease](crate::session::Lease) of a session is a lock on a separate file,
+/// `{session}.jsonl.lock` next to the session's file, which contains the epoch. The system releases
+/// the lock when the process ends. The lock file exists as long as the session. If it is removed
+/// while a run is active, the run's next append fails. Two names of the same file (hard links) have
+/// two leases.
 ///
-/// # What runs
+/// # The worker thread
 ///
-/// The files are read and written on a thread of the store's own, shared by its clones, which starts
-/// with the first call and does one thing at a time. Dropping a future that was polled does not take
-/// its append back: it is written whole, or refused. The drop of the last clone waits until what was
-/// handed over is written, which takes milliseconds, and five seconds at most: so long it blocks, in an
-/// async context too.
+/// The store reads and writes files on its own thread, which all clones share. The thread starts
+/// with the first call and processes one operation at a time. Dropping a future after it was polled
+/// does not cancel its append: it is written completely, or rejected. Dropping the last clone
+/// blocks until all submitted operations are done, which takes milliseconds, and at most five
+/// seconds; it blocks in async contexts, too.
 ///
 /// ```
 /// use turnstream::Item;
@@ -104,23 +107,24 @@ pub struct JsonLinesStore {
 }
 
 impl JsonLinesStore {
-    /// Keeps sessions in a folder, which is made if it is not there. What else is in it stays as it
-    /// is. An id may be any text: what a file system may not like in a name is written as `%` and two
-    /// digits, and a long one is shortened. A relative path is one of the folder that the process is in
-    /// now.
+    /// Opens a store in a folder, which is created if it does not exist. Other files in it are not
+    /// changed. An id can be any text: bytes that a file system may not support in names are
+    /// written as `%` and two digits, and long ids are shortened. A relative path is resolved
+    /// against the current directory at the time of this call.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if there is no such folder and it cannot be made.
+    /// [`Store`](ErrorKind::Store) if the folder does not exist and cannot be created.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, Error> {
         let folder = to_absolute_path(&folder.into())?;
         private_files::create_private_dir(&folder)?;
         Ok(Self::from_location(Location::Folder(folder)))
     }
 
-    /// Keeps one session in the file given, and tells its id: the file's name without its ending. The
-    /// file is made by the first append, and its folder here. No other session can be written; a
-    /// session that this one was forked from is read beside it.
+    /// Opens a store for one session in the given file. Returns the session's id, which is the
+    /// file's name without its extension. The folder is created by this call, the file by the first
+    /// append. No other session can be written; if the session is a fork, its original is read from
+    /// the same folder.
     ///
     /// ```
     /// use turnstream::session::JsonLinesStore;
@@ -132,8 +136,8 @@ impl JsonLinesStore {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the path names no file, and
-    /// [`Store`](ErrorKind::Store) if its folder is not there and cannot be made.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the path has no file name, and
+    /// [`Store`](ErrorKind::Store) if its folder does not exist and cannot be created.
     pub fn open_file(path: impl Into<PathBuf>) -> Result<(Self, String), Error> {
         let path = path.into();
         let Some(stem) = path.file_stem() else {
@@ -141,7 +145,7 @@ impl JsonLinesStore {
             return Err(Error::new(ErrorKind::InvalidRequest, message));
         };
         let stem = stem.to_string_lossy().into_owned();
-        // In the folder it is the same session.
+        // A store for the whole folder has the same session under the same id.
         let id = file_name::id_from_file_name(&stem).unwrap_or(stem);
         let path = to_absolute_path(&path)?;
         path.parent().map_or(Ok(()), private_files::create_private_dir)?;
@@ -153,33 +157,34 @@ impl JsonLinesStore {
         Self { sessions: Worker::new("turnstream-json-lines", sessions) }
     }
 
-    /// Reads what is whole of a session that is damaged, or of one that is not, and tells what is lost.
-    /// `None` if there is no file of it. Nothing is written.
+    /// Reads the intact part of a damaged session, and reports the damage; it also works for an
+    /// undamaged session. Returns `None` if the session has no file. Nothing is written.
     ///
-    /// An append is whole if its checksum is right, and is read whatever became of those before it. Of an
-    /// append that is damaged no entry is known to be right, so all of them are
-    /// [doubtful](crate::session::Damage::suspect_entries). Files of earlier versions have no checksums: each
-    /// line that can be parsed counts. An append that a crash has cut is named, too; it was never
-    /// acknowledged. What a fork has inherited is read from its origin in the same way.
+    /// An append with a correct checksum is intact, whatever happened to earlier ones. If an append
+    /// is damaged, any of its entries may be wrong, so all of them are
+    /// [suspect](crate::session::Damage::suspect_entries). Files of earlier versions have no
+    /// checksums: each line that can be parsed counts as intact. An append that a crash has cut off
+    /// is reported too, although it was never acknowledged. The inherited entries of a fork are
+    /// read from its original in the same way.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the file cannot be read at all, or nothing in it looks like a
-    /// session.
+    /// [`Store`](ErrorKind::Store) if the file cannot be read at all, or if nothing in it looks
+    /// like a session.
     pub async fn salvage(&self, id: impl Into<String>) -> Result<Option<SalvageReport>, Error> {
         let id = id.into();
         self.sessions.run(move |sessions| sessions.salvage(&id)).await
     }
 
-    /// Sets the clock by which sessions are listed, the system's unless set. It is for the first clone,
-    /// before its first call.
+    /// Sets the clock for the time of the last write; the system clock by default. It has no effect
+    /// after the first operation of the store or of any clone.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.sessions.configure(|sessions| sessions.clock = Arc::new(clock));
         self
     }
 }
 
-/// The same after the process has changed its folder.
+/// Makes a path absolute, so that it stays valid if the process changes its current directory.
 fn to_absolute_path(path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path)
         .map_err(|error| store_error(format!("cannot use the path `{}`", path.display()), error))

@@ -1,4 +1,4 @@
-//! What the sessions in a folder were forked from.
+//! The original sessions of the forks in a folder.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata};
@@ -13,15 +13,16 @@ use super::locked_file::FileStamp;
 use super::session_folder::session_files_in;
 use crate::error::{Error, ErrorKind};
 
-/// The bytes of a file that are searched for the beginning of a header.
+/// The maximum number of bytes that are searched for the end of a header.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
-/// The origins of the sessions in a folder. They are found without locks, since two that remove sessions
-/// would wait for each other: a header is written once, and a fork that is being written holds the lock
-/// of what it is forked from. So they are true of a session that was locked before they were found.
+/// The original sessions of the forks in a folder. They are read without locks, because two
+/// concurrent deletions would otherwise wait for each other. This is safe: a header is written
+/// once, and a process that writes a fork holds the lock of its original. So the result is correct
+/// for every session that was locked before the read.
 #[derive(Default)]
 pub(super) struct OriginCache {
-    /// What was found in a file, true as long as it is as it was.
+    /// The origin in each file, which is valid while the file is unchanged.
     origins_by_path: HashMap<PathBuf, (FileVersion, Origin)>,
     forks_by_origin: HashMap<String, Vec<PathBuf>>,
     damaged_paths: Vec<PathBuf>,
@@ -30,7 +31,7 @@ pub(super) struct OriginCache {
 type FileVersion = (FileStamp, (i64, i64));
 
 impl OriginCache {
-    /// Finds them again. Only headers of files that were changed are read.
+    /// Reads the folder again. Only the headers of changed files are read.
     pub(super) fn refresh(&mut self, folder: &Path) -> Result<(), Error> {
         let mut before = std::mem::take(self).origins_by_path;
         for (path, _) in session_files_in(folder)? {
@@ -51,8 +52,9 @@ impl OriginCache {
         Ok(())
     }
 
-    /// Refuses a session that another one was forked from, or may have been as its header is damaged.
-    /// `is_there` tells whether a session is in the folder, and `gone` are files that are not any more.
+    /// Rejects a session that another session was forked from, or may have been if that one's
+    /// header is damaged. `is_there` says whether a session is in the folder, and `gone` are files
+    /// that were removed.
     pub(super) fn ensure_has_no_forks(
         &self,
         id: &str,
@@ -84,7 +86,7 @@ impl OriginCache {
     }
 }
 
-/// `None` if there is no file.
+/// Reads the origin in a file; `None` if the file does not exist.
 fn find_origin(
     path: &Path,
     read: Option<(FileVersion, Origin)>,
@@ -106,7 +108,8 @@ fn find_origin(
     }
 }
 
-/// The first line, and the next one if that is damaged: its LF may be. Ids have any length.
+/// The first line, and the next one if it is damaged, because the LF may be damaged. An id can have
+/// any length.
 fn read_first_line(file: File) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut file = BufReader::new(file);

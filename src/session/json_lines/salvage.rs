@@ -1,4 +1,4 @@
-//! What is whole in a damaged file.
+//! Salvaging the intact parts of a damaged file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,14 +10,14 @@ use super::crc32::Crc32;
 use super::file_format::{self, AppendHeader, LegacyAppendHeader, Line, ParsedAppend};
 use crate::session::ForkOrigin;
 
-/// What a file says: its own entries, and what it was forked from.
+/// The salvaged contents of a file: its own entries, and its original session if it is a fork.
 pub(super) struct SalvagedFile {
     pub(super) fork_origin: Option<ForkOrigin>,
     pub(super) own_report: SalvageReport,
 }
 
-/// Reads all that is whole, also if only the last LF is missing. Where something is not whole, it goes
-/// on with the next append that is.
+/// Reads all intact appends, even if the last LF is missing. After a damaged part, it continues
+/// with the next intact append.
 pub(super) fn salvage_file(text: &[u8], path: &Path) -> SalvagedFile {
     let found = salvage_terminated_file(text, path);
     if !text.ends_with(b"}") {
@@ -51,14 +51,14 @@ fn salvage_terminated_file(text: &[u8], path: &Path) -> SalvagedFile {
 struct SalvageReader<'a> {
     text: &'a [u8],
     path: &'a Path,
-    /// Where the next append begins, and the number of its line.
+    /// The offset of the next append, and its line number.
     offset: usize,
     line_number: usize,
-    /// The checksum of the file until there.
+    /// The checksum of the file up to this offset.
     crc: Crc32,
-    /// Whether every append from here on has a checksum.
+    /// Whether every append from here on must have a checksum.
     requires_checksum: bool,
-    /// Whether all before is as it was written, or the damage was noted.
+    /// Whether the part before is intact, or its damage was recorded.
     is_prefix_intact: bool,
     report: SalvageReport,
 }
@@ -123,7 +123,7 @@ impl SalvageReader<'_> {
                     Err(error) => error.message().to_owned(),
                 };
                 let declared = self.declared_entries_and_end();
-                // Also where the LF before the next append is damaged.
+                // This includes the case that the LF before the next append is damaged.
                 let end = declared.map(|(_, end)| end).filter(|end| {
                     let rest = self.text.get(*end..);
                     rest.is_some_and(|rest| {
@@ -136,13 +136,14 @@ impl SalvageReader<'_> {
         }
     }
 
-    /// Whether a line is of the file itself, and no entry.
+    /// Whether a line belongs to the format and is not an entry.
     fn is_append_header(&self, line: &Line) -> bool {
         let line = &self.text[line.byte_range.clone()];
         file_format::starts_with_append(line) || file_format::split_file_crc(line).is_some()
     }
 
-    /// Where the entries of an append are that has a first line and a right checksum.
+    /// The range of an append's entries, if its first line can be parsed and the checksum is
+    /// correct.
     fn checked_entry_range(&self, first: &Line) -> Option<Range<usize>> {
         let line = &self.text[first.byte_range.clone()];
         file_format::split_file_crc(line).filter(|_| file_format::starts_with_append(line))?;
@@ -166,7 +167,7 @@ impl SalvageReader<'_> {
                     None,
                 );
             }
-            // What comes after is checked from here on.
+            // The rest of the file is checked relative to this point.
             if let Some(written) = Crc32::parse_hex(file_crc) {
                 self.crc = written;
                 self.offset = first.byte_range.start + before.len();
@@ -188,7 +189,7 @@ impl SalvageReader<'_> {
         self.line_number = first.line_number + 1 + memchr_iter(b'\n', &self.text[entries]).count();
     }
 
-    /// Notes that the lines until `end` are damaged, with the entries in them that can be parsed.
+    /// Records that the lines until `end` are damaged, with the entries in them that can be parsed.
     fn record_damage(&mut self, end: usize, reason: &str, lost: Option<u64>) {
         let range = self.offset..end;
         let ended = memchr_iter(b'\n', &self.text[range.clone()]).count();
@@ -206,8 +207,8 @@ impl SalvageReader<'_> {
         self.skip_to(end);
     }
 
-    /// How many entries the append that begins here says that it has, and where it says that it ends, if
-    /// that is as it was written.
+    /// The number of entries and the end offset that the append here declares, if its first line is
+    /// intact.
     fn declared_entries_and_end(&self) -> Option<(u64, usize)> {
         let first = file_format::next_line(self.text, self.offset, self.line_number)?;
         let (before, file_crc) = file_format::split_file_crc(&self.text[first.byte_range.clone()])?;
@@ -223,7 +224,7 @@ impl SalvageReader<'_> {
         self.offset = end;
     }
 
-    /// Where the next append begins after the line that begins here; no entry looks like one.
+    /// The offset of the next append after the current line. No entry starts like an append.
     fn next_append_offset(&self) -> usize {
         let ends = memchr_iter(b'\n', &self.text[self.offset..]).map(|end| self.offset + end + 1);
         let mut ends = ends.filter(|end| file_format::starts_with_append(&self.text[*end..]));

@@ -1,4 +1,4 @@
-//! What the store does, on its thread.
+//! The store's operations, which run on its thread.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -24,37 +24,37 @@ use crate::error::{Error, ErrorKind};
 use crate::session::blocking_store;
 use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageReport, SessionInfo};
 
-/// How many files are remembered.
+/// The maximum number of files in the cache.
 const MAX_CACHED_FILES: usize = 1024;
 
-/// How many files are locked at once to be removed: each is open.
+/// The maximum number of files that pruning locks at the same time, because each is an open file.
 const MAX_FILES_PER_PRUNE_PASS: usize = 64;
 
 /// The files of a store.
 pub(super) struct SessionFiles {
     pub(super) location: Location,
     pub(super) clock: Arc<dyn Clock>,
-    /// What was found in a file, true as long as its stamp is.
+    /// The state of each file, which is valid while the file's stamp is unchanged.
     cached_files: HashMap<PathBuf, CachedFile>,
 }
 
-/// Where they are.
+/// The location of a store's sessions.
 pub(super) enum Location {
-    /// All that are in it.
+    /// All session files in a folder.
     Folder(PathBuf),
-    /// One, whatever its file is called.
+    /// A single session, in a file with any name.
     File { path: PathBuf, id: String },
 }
 
 #[derive(Clone)]
 struct CachedFile {
     stamp: FileStamp,
-    /// `None` if there is no session.
+    /// `None` if the file does not have a session.
     version: Option<u64>,
     fork_origin: Option<ForkOrigin>,
-    /// Whether there is a header.
+    /// Whether the file has a header.
     has_header: bool,
-    /// The bytes that are whole, whether they end with LF, and their checksum.
+    /// The length of the intact part, whether it ends with LF, and its checksum.
     valid_len: u64,
     is_terminated: bool,
     crc: Crc32,
@@ -78,7 +78,7 @@ impl blocking_store::BlockingStore for SessionFiles {
             lease.map_or(Ok(()), |lease| ensure_lease_held(lease, &path, id))?;
             return ensure_expected_version(id, expected, 0).map(|()| 0);
         };
-        // Who takes the next lease waits for the lock on this file.
+        // While this file is locked, another process cannot finish taking a new lease.
         lease.map_or(Ok(()), |lease| ensure_lease_held(lease, &path, id))?;
         let there = self.load_cached(&mut file, &path, id)?;
         let found = there.version.unwrap_or(0);
@@ -95,7 +95,7 @@ impl blocking_store::BlockingStore for SessionFiles {
         let append = file_format::encode_append(there.crc.update(&begin), entries.len(), &text)?;
         let then = CachedFile { version: Some(version), ..there };
         self.write(&mut file, &path, then, &[begin, append].concat())?;
-        // Otherwise the entries are in a file that was removed from its folder.
+        // If it is not, the entries are in a file that was removed from its folder.
         match file.is_at_path() {
             true => Ok(version),
             false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
@@ -108,7 +108,7 @@ impl blocking_store::BlockingStore for SessionFiles {
         let removal = LockRemoval::WithoutSession(path.clone());
         let lock = LockFile::lock(lock_path(&path), id, &path, removal)?;
         let epoch = lock.raise_epoch(self.clock.now())?;
-        // An append that has checked the epoch before is written when this file is unlocked.
+        // Waits until a concurrent append that has already checked the epoch is written.
         drop(LockedFile::open(&path, OpenMode::Read)?);
         Ok(Lease::new(epoch, lock))
     }
@@ -117,7 +117,7 @@ impl blocking_store::BlockingStore for SessionFiles {
         let Some(path) = self.location.session_path(id) else { return Ok(None) };
         let Some((lines, text)) = read_session_file(&path, id)? else { return Ok(None) };
         let Some(version) = lines.version() else { return Ok(None) };
-        // From the newest part to the one that the others came from.
+        // From the session's own entries back to those of the first ancestor.
         let mut parts =
             vec![lines.parse_entries(&text, from..version).map_err(add_path_context(&path))?];
         let mut ids = vec![id.to_owned()];
@@ -156,7 +156,7 @@ impl blocking_store::BlockingStore for SessionFiles {
     fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
         let path = self.location.path_for_write(new)?;
         let origin = self.location.session_path(id);
-        // The lock keeps it from being removed meanwhile. A session cannot be forked from itself.
+        // The lock prevents concurrent deletion. A session cannot be forked from itself.
         let mut origin_file = match &origin {
             Some(origin) => LockedFile::open(origin, OpenMode::Read)?,
             None => None,
@@ -188,7 +188,7 @@ impl blocking_store::BlockingStore for SessionFiles {
 
     fn delete(&mut self, id: &str) -> Result<bool, Error> {
         let Some(path) = self.location.session_path(id) else { return Ok(false) };
-        // The lock keeps others from writing or forking it meanwhile.
+        // The lock prevents concurrent writes and forks.
         let Some(file) = LockedFile::open(&path, OpenMode::Write)? else { return Ok(false) };
         let mut origins = OriginCache::default();
         origins.refresh(parent_folder(&path))?;
@@ -206,12 +206,12 @@ impl blocking_store::BlockingStore for SessionFiles {
         while let Some((_, first)) = left.first() {
             let mut locked = vec![LockedFile::open(first, OpenMode::Write)?];
             for (_, path) in left.iter().take(MAX_FILES_PER_PRUNE_PASS).skip(1) {
-                // A store that waits must not hold a lock that another one waits for: a file that is
-                // locked elsewhere is the first of the next ones.
+                // A store that waits for a lock must not hold one that another store waits for. A
+                // file that is locked by another process becomes the first file of the next pass.
                 let Ok(file) = LockedFile::try_open(path, OpenMode::Write) else { break };
                 locked.push(file);
             }
-            // What is forked from them from here on is refused.
+            // From here on, new forks of these sessions fail.
             origins.refresh(parent_folder(first))?;
             let (these, rest) = left.split_at(locked.len());
             let mut gone = HashSet::new();
@@ -224,7 +224,7 @@ impl blocking_store::BlockingStore for SessionFiles {
                         gone.insert(path.clone());
                     }
                     Ok(false) => {}
-                    // Of a fork that was made meanwhile, or cannot be read.
+                    // The session has a new fork, or cannot be read.
                     Err(error) if error.kind() == ErrorKind::InvalidRequest => {}
                     Err(error) => return Err(error),
                 }
@@ -240,7 +240,7 @@ impl SessionFiles {
         Self { location: place, clock, cached_files: HashMap::new() }
     }
 
-    /// The version of a session, 0 if it is not there.
+    /// The version of a session, 0 if it does not exist.
     fn version(&mut self, id: &str) -> Result<u64, Error> {
         let path = self.location.path_for_write(id)?;
         let Some(mut file) = LockedFile::open(&path, OpenMode::Read)? else { return Ok(0) };
@@ -250,7 +250,7 @@ impl SessionFiles {
     pub(super) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
         let Some(path) = self.location.session_path(id) else { return Ok(None) };
         let Some(mut found) = salvage_session_file(&path)? else { return Ok(None) };
-        // From the newest part to the one that the others came from.
+        // From the session's own entries back to those of the first ancestor.
         let mut all = found.own_report;
         let mut ids = vec![id.to_owned()];
         let mut until = u64::MAX;
@@ -279,7 +279,7 @@ impl SessionFiles {
         Ok(Some(all))
     }
 
-    /// All sessions; `damaged` decides about those that cannot be read.
+    /// Lists all sessions; `damaged` decides whether an unreadable session is an error.
     fn session_infos(
         &mut self,
         damaged: impl Fn(Error) -> Result<(), Error>,
@@ -295,7 +295,7 @@ impl SessionFiles {
         Ok(listed)
     }
 
-    /// The session in a file; `None` if there is none.
+    /// The session in a file; `None` if the file has none.
     fn session_info(
         &mut self,
         path: &Path,
@@ -311,7 +311,7 @@ impl SessionFiles {
         };
         let there = match self.load_cached(&mut file, path, &id) {
             Ok(there) => there,
-            // Something else that is kept in the folder.
+            // A file in the folder that is not a session.
             Err(_) if !file_format::starts_with_header(&file.read()?) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -324,9 +324,9 @@ impl SessionFiles {
         Ok(there.version.map(listed))
     }
 
-    /// Removes the file of a session if it is one, was modified when it may, and no other session was
-    /// forked from it. The origins were found while it was locked; the files that are gone since do not
-    /// count.
+    /// Removes a session's file if it is a session, if `may_go` accepts its modification time, and
+    /// if no other session was forked from it. The origins were read while the file was locked;
+    /// files that were removed since do not count.
     fn remove(
         &mut self,
         mut file: LockedFile<'_>,
@@ -338,7 +338,7 @@ impl SessionFiles {
         let text = file.read()?;
         match file_format::parse_file(&text) {
             Ok(lines) if lines.version().is_none() => return Ok(false),
-            // A damaged session is one, too.
+            // A damaged session can be removed, too.
             Err(error) if !file_format::starts_with_header(&text) => {
                 return Err(add_path_context(path)(error));
             }
@@ -347,7 +347,7 @@ impl SessionFiles {
         if !may_go(file.stamp()?.modified) {
             return Ok(false);
         }
-        // A fork would look for no other name.
+        // Forks look up their original only by this name.
         if self.location.origin_path(id) == path {
             let is_there = |id: &str| self.location.origin_path(id).is_file();
             origins.ensure_has_no_forks(id, path, is_there, gone)?;
@@ -374,7 +374,7 @@ impl SessionFiles {
         Ok(id.filter(|id| self.location.session_path(id).as_deref() == Some(path)))
     }
 
-    /// What is in a file, read again only if somebody else has written.
+    /// The state of a file, which is read again only if another process has written it.
     fn load_cached(
         &mut self,
         file: &mut LockedFile<'_>,
@@ -400,7 +400,7 @@ impl SessionFiles {
         Ok(seen)
     }
 
-    /// Writes `text` after what is whole.
+    /// Writes `text` after the intact part.
     fn write(
         &mut self,
         file: &mut LockedFile<'_>,
@@ -413,7 +413,7 @@ impl SessionFiles {
             sync_parent_dir(path)?;
         }
         file.write(then.valid_len, text, self.clock.now())?;
-        // It is written, whatever comes of this.
+        // The text is written, even if reading the stamp fails.
         if let Ok(stamp) = file.stamp() {
             let end = then.valid_len + text.len() as u64;
             let crc = then.crc.update(text);
@@ -440,7 +440,7 @@ impl SessionFiles {
     }
 }
 
-/// Reads the file of a session with its lines; `None` if there is none.
+/// Reads and parses the file of a session; `None` if it does not exist.
 fn read_session_file(path: &Path, id: &str) -> Result<Option<(ParsedFile, Vec<u8>)>, Error> {
     let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
     let text = file.read()?;
@@ -449,7 +449,7 @@ fn read_session_file(path: &Path, id: &str) -> Result<Option<(ParsedFile, Vec<u8
     Ok(Some((lines, text)))
 }
 
-/// Reads what is whole in a file; `None` if there is none.
+/// Salvages a file; `None` if it does not exist.
 fn salvage_session_file(path: &Path) -> Result<Option<SalvagedFile>, Error> {
     let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
     let text = file.read()?;
@@ -464,7 +464,7 @@ fn salvage_session_file(path: &Path) -> Result<Option<SalvagedFile>, Error> {
     }
 }
 
-/// The name of a file tells which session it is, unless it was shortened.
+/// Checks the id in the header of a file with a shortened name; other names determine the id.
 fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error> {
     let shortened = path.file_stem().is_some_and(|name| *name == *file_name::file_name_from_id(id))
         && file_name::id_from_file_name(&file_name::file_name_from_id(id)).is_none();
@@ -477,14 +477,14 @@ fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error
     }
 }
 
-/// The file whose lock is the lease of the session in a file.
+/// The path of the lock file for the session in a file.
 fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     name.into()
 }
 
-/// Whether the lease is the last one that was taken of this session.
+/// Checks that the lease is the latest one of this session.
 fn ensure_lease_held(lease: &Lease, path: &Path, id: &str) -> Result<(), Error> {
     let epoch = lease.epoch();
     let path = lock_path(&resolve_links(path));
@@ -495,7 +495,7 @@ fn ensure_lease_held(lease: &Lease, path: &Path, id: &str) -> Result<(), Error> 
     }
 }
 
-/// Says in which file it was.
+/// Adds the file's path to an error.
 fn add_path_context(path: &Path) -> impl Fn(Error) -> Error {
     move |error| {
         let message = format!("`{}`: {error}", path.display());
@@ -504,7 +504,7 @@ fn add_path_context(path: &Path) -> impl Fn(Error) -> Error {
 }
 
 impl Location {
-    /// The file of a session; `None` if this place has no such session.
+    /// The file of a session; `None` if this location cannot have the session.
     fn session_path(&self, id: &str) -> Option<PathBuf> {
         match self {
             Self::Folder(_) => Some(self.origin_path(id)),
@@ -520,7 +520,7 @@ impl Location {
         })
     }
 
-    /// The file of a session that another one was forked from. It stands beside it.
+    /// The file of a fork's original session, which is in the same folder.
     fn origin_path(&self, id: &str) -> PathBuf {
         let name = format!("{}{SESSION_FILE_SUFFIX}", file_name::file_name_from_id(id));
         match self {
@@ -529,7 +529,7 @@ impl Location {
         }
     }
 
-    /// Every file that may hold a session, with its id where the name tells it.
+    /// All files that may be sessions, with their ids if these follow from their names.
     fn session_files(&self) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
         match self {
             Self::Folder(folder) => session_files_in(folder),

@@ -1,4 +1,4 @@
-//! The folder that the files of sessions are in.
+//! The folder of session files.
 
 use std::path::{Path, PathBuf};
 
@@ -6,13 +6,13 @@ use super::super::checks::store_error;
 use super::super::file_name::{self, SESSION_FILE_SUFFIX};
 use crate::error::Error;
 
-/// The folder that a file is in.
+/// The folder of a file.
 pub(super) fn parent_folder(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }
 
-/// Every file that may hold a session, with its id where the name tells it.
+/// All files that may be sessions, with their ids if these follow from their names.
 pub(super) fn session_files_in(folder: &Path) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
     let cannot = |error| store_error(format!("cannot read `{}`", folder.display()), error);
     let mut files = Vec::new();

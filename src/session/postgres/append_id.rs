@@ -1,20 +1,20 @@
-//! The id that an append is recognised by.
+//! The random id of an append.
 
 use std::error::Error as StdError;
 
 use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-/// 128 random bits, stored with the first entry of an append, as a `uuid`. If the connection breaks before the answer,
-/// they tell whether the append was written.
+/// 128 random bits, stored as a `uuid` with the first entry of an append. If the connection breaks
+/// before the response arrives, they show whether the append was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AppendId(u128);
 
 impl AppendId {
     pub(super) fn random() -> Self {
         let mut bytes = [0; 16];
-        // Invariant: an operating system without random numbers cannot seed a hash map of std either, which panics
-        // as well.
+        // Invariant: without random numbers from the operating system, creating a std hash map
+        // would panic as well.
         getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
         Self(u128::from_be_bytes(bytes))
     }

@@ -1,10 +1,11 @@
-//! The part of a connection string that tokio-postgres does not read.
+//! The options of a connection string that tokio-postgres does not support.
 
 use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-/// How the server's certificate is checked: `sslmode` and `sslrootcert`, with the meaning that libpq gives them.
+/// How to verify the server's certificate: `sslmode` and `sslrootcert`, with the same meaning as in
+/// libpq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TlsSettings {
     pub(super) mode: TlsMode,
@@ -14,11 +15,11 @@ pub(super) struct TlsSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TlsMode {
     Disable,
-    /// Encrypted if the server can do it.
+    /// Encrypts if the server supports it.
     Prefer,
-    /// Encrypted; the certificate is checked if root certificates were named.
+    /// Encrypts; verifies the certificate if root certificates are given.
     Require,
-    /// The certificate is checked, and not the name in it.
+    /// Verifies the certificate, but not the name in it.
     VerifyCa,
     VerifyFull,
 }
@@ -31,19 +32,19 @@ pub(super) enum RootCertificates {
     File(PathBuf),
 }
 
-/// A connection string in two parts.
+/// A connection string, split into the TLS options and the rest.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SplitConnectionString {
-    /// Without `sslmode` and `sslrootcert`.
+    /// The string without `sslmode` and `sslrootcert`.
     pub(super) rest: String,
     pub(super) tls: TlsSettings,
 }
 
-/// Why it cannot be used: the name of an option, never a value.
+/// The name of an option whose value is not supported. The value is not included.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadOption(pub(super) &'static str);
 
-/// Takes what says how to encrypt out of a URL, or of a string of `key=value`.
+/// Removes the TLS options from a URL or from a string of `key=value` pairs.
 pub(super) fn split_connection_string(text: &str) -> Result<SplitConnectionString, BadOption> {
     let (rest, options) = match is_url(text) {
         true => split_url(text),
@@ -63,7 +64,8 @@ pub(super) fn split_connection_string(text: &str) -> Result<SplitConnectionStrin
         }
     }
     let mode = match (mode, &root_certificates) {
-        // As libpq: the platform's certificates are those of every host, so the name has to be checked.
+        // As in libpq: the platform's certificates are trusted for any host, so the name must be
+        // verified.
         (None | Some(TlsMode::VerifyFull), RootCertificates::Platform) => TlsMode::VerifyFull,
         (Some(_), RootCertificates::Platform) => return Err(BadOption("sslmode")),
         (mode, _) => mode.unwrap_or(TlsMode::Prefer),
@@ -103,7 +105,7 @@ fn is_url(text: &str) -> bool {
 }
 
 fn split_url(url: &str) -> (String, Vec<(TlsKey, String)>) {
-    // A password may hold a question mark only as `%3F`.
+    // A question mark in a password must be written as `%3F`.
     let Some((address, query)) = url.split_once('?') else { return (url.to_owned(), Vec::new()) };
     let mut options = Vec::new();
     let mut rest = Vec::new();
@@ -123,8 +125,8 @@ fn split_url(url: &str) -> (String, Vec<(TlsKey, String)>) {
     (rest, options)
 }
 
-/// Splits `key = value` pairs, where a value may be quoted with `'`, and `\` takes the next character as it is. What
-/// is malformed stays in the rest, for tokio-postgres to refuse.
+/// Splits `key = value` pairs. A value may be quoted with `'`, and `\` escapes the next character.
+/// Malformed text stays in the rest, so that tokio-postgres rejects it.
 fn split_pairs(text: &str) -> (String, Vec<(TlsKey, String)>) {
     let mut options = Vec::new();
     let mut rest = String::new();
@@ -146,7 +148,7 @@ fn split_pairs(text: &str) -> (String, Vec<(TlsKey, String)>) {
     (rest.trim_end().to_owned(), options)
 }
 
-/// The value at the start of a text, and how many bytes it takes there.
+/// Reads the value at the start of a text. Returns it with its length in bytes.
 fn read_value(text: &str) -> (String, usize) {
     let is_quoted = text.starts_with('\'');
     let mut value = String::new();

@@ -1,4 +1,4 @@
-//! How a connection is made.
+//! Opening connections.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -17,26 +17,27 @@ use super::error::PostgresError;
 use super::server_certificate::tls_connector;
 use crate::error::{Error, ErrorKind};
 
-/// How long one host may take to accept a connection, unless the connection string says it.
+/// How long to wait for a host to accept a connection, unless the connection string sets this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A server that is gone, with its machine or the network, is noticed within these on an idle connection …
+/// On an idle connection, a failed server, machine or network is detected with these keepalive
+/// settings.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// … and within this on one that waits for an answer.
+/// On a connection that waits for a response, it is detected within this time.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Makes connections, each with a task that reads and writes it.
+/// Opens connections, each of which is driven by a task.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) config: Config,
     tls: MakeRustlsConnect,
-    /// Runs on each new connection.
+    /// SQL that is executed on each new connection.
     settings: String,
 }
 
 impl Connector {
-    /// Reads a connection string, and the root certificates that it names.
+    /// Parses a connection string, and reads the root certificates that it refers to.
     pub(super) fn new(connection_string: &str, statement_timeout: Duration) -> Result<Self, Error> {
         let invalid = |why: &str| {
             let message = format!("the connection string of PostgreSQL cannot be used: {why}");
@@ -46,7 +47,7 @@ impl Connector {
             invalid(&format!("the value of the option `{name}` is not supported"))
         })?;
         let mut config: Config = split.rest.parse().map_err(|error: Postgres| {
-            // Others quote parts of the string, where a password may stand.
+            // Other messages quote parts of the string, which may include the password.
             let why = std::error::Error::source(&error).map(ToString::to_string);
             let why = why.filter(|why| why.starts_with("invalid value for option"));
             invalid(why.as_deref().unwrap_or("it is not a URL or pairs `key=value` that are known"))
@@ -60,15 +61,15 @@ impl Connector {
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
         if config.get_hosts().iter().all(is_unix_socket) && !config.get_hosts().is_empty() {
-            // As libpq: there is no TLS on these.
+            // As in libpq: TLS is not used on Unix sockets.
             config.ssl_mode(SslMode::Disable);
         }
         set_defaults(&mut config);
         let tls = tls_connector(&split.tls)
             .map_err(|error| error.into_store_error("cannot connect to PostgreSQL"))?;
         let settings = format!(
-            // What is stronger stays: a standby that has it, too. So does `remote_write`, which is on the server's own
-            // disk as well.
+            // Stronger settings are kept, which include a standby. So is `remote_write`, because it
+            // also waits for the server's own disk.
             "SELECT set_config('synchronous_commit', 'on', false)
              WHERE current_setting('synchronous_commit') IN ('off', 'local');
              -- The statements have literals with the name of the schema.
@@ -81,18 +82,19 @@ impl Connector {
         Ok(Self { config, tls, settings })
     }
 
-    /// The same for connections on which more is set.
+    /// Adds SQL that is executed on each new connection.
     pub(super) fn with_settings(mut self, settings: &str) -> Self {
         self.settings = format!("{}; {settings}", self.settings);
         self
     }
 
-    /// Whether the connection string asks for a server that takes writes.
+    /// Whether the connection string requires a server that accepts writes.
     pub(super) fn wants_writable(&self) -> bool {
         self.config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite
     }
 
-    /// Makes a connection. Its task hands out what the server sends on its own, and drops `on_message` when it ends.
+    /// Opens a connection. Its task passes asynchronous messages of the server to `on_message`, and
+    /// drops this function when it ends.
     pub(super) async fn connect(
         &self,
         mut on_message: impl FnMut(AsyncMessage) + Send + 'static,
@@ -101,7 +103,8 @@ impl Connector {
         let connecting = async {
             let (client, mut connection) = self.config.connect(self.tls.clone()).await?;
             let task = tokio::spawn(async move {
-                // An error ends it as the end does; the client reports it to those who use it.
+                // Both an error and the end of the connection end the task; the client reports
+                // errors to its callers.
                 while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
                     on_message(message);
                 }
@@ -116,7 +119,7 @@ impl Connector {
     }
 }
 
-/// For the pool.
+/// Opens connections for the pool.
 impl Connect for Connector {
     fn connect(
         &self,
@@ -148,7 +151,7 @@ fn set_defaults(config: &mut Config) {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(TCP_USER_TIMEOUT);
     }
-    // Its own default, which is longer than any call should wait.
+    // tokio-postgres's default of two hours is longer than any call should wait.
     if config.get_keepalives_idle() == Duration::from_hours(2) {
         config.keepalives_idle(KEEPALIVE_IDLE);
     }

@@ -1,4 +1,4 @@
-//! The pool, and another try after a connection broke.
+//! The connection pool, and retries after a connection breaks.
 
 use std::time::Duration;
 
@@ -12,14 +12,15 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use super::connector::Connector;
 use super::error::{PostgresError, PostgresErrorKind};
 
-/// Added for the network to the time limit of a statement, which the server keeps.
+/// The time for the network, in addition to the time limit of a statement, which the server
+/// enforces.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
-/// How long a connection may take at least, also if a call should not try again.
+/// The minimum time to wait for a connection, even if calls are not retried.
 const SHORTEST_WAIT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The connections of a store for everything but leases and followers.
+/// The connection pool of a store, for everything except leases and followers.
 pub(super) struct Database {
     pool: Pool,
     wants_writable: bool,
@@ -28,20 +29,20 @@ pub(super) struct Database {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeLimits {
-    /// How long a call tries again after the connection broke.
+    /// How long a call is retried after the connection broke.
     pub(super) retry: Duration,
     pub(super) statement: Duration,
 }
 
-/// The tries of one call.
+/// The attempts of one call.
 pub(super) struct Attempts<'a> {
     database: &'a Database,
     until: Instant,
-    /// When it stops waiting for a connection.
+    /// When the call stops waiting for a connection.
     wait_until: Instant,
     next_pause: Duration,
     client: Option<Object>,
-    /// A try may have written although it got no answer.
+    /// An attempt without a response may have been written.
     is_outcome_open: bool,
 }
 
@@ -67,7 +68,7 @@ impl Database {
         Ok(Self { pool, wants_writable, limits })
     }
 
-    /// Begins a call.
+    /// Starts a call.
     pub(super) fn attempts(&self) -> Attempts<'_> {
         let now = Instant::now();
         Attempts {
@@ -80,7 +81,7 @@ impl Database {
         }
     }
 
-    /// Waits for an answer of the server, longer than the server would take for it.
+    /// Waits for a response of the server, for longer than the server's own time limit.
     pub(super) async fn answer<T>(
         &self,
         answer: impl Future<Output = Result<T, PostgresError>>,
@@ -107,7 +108,7 @@ impl Database {
 }
 
 impl Attempts<'_> {
-    /// A connection, the one of the last try if it still works.
+    /// A connection: the one of the last attempt if it still works.
     pub(super) async fn client(&mut self) -> Result<&mut ClientWrapper, PostgresError> {
         let client = match self.client.take().filter(|client| !client.is_closed()) {
             Some(client) => client,
@@ -121,17 +122,18 @@ impl Attempts<'_> {
         Ok(self.client.insert(client))
     }
 
-    /// Returns when it is time for another try, or the error if there should be none.
+    /// Waits until the next attempt, or returns the error if the call must not be retried.
     pub(super) async fn after_error(&mut self, error: PostgresError) -> Result<(), PostgresError> {
         self.is_outcome_open |= error.leaves_outcome_open();
         let is_standby =
             error.kind() == PostgresErrorKind::ReadOnly && self.database.wants_writable;
         if error.leaves_outcome_open() || is_standby {
-            // Not back to the pool: an answer may still come.
+            // The connection is not returned to the pool, because a response may still arrive on
+            // it.
             drop(self.client.take().map(Object::take));
         }
         if is_standby {
-            // The others lead to the same server.
+            // The other connections lead to the same server.
             self.database.pool.retain(|_, _| false);
         }
         match is_standby || error.is_transient() {
@@ -140,13 +142,13 @@ impl Attempts<'_> {
         }
     }
 
-    /// Waits before a try that is made because another call was in the way.
+    /// Waits until the next attempt after a race with another call.
     pub(super) async fn after_race(&mut self) -> Result<(), PostgresError> {
         let message = "other calls were in the way at each try";
         self.pause(PostgresError::new(PostgresErrorKind::Unreachable, message)).await
     }
 
-    /// Whether a try may have written although it got no answer.
+    /// Whether an attempt without a response may have been written.
     pub(super) fn is_outcome_open(&self) -> bool {
         self.is_outcome_open
     }
@@ -162,7 +164,8 @@ impl Attempts<'_> {
     }
 }
 
-/// Asks whether the server takes writes: a standby does not, nor one with `default_transaction_read_only`.
+/// Checks that the server accepts writes: it must not be a standby, or have
+/// `default_transaction_read_only` on.
 pub(super) async fn ensure_writable(client: &Client) -> Result<(), PostgresError> {
     let rows = client.simple_query("SHOW transaction_read_only").await?;
     let is_on = |row: &SimpleQueryMessage| match row {

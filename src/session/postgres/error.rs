@@ -1,4 +1,4 @@
-//! Why the database did not do something.
+//! Errors of the database.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,10 +9,10 @@ use tokio_postgres::Error as Postgres;
 
 use crate::error::{Error, ErrorKind};
 
-/// The source of an error of kind [`Store`](ErrorKind::Store) from a
-/// [`PostgresStore`](crate::session::PostgresStore): why the database did not do it.
+/// The reason of an error of kind [`Store`](ErrorKind::Store) from a
+/// [`PostgresStore`](crate::session::PostgresStore); it is the error's source.
 ///
-/// It is cheap to clone, and neither it nor its sources show the password.
+/// It is cheap to clone. Neither it nor its sources contain the password.
 ///
 /// ```
 /// use turnstream::Error;
@@ -35,44 +35,47 @@ pub struct PostgresError {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of problems that an operator can act on.
+/// The kinds of database errors, by the action that an operator can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PostgresErrorKind {
-    /// No server could be reached within the limit, or it is starting or shutting down, or it has no free connection.
+    /// No server could be reached within the limit, or the server is starting or shutting down, or
+    /// it has no free connection.
     Unreachable,
-    /// The server takes no writes: it is a standby, or `default_transaction_read_only` is on (SQLSTATE 25006).
+    /// The server does not accept writes: it is a standby, or `default_transaction_read_only` is on
+    /// (SQLSTATE 25006).
     ReadOnly,
     /// The server's disk is full (SQLSTATE 53100).
     DiskFull,
-    /// The role may not do this (SQLSTATE 42501).
+    /// The role lacks a privilege for this (SQLSTATE 42501).
     PermissionDenied,
-    /// The server did not accept the role or its password (SQLSTATE 28xxx).
+    /// The server rejected the role or its password (SQLSTATE 28xxx).
     AuthenticationFailed,
-    /// No encrypted connection could be made: the certificate is not trusted, has another name, or the server has no
-    /// TLS.
+    /// No encrypted connection could be opened: the certificate is not trusted or has another name,
+    /// or the server does not support TLS.
     Tls,
-    /// A statement took longer than the limit (SQLSTATE 57014), or waited too long for a lock (55P03).
+    /// A statement took longer than its time limit (SQLSTATE 57014), or waited too long for a lock
+    /// (55P03).
     Timeout,
-    /// The tables are those of a later version of this crate, or the database cannot hold sessions: an older server
-    /// than PostgreSQL 14, or another encoding than UTF-8.
+    /// The tables have a later version than this crate supports, or the database cannot contain
+    /// sessions: the server is older than PostgreSQL 14, or the encoding is not UTF-8.
     UnsupportedDatabase,
-    /// Anything else; [`sqlstate`](PostgresError::sqlstate) may tell.
+    /// Any other error; see [`sqlstate`](PostgresError::sqlstate).
     Other,
 }
 
 impl PostgresError {
-    /// Finds it in an error.
+    /// Returns it if the error's source chain contains it.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
 
-    /// The kind of problem.
+    /// The kind of the error.
     pub fn kind(&self) -> PostgresErrorKind {
         self.kind
     }
 
-    /// The five characters that the server calls the error by, if the error is the server's.
+    /// The server's five-character error code (SQLSTATE), if the error came from the server.
     pub fn sqlstate(&self) -> Option<&str> {
         self.sqlstate.as_deref()
     }
@@ -81,7 +84,8 @@ impl PostgresError {
         Self { kind, sqlstate: None, message: message.into(), source: None }
     }
 
-    /// No answer within a time that the server would have kept, had it got the statement.
+    /// The error if a response is missing after the time limit, which the server enforces for every
+    /// statement that it receives.
     pub(super) fn no_answer(limit: Duration) -> Self {
         Self::new(PostgresErrorKind::Unreachable, format!("no answer within {limit:?}"))
     }
@@ -90,19 +94,20 @@ impl PostgresError {
         self.message = format!("{context}: {}", self.message);
     }
 
-    /// Whether another try may succeed without anything being changed.
+    /// Whether a retry may succeed without any change by a user.
     pub(super) fn is_transient(&self) -> bool {
-        // A deadlock, and a transaction that could not be brought into an order with others.
+        // 40001 is a serialization failure, and 40P01 a deadlock.
         self.kind == PostgresErrorKind::Unreachable
             || matches!(self.sqlstate(), Some("40001" | "40P01"))
     }
 
-    /// Whether the server may have done what it was asked for. It has not if it answered with an error.
+    /// Whether the server may have executed the statement. It has not if it responded with an
+    /// error.
     pub(super) fn leaves_outcome_open(&self) -> bool {
         self.kind == PostgresErrorKind::Unreachable
     }
 
-    /// As the error of a store, with what could not be done.
+    /// Converts it to the error of a store, with a description of the failed operation.
     pub(super) fn into_store_error(self, what: impl fmt::Display) -> Error {
         Error::new(ErrorKind::Store, format!("{what}: {self}")).with_source(self)
     }
@@ -116,7 +121,7 @@ impl From<Postgres> for PostgresError {
             None => kind_without_sqlstate(&error),
         };
         let message = match error.as_db_error() {
-            // Not its detail, which quotes values.
+            // The detail of the error is left out, because it quotes values.
             Some(error) => error.message().to_owned(),
             None => chain_message(&error),
         };
@@ -130,7 +135,8 @@ fn kind_of_sqlstate(sqlstate: &str) -> PostgresErrorKind {
         "53100" => PostgresErrorKind::DiskFull,
         "42501" => PostgresErrorKind::PermissionDenied,
         "57014" | "55P03" => PostgresErrorKind::Timeout,
-        // The server shuts down, starts, or has no free connection; the session was idle for too long.
+        // The server is shutting down or starting, or has no free connection; or the connection was
+        // idle for too long.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "53300" => PostgresErrorKind::Unreachable,
         _ if sqlstate.starts_with("28") => PostgresErrorKind::AuthenticationFailed,
         _ if sqlstate.starts_with("08") => PostgresErrorKind::Unreachable,
@@ -139,7 +145,7 @@ fn kind_of_sqlstate(sqlstate: &str) -> PostgresErrorKind {
 }
 
 fn kind_without_sqlstate(error: &Postgres) -> PostgresErrorKind {
-    // The crate does not say which it is in another way.
+    // tokio-postgres has no other way to tell the kinds apart.
     let message = error.to_string();
     if message.starts_with("error performing TLS handshake") {
         return PostgresErrorKind::Tls;

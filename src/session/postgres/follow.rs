@@ -1,4 +1,4 @@
-//! The connection that listens for those who follow a session.
+//! The connection that listens for followers of sessions.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -21,55 +21,59 @@ use crate::lock::lock_ignoring_poison;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How long a connection may be silent before the server is asked for an answer.
+/// How long a connection may be silent before the server is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How long the server may take for an answer.
+/// How long to wait for a response of the server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Those who follow sessions, by one store. One connection listens for all of them while there are any.
+/// The followers of one store's sessions. While there are any, one connection listens for all of
+/// them.
 pub(super) struct Followers {
     connector: Connector,
     listen: String,
     followed: String,
     state: Mutex<FollowerState>,
-    /// Changes when a listener ends. Not in `state`: it may end while that is locked.
+    /// Changes when a listener ends. It is not in `state`, because a listener may end while that is
+    /// locked.
     listener_ends: watch::Sender<()>,
 }
 
 #[derive(Default)]
 struct FollowerState {
     by_id: HashMap<String, Followed>,
-    /// Of the sessions that are there.
+    /// The ids of the followed sessions that exist, by their keys.
     ids_by_key: HashMap<i64, String>,
     listener: Option<Listener>,
 }
 
 /// A session that is followed.
 struct Followed {
-    /// `None` as long as it is not there.
+    /// `None` while the session does not exist.
     key: Option<i64>,
-    /// `None` before it was read first; 0 if it is not there.
+    /// `None` before the first read; 0 if the session does not exist.
     version: watch::Sender<Option<u64>>,
 }
 
-/// The task with the connection.
+/// The task that drives the connection.
 struct Listener {
-    /// Sent to when another session is followed.
+    /// Receives a message when another session is followed.
     added: mpsc::UnboundedSender<()>,
     task: JoinHandle<()>,
 }
 
-/// Those are announced here, to the listener. When it ends, also with its runtime, this is dropped.
+/// The listener's receiver of new followed sessions. It is dropped when the listener ends, or with
+/// its runtime.
 struct Added {
-    // The fields are dropped in their order: who is woken sees that it is closed.
+    // Fields are dropped in declaration order: when a follower is woken, the channel is already
+    // closed.
     received: mpsc::UnboundedReceiver<()>,
     _end: ListenerEnd,
 }
 
-/// Wakes all who follow.
+/// Wakes all followers when it is dropped.
 struct ListenerEnd(watch::Sender<()>);
 
-/// One that follows a session.
+/// A follower of one session.
 struct Follower {
     followers: Arc<Followers>,
     id: String,
@@ -96,7 +100,7 @@ impl Followers {
         }
     }
 
-    /// The versions of a session. It begins with the first poll.
+    /// The versions of a session. The first poll starts to follow it.
     pub(super) fn follow(self: &Arc<Self>, id: String) -> BoxStream<'static, u64> {
         let followers = Arc::clone(self);
         once(async move { followers.add(id) })
@@ -118,7 +122,8 @@ impl Followers {
         Follower { followers: self, id, versions, listener_ends, last: None }
     }
 
-    /// Tells the listener that another session is followed, or starts one on the runtime of the caller.
+    /// Notifies the listener that another session is followed, or starts one on the caller's
+    /// runtime.
     fn ensure_listener(self: &Arc<Self>, state: &mut FollowerState) {
         if let Some(listener) = &state.listener
             && listener.added.unbounded_send(()).is_ok()
@@ -131,7 +136,7 @@ impl Followers {
         state.listener = Some(Listener { added, task });
     }
 
-    /// Starts a listener if the runtime of the last one has ended.
+    /// Starts a listener if the previous one's runtime has ended.
     fn restart_listener(self: &Arc<Self>) {
         let mut state = self.lock_state();
         if state.listener.as_ref().is_none_or(|listener| listener.added.is_closed()) {
@@ -143,7 +148,8 @@ impl Followers {
         lock_ignoring_poison(&self.state)
     }
 
-    /// A server that takes no writes any more, and has not ended the connection, notifies of none either.
+    /// Checks the server: if it stopped accepting writes, it does not send notifications any more
+    /// either, even if the connection did not end.
     async fn check(&self, client: &Client) -> Result<(), PostgresError> {
         let checked = timeout(ANSWER_TIMEOUT, ensure_writable(client)).await;
         match checked.unwrap_or_else(|_| Err(PostgresError::no_answer(ANSWER_TIMEOUT))) {
@@ -157,7 +163,7 @@ impl Followers {
         }
     }
 
-    /// Reads the versions of sessions that were not found before.
+    /// Reads the versions of sessions whose keys are unknown.
     async fn read_unknown(&self, client: &Client) -> Result<(), PostgresError> {
         let ids: Vec<String> = {
             let state = self.lock_state();
@@ -191,19 +197,20 @@ impl Followers {
 }
 
 impl FollowerState {
-    /// After the connection was gone, anything may have happened.
+    /// Called after the connection was lost, because notifications may have been missed.
     fn forget_keys(&mut self) {
         self.ids_by_key.clear();
         self.by_id.values_mut().for_each(|followed| followed.key = None);
     }
 
-    /// Passes a version on. Returns whether the key is not known, so that its session may be a followed one.
+    /// Sends a version to its followers. Returns whether the key is unknown, in which case it may
+    /// belong to a followed session.
     fn on_written(&mut self, Written { key, version }: Written) -> bool {
         let Some(followed) = self.ids_by_key.get(&key).and_then(|id| self.by_id.get_mut(id)) else {
             return true;
         };
         if version == 0 {
-            // Deleted: another session that gets its id has another key.
+            // The session was deleted: if its id is used again, the new session has another key.
             followed.key = None;
             self.ids_by_key.remove(&key);
             followed.set_version(0);
@@ -241,7 +248,7 @@ impl Drop for Follower {
     fn drop(&mut self) {
         let mut state = self.followers.lock_state();
         let others = state.by_id.get(&self.id).map_or(0, |it| it.version.receiver_count());
-        // This one is still counted.
+        // This receiver is included in the count.
         if others > 1 {
             return;
         }
@@ -266,11 +273,11 @@ impl Drop for Listener {
     }
 }
 
-/// Listens, on another connection after one is lost, until it is aborted.
+/// Listens until it is aborted, and opens another connection if one is lost.
 async fn listen(followers: Arc<Followers>, mut added: Added) {
     let mut pause = FIRST_PAUSE;
     loop {
-        // An error is one of the connection: those who follow have nothing to do about it.
+        // Errors of the connection are ignored, because followers cannot act on them.
         if let Ok((client, notifications)) = connect(&followers).await {
             pause = FIRST_PAUSE;
             let _ = pass_on(&followers, &client, notifications, &mut added.received).await;
@@ -294,14 +301,14 @@ async fn connect(
     Ok((client, notifications))
 }
 
-/// Passes notifications on until the connection ends.
+/// Processes notifications until the connection ends.
 async fn pass_on(
     followers: &Followers,
     client: &Client,
     mut notifications: mpsc::UnboundedReceiver<Written>,
     added: &mut mpsc::UnboundedReceiver<()>,
 ) -> Result<(), PostgresError> {
-    // Read after it listens, so that nothing falls in between.
+    // The versions are read after `LISTEN`, so that no write is missed in between.
     followers.lock_state().forget_keys();
     followers.read_unknown(client).await?;
     loop {
@@ -315,7 +322,7 @@ async fn pass_on(
                 continue;
             }
         };
-        // Those that are here already, so that all of them need one read at most.
+        // Processes the queued notifications first, so that all of them need at most one read.
         while let Ok(written) = notifications.try_recv() {
             reads |= followers.lock_state().on_written(written);
         }

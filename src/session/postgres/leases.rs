@@ -1,4 +1,4 @@
-//! The connection that holds the leases of a process.
+//! The connection that holds a process's leases.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -25,12 +25,13 @@ use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 use crate::session::{AlreadyLeased, Lease, LeaseLost};
 
-/// How long a connection may take, also with a longer lease time.
+/// The maximum time to open the connection, even if the lease time is longer.
 const LONGEST_CONNECT: Duration = Duration::from_secs(30);
 
-/// The leases of one store. A lease is an advisory lock of the server, which ends with the connection that has it. One
-/// connection has those of all sessions that this process runs; a table excludes two runs within the process, which
-/// may both lock on that connection.
+/// The leases of one store. A lease is an advisory lock of the server, which is released when the
+/// connection that holds it ends. One connection holds the locks of all sessions that this process
+/// runs. Advisory locks do not exclude the same connection, so a table prevents two runs within the
+/// process.
 pub(super) struct Leases {
     connector: Connector,
     lease_time: Duration,
@@ -45,19 +46,20 @@ struct LeaseStatements {
     unlock: String,
 }
 
-/// A connection, as those see it who hold leases by it.
+/// The connection, as shared by the leases that it holds.
 struct LeaseConnection {
     commands: mpsc::UnboundedSender<Command>,
     health: Arc<Health>,
-    /// Ready when it is gone.
+    /// Ready when the connection is lost.
     gone: Shared<BoxFuture<'static, ()>>,
 }
 
-/// Whether a connection still holds what it has locked.
+/// Whether a connection still holds its locks.
 struct Health {
     lease_time: Duration,
     is_gone: AtomicBool,
-    /// When the last statement that was answered had been sent. The server counts from a later time.
+    /// The time at which the last confirmed statement was sent. The server's timeout starts later
+    /// than that.
     confirmed_at: Mutex<Instant>,
 }
 
@@ -66,29 +68,29 @@ enum Command {
     GiveBack { id: String, epoch: u64 },
 }
 
-/// `None` if it is another process's.
+/// `None` if another process has the lease.
 type Taken = Result<Option<ServerLock>, PostgresError>;
 
-/// The place of a session in the table of those that this process has.
+/// A session's slot in the table of the leases that this process holds.
 struct TakenSlot {
     taken: Arc<Mutex<HashSet<String>>>,
     id: String,
 }
 
-/// Held by a lease. The fields are dropped in their order: the unlock is queued when the place is free, so a
-/// lease that is taken next comes after it.
+/// The value that a lease holds. Fields are dropped in declaration order: the unlock is queued
+/// before the slot is freed, so the next lock of this session is queued after it.
 struct LeaseHold {
     lock: ServerLock,
     slot: TakenSlot,
 }
 
-/// The owner of a lease, who appends.
+/// A lease under which an append is made.
 pub(super) struct LeaseOwner<'a> {
     leases: &'a Leases,
     lease: &'a Lease,
 }
 
-/// A lock on the server, which is given back when this is dropped.
+/// A lock on the server, which is released when this is dropped.
 struct ServerLock {
     connection: Arc<LeaseConnection>,
     id: String,
@@ -98,8 +100,9 @@ struct ServerLock {
 impl Leases {
     pub(super) fn new(connector: Connector, lease_time: Duration, statements: &Statements) -> Self {
         let settings = format!(
-            // The connection of a process that has stopped ends by the first, which its kernel cannot keep open.
-            // A statement that waits for a row ends by the second, long before the leases would.
+            // The first setting ends the connection of a process that was suspended, which its
+            // kernel cannot keep open. The second ends statements that wait for a row, long before
+            // the leases would end.
             "SET idle_session_timeout = {millis};
              SET lock_timeout = {quarter}; SET statement_timeout = {third_millis};
              SET tcp_keepalives_idle = {third}; SET tcp_keepalives_interval = {third};
@@ -107,7 +110,7 @@ impl Leases {
             millis = lease_time.as_millis(),
             quarter = (lease_time / 4).as_millis(),
             third_millis = (lease_time / 3).as_millis(),
-            // Linux takes no more.
+            // The maximum on Linux.
             third = (lease_time / 3).as_secs().clamp(1, 32_767),
         );
         let statements = LeaseStatements {
@@ -128,7 +131,7 @@ impl Leases {
         LeaseOwner { leases: self, lease }
     }
 
-    /// Takes the lease of a session. It connects first, unless there is a connection.
+    /// Takes the lease of a session. Opens the connection first, if there is not one.
     pub(super) async fn take(&self, database: &Database, id: &str) -> Result<Lease, Error> {
         let already_leased = || Err(AlreadyLeased { id: id.to_owned() }.into());
         let cannot = |error: PostgresError| error.into_store_error("cannot take the lease");
@@ -152,11 +155,11 @@ impl Leases {
         }
     }
 
-    /// If its future is dropped, the task gives back what it has locked.
+    /// Locks a session. If the future is dropped, the task releases the lock.
     async fn lock(&self, id: &str) -> Taken {
         let connection = self.connection().await?;
         let (answer, answered) = oneshot::channel();
-        // If its task is gone, so is the answer.
+        // If the task has ended, the response channel is closed, too.
         let _ = connection.commands.unbounded_send(Command::Take { id: id.to_owned(), answer });
         answered.await.unwrap_or_else(|_| Err(PostgresError::no_answer(self.lease_time)))
     }
@@ -202,7 +205,7 @@ impl Leases {
 impl AppendLease for LeaseOwner<'_> {
     fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost> {
         let hold = self.lease.hold::<LeaseHold>();
-        // Another store's may have the same epoch.
+        // Another store's lease could have the same epoch.
         let own = hold.filter(|hold| Arc::ptr_eq(&hold.slot.taken, &self.leases.taken));
         let lock = own.map(|hold| &hold.lock);
         match lock.filter(|lock| lock.id == id && lock.connection.health.is_good()) {
@@ -215,7 +218,7 @@ impl AppendLease for LeaseOwner<'_> {
 impl Drop for ServerLock {
     fn drop(&mut self) {
         let command = Command::GiveBack { id: mem::take(&mut self.id), epoch: self.epoch };
-        // If its task is gone, the server has given it back.
+        // If the task has ended, the server has released the lock.
         let _ = self.connection.commands.unbounded_send(command);
     }
 }
@@ -227,8 +230,8 @@ impl Drop for TakenSlot {
 }
 
 impl LeaseConnection {
-    /// Ready when its leases are lost. A process that was stopped may poll it before the task of the connection, so
-    /// each poll looks at the clock.
+    /// Ready when the connection's leases are lost. Each poll checks the clock, because after a
+    /// suspension, this may be polled before the connection's task runs.
     fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
         let (health, mut gone) = (Arc::clone(&self.health), self.gone.clone());
         poll_fn(move |cx| match health.is_good() {
@@ -243,13 +246,13 @@ impl Health {
         !self.is_gone.load(Ordering::Acquire) && Instant::now() < self.ends_at()
     }
 
-    /// When the server may end the connection, if nothing more is confirmed.
+    /// The time at which the server may end the connection, unless another statement is confirmed.
     fn ends_at(&self) -> Instant {
         *lock_ignoring_poison(&self.confirmed_at) + self.lease_time
     }
 }
 
-/// Dropped when the task below ends, also with the runtime: the leases are lost.
+/// Dropped when the task below ends, or with its runtime: the leases are lost.
 struct EndOfConnection {
     health: Arc<Health>,
     task: JoinHandle<()>,
@@ -259,12 +262,13 @@ struct EndOfConnection {
 impl Drop for EndOfConnection {
     fn drop(&mut self) {
         self.health.is_gone.store(true, Ordering::Release);
-        // The server notices, and gives back what is locked.
+        // The server detects this, and releases the locks.
         self.task.abort();
     }
 }
 
-/// Does one thing after the other on the connection: so an unlock is done before the next lock of the same session.
+/// Executes commands on the connection one at a time, so an unlock is done before the next lock of
+/// the same session.
 struct LeaseTask {
     client: Client,
     connection: Weak<LeaseConnection>,
@@ -273,8 +277,8 @@ struct LeaseTask {
 }
 
 impl LeaseTask {
-    /// Ends with the connection, when no answer came for the lease time, or after the last lease and the store are
-    /// dropped.
+    /// Runs until the connection ends, until a response is missing for the lease time, or until the
+    /// last lease and the store were dropped.
     async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let health = Arc::clone(&self.end.health);
         loop {
@@ -288,7 +292,7 @@ impl LeaseTask {
             };
             let sent_at = Instant::now();
             match timeout_at(ends_at, self.do_command(command)).await {
-                // What was good for too short a time is never good again.
+                // A confirmation that arrives too late must not revive the leases.
                 Ok(Ok(())) if Instant::now() < ends_at => {
                     *lock_ignoring_poison(&health.confirmed_at) = sent_at;
                 }
@@ -297,7 +301,7 @@ impl LeaseTask {
         }
     }
 
-    /// Does what is asked for; otherwise it asks for an answer. An error is one of the connection.
+    /// Executes a command, or a ping if it is `None`. An error means that the connection is lost.
     async fn do_command(&self, command: Option<Command>) -> Result<(), PostgresError> {
         match command {
             Some(Command::Take { id, answer }) => {
@@ -308,10 +312,10 @@ impl LeaseTask {
                     Some(ServerLock { connection, id, epoch })
                 };
                 if is_broken {
-                    // Before the caller tries again.
+                    // Set before the caller tries again.
                     self.end.health.is_gone.store(true, Ordering::Release);
                 }
-                // If the caller is gone, it is dropped here.
+                // If the caller was dropped, the lock is dropped here.
                 let _ = answer.send(taken.map(|epoch| epoch.and_then(lock)));
                 match is_broken {
                     true => Err(PostgresError::no_answer(Duration::ZERO)),
@@ -325,14 +329,15 @@ impl LeaseTask {
                     Ok(_) => Ok(()),
                     Err(error) => match PostgresError::from(error) {
                         error if ends_leases(&error) => Err(error),
-                        // The row of a session that is not there could not be removed.
+                        // The reserved row of a session that was never written could not be
+                        // removed, so only unlock.
                         _ => self.unlock(id).await,
                     },
                 }
             }
             None => match ensure_writable(&self.client).await {
                 Err(error) if ends_leases(&error) => Err(error),
-                // Another error is an answer, too.
+                // Any other error is a response, too.
                 Ok(()) | Err(_) => Ok(()),
             },
         }
@@ -346,7 +351,7 @@ impl LeaseTask {
                 Ok(epoch.map(|epoch| u64::try_from(epoch).unwrap_or(0)))
             }
             Err(error) => {
-                // A lock outlives the transaction that has taken it.
+                // The lock is not released with the transaction that has taken it.
                 self.unlock(id).await?;
                 Err(error.into())
             }
@@ -359,8 +364,9 @@ impl LeaseTask {
     }
 }
 
-/// Whether a connection has no leases after an error. A server that takes no writes any more, and has not ended it,
-/// still has the locks; but others take theirs from the server that takes its place.
+/// Whether a connection has lost its leases after an error. A server that stopped accepting writes
+/// still has the locks while the connection lasts, but other processes take theirs from the server
+/// that replaces it.
 fn ends_leases(error: &PostgresError) -> bool {
     error.leaves_outcome_open() || error.kind() == PostgresErrorKind::ReadOnly
 }

@@ -1,8 +1,8 @@
 //! A store in a PostgreSQL database.
 //!
-//! An append goes through `store`, `session_tables` and `database`: the public methods, the statements of one
-//! call, and the connection that runs them, with another try after it broke. Leases and followers have a connection
-//! of their own each.
+//! An append passes through three modules: `store` has the public methods, `session_tables` the
+//! statements of each operation, and `database` the connection pool and the retries after a
+//! connection breaks. Leases and followers each have their own connection.
 
 mod append_id;
 mod connection_string;

@@ -1,12 +1,13 @@
-//! The tables, and how a database gets them.
+//! The tables, and their migrations.
 
 use tokio_postgres::{Client, GenericClient};
 
 use super::error::{PostgresError, PostgresErrorKind};
 use crate::error::{Error, ErrorKind};
 
-/// The statements from each version of the tables to the next; `{s}` stands for the schema. The version of a database
-/// is the number of them that it has seen. New ones are added at the end, and they never change.
+/// The migrations from each schema version to the next; `{s}` stands for the schema. The version of
+/// a database is the number of migrations that were applied. New ones are added at the end;
+/// existing ones are never changed.
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE {s}.schema_version (
         version integer PRIMARY KEY,
@@ -47,10 +48,10 @@ const MIGRATIONS: &[&str] = &["
     );
 "];
 
-/// The lock that makes others wait who migrate the database at the same time: `turn` in ASCII.
+/// The advisory lock for migrations, so that concurrent ones wait for each other: `turn` in ASCII.
 const MIGRATION_LOCK: i64 = 0x7475_726e;
 
-/// Brings the tables of a database to the newest version, if they are not. It runs no DDL otherwise.
+/// Migrates the tables of a database to the latest version. Runs no DDL if they are current.
 pub(super) async fn migrate(
     client: &mut Client,
     schema: &str,
@@ -63,7 +64,7 @@ pub(super) async fn migrate(
     loop {
         let transaction = client.transaction().await?;
         transaction.query("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
-        // Another process may have done it meanwhile.
+        // Another process may have migrated the tables meanwhile.
         let found = schema_version(&transaction, schema, name).await?;
         let found = ensure_known_version(found)?;
         let Some(migration) = MIGRATIONS.get(found) else { return Ok(()) };
@@ -83,7 +84,7 @@ pub(super) async fn migrate(
     }
 }
 
-/// All of it as a script, for a database without the schema.
+/// All migrations as a script, for a database without the schema.
 pub(super) fn migrations_sql(schema: &str) -> String {
     let mut script = format!("BEGIN;\nCREATE SCHEMA IF NOT EXISTS {schema};\n");
     for (number, migration) in (1..).zip(MIGRATIONS) {
@@ -97,9 +98,9 @@ fn migration_sql(schema: &str, migration: &str, number: usize) -> String {
     format!("{sql}\nINSERT INTO {schema}.schema_version (version) VALUES ({number});\n")
 }
 
-/// The name of a schema in a statement.
+/// Quotes a schema's name for use in a statement.
 pub(super) fn quote_identifier(name: &str) -> Result<String, Error> {
-    // A longer name would be cut.
+    // The server would truncate a longer name.
     match name.is_empty() || name.len() > 63 || name.contains('\0') {
         true => {
             let message = "the name of a schema has 1 to 63 bytes, and no NUL";
@@ -124,13 +125,14 @@ async fn ensure_supported_server(client: &Client) -> Result<(), PostgresError> {
     Err(PostgresError::new(PostgresErrorKind::UnsupportedDatabase, problem))
 }
 
-/// How many migrations a database has seen.
+/// The number of migrations that were applied to a database.
 async fn schema_version(
     client: &impl GenericClient,
     schema: &str,
     name: &str,
 ) -> Result<i32, PostgresError> {
-    // Not `to_regclass`, which does not see what another connection made since the transaction began.
+    // `to_regclass` would not see a table that another connection has created since this
+    // transaction began.
     let sql =
         "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
                               WHERE relname = 'schema_version' AND nspname = $1)";

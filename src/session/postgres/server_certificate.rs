@@ -1,4 +1,4 @@
-//! How the certificate of the server is checked.
+//! Verification of the server's certificate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::connection_string::{RootCertificates, TlsMode, TlsSettings};
 use super::error::{PostgresError, PostgresErrorKind};
 
-/// Makes what encrypts connections. It reads the file of root certificates.
+/// Creates the TLS connector. Reads the file of root certificates.
 pub(super) fn tls_connector(settings: &TlsSettings) -> Result<MakeRustlsConnect, PostgresError> {
-    // The one that reqwest uses, whatever the default of the process.
+    // The same provider as reqwest uses, whatever the default of the process is.
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match (settings.mode, &settings.root_certificates) {
         (TlsMode::Disable | TlsMode::Prefer, _) | (TlsMode::Require, RootCertificates::Unset) => {
             Arc::new(Unverified(provider.clone()))
         }
         (TlsMode::VerifyFull, roots) => verifier(roots, &provider)?,
-        // Only webpki is known to look at the name last, when the chain was found to be right.
+        // Only webpki is known to check the name last, after the rest of the chain was verified.
         (_, RootCertificates::Unset | RootCertificates::Platform)
             if cfg!(any(windows, target_vendor = "apple", target_os = "android")) =>
         {
@@ -82,7 +82,7 @@ fn read_certificates(path: &Path) -> Result<RootCertStore, PostgresError> {
     }
 }
 
-/// `sslmode=require`: encrypted, to anyone.
+/// `sslmode=require`: encrypts without verifying the server.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 
@@ -123,7 +123,7 @@ impl ServerCertVerifier for Unverified {
     }
 }
 
-/// `sslmode=verify-ca`: a certificate that is trusted, whatever the name in it.
+/// `sslmode=verify-ca`: requires a trusted certificate, with any name in it.
 #[derive(Debug)]
 struct AnyName(Arc<dyn ServerCertVerifier>);
 
@@ -137,7 +137,7 @@ impl ServerCertVerifier for AnyName {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Rustls> {
         match self.0.verify_server_cert(certificate, intermediates, name, ocsp, now) {
-            // The name is looked at last, when the chain was found to be right.
+            // The name is checked last, so the rest of the chain was verified.
             Err(Rustls::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),

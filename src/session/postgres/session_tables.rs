@@ -1,4 +1,4 @@
-//! The calls of a store, each as statements on its tables.
+//! The operations of a store, as SQL statements on its tables.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -21,33 +21,33 @@ use crate::session::checks::{
 use crate::session::prune::prunable_ids;
 use crate::session::{Entry, ForkOrigin, LeaseLost, SessionInfo};
 
-/// A database with the statements for it.
+/// The database, with the statements for its tables.
 pub(super) struct SessionTables {
     pub(super) database: Database,
     pub(super) statements: Statements,
 }
 
-/// Entries that are to be written, as JSON.
+/// Entries to append, as JSON.
 pub(super) struct NewEntries<'a> {
     pub(super) id: &'a str,
     pub(super) expected: u64,
     pub(super) lines: Vec<String>,
 }
 
-/// The state of a session in which a statement has written nothing.
+/// The state of a session in which a statement has not written anything.
 enum AppendState {
-    /// It was written by an earlier try.
+    /// The entries were written by an earlier attempt.
     Written,
-    /// Nothing is in its way any more.
+    /// An append can succeed now.
     Ready,
     Refused(Error),
 }
 
-/// How many entries one statement reads.
+/// The maximum number of entries that one statement reads.
 const ENTRIES_PER_STATEMENT: u64 = 1000;
 
 impl SessionTables {
-    /// Appends entries, by the owner of a lease if one is given.
+    /// Appends entries, under a lease if one is given.
     pub(super) async fn append(
         &self,
         new: &NewEntries<'_>,
@@ -57,7 +57,7 @@ impl SessionTables {
         let mut attempts = self.database.attempts();
         loop {
             let is_outcome_open = attempts.is_outcome_open();
-            // A lease that is lost stays lost, whatever the database says.
+            // A lost lease stays lost, whatever the database reports.
             let held = lease.map(|lease| lease.ensure_held(new.id)).transpose();
             let (epoch, lost) = match held {
                 Ok(epoch) => (epoch, None),
@@ -88,7 +88,7 @@ impl SessionTables {
         }
     }
 
-    /// The entries of a session from a number on.
+    /// Loads the entries of a session, starting at a number.
     pub(super) async fn load(&self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         let mut attempts = self.database.attempts();
         let mut loading = Loading { tables: self, id, from, entries: Vec::new(), segments: None };
@@ -105,12 +105,12 @@ impl SessionTables {
         }
     }
 
-    /// All sessions.
+    /// Lists all sessions.
     pub(super) async fn list(&self) -> Result<Vec<SessionInfo>, Error> {
         self.read_list(&self.statements.list, &[]).await
     }
 
-    /// At most `limit` of them, those that follow one.
+    /// Lists at most `limit` sessions, starting after the given one.
     pub(super) async fn list_page(
         &self,
         after: Option<&SessionInfo>,
@@ -143,7 +143,7 @@ impl SessionTables {
         }
     }
 
-    /// Makes a fork.
+    /// Creates a fork.
     pub(super) async fn fork(&self, id: &str, at: u64, new: &str) -> Result<(), Error> {
         let fork_id = AppendId::random();
         let (id_bytes, new_bytes) = (id.as_bytes(), new.as_bytes());
@@ -167,7 +167,7 @@ impl SessionTables {
                 Ok(Some((origin, there))) => {
                     let forked_by = there.as_ref().map(|row| get::<Option<AppendId>>(row, 1));
                     if forked_by.transpose()?.flatten() == Some(fork_id) {
-                        // By an earlier try that got no answer.
+                        // An earlier attempt without a response has created it.
                         return Ok(());
                     }
                     let version = |row: Option<Row>| row.map(|row| get_number(&row, 0)).transpose();
@@ -175,7 +175,7 @@ impl SessionTables {
                     ensure_session_absent(new, version(there)?)?;
                     attempts.after_race().await
                 }
-                // What it is forked from was deleted meanwhile, which the next try finds out.
+                // The original session was deleted meanwhile, which the next attempt detects.
                 Err(error) if error.sqlstate() == Some("23503") => attempts.after_race().await,
                 Err(error) => attempts.after_error(error).await,
             };
@@ -183,7 +183,7 @@ impl SessionTables {
         }
     }
 
-    /// Removes a session, unless another one was forked from it.
+    /// Removes a session, unless another session was forked from it.
     pub(super) async fn delete(&self, id: &str) -> Result<bool, Error> {
         match self.remove(id, None).await? {
             Removal::Done => Ok(true),
@@ -192,13 +192,13 @@ impl SessionTables {
         }
     }
 
-    /// Removes the sessions that were not written since a time.
+    /// Removes the sessions that were last written before a point in time.
     pub(super) async fn prune(&self, before: SystemTime) -> Result<Vec<String>, Error> {
         self.delete_abandoned().await?;
         let listed = self.list().await?;
         let mut removed = Vec::new();
         for id in prunable_ids(&listed, before) {
-            // Others may have written or forked it meanwhile: it stays then.
+            // If another process has written or forked the session meanwhile, it is kept.
             match self.remove(id, Some(before)).await? {
                 Removal::Done => removed.push(id.to_owned()),
                 Removal::NotThere | Removal::HasFork(_) => {}
@@ -207,7 +207,7 @@ impl SessionTables {
         Ok(removed)
     }
 
-    /// Removes rows that a process has left which held the lease of a session that never was.
+    /// Removes rows left by processes that held the lease of a session without ever writing it.
     async fn delete_abandoned(&self) -> Result<(), Error> {
         let mut attempts = self.database.attempts();
         loop {
@@ -223,11 +223,11 @@ impl SessionTables {
         }
     }
 
-    /// Removes a session, if it was last written before a time.
+    /// Removes a session, only if it was last written before `before` when that is given.
     async fn remove(&self, id: &str, before: Option<SystemTime>) -> Result<Removal, Error> {
         let mut attempts = self.database.attempts();
-        // The row that an earlier try may have removed. Another session may have got its id since, which is not the
-        // one that the caller means.
+        // The row that an earlier attempt may have removed. The id may belong to another session
+        // since then, which the caller did not mean to remove.
         let mut open_key = None;
         loop {
             let client = attempts.client().await.map_err(write_error)?;
@@ -254,10 +254,11 @@ impl SessionTables {
     ) -> Result<Removal, PostgresError> {
         let id = removing.id.as_bytes();
         let statements = &self.statements;
-        // Several statements: what locks the row may wait for an append, whose entries only a later one sees.
+        // Separate statements: the one that locks the row may wait for an append, whose entries are
+        // visible only to a later statement.
         let transaction = client.transaction().await?;
         let row = match removing.open_key {
-            // Waits for a try that the server is still doing.
+            // This waits for an attempt that is still in progress on the server.
             Some(key) => query_opt(&transaction, &statements.lock_key, &[&key]).await?,
             None => query_opt(&transaction, &statements.lock_session, &[&id]).await?,
         };
@@ -278,7 +279,8 @@ impl SessionTables {
         }
         execute(&transaction, &statements.delete_entries, &[&key]).await?;
         execute(&transaction, &statements.delete_session, &[&key]).await?;
-        // Its lease outlives it: another row with the same epoch, and not this one, so that no fork can be made of it.
+        // The lease outlives the session: a new row with the same epoch is inserted, because the
+        // old row could still be forked.
         execute(&transaction, &statements.reserve_if_leased, &[&id, &lease]).await?;
         if let Some(notify) = &statements.notify {
             execute(&transaction, notify, &[&key, &0_i64]).await?;
@@ -289,17 +291,17 @@ impl SessionTables {
     }
 }
 
-/// The right to append as the owner of a lease.
+/// The right to append under a lease.
 pub(super) trait AppendLease: Sync {
-    /// Its epoch, unless it is lost or another session's.
+    /// Returns the lease's epoch, unless the lease is lost or is for another session.
     fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost>;
 }
 
-/// One try to remove a session.
+/// One attempt to remove a session.
 struct Removing<'a> {
     id: &'a str,
     before: Option<SystemTime>,
-    /// The row that an earlier try may have removed: no other one is removed.
+    /// The row that an earlier attempt may have removed: no other row is removed.
     open_key: Option<i64>,
     /// Set before the commit is sent.
     committed_key: Option<i64>,
@@ -307,12 +309,12 @@ struct Removing<'a> {
 
 enum Removal {
     Done,
-    /// Or it was written since the time.
+    /// The session does not exist, or was written after the given time.
     NotThere,
     HasFork(String),
 }
 
-/// One append, as each of its tries has it.
+/// One append, which all its attempts share.
 struct Append<'a> {
     tables: &'a SessionTables,
     new: &'a NewEntries<'a>,
@@ -321,7 +323,7 @@ struct Append<'a> {
 }
 
 impl Append<'_> {
-    /// The version afterwards.
+    /// The version after the append.
     fn version(&self) -> u64 {
         self.new.expected.saturating_add(self.new.lines.len() as u64)
     }
@@ -343,13 +345,14 @@ impl Append<'_> {
         }
     }
 
-    /// Finds out whether an earlier try has written, after the lease was lost.
+    /// Finds out whether an earlier attempt was written, after the lease was lost.
     async fn settle_lost(
         &self,
         client: &ClientWrapper,
         lost: LeaseLost,
     ) -> Result<AppendState, PostgresError> {
-        // After it, a try that has not come to the server yet writes nothing; it waits for one that has.
+        // This statement waits for an attempt that is in progress on the server. After it, an
+        // attempt that reaches the server later writes nothing.
         let id = self.new.id.as_bytes();
         let epoch = to_sql_integer(lost.epoch);
         client.execute(&self.tables.statements.raise_epoch, &[&id, &epoch]).await?;
@@ -359,8 +362,8 @@ impl Append<'_> {
         })
     }
 
-    /// Writes the entries, if the session has the version and the lease that it should. One statement, and so one
-    /// transaction, whether its future is dropped or not.
+    /// Writes the entries, if the session has the expected version and lease. This is a single
+    /// statement, and therefore one transaction, even if the future is dropped.
     async fn write(&self, client: &ClientWrapper) -> Result<bool, PostgresError> {
         let (new, statements) = (self.new, &self.tables.statements);
         let statements = match self.epoch {
@@ -382,7 +385,7 @@ impl Append<'_> {
         Ok(client.execute(&statement, &arguments).await? > 0)
     }
 
-    /// Finds out why nothing was written, or whether it was.
+    /// Finds out whether the entries were written, and if not, why.
     async fn state(&self, client: &ClientWrapper) -> Result<AppendState, PostgresError> {
         let NewEntries { id, expected, .. } = *self.new;
         let statement = client.prepare_cached(&self.tables.statements.state_for_append).await?;
@@ -408,7 +411,7 @@ impl Append<'_> {
     }
 }
 
-/// A load that continues on another connection where the last one broke.
+/// A load that continues on another connection if one breaks.
 struct Loading<'a> {
     tables: &'a SessionTables,
     id: &'a str,
@@ -417,7 +420,7 @@ struct Loading<'a> {
     segments: Option<Vec<Segment>>,
 }
 
-/// The entries that a session has from one row: its own, or those of what it was forked from.
+/// The entries of a session that belong to one row: the session's own, or those of an ancestor.
 struct Segment {
     key: i64,
     numbers: Range<u64>,
@@ -444,7 +447,7 @@ impl Loading<'_> {
         let database = &self.tables.database;
         if self.segments.is_none() {
             let segments = database.answer(self.read_segments(client)).await?;
-            // Each session has its own.
+            // Every existing session has at least its own segment.
             if segments.is_empty() {
                 return Ok(Loaded::NoSession);
             }
@@ -481,7 +484,8 @@ impl Loading<'_> {
         rows.iter().map(segment).collect()
     }
 
-    /// An entry is not there: either the session was deleted meanwhile, or the tables were damaged.
+    /// Called if an entry is missing: either the session was deleted meanwhile, or the tables are
+    /// damaged.
     async fn explain_gap(&self, client: &ClientWrapper, number: u64) -> Result<Loaded, LoadError> {
         let statement = client.prepare_cached(&self.tables.statements.session_key).await?;
         let row = client.query_opt(&statement, &[&self.id.as_bytes()]).await?;
@@ -496,7 +500,7 @@ impl Loading<'_> {
     }
 }
 
-/// Reads entries up to the first that is not there. A try that fails has read those before.
+/// Reads entries up to the first missing one. If it fails, the entries read before are kept.
 async fn read_entries(
     client: &ClientWrapper,
     tables: &SessionTables,
@@ -580,18 +584,18 @@ fn append_error(error: PostgresError, is_outcome_open: bool) -> Error {
     }
 }
 
-/// A version as PostgreSQL has numbers. No session gets this far.
+/// Converts a version to a PostgreSQL integer. No version is large enough to be clamped.
 fn to_sql_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A time that PostgreSQL has. No session was written 3,000 years from 1970.
+/// Clamps a time to PostgreSQL's range. No session is written 3,000 years before or after 1970.
 fn to_sql_time(time: SystemTime) -> SystemTime {
     const MOST: Duration = Duration::from_hours(24 * 365 * 3000);
     time.clamp(SystemTime::UNIX_EPOCH - MOST, SystemTime::UNIX_EPOCH + MOST)
 }
 
-/// A number that was written by [`to_sql_integer`].
+/// Converts back a number that was written by [`to_sql_integer`].
 fn from_sql_integer(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

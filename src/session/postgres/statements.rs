@@ -1,6 +1,6 @@
-//! The statements, as text.
+//! The text of all SQL statements.
 
-/// Each statement of a store, with the names of its tables.
+/// The SQL statements of a store, with the names of its tables.
 pub(super) struct Statements {
     pub(super) append: AppendStatements,
     pub(super) append_leased: AppendStatements,
@@ -29,12 +29,12 @@ pub(super) struct Statements {
     pub(super) followed: String,
 }
 
-/// How entries are appended, by what is expected.
+/// The statements that append entries.
 pub(super) struct AppendStatements {
-    /// One entry, to a session that has some.
+    /// Appends one entry to a session that has entries.
     pub(super) one_entry: String,
     pub(super) entries: String,
-    /// To a session that has none and may not be there.
+    /// Appends to a session without entries, which may not exist yet.
     pub(super) first_entries: String,
 }
 
@@ -46,11 +46,12 @@ pub(super) enum Notify {
 }
 
 impl Statements {
-    /// `s` is the schema as it is in a statement, and `name` as it is called.
+    /// `s` is the quoted name of the schema, and `name` the plain one.
     #[expect(clippy::too_many_lines, reason = "a list of statements")]
     pub(super) fn new(s: &str, name: &str, notify: Notify) -> Self {
         let channel = channel_name(name);
-        // Of the id in `$1`. The server's locks are those of the database: others may have some, too.
+        // The advisory lock for the id in `$1`. Advisory locks are shared by all users of the
+        // database, so the number is derived from a hash.
         let lock_of = |id: &str| {
             let schema = format!("convert_to('{}', 'UTF8')", name.replace('\'', "''"));
             let digest = format!("encode(sha256(sha256({schema}) || {id}), 'hex')");
@@ -176,8 +177,9 @@ impl Statements {
 }
 
 impl AppendStatements {
-    /// Their arguments: `$1` the id, `$2` the expected version, `$3` the id of the append, `$4` the entries, and `$5`
-    /// the epoch of the lease, if that is checked. They return or insert no row if the session has another version.
+    /// The arguments are `$1` the session id, `$2` the expected version, `$3` the id of the append,
+    /// `$4` the entries, and `$5` the epoch of the lease, if it is checked. The statements affect
+    /// no row if the session has another version.
     fn new(s: &str, channel: &str, notify: Notify, lease_check: &str) -> Self {
         let statement = |write: &str, insert: &str, count: &str| match notify {
             Notify::Off => format!("WITH written AS ({write} RETURNING key) {insert}"),
@@ -205,7 +207,7 @@ impl AppendStatements {
         );
         let count = "cardinality($4::text[])";
         let first = match lease_check {
-            // A lease leaves a row, so a session without one is not the leased one.
+            // Taking a lease inserts a row, so a session without a row is not leased.
             "" => format!(
                 "INSERT INTO {s}.session (id, inherited, version, updated)
                  VALUES ($1, 0, $2::bigint + {count}, clock_timestamp())
@@ -224,7 +226,8 @@ impl AppendStatements {
     }
 }
 
-/// Of a schema: names are at most 63 bytes, which both may have.
+/// The notification channel of a schema. The name is hashed, because schema and channel names can
+/// both have at most 63 bytes.
 fn channel_name(schema: &str) -> String {
     format!("turnstream_{:016x}", crate::fnv::fnv1a_64(schema.bytes()))
 }

@@ -1,4 +1,4 @@
-//! The store, as its users see it.
+//! The public interface of the store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::session::checks::ensure_id_not_empty;
 use crate::session::entry_json::to_json_line;
 use crate::session::{Entry, Lease, SessionInfo, Store};
 
-/// A store in a PostgreSQL database, for programs with several processes or machines. Cheap to clone; clones share
-/// its connections.
+/// A store in a PostgreSQL database, for programs with several processes or machines. Cheap to
+/// clone; clones share its connections.
 ///
-/// It takes PostgreSQL 14 or later, and a database whose encoding is UTF-8. Each entry is a row with its JSON text, and
-/// an append is one statement. A fork names the session it came from and copies nothing. The times in a
-/// [list](Store::list) are the server's.
+/// It requires PostgreSQL 14 or later, and a database with the encoding UTF-8. Each entry is a row
+/// with its JSON text, and an append is a single statement. A fork refers to its original session
+/// and copies nothing. The times in a [list](Store::list) are from the server's clock.
 ///
 /// ```no_run
 /// # // It needs a server.
@@ -44,40 +44,46 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// # }
 /// ```
 ///
-/// # What is durable
+/// # Durability
 ///
-/// An append that is answered was committed and is on the server's disk: `synchronous_commit` is set to `on` for the
-/// store's connections, unless the server, the database or the role has `remote_write` or `remote_apply`. An append
-/// that a crash of the server cuts off is not written at all. After a failover to an
-/// asynchronous standby, appends that were not replicated yet are lost; the next append to such a session gets a
+/// When the future of an append returns, the append was committed and is on the server's disk: the
+/// store's connections set `synchronous_commit` to `on`, unless the server, the database or the
+/// role has `remote_write` or `remote_apply`. An append that is interrupted by a crash of the
+/// server is not written at all. After a failover to an asynchronous standby, appends that were not
+/// replicated yet are lost; the next append to such a session fails with a
 /// [`Conflict`](crate::session::Conflict).
 ///
-/// If a connection breaks, calls try again on another one, for 30 seconds unless
-/// [set](PostgresOptions::with_retry_limit). Each append has a random id, by which the store finds out whether a try
-/// that got no answer was written: it is never written twice. If the limit passes first, it is not known whether it
-/// was written, and the message says so. If a future is dropped after its first poll, the append may be written or not,
-/// but never in part.
+/// If a connection breaks, calls are retried on another one, for 30 seconds by
+/// [default](PostgresOptions::with_retry_limit). Each append has a random id, by which the store
+/// finds out whether an attempt without a response was written: it is never written twice. If the
+/// limit is reached first, it is unknown whether the append was written, and the error message says
+/// so. If a future is dropped after its first poll, the append may or may not be written, but never
+/// partially.
 ///
 /// # Leases
 ///
-/// A lease is an advisory lock of the server. One connection, which is not of the pool, holds those of all sessions
-/// that this store runs. A process that ends gives its leases back at once; one that is stopped, or whose machine is
-/// gone, after the [lease time](PostgresOptions::with_lease_time), 15 seconds unless set. If that connection is lost,
-/// so are all its leases, for good; the next lease makes another connection. Epochs are drawn from one sequence: they
-/// rise, also when a session is deleted and made again, and have gaps.
+/// A lease is an advisory lock of the server. One connection, which is not in the pool, holds the
+/// leases of all sessions that this store runs. If a process ends, its leases are released
+/// immediately; if it is suspended, or its machine fails, they are released after the [lease
+/// time](PostgresOptions::with_lease_time), which is 15 seconds by default. If that connection is
+/// lost, all its leases are lost for good; the next lease opens another connection. All epochs come
+/// from one sequence: they rise even if a session is deleted and created again, and they have gaps.
 ///
-/// A server that takes no writes any more, as after a failover, is noticed within a third of the lease time, and the
-/// leases are lost. Deleting and pruning do not look at leases: they remove a session that runs, whose next append
-/// gets a [`Conflict`](crate::session::Conflict).
+/// If a server stops accepting writes, for example after a failover, the store detects this within
+/// a third of the lease time, and the leases are lost. Deleting and pruning ignore leases: they can
+/// remove a session that is running, whose next append fails with a
+/// [`Conflict`](crate::session::Conflict).
 ///
-/// A pooler between the store and the server has to pool sessions. With one that pools transactions (`PgBouncer` in its
-/// mode `transaction`), leases do not protect sessions, and followers receive nothing.
+/// A connection pooler between the store and the server must use session pooling. With transaction
+/// pooling (`PgBouncer` in the mode `transaction`), leases do not protect sessions, and followers
+/// receive nothing.
 ///
-/// # Tables and rights
+/// # Tables and privileges
 ///
-/// [`connect`](Self::connect) makes the tables in a schema of their own, and brings older ones to the newest version;
-/// any number of processes may do so at once. If they are there and current, the role needs no right to make them:
-/// another role can, with [`migrations_sql`](Self::migrations_sql). Then that of the program needs these rights only:
+/// [`connect`](Self::connect) creates the tables in a separate schema, and migrates older tables to
+/// the latest version; any number of processes can do so concurrently. If the tables exist and are
+/// current, the role does not need the privilege to create them: another role can do that with
+/// [`migrations_sql`](Self::migrations_sql). The program's role then only needs these privileges:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA turnstream TO app;
@@ -86,21 +92,24 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// GRANT USAGE ON SEQUENCE turnstream.lease_epoch TO app;
 /// ```
 ///
-/// Tables of a later version of this crate are refused. A page of the list takes as long as there are sessions, about
-/// 25 ms per 100,000: `updated` has no index, because each append would have to write it. A database that is listed
-/// more than it is written may get one (`CREATE INDEX ON turnstream.session (updated DESC)`).
+/// The store does not open tables of a later version of this crate. The time for a page of the list
+/// is proportional to the number of sessions, about 25 ms per 100,000: the column `updated` has no
+/// index, because each append would have to update it. If a database is listed more often than it
+/// is written, you can add one (`CREATE INDEX ON turnstream.session (updated DESC)`).
 ///
 /// # Errors
 ///
-/// Where the database is the reason, the source of an error is a [`PostgresError`]. No error shows the password.
+/// If the database is the cause of an error, the error's source is a [`PostgresError`]. Errors
+/// never contain the password.
 ///
-/// # What runs
+/// # Background tasks
 ///
-/// Its futures have to be polled on a tokio runtime with I/O and time. Each connection is read and written by a task on
-/// the runtime of the call that made it; the leases and the followers of the store have a task each. If that runtime
-/// ends, the leases are lost, and the next call or the next follower that is polled makes other connections.
-/// Encrypted connections use rustls; `sslmode` and `sslrootcert` have the meaning that libpq gives them.
-// NOTE: tests/postgres/schema.rs has the same rights.
+/// The futures must be polled on a tokio runtime with I/O and time enabled. Each connection is
+/// driven by a task on the runtime of the call that opened it; the leases and the followers of the
+/// store have one task each. If that runtime ends, the leases are lost, and the next call, or the
+/// next poll of a follower, opens new connections. Encrypted connections use rustls; `sslmode` and
+/// `sslrootcert` have the same meaning as in libpq.
+// NOTE: tests/postgres/schema.rs has the same privileges.
 #[derive(Clone)]
 pub struct PostgresStore {
     shared: Arc<SharedStore>,
@@ -114,33 +123,36 @@ struct SharedStore {
 }
 
 impl PostgresStore {
-    /// Connects with the settings that [`PostgresOptions`] has unless they are set.
+    /// Connects with the default [`PostgresOptions`].
     ///
     /// # Errors
     ///
-    /// As [`PostgresOptions::connect`].
+    /// The errors of [`PostgresOptions::connect`].
     pub async fn connect(connection_string: impl Into<String>) -> Result<Self, Error> {
         PostgresOptions::new(connection_string).connect().await
     }
 
-    /// The SQL that makes the tables in a schema, as a script for a role that may: afterwards
-    /// [`connect`](Self::connect) needs no more than the [rights](Self#tables-and-rights) to use them. It is for a
-    /// database that does not have them yet.
+    /// Returns a SQL script that creates the tables in a schema, for a role with the privilege to
+    /// do so. After that, [`connect`](Self::connect) only needs the
+    /// [privileges](Self#tables-and-privileges) to use them. The script is for databases that do
+    /// not have the tables yet.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if no schema can have the name.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is not valid for a schema.
     pub fn migrations_sql(schema: &str) -> Result<String, Error> {
         Ok(schema::migrations_sql(&schema::quote_identifier(schema)?))
     }
 
-    /// The versions of a session, as they are written by any process: first the version that it has, 0 if it is not
-    /// there, and then each later one, or the last of several that came at once. [`load`](Store::load) has the entries.
+    /// Returns a stream of a session's versions, as any process writes it: first the current
+    /// version (0 if the session does not exist), and then each later version. If several arrive at
+    /// once, only the last is yielded. Use [`load`](Store::load) to read the entries.
     ///
-    /// All stores that write have to be connected [with notifications](PostgresOptions::with_notifications). After the
-    /// session was deleted its version is 0. The stream does not end; while no server can be reached, it waits. One
-    /// connection listens for all who follow by this store, in a task that starts with the first poll and ends with the
-    /// drop of the last stream.
+    /// All stores that write must be connected [with
+    /// notifications](PostgresOptions::with_notifications). After the session was deleted, its
+    /// version is 0. The stream does not end; while no server can be reached, it waits. All
+    /// followers of this store share one connection, which is driven by a task. The first poll
+    /// starts this task, and it ends when the last stream is dropped.
     ///
     /// ```no_run
     /// # // It needs a server.
@@ -179,13 +191,14 @@ impl PostgresStore {
 }
 
 impl PostgresOptions {
-    /// Connects, and makes or updates the tables if they are not those of this version.
+    /// Connects, and creates or migrates the tables if they are not current.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the connection string or the schema's name cannot be
-    /// used, and [`Store`](crate::ErrorKind::Store) with a [`PostgresError`] as its source if no connection is
-    /// made within the limit, or the tables cannot be made or are those of a later version.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the connection string or the
+    /// schema's name is invalid, and [`Store`](crate::ErrorKind::Store) with a [`PostgresError`] as
+    /// its source if a connection cannot be opened within the limit, or if the tables cannot be
+    /// created or have a later version.
     pub async fn connect(self) -> Result<PostgresStore, Error> {
         let schema = schema::quote_identifier(&self.schema)?;
         let connector = Connector::new(&self.connection_string, self.limits.statement)?;

@@ -1,4 +1,4 @@
-//! The database at a path, as long as its files are there.
+//! The connection to the database at a path, which is opened again if the files change.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,42 +14,44 @@ use super::schema;
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 
-/// A database, opened again when another file is at its path, or others have written to it.
+/// A database that is opened again if the file at its path was replaced, or if others have written
+/// to it.
 pub(super) struct Database {
-    /// Absolute; `None` if it is in memory.
+    /// An absolute path; `None` if the database is in memory.
     path: Option<PathBuf>,
-    /// `None` after its file was taken away.
+    /// `None` after the file was removed.
     open_database: Option<OpenDatabase>,
 }
 
 struct OpenDatabase {
     connection: Connection,
     files: DatabaseFileIds,
-    /// How the file was left.
+    /// The state of the file after the last operation.
     last_write_stamp: Option<WriteStamp>,
 }
 
-/// The files that a database has while it is open: itself, its log, and the index of that. What SQLite
-/// writes after one of them was replaced or removed is lost when it is closed.
+/// The identities of an open database's files: the file itself, its log, and the index of the log.
+/// If one of them was replaced or removed, later writes by SQLite are lost when the database is
+/// closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct DatabaseFileIds([Option<FileId>; 3]);
 
-/// What tells that the file was written elsewhere: by another connection, or a copy over it, which
-/// SQLite would not notice.
+/// Metadata that changes when the file is written by another connection, or when another file is
+/// copied over it, which SQLite would not detect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct WriteStamp {
     len: u64,
     modified: Option<SystemTime>,
 }
 
-/// What for the database is used, if its file is not there.
+/// The action if the file does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfMissing {
     ReturnNone,
     Create,
 }
 
-/// Why something with a database came to nothing.
+/// The error of a database operation.
 pub(super) enum DatabaseError {
     Sqlite(Sqlite),
     Store(Error),
@@ -82,14 +84,15 @@ impl From<Error> for DatabaseError {
 
 impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        // An empty name is a temporary database to SQLite, and others begin with `:` or `file:`: an
-        // absolute path has no such meaning. It is the same after the process has changed its folder.
+        // SQLite treats an empty name as a temporary database, and names that start with `:` or
+        // `file:` in a special way; an absolute path never has such a meaning. It also stays valid
+        // if the process changes its current directory.
         let path = std::path::absolute(path).map_err(|error| {
             store_error(format!("cannot open the database `{}`", path.display()), error)
         })?;
         let open = OpenDatabase::open_at(&path)?;
         let mut database = Self { path: Some(path), open_database: Some(open) };
-        // A log that a crash has left.
+        // Checkpoints a log that a crash may have left.
         database.checkpoint_wal();
         Ok(database)
     }
@@ -103,7 +106,7 @@ impl Database {
         Ok(Self { path: None, open_database: Some(open) })
     }
 
-    /// Uses the database that is at the path; `None` if none is.
+    /// Returns the connection to the database that is at the path now; `None` if it does not exist.
     pub(super) fn ensure_connection(
         &mut self,
         missing: IfMissing,
@@ -111,7 +114,8 @@ impl Database {
         if !self.is_unchanged()
             && let Some(path) = &self.path
         {
-            // SQLite leaves what is at the path now alone when it closes the other one.
+            // When SQLite closes the old database, it does not touch the files that are at the path
+            // now.
             self.open_database = None;
             let is_missing =
                 path.metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
@@ -124,7 +128,8 @@ impl Database {
         Ok(self.open_database.as_mut().map(|open| &mut open.connection))
     }
 
-    /// Reads the database that is at the path, in one view; `None` if none is.
+    /// Reads from the database at the path in a single transaction; returns `None` if it does not
+    /// exist.
     pub(super) fn read<R>(
         &mut self,
         work: impl FnOnce(&Connection) -> Result<R, DatabaseError>,
@@ -136,7 +141,8 @@ impl Database {
         read().map(Some).map_err(DatabaseError::into_read_error)
     }
 
-    /// Begins a write to the database that is at the path, and does it; `None` is handed in if none is.
+    /// Runs `work` in a write transaction of the database at the path; `work` receives `None` if
+    /// the database does not exist.
     pub(super) fn write<R>(
         &mut self,
         missing: IfMissing,
@@ -162,12 +168,12 @@ impl Database {
         }
     }
 
-    /// The file, where a link leads to it; `None` if it is in memory.
+    /// The path of the file with links resolved; `None` if the database is in memory.
     pub(super) fn target_path(&self) -> Option<PathBuf> {
         self.path.as_deref().map(resolve_links)
     }
 
-    /// Whether it is the database at its path.
+    /// Whether the open database is the one at its path.
     pub(super) fn is_at_path(&self) -> bool {
         match (&self.path, &self.open_database) {
             (Some(path), Some(open)) => DatabaseFileIds::from_path(path) == open.files,
@@ -176,7 +182,7 @@ impl Database {
         }
     }
 
-    /// Whether it is the database at its path, and was not written elsewhere.
+    /// Whether the open database is the one at its path, and was not written by others.
     fn is_unchanged(&self) -> bool {
         let left = self.open_database.as_ref().and_then(|open| open.last_write_stamp);
         self.is_at_path() && self.path.as_deref().and_then(WriteStamp::from_path) == left
@@ -188,12 +194,12 @@ impl Database {
         }
     }
 
-    /// Takes the log over into the file, so that a copy of the file alone has it all, and so that no log
-    /// is left that another database at this path would take for its own. It does not wait: while
-    /// another connection reads or writes, some of it stays in the log until the next time.
+    /// Checkpoints the log into the file, so that a copy of the file alone is complete, and so that
+    /// no log remains that another database at this path would use. This does not wait: while
+    /// another connection reads or writes, a part stays in the log until the next checkpoint.
     fn checkpoint_wal(&mut self) {
         let Some(OpenDatabase { connection, .. }) = &self.open_database else { return };
-        // What was written is durable in the log, whatever comes of this.
+        // If this fails, the data is still durable in the log.
         let _ = schema::without_busy_timeout(connection, |connection| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
         });
@@ -203,7 +209,8 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // Of the last connection closing does the same, of another one nothing does.
+        // If this is the last connection, closing it would do the same; otherwise, closing would
+        // not checkpoint.
         if self.is_at_path() {
             self.checkpoint_wal();
         }
@@ -217,7 +224,7 @@ impl OpenDatabase {
             let before = DatabaseFileIds::from_path(path);
             let connection = schema::open_connection(path)?;
             let files = DatabaseFileIds::from_path(path);
-            // Else it was replaced meanwhile.
+            // If they differ, the file was replaced meanwhile.
             if before.0[0] == files.0[0] {
                 return Ok(Self { connection, files, last_write_stamp: None });
             }
@@ -234,7 +241,7 @@ impl WriteStamp {
 
 impl DatabaseFileIds {
     fn from_path(path: &Path) -> Self {
-        // Beside the file that a link leads to.
+        // The files are next to the target of a link.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         Self(["", "-wal", "-shm"].map(|ending| {
             let mut path = target.as_os_str().to_owned();
@@ -244,11 +251,11 @@ impl DatabaseFileIds {
     }
 }
 
-/// Makes the file if it is not there, its owner's alone: SQLite gives its own rights to the log, and
-/// would let others read the file.
+/// Creates the file if it does not exist, accessible only to its owner. SQLite would create it
+/// readable for others, and uses the file's mode for the log.
 fn create_file(path: &Path) -> Result<(), Error> {
-    /// On some systems closing a file takes its locks away from all of the process. So nothing here
-    /// opens the new file as a database before it is closed.
+    /// On some systems, closing a file releases all locks that the process has on it. With this
+    /// mutex, no other thread opens the new file as a database before it is closed here.
     static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
     let cannot =
@@ -256,12 +263,12 @@ fn create_file(path: &Path) -> Result<(), Error> {
     let _making = lock_ignoring_poison(&CREATE_LOCK);
     match path.metadata() {
         Ok(there) if there.is_file() => return Ok(()),
-        // To open a pipe could wait for ever.
+        // Opening a named pipe could block forever.
         Ok(_) => return Err(corrupt_data_error(format!("`{}` is not a file", path.display()))),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(cannot(error)),
     }
-    // A link to where no file is yet.
+    // The path may be a link whose target does not exist yet.
     let link = fs::read_link(path).ok();
     let target = link.and_then(|link| Some(path.parent()?.join(link)));
     match private_file_options()

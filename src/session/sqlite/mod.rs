@@ -19,45 +19,47 @@ use crate::session::{Entry, Lease, SalvageReport, SessionInfo};
 use database::Database;
 use session_tables::SessionTables;
 
-/// A store in one SQLite file, for programs with many sessions.
+/// A store in a single SQLite file, for programs with many sessions.
 ///
-/// Each entry is a row with its JSON text. A fork names the session it came from and copies nothing.
-/// An append is one transaction and is on the disk when it is answered (write-ahead log,
-/// `synchronous=FULL`); what a crash has cut never was.
+/// Each entry is a row with its JSON text. A fork refers to its original session and copies
+/// nothing. An append is one transaction, and is on disk when its future returns (write-ahead log,
+/// `synchronous=FULL`). A transaction that a crash interrupts leaves no trace.
 ///
-/// # The file alone
+/// # Copying and replacing the file
 ///
-/// After each append the log is taken over into the file and emptied, which makes an append take two to
-/// five times as long. So between two appends a copy of the file without its `-wal` has every append
-/// that was answered. While another connection reads, some of it may stay in the log; the next append,
-/// or the drop of the last clone, takes it over then. After a crash, opening the file does.
+/// After each append, the write-ahead log is checkpointed into the file and truncated, which makes
+/// an append two to five times slower. So between two appends, a copy of the file without its
+/// `-wal` has all acknowledged appends. If another connection is reading, a part may stay in the
+/// log; the next append, or dropping the last clone, then checkpoints it. After a crash, opening
+/// the file does.
 ///
-/// If another file is at the path, or none, the next call closes what was open and uses what is there,
-/// as if the store was opened again. An append to a session that has another version there gets a
-/// [`Conflict`](crate::session::Conflict), and a file that is not there is only made by the first entry
-/// of a session. The same holds if the `-wal` or `-shm` beside the file was removed, and if
-/// another file was copied over it while no other connection was open and between two calls, which is
-/// seen by its length and the time of its last write.
+/// If the file at the path was replaced or removed, the next call closes the old one and uses the
+/// current file, as if the store was opened again. If a session has another version in the new
+/// file, an append to it fails with a [`Conflict`](crate::session::Conflict). A missing file is
+/// created only by the first entry of a session. The same applies if the file's `-wal` or `-shm`
+/// was removed, and if another file was copied over it between two calls while no other connection
+/// was open, which the store detects by the file's length and modification time.
 ///
-/// The file is made with mode 0600 on unix, and SQLite gives its own mode to the files beside it. A file
-/// that is there keeps its mode.
+/// On Unix, the file is created with mode 0600, and SQLite uses the file's mode for the files next
+/// to it. An existing file keeps its mode.
 ///
-/// Any number of processes may use one file. They wait for each other for ten seconds at most. As
-/// with every SQLite file, they must be on one machine.
+/// Any number of processes can use the same file. They wait for each other for at most ten seconds.
+/// As with every SQLite file, they must be on the same machine.
 ///
-/// The [lease](Lease) of a session is a lock on a file in the folder `{file}.locks` beside the database, which exists
-/// as long as a run has it; the system releases it when the process ends. Its epoch is in the database.
+/// The [lease](Lease) of a session is a lock on a file in the folder `{file}.locks` next to the
+/// database. The lock file exists while a run has the lease; the system releases the lock when the
+/// process ends. The epoch of the lease is in the database.
 ///
-/// SQLite itself is compiled in. A database of a later version of this crate is refused, and so is
-/// one that holds something else.
+/// SQLite itself is compiled into the crate. Opening a database fails if it was created by a later
+/// version of this crate, or if it contains other data.
 ///
-/// # What runs
+/// # The worker thread
 ///
-/// The database is used on a thread of the store's own, shared by its clones, which starts with the
-/// first call and does one thing at a time. Dropping a future that was polled does not take its append
-/// back: it is written whole, or refused. The drop of the last clone waits until what was handed over
-/// is written and the database is closed, which takes milliseconds, and five seconds at most: so long
-/// it blocks, in an async context too.
+/// The store uses the database on its own thread, which all clones share. The thread starts with
+/// the first call and processes one operation at a time. Dropping a future after it was polled does
+/// not cancel its append: it is written completely, or rejected. Dropping the last clone blocks
+/// until all submitted operations are done and the database is closed, which takes milliseconds,
+/// and at most five seconds; it blocks in async contexts, too.
 ///
 /// ```
 /// use turnstream::Item;
@@ -65,7 +67,7 @@ use session_tables::SessionTables;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {
-/// // `SqliteStore::open("sessions.db")?` is one that stays.
+/// // To store the sessions in a file, use `SqliteStore::open("sessions.db")?`.
 /// let store = SqliteStore::in_memory()?;
 /// store.append("chat", 0, vec![Item::user("Hi!").into()]).await?;
 /// store.fork("chat", 1, "another try").await?;
@@ -81,22 +83,22 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the database in a file, which is made if it is not there, and brings it to the form that
-    /// this version of the crate uses. It blocks for as long as that takes.
+    /// Opens the database in a file, which is created if it does not exist, and migrates it to the
+    /// schema of this crate version. This blocks until it is done.
     ///
     /// # Errors
     ///
-    /// [`Store`](crate::ErrorKind::Store) if the file cannot be used or holds something else; it is
-    /// left as it was then.
+    /// [`Store`](crate::ErrorKind::Store) if the file cannot be used or contains other data; the
+    /// file is not changed then.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Database::open(path.as_ref()).map(Self::from_database)
     }
 
-    /// Makes a database in memory, gone with the last clone of the store.
+    /// Creates a database in memory, which is dropped with the last clone of the store.
     ///
     /// # Errors
     ///
-    /// [`Store`](crate::ErrorKind::Store) if there is no memory for it.
+    /// [`Store`](crate::ErrorKind::Store) if the memory cannot be allocated.
     pub fn in_memory() -> Result<Self, Error> {
         Database::in_memory().map(Self::from_database)
     }
@@ -110,11 +112,12 @@ impl SqliteStore {
         Self { sessions: Worker::new("turnstream-sqlite", sessions) }
     }
 
-    /// Reads the entries of a session that can be read, and tells which are lost. `None` if there is no
-    /// such session. Nothing is written.
+    /// Reads the readable entries of a session, and reports the ones that are lost. Returns `None`
+    /// if the session does not exist. Nothing is written.
     ///
-    /// SQLite keeps no checksums: a text that was changed in the file and is still an entry is not
-    /// noticed. A file that cannot be opened as a database is beyond this.
+    /// SQLite has no checksums: if the text of an entry was changed in the file and is still a
+    /// valid entry, this is not detected. A file that cannot be opened as a database cannot be
+    /// salvaged.
     ///
     /// # Errors
     ///
@@ -124,8 +127,8 @@ impl SqliteStore {
         self.sessions.run(move |sessions| sessions.salvage(&id)).await
     }
 
-    /// Sets the clock by which sessions are listed, the system's unless set. It is for the first clone,
-    /// before its first call.
+    /// Sets the clock for the time of the last write; the system clock by default. It has no effect
+    /// after the first operation of the store or of any clone.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.sessions.configure(|sessions| sessions.clock = Arc::new(clock));
         self

@@ -1,4 +1,4 @@
-//! How a database is opened, and what its tables are.
+//! Opens databases and migrates their schema.
 
 use std::path::Path;
 use std::thread;
@@ -9,16 +9,16 @@ use rusqlite::{Connection, Error as Sqlite, ErrorCode, TransactionBehavior};
 use super::super::checks::{corrupt_data_error, store_error};
 use crate::error::Error;
 
-/// How long somebody else may hold the database.
+/// How long to wait for another connection that has locked the database.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// What tells that a database is one of ours (`PRAGMA application_id`): `turn` in ASCII.
+/// Identifies the databases of this crate (`PRAGMA application_id`): `turn` in ASCII.
 const APPLICATION_ID: i64 = 0x7475_726e;
 
-/// What brings a database from each version to the next. The version of a database
-/// (`PRAGMA user_version`) is how many of them it has seen; the next one is added at the end, and none
-/// is ever changed.
+/// The migrations from each schema version to the next. The version of a database
+/// (`PRAGMA user_version`) is the number of migrations that were applied. New ones are added at the
+/// end; existing ones are never changed.
 const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE session (
@@ -62,7 +62,7 @@ pub(super) fn open_in_memory() -> Result<Connection, Error> {
     )
 }
 
-/// Does something for which it waits for no other connection.
+/// Runs an operation that must not wait for other connections.
 pub(super) fn without_busy_timeout<R>(
     database: &Connection,
     work: impl FnOnce(&Connection) -> Result<R, Sqlite>,
@@ -74,7 +74,7 @@ pub(super) fn without_busy_timeout<R>(
 }
 
 fn open_flags() -> rusqlite::OpenFlags {
-    // Not `SQLITE_OPEN_URI`: a path is a path.
+    // `SQLITE_OPEN_URI` is not set, so that every path is read as a plain path.
     rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE
         | rusqlite::OpenFlags::SQLITE_OPEN_CREATE
         | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -88,7 +88,7 @@ fn configure_and_migrate(
     loop {
         let version = match try_migrate(&mut database) {
             Ok(version) => version,
-            // To turn the log on, SQLite does not wait for others.
+            // SQLite does not wait for other connections when it enables the write-ahead log.
             Err(error) if is_busy_error(&error) && since.elapsed() < LOCK_TIMEOUT => {
                 thread::sleep(LOCK_RETRY_DELAY);
                 continue;
@@ -120,13 +120,13 @@ enum SchemaState {
 
 fn try_migrate(database: &mut Connection) -> Result<SchemaState, Sqlite> {
     database.busy_timeout(LOCK_TIMEOUT)?;
-    // Nothing is written before it is known whose it is.
+    // Nothing is written before the database is known to be usable.
     match schema_state(database)? {
         SchemaState::Ready => {}
         other => return Ok(other),
     }
     let _mode: String = database.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
-    // What is removed is overwritten.
+    // `secure_delete`: deleted data is overwritten.
     database.execute_batch(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;",
     )?;
@@ -146,7 +146,7 @@ fn try_migrate(database: &mut Connection) -> Result<SchemaState, Sqlite> {
     Ok(SchemaState::Ready)
 }
 
-/// Whose it is, and whether it can be brought to the newest version or has it.
+/// Whether the database is one of this crate, and whether this version can use or migrate it.
 fn schema_state(database: &Connection) -> Result<SchemaState, Sqlite> {
     let version = read_pragma(database, "user_version")?;
     let tables: i64 =
@@ -159,9 +159,9 @@ fn schema_state(database: &Connection) -> Result<SchemaState, Sqlite> {
     })
 }
 
-/// The version that a database has at last.
+/// The schema version after all migrations.
 fn latest_schema_version() -> i64 {
-    // Law: they are few.
+    // Invariant: the number of migrations is small.
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 

@@ -1,4 +1,4 @@
-//! What the store does, on its thread.
+//! The store's operations, which run on its thread.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,15 +22,15 @@ use crate::error::Error;
 use crate::session::blocking_store;
 use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageReport, SessionInfo};
 
-/// A database and the clock.
+/// The database and the clock of a store.
 pub(super) struct SessionTables {
     pub(super) database: Database,
-    /// Those of a database in memory. Others are files.
+    /// The leases of a database in memory. Other databases use lock files.
     pub(super) leases: LocalLeases,
     pub(super) clock: Arc<dyn Clock>,
 }
 
-/// A session's row.
+/// The row of a session.
 struct SessionRow {
     key: i64,
     version: u64,
@@ -89,7 +89,7 @@ impl blocking_store::BlockingStore for SessionTables {
             transaction.commit()?;
             Ok(version)
         })?;
-        // Otherwise the entries are in a file that was removed from its folder.
+        // If it is not, the entries are in a file that was removed from its folder.
         match lines.is_empty() || self.database.is_at_path() {
             true => Ok(version),
             false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
@@ -107,7 +107,7 @@ impl blocking_store::BlockingStore for SessionTables {
         };
         let first = first_epoch(self.clock.now());
         self.database.write(IfMissing::ReturnNone, |transaction| {
-            // The first entry makes the database.
+            // The database is created by the first entry.
             let Some(transaction) = transaction else { return Ok(Lease::new(first, held)) };
             let epoch: i64 = transaction.query_row(
                 "INSERT INTO lease VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET epoch = epoch + 1
@@ -176,7 +176,7 @@ impl blocking_store::BlockingStore for SessionTables {
             let listed = list_sessions(&transaction)?;
             let removed = prunable_ids(&listed, before);
             removed.iter().try_for_each(|id| delete_session(&transaction, id))?;
-            // Those of sessions that were never written.
+            // Delete the leases of sessions that were never written.
             transaction
                 .execute("DELETE FROM lease WHERE id NOT IN (SELECT id FROM session)", ())?;
             transaction.commit()?;
@@ -186,7 +186,7 @@ impl blocking_store::BlockingStore for SessionTables {
 }
 
 impl SessionTables {
-    /// The version of a session, 0 if it is not there.
+    /// The version of a session, 0 if it does not exist.
     fn version(&mut self, id: &str) -> Result<u64, Error> {
         let kept = self.database.read(|database| Ok(find_session(database, id)?))?.flatten();
         Ok(kept.map_or(0, |kept| kept.version))
@@ -200,7 +200,8 @@ impl SessionTables {
                 let there = next_entry_number(database, key).unwrap_or(numbers.end);
                 let there = there.clamp(numbers.start, numbers.end);
                 for number in numbers.start..there {
-                    // Each for itself: a page that is damaged has some of them.
+                    // Entries are read one at a time, because a damaged page affects only some of
+                    // them.
                     let entry =
                         read_entries(database, id, key, number..number + 1, &mut salvaged.entries);
                     if let Err(failed) = entry {
@@ -242,20 +243,20 @@ fn list_sessions(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
     listed.collect()
 }
 
-/// The owner's part of a lease.
+/// The value that a lease holds.
 enum HeldLease {
     InMemory(Lease),
     Locked(LockFile),
 }
 
-/// The file whose lock is the lease of a session of the database in a file.
+/// The path of the lock file for a session of the database.
 fn lock_path(database: &Path, id: &str) -> PathBuf {
     let mut folder = database.as_os_str().to_owned();
     folder.push(".locks");
     Path::new(&folder).join(format!("{}.lock", file_name::file_name_from_id(id)))
 }
 
-/// Whether the lease is one of this session, and its lock was not taken away.
+/// Checks that the lease is one of this session, and that its lock file was not removed.
 fn ensure_lock_held(lease: &Lease, lock: Option<&Path>, id: &str) -> Result<(), Error> {
     let is_held = match (lease.hold::<HeldLease>(), lock) {
         (Some(HeldLease::Locked(held)), Some(path)) => held.is_at(path),
@@ -265,7 +266,7 @@ fn ensure_lock_held(lease: &Lease, lock: Option<&Path>, id: &str) -> Result<(), 
     if is_held { Ok(()) } else { Err(lease_lost_error(lease, id)) }
 }
 
-/// Whether the lease is the last one that was taken. That of a session that was deleted since is.
+/// Checks that the lease is the latest one. This is also true if the session was deleted since.
 fn ensure_last_lease(database: &Connection, lease: &Lease, id: &str) -> Result<(), DatabaseError> {
     let epoch: Option<i64> = database
         .query_row("SELECT epoch FROM lease WHERE id = ?", [id], |row| row.get(0))
@@ -288,7 +289,7 @@ fn delete_session(database: &Connection, id: &str) -> Result<(), Sqlite> {
     Ok(())
 }
 
-/// A time as SQLite has it.
+/// A time in the database's unit: microseconds since 1970.
 fn to_unix_micros(time: SystemTime) -> i64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     i64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
@@ -315,7 +316,7 @@ impl SessionRow {
     }
 }
 
-/// Makes a session of what it inherits, and gives its key.
+/// Inserts a session with its inherited entries, and returns its key.
 fn insert_session(
     database: &Connection,
     id: &str,
@@ -330,7 +331,7 @@ fn insert_session(
     Ok(database.last_insert_rowid())
 }
 
-/// The number after the last entry that a session has of its own, 0 if it has none.
+/// The number after the session's last own entry, or 0 if it has none.
 fn next_entry_number(database: &Connection, key: i64) -> Result<u64, Sqlite> {
     let last: Option<i64> =
         database.query_row("SELECT max(number) FROM entry WHERE session = ?", [key], |row| {
@@ -339,8 +340,8 @@ fn next_entry_number(database: &Connection, key: i64) -> Result<u64, Sqlite> {
     Ok(last.map_or(0, |last| from_sql_integer(last).saturating_add(1)))
 }
 
-/// The keys of the sessions that a session is made of and the numbers of their entries in it, from the
-/// newest to the one that the others came from.
+/// The sessions that contain a session's entries, as their keys and the ranges of entry numbers,
+/// from the session itself back to its first ancestor.
 fn fork_segments(
     database: &Connection,
     id: &str,
@@ -366,7 +367,7 @@ fn fork_segments(
     Ok(parts)
 }
 
-/// Reads a part of a session, which all has to be there.
+/// Reads a range of a session's entries, all of which must exist.
 fn read_entries(
     database: &Connection,
     id: &str,
@@ -395,12 +396,12 @@ fn read_entries(
     Ok(())
 }
 
-/// A version as SQLite has numbers. None gets this far.
+/// Converts a version to an SQLite integer. No version is large enough to be clamped.
 fn to_sql_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A number that was written by [`integer`].
+/// Converts back a number that was written by [`to_sql_integer`].
 fn from_sql_integer(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Entries to test stores with.
+//! Entries for testing stores.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::item::{
 use crate::session::Entry;
 use crate::usage::Usage;
 
-/// A user's message.
+/// A user message.
 pub fn text_entry(text: &str) -> Entry {
     Item::user(text).into()
 }
 
-/// Users' messages that say these numbers.
+/// User messages with these numbers as their text.
 pub fn numbered_entries(numbers: Range<u64>) -> Vec<Entry> {
     numbers.map(|n| text_entry(&n.to_string())).collect()
 }
 
-/// One of every kind, with everything on it.
+/// Entries of every kind, with all fields set.
 pub fn entries_of_every_kind() -> Vec<Entry> {
     let turn = TurnInfo {
         usage: Usage::default(),

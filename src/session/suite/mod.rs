@@ -1,7 +1,8 @@
-//! What holds for every [`Store`], as tests for those who write one.
+//! The contract of [`Store`] as a suite of tests for implementers.
 //!
-//! [`check_store`] runs all claims on stores that a function makes, empty each time, and panics if one does not hold;
-//! [`session_suite!`](crate::session_suite) makes a test of each, named after what it claims.
+//! [`check_store`] runs all claims of the contract on stores that a function creates, each of which
+//! must be empty, and panics if a claim fails. [`session_suite!`](crate::session_suite) generates a
+//! test for each claim, with the claim as its name.
 //!
 //! ```
 //! use turnstream::session::{MemoryStore, suite};
@@ -13,11 +14,13 @@
 //! # }
 //! ```
 //!
-//! A claim makes one store and uses it alone; what it wrote is not removed. A store that answers
-//! [`Unsupported`](ErrorKind::Unsupported) to [`delete`](Store::delete) and [`prune`](Store::prune)
-//! passes the claims about them, and one that gives leases of epoch 0 those about leases. Two claims write sessions one right after the other and expect that
-//! [`updated_at`](crate::session::SessionInfo::updated_at) orders them: a store whose times have the
-//! precision of a millisecond must give each write a later time than the one before. Crashes are not tested here.
+//! Each claim creates a store that only it uses; the data is not removed afterwards. A store that
+//! returns [`Unsupported`](ErrorKind::Unsupported) from [`delete`](Store::delete) and
+//! [`prune`](Store::prune) passes the claims about deletion, and one whose leases have epoch 0
+//! passes the claims about leases. Two claims write sessions in quick succession and expect that
+//! [`updated_at`](crate::session::SessionInfo::updated_at) orders them: a store whose times have a
+//! precision of one millisecond must give each write a later time than the one before. Crashes are
+//! not tested.
 #![expect(clippy::missing_panics_doc, reason = "a claim that does not hold is a panic")]
 
 mod entries;
@@ -38,10 +41,11 @@ use crate::session::{AlreadyLeased, Conflict, Entry, ForkOrigin, Lease, LeaseLos
 
 pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 
-/// Makes a module of tests, one for each claim of the [suite](crate::session::suite) of stores.
+/// Generates a module of tests, one for each claim of the store [suite](crate::session::suite).
 ///
-/// It is given a name for the module and a function that makes an empty store. The tests are
-/// `#[tokio::test]`s: the crate that uses it needs tokio with `macros` and `rt`.
+/// The arguments are the name of the module and a function that creates an empty store. The tests
+/// are `#[tokio::test]`s: the crate that uses this macro needs tokio with the features `macros` and
+/// `rt`.
 ///
 /// ```
 /// use turnstream::session::MemoryStore;
@@ -49,13 +53,13 @@ pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 /// turnstream::session_suite!(in_memory, || super::MemoryStore::new());
 /// ```
 ///
-/// With `ignore = "why"` between them, each test is ignored unless it is asked for.
+/// With `ignore = "reason"` between the arguments, each test is marked `#[ignore]`.
 #[macro_export(local_inner_macros)]
 macro_rules! session_suite {
     ($name:ident, $make:expr) => {
         session_suite! { @claims tests $name, $make }
     };
-    // For a store that needs a server: its tests only run with `--ignored`.
+    // For stores that need a server: the tests only run with `--ignored`.
     ($name:ident, ignore = $reason:literal, $make:expr) => {
         session_suite! { @claims ignored_tests $name, $reason, $make }
     };
@@ -131,32 +135,32 @@ macro_rules! session_suite {
     };
 }
 
-/// Runs every claim, one after the other.
+/// Runs all claims, one after the other.
 ///
 /// # Panics
 ///
-/// If one does not hold; the message tells where.
+/// If a claim fails; the message has its location.
 pub async fn check_store<S: Store + 'static>(make: impl Fn() -> S) {
     run_claims(make, None).await;
 }
 
-/// Runs one claim, by the name of its test.
+/// Runs one claim, given the name of its test.
 ///
 /// # Panics
 ///
-/// If it does not hold, or no claim has that name.
+/// If the claim fails, or if it does not exist.
 pub async fn check_claim<S: Store + 'static>(make: impl Fn() -> S, claim: &str) {
     assert!(run_claims(make, Some(claim)).await, "the suite has no claim `{claim}`");
 }
 
-/// Tells whether any claim was chosen.
+/// Returns whether any claim was run.
 async fn run_claims<S: Store + 'static>(make: impl Fn() -> S, chosen: Option<&str>) -> bool {
     let mut found = false;
     session_suite! { @claims run make, chosen, found }
     found
 }
 
-/// A store whose session `s` has so many entries.
+/// Creates a store whose session `s` has the given number of entries.
 async fn store_with_entries<S: Store>(make: impl Fn() -> S, entries: u64) -> S {
     let store = make();
     store.append("s", 0, numbered_entries(0..entries)).await.unwrap();
@@ -180,7 +184,7 @@ fn expect_conflict<T: Debug>(result: Result<T, Error>, id: &str, expected: u64, 
     assert_eq!(Conflict::from_error(&error), Some(&Conflict { id: id.into(), expected, found }));
 }
 
-/// `load` returns `None` for a session that was never written, and `list` does not list it.
+/// `load` returns `None` for a session that was never written, and `list` does not contain it.
 async fn loading_an_unknown_session_returns_none<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.load("s", 0).await.unwrap(), None);
@@ -188,7 +192,7 @@ async fn loading_an_unknown_session_returns_none<S: Store>(make: impl Fn() -> S)
     assert_eq!(store.list().await.unwrap(), []);
 }
 
-/// `append` returns the version afterwards, and `load` what was appended, in order.
+/// `append` returns the new version, and `load` returns the appended entries in order.
 async fn append_returns_the_version_and_load_returns_the_entries<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.append("s", 0, numbered_entries(0..1)).await.unwrap(), 1);
@@ -198,7 +202,7 @@ async fn append_returns_the_version_and_load_returns_the_entries<S: Store>(make:
     assert_eq!(store.load("t", 0).await.unwrap(), None);
 }
 
-/// `load` returns the entries from the number given, none if it is beyond the last.
+/// `load` returns the entries from the given number on, and no entries if it is beyond the last.
 async fn load_starts_at_the_given_entry_number<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     for from in 0..3 {
@@ -209,7 +213,7 @@ async fn load_starts_at_the_given_entry_number<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// An append of no entries makes no session; its version is checked all the same.
+/// An append without entries does not create a session; its version is checked anyway.
 async fn an_append_of_no_entries_writes_nothing<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.append("s", 0, Vec::new()).await.unwrap(), 0);
@@ -220,7 +224,7 @@ async fn an_append_of_no_entries_writes_nothing<S: Store>(make: impl Fn() -> S) 
     expect_conflict(store.append("s", 0, Vec::new()).await, "s", 0, 1);
 }
 
-/// An empty id is refused.
+/// An empty id is an error.
 async fn an_empty_session_id_is_an_error<S: Store>(make: impl Fn() -> S) {
     let store = make();
     expect_error(store.append("", 0, numbered_entries(0..1)).await, ErrorKind::InvalidRequest);
@@ -229,7 +233,8 @@ async fn an_empty_session_id_is_an_error<S: Store>(make: impl Fn() -> S) {
     assert_eq!(store.list().await.unwrap().len(), 1);
 }
 
-/// An append that follows another version than the one that is there gets a [`Conflict`] and writes nothing.
+/// An append that follows any other version than the current one fails with a [`Conflict`] and
+/// writes nothing.
 async fn a_second_append_at_the_same_version_is_a_conflict<S: Store>(make: impl Fn() -> S) {
     let store = make();
     expect_conflict(store.append("s", 2, numbered_entries(0..1)).await, "s", 2, 0);
@@ -247,7 +252,7 @@ async fn a_second_append_at_the_same_version_is_a_conflict<S: Store>(make: impl 
     assert_eq!(store.append("s", 2, numbered_entries(2..3)).await.unwrap(), 3);
 }
 
-/// A fork has the first entries of its origin; what either gets afterwards is its own.
+/// A fork has the first entries of its original; later appends affect only one of them.
 async fn a_fork_inherits_the_first_entries_and_appends_its_own<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 4).await;
     store.fork("s", 2, "f").await.unwrap();
@@ -274,7 +279,7 @@ async fn a_fork_of_a_fork_inherits_the_entries_of_both<S: Store>(make: impl Fn()
     store.append("b", 3, numbered_entries(3..6)).await.unwrap();
     store.fork("b", 5, "c").await.unwrap();
     store.append("c", 5, numbered_entries(5..7)).await.unwrap();
-    // Of what its origin has inherited itself.
+    // A fork at an entry that its original has inherited itself.
     store.fork("c", 2, "d").await.unwrap();
     store.append("d", 2, numbered_entries(2..3)).await.unwrap();
     for (id, len) in [("a", 5), ("b", 6), ("c", 7), ("d", 3)] {
@@ -285,7 +290,7 @@ async fn a_fork_of_a_fork_inherits_the_entries_of_both<S: Store>(make: impl Fn()
     }
 }
 
-/// A fork may take no entries, or all.
+/// A fork can inherit no entries, or all of them.
 async fn a_fork_may_inherit_no_entries_or_all_of_them<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 2).await;
     store.fork("s", 0, "nothing").await.unwrap();
@@ -302,7 +307,7 @@ async fn a_fork_may_inherit_no_entries_or_all_of_them<S: Store>(make: impl Fn() 
     assert_eq!(all_entries(&store, "all_entries").await, numbered_entries(0..3));
 }
 
-/// A fork of a session that is not there, or of more entries than it has, is refused.
+/// A fork of a session that does not exist, or of more entries than it has, is an error.
 async fn forking_a_missing_session_or_entry_is_an_error<S: Store>(make: impl Fn() -> S) {
     let store = make();
     expect_error(store.fork("s", 0, "f").await, ErrorKind::InvalidRequest);
@@ -310,11 +315,11 @@ async fn forking_a_missing_session_or_entry_is_an_error<S: Store>(make: impl Fn(
     expect_error(store.fork("s", 3, "f").await, ErrorKind::InvalidRequest);
     expect_error(store.fork("s", u64::MAX, "f").await, ErrorKind::InvalidRequest);
     assert_eq!(store.load("f", 0).await.unwrap(), None);
-    // Nothing is left in its way.
+    // The failed forks have not created a session.
     store.append("f", 0, numbered_entries(0..1)).await.unwrap();
 }
 
-/// A fork does not replace a session.
+/// A fork does not replace an existing session.
 async fn forking_onto_an_existing_session_is_a_conflict<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 2).await;
     store.append("t", 0, numbered_entries(5..6)).await.unwrap();
@@ -326,7 +331,7 @@ async fn forking_onto_an_existing_session_is_a_conflict<S: Store>(make: impl Fn(
     assert_eq!(all_entries(&store, "f").await, []);
 }
 
-/// `list` has every session with its version and origin, the one that was written last first.
+/// `list` has every session with its version and origin, the most recently written first.
 async fn list_orders_sessions_by_last_write<S: Store>(make: impl Fn() -> S) {
     let store = make();
     store.append("a", 0, numbered_entries(0..2)).await.unwrap();
@@ -342,7 +347,7 @@ async fn list_orders_sessions_by_last_write<S: Store>(make: impl Fn() -> S) {
     assert!(age < Duration::from_hours(1), "{age:?}");
 }
 
-/// An id may be any text, also a path, and two ids are never one session.
+/// An id can be any text, including a path, and two different ids never name the same session.
 async fn a_session_id_may_be_any_text<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let long = "x".repeat(300);
@@ -393,19 +398,19 @@ async fn a_session_id_may_be_any_text<S: Store>(make: impl Fn() -> S) {
     let mut expected = ids.to_vec();
     expected.sort_unstable();
     assert_eq!(listed, expected);
-    // Also as where a fork comes from, and as what it is called.
+    // Such ids also work as the original and as the id of a fork.
     store.fork(&wide, 1, &format!("{wide}{long}")).await.unwrap();
     assert_eq!(all_entries(&store, &format!("{wide}{long}")).await, [text_entry(&wide)]);
 }
 
-/// Every kind of entry comes back as it was.
+/// Entries of every kind are loaded as they were appended.
 async fn every_kind_of_entry_round_trips<S: Store>(make: impl Fn() -> S) {
     let store = make();
     store.append("s", 0, entries_of_every_kind()).await.unwrap();
     assert_eq!(all_entries(&store, "s").await, entries_of_every_kind());
 }
 
-/// Text comes back as it was, control characters included.
+/// Text is loaded as it was appended, including control characters.
 async fn any_text_round_trips<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let texts =
@@ -415,7 +420,7 @@ async fn any_text_round_trips<S: Store>(make: impl Fn() -> S) {
     assert_eq!(all_entries(&store, "s").await, entries);
 }
 
-/// Entries of megabytes come back.
+/// Entries of several megabytes can be loaded.
 async fn a_huge_item_round_trips<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let entries =
@@ -425,7 +430,7 @@ async fn a_huge_item_round_trips<S: Store>(make: impl Fn() -> S) {
     assert!(all_entries(&store, "s").await == [entries, numbered_entries(2..3)].concat());
 }
 
-/// An entry that is nested too deeply to be read again is refused rather than lost.
+/// An entry that is nested too deeply to be parsed again is rejected instead of being lost.
 async fn an_entry_nested_too_deeply_to_parse_is_rejected<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let mut kept = numbered_entries(0..1);
@@ -446,7 +451,7 @@ async fn an_entry_nested_too_deeply_to_parse_is_rejected<S: Store>(make: impl Fn
     assert!(kept.len() > 1);
 }
 
-/// Of many appends at once that follow one version one is written.
+/// If many concurrent appends follow the same version, exactly one of them is written.
 async fn of_concurrent_appends_at_one_version_exactly_one_succeeds<S: Store + 'static>(
     make: impl Fn() -> S,
 ) {
@@ -479,10 +484,11 @@ async fn of_concurrent_appends_at_one_version_exactly_one_succeeds<S: Store + 's
     }
 }
 
-/// An append whose future is dropped is written whole or not at all, and not if it was never polled.
+/// If the future of an append is dropped, the append is written completely or not at all; it is not
+/// written if the future was never polled.
 async fn a_dropped_append_is_atomic<S: Store>(make: impl Fn() -> S) {
     let store = make();
-    // Nothing was handed over.
+    // The future was not polled, so nothing was submitted.
     drop(store.append("s", 0, numbered_entries(0..3)));
     assert_eq!(store.load("s", 0).await.unwrap(), None);
     let mut version = 0;
@@ -499,13 +505,14 @@ async fn a_dropped_append_is_atomic<S: Store>(make: impl Fn() -> S) {
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..version + 1));
 }
 
-/// A store in an `Arc` works from any thread.
+/// A store in an `Arc` works on any thread.
 async fn clones_of_a_store_work_on_any_thread<S: Store + 'static>(make: impl Fn() -> S) {
     let store: Arc<dyn Store> = Arc::new(make());
     let other = Arc::clone(&store);
     let runtime = Handle::try_current();
     let (answer, answered) = oneshot::channel();
-    // The runtime of the caller, if there is one, goes on meanwhile: the store may need it.
+    // The caller's runtime, if there is one, keeps running meanwhile, because the store may need
+    // it.
     let there = std::thread::spawn(move || {
         let appending = other.append("s", 0, numbered_entries(0..2));
         let _ = answer.send(match runtime {
@@ -518,7 +525,7 @@ async fn clones_of_a_store_work_on_any_thread<S: Store + 'static>(make: impl Fn(
     assert_eq!(all_entries(&*store, "s").await, numbered_entries(0..2));
 }
 
-/// What a store answers that may not support it.
+/// Returns `None` if the store does not support the operation.
 #[track_caller]
 fn skip_if_unsupported<T>(result: Result<T, Error>) -> Option<T> {
     match result {
@@ -528,7 +535,7 @@ fn skip_if_unsupported<T>(result: Result<T, Error>) -> Option<T> {
     }
 }
 
-/// A session that was deleted is not there, and another one may get its id.
+/// A deleted session does not exist any more, and its id can be used again.
 async fn a_deleted_session_is_gone_and_its_id_can_be_reused<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     store.append("t", 0, numbered_entries(5..6)).await.unwrap();
@@ -545,7 +552,7 @@ async fn a_deleted_session_is_gone_and_its_id_can_be_reused<S: Store>(make: impl
     assert_eq!(all_entries(&store, "t").await, numbered_entries(5..6));
 }
 
-/// Those who have a session open when it is deleted get a [`Conflict`] with their next append.
+/// If a session is deleted while others have it open, their next append fails with a [`Conflict`].
 async fn an_append_to_a_deleted_session_is_a_conflict<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     if skip_if_unsupported(store.delete("s").await).is_none() {
@@ -556,7 +563,7 @@ async fn an_append_to_a_deleted_session_is_a_conflict<S: Store>(make: impl Fn() 
     assert_eq!(store.list().await.unwrap(), []);
 }
 
-/// A session is not deleted before those that were forked from it.
+/// A session cannot be deleted before its forks.
 async fn deleting_the_origin_of_a_fork_is_an_error<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     store.fork("s", 2, "f").await.unwrap();
@@ -574,14 +581,14 @@ async fn deleting_the_origin_of_a_fork_is_an_error<S: Store>(make: impl Fn() -> 
     assert_eq!(store.list().await.unwrap(), []);
 }
 
-/// `prune` removes the sessions whose last write was before the time given, and no other.
+/// `prune` removes the sessions whose last write was before the given time, and no others.
 async fn prune_removes_sessions_last_written_before_the_cutoff<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for id in ["a", "b", "c", "d"] {
         store.append(id, 0, numbered_entries(0..2)).await.unwrap();
     }
     store.append("a", 2, numbered_entries(2..3)).await.unwrap();
-    // From the newest: a, d, c, b.
+    // Newest first: a, d, c, b.
     let listed = store.list().await.unwrap();
     let Some(removed) = skip_if_unsupported(store.prune(listed[3].updated_at).await) else {
         return;
@@ -596,7 +603,7 @@ async fn prune_removes_sessions_last_written_before_the_cutoff<S: Store>(make: i
     expect_conflict(store.append("b", 2, numbered_entries(2..3)).await, "b", 2, 0);
 }
 
-/// `prune` keeps an old session that a session which stays was forked from.
+/// `prune` keeps the original of a fork that is kept.
 async fn prune_keeps_the_origins_of_remaining_forks<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 2).await;
     store.append("other", 0, numbered_entries(0..1)).await.unwrap();
@@ -607,13 +614,13 @@ async fn prune_keeps_the_origins_of_remaining_forks<S: Store>(make: impl Fn() ->
     let Some(removed) = skip_if_unsupported(store.prune(newest).await) else { return };
     assert_eq!(removed, ["other"]);
     assert_eq!(all_entries(&store, "g").await, numbered_entries(0..3));
-    // With the last fork all of them go, each before what it was forked from.
+    // If the last fork is pruned, all of them are, each fork before its original.
     let removed = store.prune(newest + Duration::from_secs(1)).await.unwrap();
     assert_eq!(removed, ["g", "f", "s"]);
     assert_eq!(store.list().await.unwrap(), []);
 }
 
-/// The pages of a list are the list.
+/// The pages together are the whole list.
 async fn pages_of_the_list_have_every_session_once<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.list_page(None, 3).await.unwrap(), []);
@@ -635,13 +642,13 @@ async fn pages_of_the_list_have_every_session_once<S: Store>(make: impl Fn() -> 
         assert_eq!(pages, listed, "by {limit}");
     }
     assert_eq!(store.list_page(None, 0).await.unwrap(), []);
-    // What is written meanwhile is not on a later page.
+    // A session that is written between two pages does not appear on a later page.
     let page = store.list_page(None, 6).await.unwrap();
     store.append(&listed[7].id, listed[7].version, numbered_entries(9..10)).await.unwrap();
     assert_eq!(store.list_page(page.last(), 6).await.unwrap(), listed[6..7]);
 }
 
-/// A lease; `None` from a store that has none.
+/// Takes a lease; returns `None` if the store does not support leases.
 async fn take_lease(store: &dyn Store, id: &str) -> Option<Lease> {
     let lease = store.lease(id).await.unwrap();
     (lease.epoch() > 0).then_some(lease)
@@ -653,7 +660,8 @@ fn expect_leased(result: Result<Lease, Error>, id: &str) {
     assert_eq!(AlreadyLeased::from_error(&error), Some(&AlreadyLeased { id: id.into() }));
 }
 
-/// While a lease exists, it cannot be taken again; dropping its last clone gives it back at once. Sessions have one each.
+/// While a lease exists, it cannot be taken again; dropping its last clone releases it immediately.
+/// Each session has its own lease.
 async fn a_lease_excludes_others_until_its_last_clone_is_dropped<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 1).await;
     let Some(lease) = take_lease(&store, "s").await else { return };
@@ -669,7 +677,8 @@ async fn a_lease_excludes_others_until_its_last_clone_is_dropped<S: Store>(make:
     expect_error(store.lease("").await, ErrorKind::InvalidRequest);
 }
 
-/// The holder appends at its version like anybody, and each lease has a higher epoch than the one before.
+/// Appends under a lease check the version like all others, and each lease has a higher epoch than
+/// the one before.
 async fn the_holder_of_a_lease_appends_and_the_epoch_rises<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let mut last = 0;
@@ -691,11 +700,11 @@ async fn the_holder_of_a_lease_appends_and_the_epoch_rises<S: Store>(make: impl 
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..4));
 }
 
-/// An append with the epoch of an earlier lease gets [`LeaseLost`] and writes nothing.
+/// An append with the epoch of an earlier lease fails with [`LeaseLost`] and writes nothing.
 async fn an_append_with_an_earlier_lease_is_refused<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 1).await;
     let Some(first) = take_lease(&store, "s").await else { return };
-    // As a process has it that does not know that it has lost it.
+    // The lease of a process that has not noticed that it lost the lease.
     let stale = Lease::new(first.epoch(), ());
     drop(first);
     let second = store.lease("s").await.unwrap();
@@ -707,7 +716,7 @@ async fn an_append_with_an_earlier_lease_is_refused<S: Store>(make: impl Fn() ->
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..2));
 }
 
-/// A lease belongs to one session: an append to another one is refused.
+/// A lease belongs to one session: an append to another session fails.
 async fn an_append_with_the_lease_of_another_session_is_refused<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 1).await;
     let Some(other) = take_lease(&store, "t").await else { return };
@@ -717,7 +726,7 @@ async fn an_append_with_the_lease_of_another_session_is_refused<S: Store>(make: 
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..1));
 }
 
-/// A lease of a session that is not there makes none.
+/// Taking the lease of a session that does not exist does not create the session.
 async fn a_lease_makes_no_session<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let Some(lease) = take_lease(&store, "s").await else { return };
@@ -733,13 +742,14 @@ async fn a_lease_makes_no_session<S: Store>(make: impl Fn() -> S) {
     drop(lease);
     assert_eq!(store.load("s", 0).await.unwrap(), None);
     assert_eq!(store.append("s", 0, numbered_entries(0..1)).await.unwrap(), 1);
-    // Nor is it in the way of a fork.
+    // The lease does not prevent a fork with this id.
     let lease = store.lease("f").await.unwrap();
     store.fork("s", 1, "f").await.unwrap();
     assert_eq!(store.append_leased(&lease, "f", 1, numbered_entries(1..2)).await.unwrap(), 2);
 }
 
-/// Others read, list, fork and delete a session that is leased, and a plain append is checked for its version only.
+/// A leased session can be read, listed, forked and deleted by others, and a plain append only
+/// checks the version.
 async fn a_leased_session_can_be_read_forked_and_deleted<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 2).await;
     let Some(lease) = take_lease(&store, "s").await else { return };
@@ -762,7 +772,7 @@ async fn a_leased_session_can_be_read_forked_and_deleted<S: Store>(make: impl Fn
     store.append_leased(&lease, "s", version, entries).await.unwrap();
 }
 
-/// Of many that take a lease at the same time one gets it, also the next time.
+/// If many callers take a lease at the same time, exactly one gets it, and so in later rounds.
 async fn of_many_that_take_a_lease_at_once_one_gets_it<S: Store + 'static>(make: impl Fn() -> S) {
     let store = make();
     if take_lease(&store, "s").await.is_none() {

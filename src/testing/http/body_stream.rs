@@ -1,4 +1,4 @@
-//! A body whose pieces are made while it is sent.
+//! A body whose chunks are produced while it is sent.
 
 use std::fmt;
 use std::io;
@@ -10,12 +10,12 @@ use futures::{Stream, StreamExt};
 
 use crate::lock::lock_ignoring_poison;
 
-/// A stream of bytes that [`BodyPart::Stream`] sends, piece by piece.
+/// A stream of bytes that [`BodyPart::Stream`] sends chunk by chunk.
 ///
-/// The connection polls it while it can write, and drops it when the client closes the connection:
-/// a future inside the stream is cancelled then. An `Err` cuts the connection.
+/// The connection polls it while it can write, and drops it when the client closes the connection,
+/// which cancels a future inside the stream. An `Err` cuts the connection.
 ///
-/// It is sent once. Clones share the stream; a second response with it has an empty part.
+/// It can be sent once. Clones share the stream; in a second response, the part is empty.
 ///
 /// [`BodyPart::Stream`]: crate::testing::http::BodyPart::Stream
 #[derive(Clone)]
@@ -24,12 +24,12 @@ pub struct BodyStream(Arc<Mutex<Option<Pieces>>>);
 type Pieces = BoxStream<'static, io::Result<Bytes>>;
 
 impl BodyStream {
-    /// Wraps a stream of pieces.
+    /// Wraps a stream of chunks.
     pub fn new(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(Some(pieces.boxed()))))
     }
 
-    /// Takes the pieces out. An empty stream if they were taken before.
+    /// Takes the chunks; the stream is empty if they were taken before.
     pub(super) fn take(&self) -> Pieces {
         lock_ignoring_poison(&self.0).take().unwrap_or_else(|| stream::empty().boxed())
     }
@@ -41,7 +41,7 @@ impl fmt::Debug for BodyStream {
     }
 }
 
-/// Two are equal if they are clones of one.
+/// Two body streams are equal if one is a clone of the other.
 impl PartialEq for BodyStream {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -1,4 +1,4 @@
-//! One connection: reads a request, asks the handler, sends the answer, and again.
+//! One connection: reads a request, calls the handler, sends the response, and repeats.
 
 use std::future::pending;
 use std::io;
@@ -21,13 +21,13 @@ use crate::testing::http::response::{
     encode_head,
 };
 
-/// What a test gives to answer requests with.
+/// The test's function that answers requests.
 pub(super) type Handler = dyn Fn(HttpRequest) -> HttpResponse + Send + Sync;
 
-/// How much is asked of the socket in one read.
+/// The size of one read from the socket.
 const READ_BUFFER_BYTES: usize = 8 * 1024;
 
-/// How long a client may take to hear that its connection is closed.
+/// The maximum time for a client to notice that its connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves a connection until either side closes it.
@@ -63,7 +63,7 @@ pub(super) async fn serve(
             },
             WriteOutcome::Cut => return,
             WriteOutcome::Reset => {
-                // Should it fail, dropping the socket is the next best thing.
+                // If this fails, dropping the socket is the best alternative.
                 let _ = stream.set_zero_linger();
                 return;
             }
@@ -77,7 +77,7 @@ pub(super) async fn serve(
 enum ReceiveOutcome {
     Request(HttpRequest),
     BadRequest(BadRequest),
-    /// The client closed the connection after a whole request, or before any.
+    /// The client closed the connection after a complete request, or before any.
     ConnectionClosed,
 }
 
@@ -106,15 +106,16 @@ async fn receive_request(
     }
 }
 
-/// Calls the handler. If it panics, the panic is the answer.
+/// Calls the handler. If it panics, the response has the panic's message.
 fn call_handler(handler: &Handler, request: HttpRequest) -> HttpResponse {
-    // What the handler leaves half done is its own; nothing of ours is in its reach.
+    // A panic can only leave the handler's own state inconsistent; the handler has no access to the
+    // connection.
     catch_panic(|| handler(request)).unwrap_or_else(|message| {
         HttpResponse::text(500, format!("the handler panicked: {message}"))
     })
 }
 
-/// How an answer ended.
+/// How the sending of a response ended.
 enum WriteOutcome {
     Complete,
     Cut,
@@ -122,7 +123,7 @@ enum WriteOutcome {
     ClientClosed,
 }
 
-/// Sends the response, for as long as there is a client.
+/// Sends the response while the client is connected.
 async fn respond(
     stream: &mut TcpStream,
     received: &mut BytesMut,
@@ -131,15 +132,15 @@ async fn respond(
 ) -> WriteOutcome {
     let (mut reader, mut writer) = stream.split();
     tokio::select! {
-        // What can be sent is sent first: thus a client that closes its sending side, and still
-        // reads, gets at least what needs no waiting.
+        // Writes have priority: a client that closes its sending side, and still reads, gets at
+        // least everything that can be sent without waiting.
         biased;
         sent = write_response(&mut writer, response, framing) => sent.unwrap_or(WriteOutcome::ClientClosed),
         () = wait_for_client_close(&mut reader, received) => WriteOutcome::ClientClosed,
     }
 }
 
-/// Carries out a response, part by part. Fails if the client does not take it.
+/// Sends a response, part by part. Fails if the client does not accept it.
 async fn write_response(
     writer: &mut (impl AsyncWrite + Unpin),
     response: HttpResponse,
@@ -180,14 +181,15 @@ async fn write_bytes(
     framing: BodyFraming,
 ) -> io::Result<()> {
     match framing {
-        // A chunk of no bytes would be the last.
+        // An empty chunk would be the last one.
         BodyFraming::Chunked if data.is_empty() => Ok(()),
         BodyFraming::Chunked => writer.write_all(&encode_chunk(data)).await,
         BodyFraming::Absent => Ok(()),
     }
 }
 
-/// Waits until the client closes the connection. What it sends meanwhile is the next request.
+/// Waits until the client closes the connection. Bytes that arrive in the meantime belong to the
+/// next request.
 async fn wait_for_client_close(reader: &mut ReadHalf<'_>, received: &mut BytesMut) {
     while received.len() < MAX_HEAD_BYTES {
         received.reserve(READ_BUFFER_BYTES);
@@ -196,14 +198,14 @@ async fn wait_for_client_close(reader: &mut ReadHalf<'_>, received: &mut BytesMu
             Ok(_) => {}
         }
     }
-    // So much ahead of its turn has to wait in the socket, where nobody can see past it.
+    // Further bytes stay in the socket, and a close after them cannot be detected.
     pending::<()>().await;
 }
 
-/// Closes the connection so that the client can read all it was sent.
+/// Closes the connection so that the client can read everything that was sent.
 ///
-/// A socket that is dropped with unread bytes in it resets the connection, and a reset may
-/// overtake the answer. Hence the rest is read first, though not for ever.
+/// Dropping a socket with unread bytes resets the connection, and a reset may arrive before the
+/// response. Therefore the remaining bytes are read first, with a time limit.
 async fn close_connection(mut stream: TcpStream) {
     let farewell = async {
         stream.shutdown().await?;

@@ -1,4 +1,4 @@
-//! Finds the requests in the bytes of a connection. Does no I/O.
+//! Decodes the requests in the bytes of a connection. Does no I/O.
 
 use std::mem;
 
@@ -6,39 +6,39 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::testing::http::request::HttpRequest;
 
-/// How many bytes a request line and its headers may take together.
+/// The maximum length of a request line and its headers together, in bytes.
 pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// How many headers a request may have.
+/// The maximum number of headers.
 const MAX_HEADERS: usize = 128;
 
-/// How many bytes a body may have.
+/// The maximum length of a body, in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// Why the bytes are no request we read. Ends the connection.
+/// The reason why the bytes are not a supported request. It ends the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadRequest(pub(super) &'static str);
 
-/// What the bytes so far amount to.
+/// The result of decoding the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
-    /// No request yet: read more.
+    /// The request is not complete: more bytes are needed.
     NeedsBytes,
-    /// The client waits for `100 Continue` before it sends the body. Said once per request.
+    /// The client waits for `100 Continue` before it sends the body. Returned once per request.
     NeedsContinue,
-    /// A whole request. The buffer may hold the next one already.
+    /// A complete request. The buffer may already contain the next one.
     Request(HttpRequest),
 }
 
-/// Decodes one request after the other from the bytes of one connection.
+/// Decodes the requests from the bytes of one connection, one after the other.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// Bytes received and not yet decoded. Whoever reads the socket appends here.
+    /// The bytes that were received and not decoded yet. The reader of the socket appends to them.
     pub(super) buffer: BytesMut,
     expects: Expects,
-    /// The request under construction.
+    /// The request that is being decoded.
     request: HttpRequest,
-    /// The body under construction, if it comes in chunks.
+    /// The body that is being decoded, if it is chunked.
     chunked_body: BytesMut,
 }
 
@@ -61,12 +61,12 @@ impl Decoder {
         }
     }
 
-    /// Whether the connection may end here without cutting a request short.
+    /// Whether the connection may end here without truncating a request.
     pub(super) fn is_between_requests(&self) -> bool {
         self.expects == Expects::Head && self.buffer.is_empty()
     }
 
-    /// Goes as far as the bytes in the buffer allow.
+    /// Decodes as far as the bytes in the buffer allow.
     pub(super) fn decode(&mut self) -> Result<Decoded, BadRequest> {
         loop {
             match self.expects {
@@ -128,7 +128,7 @@ impl Decoder {
         }
     }
 
-    /// Takes the request line and the headers off the buffer, if all of them are there.
+    /// Removes the request line and the headers from the buffer, if they are complete.
     fn decode_head(&mut self) -> Result<Option<()>, BadRequest> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Request::new(&mut headers);
@@ -147,7 +147,7 @@ impl Decoder {
         Ok(Some(()))
     }
 
-    /// What was parsed, if it is there as a whole. What is not may not become too large.
+    /// Returns the parsed value if it is complete. An incomplete head must not exceed its limit.
     fn parsed_if_complete<T>(&self, parsed: httparse::Status<T>) -> Result<Option<T>, BadRequest> {
         match parsed {
             httparse::Status::Complete(whole) => Ok(Some(whole)),
@@ -186,7 +186,7 @@ fn bad_head_error(error: httparse::Error) -> BadRequest {
     }
 }
 
-/// Tells from the head how the body comes.
+/// Determines from the head how the body is framed.
 fn body_framing(request: &HttpRequest) -> Result<Expects, BadRequest> {
     let values = |wanted: &'static str| {
         let named = move |(name, _): &&(String, String)| name == wanted;
@@ -216,8 +216,8 @@ fn body_framing(request: &HttpRequest) -> Result<Expects, BadRequest> {
     }
 }
 
-/// Parses digits only, where `parse` would take a sign as well. A number too large to count is as
-/// good as the largest: it is over every limit.
+/// Parses digits only, whereas `parse` would accept a sign as well. A number that overflows becomes
+/// the largest one, which exceeds every limit.
 fn parse_length(digits: &str) -> Option<usize> {
     let lawful = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     lawful.then(|| digits.parse().unwrap_or(usize::MAX))

@@ -1,9 +1,9 @@
-//! A loopback HTTP/1.1 server that misbehaves on request.
+//! A loopback HTTP/1.1 server that can inject network faults.
 //!
-//! A [`LoopbackServer`] hands each request to a closure and sends the [`HttpResponse`] the closure
-//! describes: bytes, one HTTP chunk per [`BodyPart::Bytes`], and between them whatever a network may do
-//! to an unlucky client. It listens on 127.0.0.1 only, speaks neither TLS nor HTTP/2, and needs no
-//! network beyond the loopback device.
+//! A [`LoopbackServer`] passes each request to a closure and sends the [`HttpResponse`] that the
+//! closure returns: bytes, one HTTP chunk for each [`BodyPart::Bytes`], and network faults between
+//! them. It listens only on 127.0.0.1, supports neither TLS nor HTTP/2, and needs no network
+//! besides the loopback device.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -23,7 +23,7 @@
 //! })
 //! .await?;
 //!
-//! // Any HTTP client would do; this one is as small as they come.
+//! // Any HTTP client works; this one is minimal.
 //! let mut client = TcpStream::connect(server.url().trim_start_matches("http://")).await?;
 //! client.write_all(b"GET /hello HTTP/1.1\r\n\r\n").await?;
 //! let mut answer = String::new();

@@ -2,26 +2,26 @@
 
 use bytes::Bytes;
 
-/// A request as the server received it, its body complete.
+/// A complete request as the server received it.
 ///
-/// Cheap to clone as far as the body goes: [`Bytes`] are shared.
+/// Cloning shares the body, since [`Bytes`] are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpRequest {
     /// The method as sent, such as `POST`.
     pub method: String,
-    /// The request target as sent: the path, with the query if there is one.
+    /// The request target as sent: the path, and the query if there is one.
     pub path: String,
-    /// The headers in the order sent, their names in lower case.
+    /// The headers in the order in which they were sent, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body, without the chunking it may have travelled in.
+    /// The body, without a chunked transfer encoding.
     pub body: Bytes,
-    /// Which of the server's connections it came on, counted from 0.
+    /// The index of the server's connection that received it, starting at 0.
     pub connection: usize,
 }
 
 impl HttpRequest {
-    /// Returns the first value of the header `name`, whose case does not matter.
+    /// Returns the first value of the header `name`, which is matched case-insensitively.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()

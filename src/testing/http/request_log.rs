@@ -1,4 +1,4 @@
-//! What a server remembers for the test that started it.
+//! The record that a server keeps for its test.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
@@ -8,18 +8,18 @@ use tokio::sync::watch;
 use crate::lock::lock_ignoring_poison;
 use crate::testing::http::request::HttpRequest;
 
-/// Shared by a server and its connections. No lock in here is held across an await.
+/// The record that a server shares with its connections. No lock is held across an await.
 #[derive(Default)]
 pub(super) struct RequestLog {
-    /// How many were accepted.
+    /// The number of accepted connections.
     pub(super) connection_count: AtomicUsize,
-    /// Those received, in the order in which they were complete.
+    /// The received requests, in the order in which they were complete.
     pub(super) requests: Mutex<Vec<HttpRequest>>,
-    /// How many clients left before the end of their answer.
+    /// The number of clients that disconnected before the end of a response.
     pub(super) closed_early_count: watch::Sender<usize>,
 }
 
-/// Counts only: requests hold keys and prompts.
+/// Shows only counts, since requests contain keys and prompts.
 impl std::fmt::Debug for RequestLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Log")

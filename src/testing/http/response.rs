@@ -1,4 +1,4 @@
-//! What a handler answers, and how it looks in bytes. Does no I/O.
+//! The response of a handler, and its encoding. Does no I/O.
 
 use std::time::Duration;
 
@@ -7,44 +7,45 @@ use bytes::Bytes;
 use crate::testing::http::body_stream::BodyStream;
 use crate::testing::http::request::HttpRequest;
 
-/// What the server shall answer, and how it shall misbehave while it does.
+/// The response that the server sends, including the faults while it is sent.
 ///
-/// The head goes out at once, unless the first part is [`BodyPart::Silence`]; then the parts follow, in order. An answer that reaches the end of
-/// its parts gets the final chunk and leaves the connection open for the next request.
+/// The head is sent immediately, unless the first part is [`BodyPart::Silence`]. Then the parts
+/// follow in order. After the last part, the server sends the final chunk and keeps the connection
+/// open for the next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
     /// The status code, such as 200.
     pub status: u16,
-    /// The headers, written as they are.
+    /// The headers, written as given.
     ///
-    /// How the body is framed is the server's affair: `content-length` and `transfer-encoding` are
-    /// left out, so that the headers of a recorded response may be given whole. Of `connection`
-    /// only `close` has a meaning, and is obeyed.
+    /// The server decides on the framing of the body: `content-length` and `transfer-encoding` are
+    /// left out, so that all headers of a recorded response can be passed. For `connection`, only
+    /// the value `close` has a meaning, and is obeyed.
     pub headers: Vec<(String, String)>,
-    /// What happens after the head. Always sent chunked.
+    /// The parts that follow the head. The body is always sent chunked.
     ///
-    /// Where HTTP knows no body (an answer to `HEAD`, or the status 204 or 304), the bytes are
-    /// passed over and the rest is done.
+    /// If HTTP allows no body (a response to `HEAD`, or status 204 or 304), the bytes are left out
+    /// and the other parts are carried out.
     pub body: Vec<BodyPart>,
 }
 
-/// One thing that happens while a body is sent.
+/// One part of a response body: bytes, a wait, or a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyPart {
     /// Sends the bytes as one HTTP chunk, in one write. Empty bytes send nothing.
     Bytes(Bytes),
-    /// Waits, by the clock of tokio: if that is paused, the wait is over as soon as all are idle.
+    /// Waits, by tokio's clock: if it is paused, the wait ends as soon as all tasks are idle.
     Delay(Duration),
-    /// Sends what a stream yields, as one HTTP chunk each, until the stream ends.
+    /// Sends the items of a stream, each as one HTTP chunk, until the stream ends.
     Stream(BodyStream),
-    /// Waits for ever: until the client closes the connection, or the server is dropped.
+    /// Waits until the client closes the connection or the server is dropped.
     Hang,
     /// Waits like [`Hang`](Self::Hang). As the first part, it also withholds the head, so that the
     /// client receives nothing at all.
     Silence,
-    /// Closes the connection at once, without the final chunk.
+    /// Closes the connection immediately, without the final chunk.
     Cut,
-    /// Resets the connection at once. The client may lose bytes it has not read yet.
+    /// Resets the connection immediately. The client may lose bytes that it has not read yet.
     Reset,
 }
 
@@ -59,7 +60,7 @@ impl HttpResponse {
     }
 }
 
-/// How an answer is laid out on the wire, over and above what the handler said.
+/// The framing of a response on the wire, in addition to the handler's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Framing {
     pub(super) body: BodyFraming,
@@ -72,7 +73,7 @@ pub(super) enum BodyFraming {
     Absent,
 }
 
-/// What becomes of the connection after a complete answer.
+/// Whether the connection stays open after a complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterResponse {
     KeepAlive,
@@ -107,7 +108,7 @@ fn has_connection_close(headers: &[(String, String)]) -> bool {
 pub(super) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 pub(super) fn encode_head(response: &HttpResponse, framing: Framing) -> Vec<u8> {
-    // The space before the reason phrase stays even where, as here, the phrase is left out.
+    // The space before the reason phrase is required even if, as here, the phrase is left out.
     let mut head = format!("HTTP/1.1 {} \r\n", response.status);
     let ours = ["content-length", "transfer-encoding", "connection"];
     for (name, value) in &response.headers {
@@ -127,7 +128,7 @@ pub(super) fn encode_head(response: &HttpResponse, framing: Framing) -> Vec<u8> 
     head.into_bytes()
 }
 
-/// Encodes bytes as one chunk. Without bytes it would read as the beginning of [`LAST_CHUNK`].
+/// Encodes bytes as one chunk. An empty chunk would be parsed as [`LAST_CHUNK`].
 pub(super) fn encode_chunk(data: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat()
 }

@@ -1,4 +1,4 @@
-//! The server: listens, and gives each connection a task.
+//! The server, which spawns a task for each connection.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,40 +15,42 @@ use crate::testing::http::request::HttpRequest;
 use crate::testing::http::request_log::RequestLog;
 use crate::testing::http::response::HttpResponse;
 
-/// How long to wait before accepting again when the system has no socket to give.
+/// The delay before accepting again when the system has no free socket.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// An HTTP/1.1 server on a free port of 127.0.0.1, for as long as the value lives.
+/// An HTTP/1.1 server on a free port of 127.0.0.1, which runs until the value is dropped.
 ///
-/// It spawns one task that accepts, and one per connection. Dropping the server aborts them all:
-/// answers stop where they are, and the sockets close, as soon as the runtime gets to it. What a
-/// drop ends does not count as [closed early](Self::closed_early_count).
+/// It spawns one task that accepts connections, and one task per connection. Dropping the server
+/// aborts them all: responses stop immediately, and the sockets close as soon as the runtime drops
+/// the tasks. Responses that the drop interrupts do not count as [closed
+/// early](Self::closed_early_count).
 ///
 /// See the [module](crate::testing::http) for an example.
 #[derive(Debug)]
 pub struct LoopbackServer {
     address: SocketAddr,
     log: Arc<RequestLog>,
-    /// The task that accepts. It owns the connections' tasks and takes them with it.
+    /// The task that accepts connections. It owns the tasks of the connections, which are aborted
+    /// with it.
     accept_task: AbortHandle,
 }
 
 impl LoopbackServer {
-    /// Starts a server that answers each request as `handler` says.
+    /// Starts a server that answers each request with the response of `handler`.
     ///
-    /// The handler is called when a request is complete, body and all. It runs on the task of the
-    /// connection and should not block. If it panics, the client gets a 500 with the panic's
-    /// message and the server goes on. What is not a request of HTTP/1.1, or has a head over
-    /// 64 KiB or a body over 64 MiB, never reaches the handler: the client gets a 400 and the
-    /// connection is closed.
+    /// The handler is called when a request is complete, including its body. It runs on the task of
+    /// the connection and should not block. If it panics, the client receives a 500 with the
+    /// panic's message, and the server continues. A message that is not an HTTP/1.1 request, or has
+    /// a head over 64 KiB or a body over 64 MiB, never reaches the handler: the client receives a
+    /// 400, and the connection is closed.
     ///
     /// # Errors
     ///
-    /// If no port of 127.0.0.1 can be had.
+    /// If no port of 127.0.0.1 is available.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime, or in one whose I/O is not enabled. Time must be enabled as well.
+    /// If called outside a tokio runtime, or in one without I/O. Time must be enabled as well.
     pub async fn start(
         handler: impl Fn(HttpRequest) -> HttpResponse + Send + Sync + 'static,
     ) -> io::Result<Self> {
@@ -59,27 +61,27 @@ impl LoopbackServer {
         Ok(Self { address, log, accept_task: accepting.abort_handle() })
     }
 
-    /// Returns the address as `http://127.0.0.1:PORT`, without a slash at the end.
+    /// Returns the address as `http://127.0.0.1:PORT`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Returns how many connections were accepted so far.
+    /// Returns the number of connections that were accepted so far.
     pub fn connection_count(&self) -> usize {
         self.log.connection_count.load(Ordering::SeqCst)
     }
 
     /// Returns every request received so far, in the order in which they were complete.
     ///
-    /// A request is in here before the handler is asked.
+    /// A request is added before the handler is called.
     pub fn requests(&self) -> Vec<HttpRequest> {
         lock_ignoring_poison(&self.log.requests).clone()
     }
 
-    /// Returns how many responses had their client go away before the end was sent.
+    /// Returns the number of responses whose client disconnected before the end was sent.
     ///
-    /// A client is gone when it closes the connection, or its sending side of it, or takes no
-    /// more bytes. Responses that end by [`Cut`] or [`Reset`] are not counted.
+    /// A client counts as disconnected if it closes the connection or its sending side, or if
+    /// writing to it fails. Responses that end by [`Cut`] or [`Reset`] are not counted.
     ///
     /// [`Cut`]: crate::testing::http::BodyPart::Cut
     /// [`Reset`]: crate::testing::http::BodyPart::Reset
@@ -87,14 +89,14 @@ impl LoopbackServer {
         *self.log.closed_early_count.borrow()
     }
 
-    /// Waits until [`closed_early_count`](Self::closed_early_count) is above zero, which it may be already: it
-    /// waits for the first client and no other.
+    /// Waits until [`closed_early_count`](Self::closed_early_count) is above zero. It returns
+    /// immediately if a client has disconnected already, and does not wait for further clients.
     ///
-    /// What a test awaits in place of a sleep, once it has dropped a client. Dropping the future
-    /// stops the waiting and nothing else.
+    /// A test can await this instead of sleeping, after it has dropped a client. Dropping the
+    /// future only stops the wait.
     pub async fn wait_for_early_close(&self) {
         let mut count = self.log.closed_early_count.subscribe();
-        // An error would mean that the sender is gone, and it is here, in `self`.
+        // An error would mean that the sender was dropped, but `self` owns it.
         let _ = count.wait_for(|count| *count > 0).await;
     }
 }
@@ -107,7 +109,7 @@ impl Drop for LoopbackServer {
 }
 
 async fn accept_loop(listener: TcpListener, handler: Arc<Handler>, log: Arc<RequestLog>) {
-    // Aborts its tasks when dropped, which is when this task is aborted.
+    // The set aborts its tasks when it is dropped, which happens when this task is aborted.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

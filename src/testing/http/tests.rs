@@ -1,4 +1,4 @@
-//! The server as a client sees it.
+//! Tests of the server from the view of a client.
 
 use std::io;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::testing::http::{BodyPart, BodyStream, HttpRequest, HttpResponse, Loop
 
 const HEAD: &str = "HTTP/1.1 200 \r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// A client that knows bytes only. Every wait has an end, so that a broken server fails its test
-/// and does not hang it.
+/// A client that handles raw bytes. Every wait has a limit, so that a broken server fails its test
+/// instead of hanging it.
 struct Client(TcpStream);
 
 impl Client {
@@ -27,7 +27,7 @@ impl Client {
         self.0.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// Reads exactly what is expected, and not a byte more.
+    /// Reads exactly the expected bytes, and no more.
     async fn expect(&mut self, expected: impl AsRef<str>) {
         let expected = expected.as_ref();
         let mut seen = vec![0; expected.len()];
@@ -52,7 +52,7 @@ fn bytes(text: &'static str) -> BodyPart {
     BodyPart::Bytes(Bytes::from_static(text.as_bytes()))
 }
 
-/// So many bytes that sending them has to wait for a client that does not read.
+/// Returns more bytes than a socket buffers, so that sending waits for a client that does not read.
 fn more_than_a_socket_holds() -> Bytes {
     vec![b'a'; 32 << 20].into()
 }
@@ -61,7 +61,7 @@ fn answer(body: impl Into<Vec<BodyPart>>) -> HttpResponse {
     HttpResponse { status: 200, headers: vec![], body: body.into() }
 }
 
-/// Starts a server with the same body for everyone.
+/// Starts a server that sends the same body to every client.
 async fn serving(body: impl Into<Vec<BodyPart>>) -> LoopbackServer {
     let response = answer(body);
     LoopbackServer::start(move |_| response.clone()).await.unwrap()
@@ -194,7 +194,7 @@ async fn a_delay_follows_the_clock_of_tokio() {
     let server = serving([BodyPart::Delay(Duration::from_hours(1)), bytes("a")]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").await;
-    // Read without `soon`: its clock is paused as well, and would run out at once.
+    // Read without `soon`: its clock is paused as well, and its limit would expire immediately.
     let mut rest = String::new();
     client.0.read_to_string(&mut rest).await.unwrap();
     assert!(rest.ends_with("\r\n\r\n1\r\na\r\n0\r\n\r\n"), "{rest}");
@@ -268,7 +268,7 @@ async fn a_client_that_leaves_during_a_hang_is_noticed() {
     drop(client);
     soon(server.wait_for_early_close()).await;
     assert_eq!(server.closed_early_count(), 1);
-    // It has happened: there is nothing left to wait for.
+    // The client has left already, so this returns immediately.
     soon(server.wait_for_early_close()).await;
 }
 

@@ -9,10 +9,10 @@ use super::violations::{
 };
 use crate::testing::signatures::Signatures;
 
-/// What Anthropic objects to in the body of a request.
+/// Returns Anthropic's objections to the body of a request.
 ///
-/// It is a little stricter than the vendor: two messages of one role in a row are refused, too,
-/// which the vendor joins, and others that speak its wire refuse.
+/// The check is slightly stricter than the vendor: it also rejects consecutive messages with the
+/// same role, which the vendor merges and some compatible servers reject.
 pub(in crate::testing) fn anthropic(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -73,7 +73,7 @@ fn check_options(body: &Value, bad: &mut Violations) {
     check_foreign_fields("anthropic", body, bad);
 }
 
-/// Complains of a field that must be there, and is not.
+/// Reports a missing required field.
 fn check_required(is_there: bool, place: &str, bad: &mut Violations) {
     bad.require(is_there).or_push(format_args!("{place}: Field required"));
 }
@@ -92,7 +92,7 @@ fn is_deferred(tool: &Value) -> bool {
     tool["defer_loading"] == Value::Bool(true)
 }
 
-/// Tools that a search has found are among the tools of the request.
+/// Checks that tools found by a search are among the tools of the request.
 fn check_tool_references(body: &Value, bad: &mut Violations) {
     let messages = as_list(&body["messages"]).iter();
     let results = messages.flat_map(|message| blocks_of_type(message, "tool_search_tool_result"));
@@ -109,7 +109,7 @@ fn check_tools(body: &Value, bad: &mut Violations) {
     for (at, tool) in tools.iter().enumerate() {
         let name = text(&tool["name"]);
         check_name(name, &format!("tools.{at}.custom.name"), bad);
-        // Tools of the vendor have a type and no schema.
+        // The vendor's own tools have a type and no schema.
         if tool.get("type").is_none_or(|kind| kind == "custom") {
             let is_object = tool["input_schema"]["type"] == "object";
             check_required(is_object, &format!("tools.{at}.custom.input_schema.type"), bad);
@@ -187,7 +187,7 @@ fn check_message(
     }
 }
 
-/// A block stands in a message of the right role.
+/// Checks that a block is in a message of the right role.
 fn check_block_role(block: &Value, role: &str, place: &str, bad: &mut Violations) {
     let kind = text(&block["type"]);
     let owner = match kind {
@@ -243,12 +243,12 @@ fn check_block(block: &Value, place: &str, bad: &mut Violations) {
             check_required(block["source"].is_object(), &format!("{place}.source"), bad);
         }
         "" => bad.push(format_args!("{place}.type: Field required")),
-        // The vendor's own blocks are many, and come back as they were.
+        // The vendor has many block types of its own, which are sent back unchanged.
         _ => {}
     }
 }
 
-/// Every call is answered in the next message.
+/// Checks that every call is answered in the next message.
 fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &mut Violations) {
     let calls = block_field_values(Some(message), "tool_use", "id");
     if calls.is_empty() {
@@ -262,7 +262,7 @@ fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &
          message.",
         open.join(", ")
     ));
-    // "text and thinking behind a call": reported to be refused.
+    // Text and thinking after a call are reported to be rejected.
     let kinds = as_list(&message["content"]).iter().map(|block| text(&block["type"]));
     let mut behind = kinds.skip_while(|kind| *kind != "tool_use");
     let late = behind.find(|kind| matches!(*kind, "text" | "thinking" | "redacted_thinking"));
@@ -271,7 +271,7 @@ fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &
     }
 }
 
-/// Every result answers a call of the message before, once, and stands in front.
+/// Checks that every result answers a call of the previous message, once, and comes first.
 fn check_results(message: &Value, before: Option<&Value>, at: usize, bad: &mut Violations) {
     let results = block_field_values(Some(message), "tool_result", "tool_use_id");
     let called = block_field_values(before, "tool_use", "id");
@@ -293,8 +293,9 @@ fn check_results(message: &Value, before: Option<&Value>, at: usize, bad: &mut V
         .or_push(format_args!("messages.{at}: `tool_result` blocks must come first in a message"));
 }
 
-/// The result of a tool that the vendor runs may come in a later message of the assistant, if only
-/// results of other tools stand between; while the vendor offers none, it does not come any more.
+/// Checks the results of tools that the vendor runs. A result may come in a later assistant message,
+/// if the user messages before it have only results of other tools. If the request offers no server
+/// tool, the vendor does not continue such a tool use after the last message.
 fn check_server_tool_results(body: &Value, messages: &[Value], bad: &mut Violations) {
     let kinds = as_list(&body["tools"]).iter().filter_map(|tool| tool["type"].as_str());
     let offered =
@@ -360,7 +361,7 @@ fn blocks_of_type<'a>(message: &'a Value, kind: &'a str) -> impl Iterator<Item =
     as_list(&message["content"]).iter().filter(move |block| block["type"] == kind)
 }
 
-/// A field of all blocks of a kind.
+/// Returns a field of all blocks of one kind.
 fn block_field_values<'a>(
     message: Option<&'a Value>,
     kind: &'a str,
@@ -374,7 +375,7 @@ fn is_thinking(block: &Value) -> bool {
     matches!(text(&block["type"]), "thinking" | "redacted_thinking")
 }
 
-/// What the vendor objects to in the signatures that a request brings back.
+/// Returns the vendor's objections to the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, block) in nested_elements(&body["messages"], "content") {

@@ -1,11 +1,12 @@
-//! Calls and their results, where both stand in messages.
+//! Pairs of calls and results, for wires that have both in messages.
 
 use serde_json::Value;
 
 use super::violations::{Violations, as_list};
 
-/// Calls are answered at once, all of them, and nothing else is. `called` tells a call from the others
-/// of its message, and `answered` says which of them a result is for.
+/// Checks that all calls of a message are answered immediately after it, and that nothing else is
+/// answered. `called` returns the key of a call (its id or its name), and `answered` the key of the
+/// call that a result answers.
 pub(super) fn check_pairs<'a>(
     messages: &'a [Value],
     called: fn(&'a Value) -> &'a str,

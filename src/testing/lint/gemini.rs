@@ -9,14 +9,14 @@ use super::violations::{
 use crate::provider::gemini::server::signed_call_text;
 use crate::testing::signatures::Signatures;
 
-/// What Gemini takes in place of a signature, for calls that it did not write,
+/// Placeholders that Gemini accepts instead of a signature, for calls that it did not write,
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const PLACEHOLDER_SIGNATURES: [&str; 2] =
     ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
-/// What Gemini objects to in the body of a request.
+/// Returns Gemini's objections to the body of a request.
 ///
-/// Names of fields are read in both forms that the API takes, `functionCall` and `function_call`.
+/// Field names are accepted in both forms that the API takes, `functionCall` and `function_call`.
 pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -34,8 +34,8 @@ pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
     bad.into_list()
 }
 
-/// What a model of the third generation objects to: what [`gemini`] says, and a first call of a
-/// step without its thought signature, as far back as the last words of the user,
+/// Returns the objections of a model of the third generation: those of [`gemini`], and a missing
+/// thought signature on the first call of a step, for all steps since the last user message,
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     let mut bad = gemini(body);
@@ -64,7 +64,7 @@ pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     bad
 }
 
-/// The last content and the one before decide what may come.
+/// Checks that a content may follow the one before it.
 fn check_turn_order(contents: &[Value], at: usize, bad: &mut Violations) {
     let content = &contents[at];
     let before = at.checked_sub(1).and_then(|at| contents.get(at));
@@ -97,7 +97,7 @@ fn check_turn_order(contents: &[Value], at: usize, bad: &mut Violations) {
             ids.1, ids.0
         ));
     }
-    // Calls that nothing follows are never answered.
+    // Calls in the last content are never answered.
     bad.require(at + 1 < contents.len() || calls.is_empty()).or_push(format_args!(
         "contents[{at}]: the request ends with function calls that nothing answers"
     ));
@@ -141,7 +141,7 @@ fn check_part(part: &Value, role: &str, place: &str, bad: &mut Violations) {
             several.join(", ")
         )),
     }
-    // An empty text may carry a signature, and nothing else may be empty.
+    // An empty text may carry a signature; other parts must not be empty.
     let signed = has_text(either_case(part, "thoughtSignature"));
     bad.require(data != ["text"] || signed || !is_blank(text(&part["text"]))).or_push(
         format_args!("{place}: Unable to submit request because it has an empty text parameter."),
@@ -247,13 +247,13 @@ fn check_name(name: &str, place: &str, bad: &mut Violations) {
         .or_push(format_args!("{place}.name: Invalid function name: `{name}`"));
 }
 
-/// The calls or the responses of a content.
+/// Returns the calls or the responses of a content.
 fn function_parts<'a>(content: &'a Value, field: &str) -> Vec<&'a Value> {
     let parts = as_list(&content["parts"]).iter();
     parts.map(|part| either_case(part, field)).filter(|named| !named.is_null()).collect()
 }
 
-/// Who speaks; without a role it is the user.
+/// Returns the role of a content; without a role it is the user.
 fn content_role(content: &Value) -> &str {
     match text(&content["role"]) {
         "" | "function" => "user",
@@ -261,7 +261,7 @@ fn content_role(content: &Value) -> &str {
     }
 }
 
-/// A field in either form of its name.
+/// Returns a field in either form of its name.
 fn either_case<'a>(value: &'a Value, camel: &str) -> &'a Value {
     let mut snake = String::new();
     for c in camel.chars() {
@@ -283,7 +283,7 @@ fn to_camel_case(name: &str) -> String {
     })
 }
 
-/// What the vendor objects to in the signatures that a request brings back.
+/// Returns the vendor's objections to the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, part) in nested_elements(&body["contents"], "parts") {

@@ -1,12 +1,12 @@
-//! What a strict vendor refuses.
+//! Checks requests as a strict vendor does.
 //!
-//! [`request`] reads the body of a request and returns what its vendor would answer with status 400,
-//! in words close to the vendor's own. An empty list is a body that would pass.
-//! A [`ModelServer`](crate::testing::ModelServer) calls it before it replies from its script; it can be
-//! used on its own, for a test of an encoder.
+//! [`request`] checks the body of a request and returns the errors that its vendor would answer
+//! with status 400, in words close to the vendor's own. An empty list means that the vendor would
+//! accept the body. A [`ModelServer`](crate::testing::ModelServer) calls it before it replies from
+//! its script; it can also be used on its own, for a test of an encoder.
 //!
-//! What only the vendor can know is not in here: whether a model exists, whether a signature is its
-//! own (a server knows those it gave), whether a picture can be read.
+//! Conditions that only the vendor can check are not covered: that a model exists, that a signature
+//! is its own (a server knows the signatures that it issued), that an image can be decoded.
 //!
 //! ```
 //! use serde_json::json;

@@ -1,6 +1,6 @@
-//! Ollama's own wire, <https://docs.ollama.com/api/chat>.
+//! Ollama's native API, <https://docs.ollama.com/api/chat>.
 //!
-//! The server passes over fields that it does not know; what is given in vain is a complaint here.
+//! The server ignores unknown fields; here, a field without effect is reported.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::call_pairs::check_pairs;
 use super::options::check_fields_absent;
 use super::violations::{Violations, as_list, has_text, is_given, repeated_values, text};
 
-/// What Ollama objects to in the body of a request to `/api/chat`.
+/// Returns Ollama's objections to the body of a request to `/api/chat`.
 pub(in crate::testing) fn ollama(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -28,7 +28,7 @@ pub(in crate::testing) fn ollama(body: &Value) -> Vec<String> {
     bad.into_list()
 }
 
-/// Calls have ids or only names.
+/// Returns the id of a call, or its name if it has no id.
 fn tool_call_id_or_name<'a>(id: &'a Value, name: &'a Value) -> &'a str {
     match text(id) {
         "" => text(name),
@@ -36,7 +36,7 @@ fn tool_call_id_or_name<'a>(id: &'a Value, name: &'a Value) -> &'a str {
     }
 }
 
-/// A type as Go has it, and whether a value fits it.
+/// A Go type, and a check whether a value fits it.
 type TypeCheck = (&'static str, fn(&Value) -> bool);
 
 const STRING: TypeCheck = ("string", Value::is_string);
@@ -48,7 +48,7 @@ const ARRAY: TypeCheck = ("array", Value::is_array);
 const STRING_LIST: TypeCheck =
     ("array of strings", |value| value.is_array() && as_list(value).iter().all(Value::is_string));
 
-/// Those of Go's `api.Options` that requests set, by their types.
+/// The fields of Go's `api.Options` that requests set, by their types.
 const MODEL_OPTIONS: &[(TypeCheck, &[&str])] = &[
     (INTEGER, &["num_ctx", "num_predict", "num_keep", "seed", "top_k", "repeat_last_n"]),
     (FLOAT, &["temperature", "top_p", "min_p", "typical_p"]),
@@ -56,7 +56,7 @@ const MODEL_OPTIONS: &[(TypeCheck, &[&str])] = &[
     (STRING_LIST, &["stop"]),
 ];
 
-/// The types of fields that need not be there.
+/// Checks the types of optional fields.
 fn check_types(of: &Value, place: &str, types: &[(TypeCheck, &[&str])], bad: &mut Violations) {
     for ((name, fits), fields) in types {
         for field in *fields {

@@ -1,4 +1,4 @@
-//! What both wires of `OpenAI` refuse.
+//! The checks that both wires of `OpenAI` share.
 
 use serde_json::Value;
 
@@ -8,18 +8,18 @@ use super::violations::{
     Violations, as_list, has_text, is_given, is_plain_name, repeated_values, text,
 };
 
-/// How long a call's id may be on the chat wire.
+/// The maximum length of a call's id on the chat wire.
 pub(super) const MAX_CHAT_CALL_ID_BYTES: usize = 40;
 
-/// How long any id may be on the Responses wire.
+/// The maximum length of any id on the Responses wire.
 pub(super) const MAX_RESPONSES_ID_BYTES: usize = 64;
 
-/// Complains of a parameter that must be there, and is not.
+/// Reports a missing required parameter.
 pub(super) fn check_required(is_there: bool, place: &str, bad: &mut Violations) {
     bad.require(is_there).or_push(format_args!("Missing required parameter: '{place}'."));
 }
 
-/// Complains of a list without elements.
+/// Reports an empty list.
 pub(super) fn check_not_empty(has_elements: bool, place: &str, bad: &mut Violations) {
     bad.require(has_elements).or_push(format_args!(
         "Invalid '{place}': empty array. Expected an array with minimum length 1, but got an empty \
@@ -44,8 +44,8 @@ pub(super) fn check_sampling(body: &Value, bad: &mut Violations) {
     }
 }
 
-/// Tools, and the one that must be called. A function is `{name, parameters, strict}`: the tool
-/// itself, or what stands in this field of it.
+/// Checks the tools and the tool choice. A function is `{name, parameters, strict}`: the tool
+/// itself, or its field of this name.
 pub(super) fn check_tools(body: &Value, field: Option<&str>, bad: &mut Violations) {
     let inside = field.map(|field| format!(".{field}")).unwrap_or_default();
     let tools = as_list(&body["tools"]);
@@ -80,7 +80,7 @@ pub(super) fn check_tools(body: &Value, field: Option<&str>, bad: &mut Violation
     }
 }
 
-/// A schema of an object. `of` says whose it is.
+/// Checks a schema that must be of type `object`. `of` names its owner in the error.
 fn check_object_schema(schema: &Value, of: &str, bad: &mut Violations) {
     bad.require(schema["type"] == "object").or_push(format_args!(
         "Invalid schema for {of}: schema must be a JSON Schema of 'type: \"object\"', got 'type: \
@@ -89,13 +89,13 @@ fn check_object_schema(schema: &Value, of: &str, bad: &mut Violations) {
     ));
 }
 
-/// What may only be said beside tools.
+/// Checks parameters that are only allowed together with tools.
 pub(super) fn check_needs_tools(body: &Value, bad: &mut Violations) {
     if is_given(body, "tools") {
         return check_not_empty(!as_list(&body["tools"]).is_empty(), "tools", bad);
     }
     for field in ["tool_choice", "parallel_tool_calls"] {
-        // "none" and "auto" are what there is without tools anyway.
+        // Without tools, "none" and "auto" are accepted, since they change nothing.
         let idle = matches!(text(&body[field]), "none" | "auto");
         bad.require(!is_given(body, field) || idle).or_push(format_args!(
             "Invalid value for '{field}': '{field}' is only allowed when 'tools' are specified."
@@ -103,7 +103,7 @@ pub(super) fn check_needs_tools(body: &Value, bad: &mut Violations) {
     }
 }
 
-/// `{name, schema, strict}` of an answer that is to fit a schema.
+/// Checks `{name, schema, strict}` of a structured output.
 pub(super) fn check_output_schema(format: &Value, place: &str, bad: &mut Violations) {
     check_name(text(&format["name"]), &format!("{place}.name"), bad);
     let schema = &format["schema"];
@@ -114,7 +114,7 @@ pub(super) fn check_output_schema(format: &Value, place: &str, bad: &mut Violati
     }
 }
 
-/// "Output must mention JSON": the vendor's guard against endless blanks.
+/// "Output must mention JSON": the vendor's guard against endless whitespace.
 pub(super) fn check_mentions_json(said: &Value, place: &str, bad: &mut Violations) {
     bad.require(said.to_string().to_ascii_lowercase().contains("json")).or_push(format_args!(
         "'{place}' must contain the word 'json' in some form, to use 'json_object' as the format \
@@ -139,14 +139,15 @@ pub(super) fn check_id(id: &Value, longest: usize, place: &str, bad: &mut Violat
     ));
 }
 
-/// Complains of a part of content that is text, and has none.
+/// Reports a text part of a content that has no text.
 pub(super) fn check_text(part: &Value, place: &str, bad: &mut Violations) {
     bad.require(has_text(&part["text"]))
         .or_push(format_args!("Invalid '{place}.text': text content blocks must be non-empty."));
 }
 
-/// The name and the arguments of a call. Arguments are the text of an object. The vendor takes any
-/// text here; servers that fill the arguments into a template do not.
+/// Checks the name and the arguments of a call. The arguments must be the JSON text of an object.
+/// The vendor accepts any text here; compatible servers that fill the arguments into a template do
+/// not.
 pub(super) fn check_call(call: &Value, place: &str, bad: &mut Violations) {
     check_name(text(&call["name"]), &format!("{place}.name"), bad);
     let arguments = &call["arguments"];

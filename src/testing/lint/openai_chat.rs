@@ -13,7 +13,7 @@ use super::violations::{
 };
 use crate::testing::signatures::Signatures;
 
-/// What `OpenAI` objects to in the body of a Chat Completions request.
+/// Returns `OpenAI`'s objections to the body of a Chat Completions request.
 pub(in crate::testing) fn openai_chat(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -142,13 +142,13 @@ fn check_part(part: &Value, role: &str, place: &str, bad: &mut Violations) {
     }
 }
 
-/// What the vendor objects to in the signatures that a request brings back.
+/// Returns the vendor's objections to the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, detail) in nested_elements(&body["messages"], "reasoning_details") {
         let holds = match (&detail["data"], &detail["signature"]) {
             (Value::String(data), _) => known.is_issued_for(data, ""),
-            // The signature may come back on its own, as it was sent.
+            // The signature may be sent back without its text, as the server streamed it.
             (_, Value::String(signature)) => match detail["text"].as_str() {
                 Some(said) => known.is_issued_for(signature, said),
                 None => known.was_issued(signature),

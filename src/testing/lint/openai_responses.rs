@@ -12,11 +12,11 @@ use super::options::{check_at_least, check_foreign_fields};
 use super::violations::{Violations, as_list, has_text, is_given, repeated_values, text};
 use crate::testing::signatures::{SIGNATURE_PREFIX, Signatures};
 
-/// What `OpenAI` objects to in the body of a Responses request.
+/// Returns `OpenAI`'s objections to the body of a Responses request.
 pub(in crate::testing) fn openai_responses(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
-    // This wire takes an empty list of tools.
+    // This wire accepts an empty list of tools.
     if !as_list(&body["tools"]).is_empty() || !is_given(body, "tools") {
         check_needs_tools(body, &mut bad);
     }
@@ -27,7 +27,7 @@ pub(in crate::testing) fn openai_responses(body: &Value) -> Vec<String> {
             for (at, item) in items.iter().enumerate() {
                 self::check_item(item, body, at, &mut bad);
             }
-            // With a conversation at the vendor the calls may be there.
+            // If the vendor stores the conversation, the calls may be there.
             if !is_given(body, "previous_response_id") && !is_given(body, "conversation") {
                 check_call_pairs(items, &mut bad);
             }
@@ -72,7 +72,7 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
             "Invalid '{place}.id': '{id}'. Expected an ID that begins with '{begins}'."
         ));
     }
-    // Without its content, an item stands for one that the vendor has kept.
+    // An item without its content refers to one that the vendor has stored.
     let kept = |by_itself: bool, bad: &mut Violations| {
         bad.require(by_itself || body["store"] != Value::Bool(false)).or_push(format_args!(
             "Item with id '{}' not found. Items are not persisted when `store` is set to false. \
@@ -101,7 +101,7 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
         }
         "item_reference" => kept(false, bad),
         "" => check_required(false, &format!("{place}.type"), bad),
-        // The vendor's own items are many, and come back as they were.
+        // The vendor has many item types of its own, which are sent back unchanged.
         _ => {}
     }
 }
@@ -135,7 +135,7 @@ fn check_message(item: &Value, place: &str, bad: &mut Violations) {
     }
 }
 
-/// Every call has one output, behind it, and the reverse.
+/// Checks that every call has one output after it, and the reverse.
 fn check_call_pairs(items: &[Value], bad: &mut Violations) {
     let mut called = HashSet::new();
     let mut answered = HashSet::new();
@@ -169,7 +169,7 @@ fn check_call_pairs(items: &[Value], bad: &mut Violations) {
     }
 }
 
-/// A reasoning item is followed by what it led to: something else of the model's own.
+/// Checks that a reasoning item is followed by another kind of item of the model.
 fn check_reasoning_items(items: &[Value], bad: &mut Violations) {
     for (at, item) in items.iter().enumerate().filter(|(_, item)| item["type"] == "reasoning") {
         let next = items[at + 1..].iter().find(|next| next["type"] != "reasoning");
@@ -186,7 +186,7 @@ fn check_reasoning_items(items: &[Value], bad: &mut Violations) {
     }
 }
 
-/// What the vendor objects to in the signatures that a request brings back.
+/// Returns the vendor's objections to the signatures in a request.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     let items = as_list(&body["input"]);
@@ -195,7 +195,7 @@ pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> 
         if let Some(encrypted) = item["encrypted_content"].as_str()
             && item["type"] == "reasoning"
             && !known.is_issued_for(encrypted, id)
-            // Without its id, the content stands for itself.
+            // Without its id, the encrypted content is checked on its own.
             && !(id.is_empty() && (encrypted.starts_with(SIGNATURE_PREFIX) || known.was_issued(encrypted)))
         {
             bad.push(format!(

@@ -1,10 +1,10 @@
-//! Numbers within their bounds, and fields that belong to another wire.
+//! Ranges of numbers, and fields that belong to another wire.
 
 use serde_json::Value;
 
 use super::violations::{Violations, is_given};
 
-/// Complains of a number outside its bounds.
+/// Reports a number outside its range.
 pub(super) fn check_range(body: &Value, field: &str, least: f64, most: f64, bad: &mut Violations) {
     let value = &body[field];
     if value.is_null() {
@@ -24,7 +24,7 @@ pub(super) fn check_range(body: &Value, field: &str, least: f64, most: f64, bad:
     }
 }
 
-/// Complains of a limit that is no whole number of at least `least`.
+/// Reports a limit that is not an integer of at least `least`.
 pub(super) fn check_at_least(body: &Value, field: &str, least: u64, bad: &mut Violations) {
     if is_given(body, field) {
         let enough = body[field].as_u64().is_some_and(|number| number >= least);
@@ -36,15 +36,15 @@ pub(super) fn check_at_least(body: &Value, field: &str, least: u64, bad: &mut Vi
     }
 }
 
-/// Complains of fields that a wire does not have. Only those of the other wires are known here: a
-/// vendor adds fields faster than any list.
+/// Reports fields that a wire does not have. Only the fields of the other wires are known here,
+/// since vendors add new fields faster than a list can follow.
 pub(super) fn check_fields_absent(body: &Value, fields: &[&str], bad: &mut Violations) {
     for field in fields {
         bad.require(!is_given(body, field)).or_push(format_args!("Unknown parameter: '{field}'."));
     }
 }
 
-/// Fields that not all wires have, beside the names of those that do.
+/// Fields that only some wires have, with the names of those wires.
 const WIRE_FIELDS: &[(&[&str], &[&str])] = &[
     (&["anthropic"], &["system", "stop_sequences"]),
     (&["anthropic", "openai_chat"], &["messages", "max_tokens"]),
@@ -55,7 +55,7 @@ const WIRE_FIELDS: &[(&[&str], &[&str])] = &[
     (&["gemini"], &["contents", "generationConfig"]),
 ];
 
-/// Complains of the [`WIRE_FIELDS`] of other wires.
+/// Reports the [`WIRE_FIELDS`] of other wires.
 pub(super) fn check_foreign_fields(wire: &str, body: &Value, bad: &mut Violations) {
     for (_, fields) in WIRE_FIELDS.iter().filter(|(wires, _)| !wires.contains(&wire)) {
         check_fields_absent(body, fields, bad);

@@ -1,10 +1,11 @@
-//! The subsets of JSON Schema that vendors take.
+//! The subsets of JSON Schema that vendors accept.
 
 use serde_json::Value;
 
 use super::violations::{Violations, as_list};
 
-/// `OpenAI`'s strict mode: every object is closed and requires all that it has,
+/// Checks the rules of `OpenAI`'s strict mode: every object forbids additional properties and
+/// requires all of its properties,
 /// <https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>.
 pub(super) fn check_strict_schema(schema: &Value, place: &str, bad: &mut Violations) {
     if schema["type"] == "object" || schema.get("properties").is_some() {
@@ -29,8 +30,8 @@ pub(super) fn check_strict_schema(schema: &Value, place: &str, bad: &mut Violati
     }
 }
 
-/// Gemini's `Schema`, <https://ai.google.dev/api/caching#Schema>: a field that it does not have is
-/// an error, as everywhere in that API.
+/// Checks Gemini's `Schema`, <https://ai.google.dev/api/caching#Schema>: an unknown field is an
+/// error, as everywhere in that API.
 pub(super) fn check_gemini_schema(schema: &Value, place: &str, bad: &mut Violations) {
     const KNOWN_KEYWORDS: &[&[&str]] = &[
         &["type", "format", "title", "description", "nullable", "enum", "example", "default"],
@@ -63,14 +64,14 @@ pub(super) fn check_gemini_schema(schema: &Value, place: &str, bad: &mut Violati
     }
 }
 
-/// Complains of a field that Gemini does not have.
+/// Reports a field that Gemini does not have.
 pub(super) fn push_unknown_field(field: &str, place: &str, bad: &mut Violations) {
     bad.push(format_args!(
         "Invalid JSON payload received. Unknown name \"{field}\"{place}: Cannot find field."
     ));
 }
 
-/// The schemas that stand in a schema.
+/// Returns the schemas inside a schema.
 fn nested_schemas(schema: &Value) -> impl Iterator<Item = &Value> {
     let fields = ["properties", "$defs", "definitions"].into_iter();
     let named = fields.filter_map(|field| schema[field].as_object()).flat_map(|map| map.values());

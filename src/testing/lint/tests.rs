@@ -1,10 +1,10 @@
-//! What each lint finds, and what it lets pass.
+//! Tests of what each lint reports and accepts.
 
 use serde_json::{Value, json};
 
 use super::{anthropic, gemini, gemini_3, ollama, openai_chat, openai_responses};
 
-/// A body with some places changed; `null` takes a place out.
+/// Returns a body with some values changed; `null` removes a value.
 fn changed(mut body: Value, changes: &[(&str, Value)]) -> Value {
     for (place, value) in changes {
         match body.pointer_mut(place) {
@@ -22,7 +22,7 @@ fn changed(mut body: Value, changes: &[(&str, Value)]) -> Value {
     body
 }
 
-/// A lint and a body that it lets pass.
+/// A lint and a body that it accepts.
 struct Door(fn(&Value) -> Vec<String>, Value);
 
 impl Door {
@@ -31,7 +31,7 @@ impl Door {
         assert_eq!((self.0)(&changed(self.1.clone(), changes)), Vec::<String>::new());
     }
 
-    /// One complaint, which says this.
+    /// Checks that the lint reports one violation, which contains `says`.
     #[track_caller]
     fn refuses(&self, changes: &[(&str, Value)], says: &str) {
         let complaints = (self.0)(&changed(self.1.clone(), changes));
@@ -113,7 +113,7 @@ fn anthropic_wants_a_result_for_each_use_of_its_own_tools_before_the_user_speaks
     door.passes(&[("/messages/1/content/2", found("s1")), ("/messages/2", said(json!("y")))]);
     let stray = "unexpected `tool_use_id` found in `web_search_tool_result` blocks: s2";
     door.refuses(&[("/messages/1/content/2", found("s2"))], stray);
-    // Results of other tools may stand before that of the server's.
+    // Results of other tools may come before the server tool's result.
     let call = json!({ "type": "tool_use", "id": "a", "name": "add", "input": {} });
     let result = || json!({ "type": "tool_result", "tool_use_id": "a", "content": "3" });
     let answered = [("/messages/1/content/2", call), ("/messages/2", said(json!([result()])))];
@@ -532,7 +532,7 @@ fn gemini_3_wants_the_first_call_of_every_step_of_this_turn_signed() {
     door.passes(&[]);
     let signature = "/contents/1/parts/1/thoughtSignature";
     door.refuses(&[(signature, Value::Null)], "missing a thought_signature");
-    // What came before the last words of the user is not looked at.
+    // Contents before the last user message are not checked.
     let later = [
         (signature, Value::Null),
         ("/contents/3", json!({ "role": "model", "parts": [{ "text": "3" }] })),

@@ -1,10 +1,10 @@
-//! A list of complaints, and how values are looked at for it.
+//! A list of violations, and helpers to inspect JSON values.
 
 use std::fmt::Display;
 
 use serde_json::Value;
 
-/// What is wrong with a request.
+/// The violations of a request.
 #[derive(Debug, Default)]
 pub(super) struct Violations(Vec<String>);
 
@@ -13,7 +13,7 @@ impl Violations {
         self.0.push(what.to_string());
     }
 
-    /// Complains unless something holds: `bad.unless(holds).add("what is wrong")`.
+    /// Adds a violation unless a condition holds: `bad.require(holds).or_push("the violation")`.
     pub(super) fn require(&mut self, holds: bool) -> Condition<'_> {
         Condition(if holds { None } else { Some(self) })
     }
@@ -23,7 +23,7 @@ impl Violations {
     }
 }
 
-/// The list of complaints, if there is something to complain of.
+/// The list of violations, if the condition does not hold.
 #[must_use = "it does nothing without its complaint"]
 pub(super) struct Condition<'a>(Option<&'a mut Violations>);
 
@@ -35,12 +35,12 @@ impl Condition<'_> {
     }
 }
 
-/// The elements of an array; anything else has none.
+/// Returns the elements of an array; none for any other value.
 pub(super) fn as_list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The elements of a list in the elements of a list, with the index of each.
+/// Returns the elements of a list inside the elements of a list, with both indices.
 pub(super) fn nested_elements<'a>(
     values: &'a Value,
     field: &'a str,
@@ -51,17 +51,17 @@ pub(super) fn nested_elements<'a>(
     as_list(values).iter().enumerate().flat_map(of)
 }
 
-/// The text of a string; anything else has none.
+/// Returns the text of a string; an empty text for any other value.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether it is a string that is not empty.
+/// Whether the value is a non-empty string.
 pub(super) fn has_text(value: &Value) -> bool {
     !text(value).is_empty()
 }
 
-/// The fields of an object that are set to something.
+/// Returns the fields of an object that are not null.
 pub(super) fn set_fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null())
 }
@@ -70,7 +70,7 @@ pub(super) fn is_given(body: &Value, field: &str) -> bool {
     body.get(field).is_some_and(|value| !value.is_null())
 }
 
-/// Letters, digits, `_` and `-`, from 1 to so many.
+/// Whether a text consists of 1 to `longest` letters, digits, `_` and `-`.
 pub(super) fn is_plain_name(text: &str, longest: usize) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=longest).contains(&text.len()) && text.bytes().all(plain)
@@ -80,7 +80,7 @@ pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Elements that came before.
+/// Returns the elements that occurred before.
 pub(super) fn repeated_values<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = std::collections::HashSet::new();
     texts.into_iter().filter(|text| !seen.insert(*text)).collect()

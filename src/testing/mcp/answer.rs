@@ -4,10 +4,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// The answer of a tool of an [`McpServer`](crate::testing::mcp::McpServer): a result, or an error
-/// of JSON-RPC.
+/// The answer of a tool of an [`McpServer`](crate::testing::mcp::McpServer): a result, or a
+/// JSON-RPC error.
 ///
-/// A text, and a `Result` of two answers, convert into one.
+/// A text converts into an answer, and so does a `Result` of two answers.
 ///
 /// ```
 /// use turnstream::testing::mcp::McpAnswer;
@@ -27,11 +27,11 @@ pub(super) enum Outcome {
         message: String,
         data: Option<Value>,
     },
-    /// The client has to answer a question first, and to repeat the request. Modern era only.
+    /// The client must answer a question first, and then repeat the request. Modern era only.
     InputRequired {
         key: String,
         request: Value,
-        /// The answers that the client gave before.
+        /// The client's previous answers.
         answered: Map<String, Value>,
     },
 }
@@ -44,22 +44,22 @@ impl McpAnswer {
         Self(Outcome::Result(result))
     }
 
-    /// Creates a result with one block of text.
+    /// Creates a result with one text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::empty().with_text(text)
     }
 
-    /// Creates a result that says that the tool failed (`isError`).
+    /// Creates a result that reports a failure of the tool (`isError`).
     pub fn error(text: impl Into<String>) -> Self {
         Self::text(text).with_field("isError", true)
     }
 
-    /// Creates an error of JSON-RPC in place of a result.
+    /// Creates a JSON-RPC error instead of a result.
     pub fn rpc_error(code: i64, message: impl Into<String>) -> Self {
         Self(Outcome::RpcError { code, message: message.into(), data: None })
     }
 
-    /// Adds a block of text.
+    /// Adds a text block.
     pub fn with_text(self, text: impl Into<String>) -> Self {
         self.with_block(json!({ "type": "text", "text": text.into() }))
     }
@@ -69,7 +69,7 @@ impl McpAnswer {
         self.with_data("image", mime_type, bytes.as_ref())
     }
 
-    /// Adds a sound.
+    /// Adds an audio block.
     pub fn with_audio(self, mime_type: &str, bytes: impl AsRef<[u8]>) -> Self {
         self.with_data("audio", mime_type, bytes.as_ref())
     }
@@ -79,13 +79,13 @@ impl McpAnswer {
         self.with_block(json!({ "type": "resource_link", "uri": uri, "name": name }))
     }
 
-    /// Adds a resource of text.
+    /// Adds an embedded text resource.
     pub fn with_resource(self, uri: &str, mime_type: &str, text: &str) -> Self {
         let resource = json!({ "uri": uri, "mimeType": mime_type, "text": text });
         self.with_block(json!({ "type": "resource", "resource": resource }))
     }
 
-    /// Adds a block as it is, lawful or not. Changes nothing in an error of JSON-RPC.
+    /// Adds a block as given, even if it is invalid. It has no effect on a JSON-RPC error.
     pub fn with_block(mut self, block: Value) -> Self {
         if let Outcome::Result(result) = &mut self.0
             && let Some(Value::Array(content)) = result.get_mut("content")
@@ -100,8 +100,8 @@ impl McpAnswer {
         self.with_field("structuredContent", content)
     }
 
-    /// Sets a field of the result, or the `data` of an error of JSON-RPC. For what the other
-    /// methods do not build: `_meta`, or content that is not lawful.
+    /// Sets a field of the result, or the `data` of a JSON-RPC error. Use it for fields without a
+    /// method of their own, such as `_meta`, or for invalid content.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         match &mut self.0 {
             Outcome::Result(result) => drop(result.insert(name.to_owned(), value.into())),
@@ -130,7 +130,7 @@ impl From<String> for McpAnswer {
 }
 
 impl<A: Into<McpAnswer>> From<Result<A, McpAnswer>> for McpAnswer {
-    /// Takes either of the two answers, so that a handler can use `?` on
+    /// Returns the answer in either variant, so that a handler can use `?` on
     /// [`McpCall::ask`](crate::testing::mcp::McpCall::ask).
     fn from(result: Result<A, McpAnswer>) -> Self {
         result.map_or_else(|answer| answer, Into::into)

@@ -1,4 +1,4 @@
-//! A call, as the handler of a tool sees it.
+//! A call, as the handler of a tool receives it.
 
 use std::sync::Arc;
 
@@ -11,22 +11,23 @@ use crate::testing::mcp::message::{MISSING_CAPABILITY, Request, notification};
 use crate::testing::mcp::outgoing::Outgoing;
 use crate::testing::mcp::peer::Peer;
 
-/// A running `tools/call`: lets the handler report progress and ask the client for input.
+/// A running `tools/call`: the handler can report progress and request input from the client.
 ///
-/// The handler's future is dropped when the client cancels the call: by `notifications/cancelled`,
-/// or by closing the response in the modern era over HTTP. Cheap to clone.
+/// The handler's future is dropped when the client cancels the call: with
+/// `notifications/cancelled`, or in the modern era over HTTP by closing the response. Cheap to
+/// clone.
 #[derive(Clone, Debug)]
 pub struct McpCall {
     pub(super) protocol: Protocol,
     pub(super) request: Arc<Request>,
     pub(super) peer: Arc<Peer>,
     pub(super) out: mpsc::Sender<Outgoing>,
-    /// The client's answers so far, by the key of the question. Modern era only.
+    /// The client's answers so far, by the keys of the questions. Modern era only.
     pub(super) answered: Arc<Map<String, Value>>,
 }
 
 impl McpCall {
-    /// Reports progress, if the client asked for it with a `progressToken`.
+    /// Reports progress, if the client requested it with a `progressToken`.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = self.meta().get("progressToken") else {
             return;
@@ -41,24 +42,24 @@ impl McpCall {
         self.notify("notifications/progress", params).await;
     }
 
-    /// Sends a notification as it is, lawful or not.
+    /// Sends a notification as given, even if it is invalid.
     pub async fn notify(&self, method: &str, params: Value) {
         self.send(notification(method, &params)).await;
     }
 
-    /// Asks the client a question: `elicitation/create`, `sampling/createMessage` or `roots/list`.
-    /// Returns the client's result.
+    /// Sends a question to the client: `elicitation/create`, `sampling/createMessage` or
+    /// `roots/list`. Returns the client's result.
     ///
-    /// `key` names the question among those of one call.
+    /// `key` identifies the question within the call.
     ///
-    /// In the legacy era this sends a request and waits. In the modern era a call cannot wait: the
-    /// `Err` is an answer that the handler must return, and the client repeats the call with the
-    /// result, which runs the handler from the start.
+    /// In the legacy era, this sends a request and waits for the response. In the modern era a call
+    /// cannot wait: the `Err` is an answer that the handler must return. The client then repeats
+    /// the call with the result, which runs the handler from the start.
     ///
     /// # Errors
     ///
-    /// The answer that the handler must return: the question itself (modern), or an error, if the
-    /// client refuses or has not declared the capability.
+    /// The answer that the handler must return: the question itself (modern era), or an error if
+    /// the client rejects the question or has not declared the capability.
     pub async fn ask(&self, key: &str, method: &str, params: Value) -> Result<Value, McpAnswer> {
         let capability = method.split('/').next().unwrap_or_default();
         match self.protocol {
@@ -100,8 +101,8 @@ impl McpCall {
         }
     }
 
-    /// Asks the user for input that fits a schema: `elicitation/create`, see [`ask`](Self::ask).
-    /// The result has an `action` and, if that is `accept`, a `content`.
+    /// Requests input that matches a schema from the user: `elicitation/create`, see
+    /// [`ask`](Self::ask). The result has an `action` and, if that is `accept`, a `content`.
     ///
     /// # Errors
     ///
@@ -121,13 +122,13 @@ impl McpCall {
         self.request.params.get("_meta").unwrap_or(&Value::Null)
     }
 
-    /// Whether the call belongs to the modern era.
+    /// Returns whether the call belongs to the modern era.
     pub fn is_modern(&self) -> bool {
         self.protocol == Protocol::Modern
     }
 
     async fn send(&self, message: Value) {
-        // Without a receiver the client has closed the response.
+        // If the receiver was dropped, the client has closed the response.
         let _ = self.out.send(Outgoing::Message(message)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Decides how the server reacts to a request. Does no I/O, and no handler runs here.
+//! Determines the server's reaction to a request. Does no I/O and runs no handler.
 
 use serde_json::{Map, Value, json};
 
@@ -20,9 +20,9 @@ const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 /// The server's reaction to a request.
 #[derive(Debug)]
 pub(super) enum Reaction {
-    /// The message that answers it.
+    /// An answer to the request.
     Answer(Value),
-    /// It is never answered.
+    /// The request is never answered.
     Silence,
     Call(PreparedCall),
     /// A subscription, which lasts until it is cancelled.
@@ -36,11 +36,11 @@ pub(super) enum Reaction {
 pub(super) struct PreparedCall {
     pub(super) tool: McpTool,
     pub(super) arguments: Value,
-    /// The client's answers to the questions of the call so far.
+    /// The client's answers so far to the questions of the call.
     pub(super) answered: Map<String, Value>,
 }
 
-/// The era that a request belongs to.
+/// Returns the era that a request belongs to.
 pub(super) fn protocol_of(era: McpEra, peer: &Peer, request: &Request) -> Protocol {
     let names_version = request.meta().is_some_and(|meta| meta.contains_key(VERSION_KEY));
     let is_handshake = matches!(request.method.as_str(), "initialize" | "ping");
@@ -52,7 +52,7 @@ pub(super) fn protocol_of(era: McpEra, peer: &Peer, request: &Request) -> Protoc
     }
 }
 
-/// Decides how the server reacts to a request.
+/// Determines the server's reaction to a request.
 pub(super) fn react(state: &State, peer: &Peer, protocol: Protocol, request: &Request) -> Reaction {
     match protocol {
         Protocol::Modern => match check_meta(request) {
@@ -66,8 +66,8 @@ pub(super) fn react(state: &State, peer: &Peer, protocol: Protocol, request: &Re
     }
 }
 
-/// Checks the fields that every modern request must carry. The error is the violation and the
-/// answer.
+/// Checks the fields that every modern request must have. The error is the violation and the answer
+/// to the request.
 fn check_meta(request: &Request) -> Result<(), (String, Value)> {
     let supported = |requested: &Value| {
         let data = json!({ "supported": MODERN_VERSIONS, "requested": requested });
@@ -127,7 +127,7 @@ fn react_legacy(state: &State, peer: &Peer, request: &Request) -> Reaction {
     match request.method.as_str() {
         "initialize" => initialize(state, peer, request),
         "ping" => Reaction::Answer(request.result(&json!({}))),
-        // A probe is lawful, and old servers take it differently.
+        // Probing with this method is allowed, and old servers react to it in different ways.
         "server/discover" => match state.era() {
             McpEra::LegacySilentOnDiscover => Reaction::Silence,
             _ => unknown_method(request),
@@ -179,7 +179,7 @@ fn initialize(state: &State, peer: &Peer, request: &Request) -> Reaction {
     Reaction::Answer(request.result(&result))
 }
 
-/// The methods that both eras have.
+/// Handles the methods that both eras have.
 fn react_common(state: &State, protocol: Protocol, request: &Request) -> Reaction {
     let cursor = request.param("cursor");
     let list = |kind: &str, entries: Vec<Value>, page_size: Option<usize>| {
@@ -261,8 +261,8 @@ fn prepare_call(state: &State, request: &Request) -> Reaction {
     }
 }
 
-/// The client's answers so far, if the call repeats one that ended with a question. The error says
-/// how the repetition differs from what it must be.
+/// Returns the client's answers so far, if the call repeats one that ended with a question. The
+/// error describes how the repeated call differs from the original one.
 fn answered_questions(
     state: &State,
     request: &Request,
@@ -306,7 +306,7 @@ fn server_info() -> Value {
     json!({ "name": "turnstream-scripted", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// A result that a client may cache, in the shape of its era.
+/// Makes a result that a client may cache, in the format of the era.
 fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern => {
@@ -318,7 +318,7 @@ fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     result
 }
 
-/// A result that is complete, as the message of its era.
+/// Makes the message with a complete result, in the format of the era.
 pub(super) fn complete(protocol: Protocol, request: &Request, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern if result.get("resultType").is_none() => {
@@ -334,7 +334,7 @@ fn unknown_method(request: &Request) -> Reaction {
     Reaction::Answer(request.error(METHOD_NOT_FOUND, message))
 }
 
-/// Refuses a request that is not lawful, and records why.
+/// Rejects an invalid request, and records the violation.
 fn refuse(state: &State, request: &Request, reason: String) -> Reaction {
     let refusal = request.error(INVALID_PARAMS, reason.as_str());
     state.log.record_violation(reason);

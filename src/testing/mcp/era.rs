@@ -3,26 +3,26 @@
 /// The versions without a handshake, newest first.
 pub(super) const MODERN_VERSIONS: &[&str] = &["2026-07-28"];
 
-/// The versions that begin with `initialize`, newest first.
+/// The versions that start with `initialize`, newest first.
 pub(super) const LEGACY_VERSIONS: &[&str] =
     &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// Which eras of the protocol an [`McpServer`](crate::testing::mcp::McpServer) speaks.
+/// The eras of the protocol that an [`McpServer`](crate::testing::mcp::McpServer) speaks.
 ///
-/// The modern era (2026-07-28) begins with `server/discover`, if with anything, and has no
-/// sessions. The legacy era (2025-11-25 and before) begins with `initialize`.
+/// The modern era (2026-07-28) has no sessions, and optionally starts with `server/discover`. The
+/// legacy era (2025-11-25 and before) starts with `initialize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpEra {
-    /// Both: a client gets the era that its first request belongs to.
+    /// Both eras: the first request of a client selects the era.
     #[default]
     Both,
-    /// The modern one. `initialize` is refused with the versions that are supported.
+    /// Only the modern era. `initialize` is rejected with the list of supported versions.
     Modern,
-    /// The legacy one. `server/discover` is refused, as an unknown method or an uninitialized
-    /// session.
+    /// Only the legacy era. `server/discover` is rejected, as an unknown method or because of the
+    /// missing session.
     Legacy,
-    /// The legacy one, as some old servers speak it: `server/discover` is never answered.
+    /// Only the legacy era, as some old servers implement it: `server/discover` is never answered.
     LegacySilentOnDiscover,
 }
 
@@ -42,7 +42,7 @@ impl McpEra {
     }
 }
 
-/// The era that one message belongs to.
+/// The era of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Modern,

@@ -1,13 +1,13 @@
-//! The ways in which the server misbehaves, as data.
+//! Faults of the server, as data.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 
-/// One way in which an [`McpServer`](crate::testing::mcp::McpServer) misbehaves. Several may be set.
+/// A fault of an [`McpServer`](crate::testing::mcp::McpServer). Several can be set.
 ///
-/// Each can be read from a name, with a number where it has one:
+/// Each fault can be parsed from a name, with a number if it has one:
 ///
 /// ```
 /// use turnstream::testing::mcp::McpFault;
@@ -19,61 +19,61 @@ use crate::error::{Error, ErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpFault {
-    /// Every page of the list of tools has a tool and a next cursor (`endless-list`).
+    /// Every page of the tool list has one tool and a next cursor (`endless-list`).
     EndlessList,
-    /// The list has this number of tools more, on one page unless a page size is set
+    /// The list has this number of additional tools, on one page unless a page size is set
     /// (`many-tools:N`, 100,000 by default).
     ManyTools(usize),
     /// The list has a tool whose schema has at least this number of bytes (`large-schema:N`, 2 MiB
     /// by default).
     LargeSchema(usize),
-    /// The list has tools with a schema that is a string, that is missing, that has a type other
-    /// than `object`, and that refers to an address on the web (`bad-schemas`).
+    /// The list has tools with these schemas: a string, a missing one, one with a type other than
+    /// `object`, and one that refers to a URL (`bad-schemas`).
     BadSchemas,
-    /// The list has tools whose names are empty, long, not plain, doubled, or equal once they are
-    /// cleaned (`bad-names`).
+    /// The list has tools with these names: empty, long, with special characters, duplicate, or
+    /// equal after special characters are replaced (`bad-names`).
     BadNames,
-    /// The list of tools differs each time (`changing-list`).
+    /// The tool list differs each time (`changing-list`).
     ChangingList,
-    /// A call sends progress once a millisecond and never ends; its handler does not run
+    /// A call sends progress every millisecond and never ends; its handler does not run
     /// (`endless-progress`).
     EndlessProgress,
-    /// A call is answered by this number of bytes and never by the end of the line or event
-    /// (`long-line:N`, 100 MiB by default). The bytes are not in memory at once.
+    /// A call is answered with this number of bytes, without the end of the line or event
+    /// (`long-line:N`, 100 MiB by default). The bytes are never all in memory.
     LongLine(u64),
-    /// A call is answered by a lawful result with a text of this number of bytes (`large-result:N`,
-    /// 50 MiB by default). The bytes are not in memory at once. A tool with an output schema would
-    /// need `structuredContent` as well, which the result does not have.
+    /// A call is answered with a valid result that has a text of this number of bytes
+    /// (`large-result:N`, 50 MiB by default). The bytes are never all in memory. The result has no
+    /// `structuredContent`, which a tool with an output schema would need.
     LargeResult(u64),
-    /// Nothing is ever answered (`silent`).
+    /// No message is ever answered (`silent`).
     Silent,
-    /// `server/discover` and `initialize` are answered, and nothing else (`silent-after-discover`).
+    /// Only `server/discover` and `initialize` are answered (`silent-after-discover`).
     SilentAfterDiscover,
-    /// Answers carry an id that no request had (`wrong-ids`).
+    /// Answers have an id that no request had (`wrong-ids`).
     WrongIds,
     /// Every answer is sent twice (`answers-twice`).
     AnswersTwice,
-    /// Lines that are not JSON come before each answer (`noise`).
+    /// Lines that are not JSON are sent before each answer (`noise`).
     Noise,
-    /// Bytes that are not text come before each answer (`binary-noise`).
+    /// Bytes that are not text are sent before each answer (`binary-noise`).
     BinaryNoise,
-    /// The connection closes when the message of this number arrives, counted from 1, and it is not
-    /// answered (`dies-at:N`, 1 by default). Over HTTP, the server counts over all connections, and
-    /// later messages are cut off too.
+    /// The connection closes when the message with this number, starting at 1, arrives; the message
+    /// is not answered (`dies-at:N`, 1 by default). Over HTTP, messages are counted over all
+    /// connections, and later messages are cut off too.
     DiesAt(u64),
-    /// Nothing is ever read (`never-reads`). Over HTTP the same as [`Silent`](Self::Silent), since
-    /// a request is read before it is known what it is.
+    /// The server never reads (`never-reads`). Over HTTP this is the same as
+    /// [`Silent`](Self::Silent), since a request must be read before its type is known.
     NeverReads,
-    /// Every byte is sent on its own, with this wait before it, by tokio's clock (`slow-drip:N`, in
+    /// Every byte is sent separately, after this delay by tokio's clock (`slow-drip:N`, in
     /// milliseconds, 10 by default).
     SlowDrip(Duration),
-    /// Requests to the client that nothing called for come before each answer
+    /// Before each answer, the server sends requests to the client that are not part of any call
     /// (`unsolicited-requests`).
     UnsolicitedRequests,
 }
 
 impl McpFault {
-    /// The names that [`FromStr`] reads, without numbers.
+    /// The names that [`FromStr`] accepts, without numbers.
     pub const NAMES: &[&str] = &[
         "endless-list",
         "many-tools",
@@ -100,7 +100,7 @@ impl McpFault {
 impl FromStr for McpFault {
     type Err = Error;
 
-    /// Reads a name, with `:` and a number after it where the fault has one.
+    /// Parses a name, followed by `:` and a number if the fault has one.
     fn from_str(text: &str) -> Result<Self, Error> {
         let invalid = |what: &str| Error::new(ErrorKind::InvalidRequest, format!("{what}: {text}"));
         let (name, number) = match text.split_once(':') {

@@ -1,4 +1,4 @@
-//! The server as a test sees it while it runs.
+//! A handle to a running server, for tests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::testing::mcp::tool::McpTool;
 pub struct McpServerHandle(pub(super) Arc<State>);
 
 impl McpServerHandle {
-    /// Returns every message received so far, in order, over all connections.
+    /// Returns all messages received so far, in order, over all connections.
     pub fn received(&self) -> Vec<McpReceived> {
         self.0.log.received()
     }
@@ -25,27 +25,27 @@ impl McpServerHandle {
         methods.filter(|method| !method.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns the ways in which clients broke the protocol, one sentence each.
+    /// Returns the violations of the protocol by clients, one sentence each.
     pub fn violations(&self) -> Vec<String> {
         self.0.log.violations()
     }
 
-    /// Waits until the log is as the closure wants it, which it may be already. The closure is
+    /// Waits until the closure returns true for the log; it may do so immediately. The closure is
     /// called after each change of the log, and must not use the handle.
     ///
-    /// A test awaits this in place of a sleep.
+    /// A test can await this instead of sleeping.
     pub async fn wait_until(&self, reached: impl FnMut(&[McpReceived]) -> bool) {
         self.0.log.wait_until(reached).await;
     }
 
-    /// Replaces the tools, and notifies the clients that want it: those of the legacy era on their
-    /// stream, those of the modern era that subscribed.
+    /// Replaces the tools, and notifies clients: in the legacy era on the session's stream, in the
+    /// modern era those that have subscribed.
     pub fn set_tools(&self, tools: impl IntoIterator<Item = McpTool>) {
         self.0.set_tools(tools.into_iter().collect());
     }
 
-    /// Ends all sessions of the legacy era over HTTP, as a server does that restarts. The next
-    /// request of each gets status 404.
+    /// Ends all sessions of the legacy era over HTTP, like a restart of the server. The next
+    /// request in each session receives status 404.
     pub fn expire_sessions(&self) {
         self.0.close_all_sessions();
     }

@@ -29,16 +29,16 @@ use crate::testing::mcp::peer::Peer;
 use crate::testing::mcp::run::{RunningRequest, answer_with_faults};
 use crate::testing::mcp::state::State;
 
-/// The path that the server answers on.
+/// The path of the endpoint.
 const PATH: &str = "/mcp";
 
-/// The number of messages that wait for the client to read them. A call that sends more waits.
+/// The number of queued messages to the client. A call that sends more waits.
 const OUT_CAPACITY: usize = 16;
 
-/// A scripted MCP server on a free port of 127.0.0.1, for as long as the value lives. Dropping it
-/// closes all connections and drops all handlers.
+/// A scripted MCP server on a free port of 127.0.0.1, which runs until the value is dropped.
+/// Dropping it closes all connections and drops all handlers.
 ///
-/// [`McpServer::start_http`](crate::testing::mcp::McpServer::start_http) makes one.
+/// Made by [`McpServer::start_http`](crate::testing::mcp::McpServer::start_http).
 pub struct McpHttpServer {
     server: LoopbackServer,
     state: Arc<State>,
@@ -51,7 +51,7 @@ impl McpHttpServer {
         Ok(Self { server, state })
     }
 
-    /// Returns the address that clients connect to, `http://127.0.0.1:PORT/mcp`.
+    /// Returns the URL that clients connect to, `http://127.0.0.1:PORT/mcp`.
     pub fn url(&self) -> String {
         format!("{}{PATH}", self.server.url())
     }
@@ -61,7 +61,7 @@ impl McpHttpServer {
         McpServerHandle(Arc::clone(&self.state))
     }
 
-    /// Returns the server below, with the connections and the requests as they came.
+    /// Returns the underlying HTTP server, with the connections and the raw requests.
     pub fn http_server(&self) -> &LoopbackServer {
         &self.server
     }
@@ -76,7 +76,7 @@ impl fmt::Debug for McpHttpServer {
 /// Answers requests. Dropping it aborts the calls of the legacy era.
 struct Endpoint {
     state: Arc<State>,
-    /// The calls of the legacy era, which outlive the response that they are answered on.
+    /// The calls of the legacy era, which may outlive the response that carries their answer.
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -193,8 +193,8 @@ impl Endpoint {
         response
     }
 
-    /// Finds the session of a request, or opens it. The modern era has none, and the peer is of the
-    /// request alone.
+    /// Returns the session of a request, or opens one. The modern era has no sessions: the peer
+    /// then belongs to this request only.
     fn peer_of(
         &self,
         http: &HttpRequest,
@@ -216,7 +216,7 @@ impl Endpoint {
                     Ok((peer, Some(id)))
                 }
                 None => {
-                    // A probe is lawful, and refused like this by old servers.
+                    // Probing with this method is allowed, and old servers reject it like this.
                     if request.method != "server/discover" {
                         let violation = format!("`{}` came without a session", request.method);
                         self.state.log.record_violation(violation);
@@ -228,20 +228,20 @@ impl Endpoint {
         }
     }
 
-    /// Finds the session that the headers name, if they name one. The error refuses a session that
-    /// is not open, and a version that is not the session's.
+    /// Returns the session that the headers name, if they name one. The error is the response to an
+    /// unknown session, or to a version that differs from the session's.
     fn session(&self, http: &HttpRequest) -> Result<Option<Arc<Peer>>, HttpResponse> {
         let Some(id) = http.header("mcp-session-id") else {
             return Ok(None);
         };
         let Some(peer) = self.state.session(id) else {
-            // Lawful: a client cannot know that its session has expired.
+            // This is not a violation: a client cannot know that its session has expired.
             let answer = error_message(&Value::Null, SERVER_ERROR, "Session not found", None);
             return Err(json_response(404, &answer));
         };
         let agreed = peer.legacy_version();
         let sent = http.header("mcp-protocol-version");
-        // The versions before 2025-06-18 know no such header.
+        // Versions before 2025-06-18 do not have this header.
         let is_required = LEGACY_VERSIONS[..2].iter().any(|known| agreed.as_deref() == Some(known));
         if (is_required || sent.is_some()) && sent != agreed.as_deref() {
             return Err(self.refuse_http(
@@ -263,7 +263,7 @@ impl Endpoint {
                 self.state.receive_notification(&peer, method, params);
                 empty_response(202)
             }
-            // The modern era has no notification that means anything here.
+            // In the modern era, client notifications have no effect here.
             Ok(None) if self.state.era().is_modern_spoken() && names_modern_version(http) => {
                 empty_response(202)
             }
@@ -300,7 +300,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers with one JSON document, unless a fault wants more to be sent.
+    /// Answers with one JSON document, unless a fault needs a stream.
     fn respond_at_once(&self, running: &RunningRequest, answer: Value) -> HttpResponse {
         let status = match running.protocol {
             Protocol::Modern => status_of(&answer),
@@ -332,12 +332,12 @@ impl Endpoint {
         };
         let queue = stream::unfold(queue, async |mut queue| Some((queue.recv().await?, queue)));
         match protocol {
-            // Closing the response drops what runs in it.
+            // Closing the response drops the running request.
             Protocol::Modern => {
                 let run = run.into_stream().filter_map(|()| future::ready(None));
                 self.sse_response(stream::select(queue, run))
             }
-            // Closing the response is not a cancellation.
+            // Closing the response does not cancel the request.
             Protocol::Legacy => {
                 lock_ignoring_poison(&self.tasks).spawn(run);
                 self.sse_response(queue)
@@ -380,14 +380,14 @@ impl Endpoint {
         }
     }
 
-    /// Refuses a request that breaks the rules of the transport, and records why.
+    /// Rejects a request that violates the transport's rules, and records the violation.
     fn refuse_http(&self, status: u16, reason: &str) -> HttpResponse {
         self.state.log.record_violation(reason);
         json_response(status, &error_message(&Value::Null, SERVER_ERROR, reason, None))
     }
 }
 
-/// The era that a request belongs to.
+/// Returns the era that a request belongs to.
 fn protocol_of(era: McpEra, http: &HttpRequest, request: &Request) -> Protocol {
     let is_modern = names_modern_version(http)
         || request.method == "server/discover"
@@ -404,7 +404,7 @@ fn names_modern_version(http: &HttpRequest) -> bool {
     http.header("mcp-protocol-version").is_some_and(|sent| MODERN_VERSIONS.contains(&sent))
 }
 
-/// The status that an answer of the modern era is sent with.
+/// Returns the HTTP status for an answer of the modern era.
 fn status_of(answer: &Value) -> u16 {
     match answer["error"]["code"].as_i64() {
         Some(METHOD_NOT_FOUND) => 404,

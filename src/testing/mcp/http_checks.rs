@@ -1,4 +1,4 @@
-//! Checks the headers of a request.
+//! Checks of the HTTP headers of a request.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use crate::testing::mcp::dispatch::VERSION_KEY;
 use crate::testing::mcp::message::Request;
 use crate::testing::mcp::state::State;
 
-/// Whether the `Origin`, if there is one, is of this machine.
+/// Whether the `Origin`, if present, is local.
 pub(super) fn is_origin_local(request: &HttpRequest) -> bool {
     let Some(origin) = request.header("origin") else {
         return true;
@@ -31,14 +31,14 @@ pub(super) fn accepts(request: &HttpRequest, media_type: &str) -> bool {
     })
 }
 
-/// Whether the body is said to be JSON.
+/// Whether the content type of the body is JSON.
 pub(super) fn is_json(request: &HttpRequest) -> bool {
     let media_type = request.header("content-type").unwrap_or_default();
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
     media_type.eq_ignore_ascii_case("application/json")
 }
 
-/// Compares the headers of a modern request with its body. The error says where they differ.
+/// Compares the headers of a modern request with its body. The error describes the difference.
 pub(super) fn check_modern_headers(
     state: &State,
     http: &HttpRequest,
@@ -60,7 +60,7 @@ pub(super) fn check_modern_headers(
     }
 }
 
-/// Checks the headers of the arguments that the schema marks with `x-mcp-header`.
+/// Checks the headers of arguments that the schema marks with `x-mcp-header`.
 fn check_param_headers(
     http: &HttpRequest,
     tool: &serde_json::Map<String, Value>,
@@ -93,7 +93,7 @@ fn check_header(http: &HttpRequest, name: &str, expected: Option<&str>) -> Resul
     Err(format!("the header {name} has {found}, and the body has {expected}"))
 }
 
-/// The value, taken out of `=?base64?…?=` if it is in there.
+/// Decodes the value if it is encoded as `=?base64?…?=`.
 fn decode_value(value: &str) -> Result<String, ()> {
     let encoded = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
     let Some(encoded) = encoded else {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::testing::mcp::fault::McpFault;
 use crate::testing::mcp::state::State;
 
-/// A page of the tools. The error says what is wrong with the cursor.
+/// Returns a page of the tools. The error describes what is wrong with the cursor.
 pub(super) fn list_tools(state: &State, cursor: Option<&str>) -> Result<Value, String> {
     let (faults, page_size, mut tools) = {
         let settings = state.settings();
@@ -26,7 +26,7 @@ pub(super) fn list_tools(state: &State, cursor: Option<&str>) -> Result<Value, S
     page("tools", tools, page_size, cursor)
 }
 
-/// A page of any list. The error says what is wrong with the cursor.
+/// Returns a page of any list. The error describes what is wrong with the cursor.
 pub(super) fn page(
     kind: &str,
     mut entries: Vec<Value>,
@@ -49,7 +49,7 @@ pub(super) fn page(
     Ok(result)
 }
 
-/// Whether a call of this tool is answered although it is not one of the server's own.
+/// Whether calls of this tool are answered because a fault lists it.
 pub(super) fn is_tool_of_fault(faults: &[McpFault], name: &str) -> bool {
     (faults.contains(&McpFault::EndlessList) && name.starts_with("endless_"))
         || (faults.contains(&McpFault::ChangingList) && name.starts_with("changing_"))
@@ -70,7 +70,8 @@ fn endless_page(cursor: Option<&str>, mut tools: Vec<Value>) -> Result<Value, St
     Ok(json!({ "tools": tools, "nextCursor": write_cursor(number + 1) }))
 }
 
-/// A cursor that does not look like a number, and has characters that must come back as they are.
+/// Makes a cursor that does not look like a number, with characters that clients must send back
+/// unchanged.
 fn write_cursor(start: usize) -> String {
     format!("from {start} +/=")
 }
@@ -109,7 +110,7 @@ fn with_schema(name: &str, schema: Option<Value>) -> Map<String, Value> {
 }
 
 fn bad_schemas() -> Vec<Map<String, Value>> {
-    // An address of RFC 5737, which is reserved for documentation.
+    // An address that RFC 5737 reserves for documentation.
     let remote = json!({
         "type": "object",
         "properties": { "a": { "$ref": "http://192.0.2.1/schema.json" } },

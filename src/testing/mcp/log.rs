@@ -9,10 +9,10 @@ use tokio::sync::watch;
 pub struct McpReceived {
     /// The message as the client sent it. A line that is not JSON is a string.
     pub message: Value,
-    /// The headers that the message came with, their names in lower case. None over stdio.
+    /// The headers of the message, with names in lower case. Empty over stdio.
     pub headers: Vec<(String, String)>,
     /// The state of a request. `None` for a notification, a response, and a message that could not
-    /// be read.
+    /// be parsed.
     pub status: Option<McpRequestStatus>,
 }
 
@@ -24,28 +24,28 @@ pub enum McpRequestStatus {
     Running,
     /// Answered, with a result or an error.
     Answered,
-    /// Cancelled by the client, or the connection ended first. Its handler was dropped.
+    /// Cancelled by the client, or by the end of the connection. Its handler was dropped.
     Cancelled,
 }
 
 impl McpReceived {
-    /// Returns the method, or the empty string for a response.
+    /// Returns the method, or an empty string for a response.
     pub fn method(&self) -> &str {
         self.message.get("method").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the parameters, or null.
+    /// Returns the parameters, or null if there are not any.
     pub fn params(&self) -> &Value {
         self.message.get("params").unwrap_or(&Value::Null)
     }
 
-    /// Returns the first value of the header `name`, whose case does not matter.
+    /// Returns the first value of the header `name`, which is matched case-insensitively.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Whether this is a `tools/call` of the tool `name`.
+    /// Returns whether this is a `tools/call` of the tool `name`.
     pub fn is_call(&self, name: &str) -> bool {
         self.method() == "tools/call" && self.params().get("name").is_some_and(|n| n == name)
     }
@@ -58,7 +58,7 @@ pub(super) struct LogEntries {
     pub(super) violations: Vec<String>,
 }
 
-/// The log, with a way to wait for a change of it.
+/// The log, which notifies waiters of changes.
 #[derive(Debug, Default)]
 pub(super) struct Log(watch::Sender<LogEntries>);
 
@@ -81,7 +81,7 @@ impl Log {
         self.0.send_modify(|log| log.violations.push(violation.into()));
     }
 
-    /// Sets the status of a request, if it is still running.
+    /// Sets the status of a request that is still running.
     pub(super) fn end(&self, index: usize, status: McpRequestStatus) {
         self.0.send_modify(|log| {
             if let Some(entry) = log.received.get_mut(index)
@@ -102,7 +102,7 @@ impl Log {
 
     pub(super) async fn wait_until(&self, mut reached: impl FnMut(&[McpReceived]) -> bool) {
         let mut log = self.0.subscribe();
-        // An error would mean that the sender was dropped, and `self` has it.
+        // An error would mean that the sender was dropped, but `self` owns it.
         let _ = log.wait_for(|log| reached(&log.received)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 messages, by hand.
+//! JSON-RPC 2.0 messages, parsed without a library.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ pub(super) const INVALID_REQUEST: i64 = -32600;
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) const INVALID_PARAMS: i64 = -32602;
 pub(super) const INTERNAL_ERROR: i64 = -32603;
-/// The first of the codes that a server may choose: no session, not acceptable, and the like.
+/// The first code of the range for server errors: no session, not acceptable, and similar errors.
 pub(super) const SERVER_ERROR: i64 = -32000;
 pub(super) const HEADER_MISMATCH: i64 = -32020;
 pub(super) const MISSING_CAPABILITY: i64 = -32021;
@@ -21,7 +21,7 @@ pub(super) enum Message {
         method: String,
         params: Map<String, Value>,
     },
-    /// The answer to a request of the server: the result or the error.
+    /// The response to a request of the server: its result or its error.
     Response {
         id: Value,
         outcome: Result<Value, Value>,
@@ -35,10 +35,10 @@ pub(super) struct Request {
     pub(super) params: Map<String, Value>,
 }
 
-/// A message that breaks the rules of JSON-RPC.
+/// A message that violates JSON-RPC.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Malformed {
-    /// The id to answer under, or null.
+    /// The id for the error response, or null.
     pub(super) id: Value,
     pub(super) reason: String,
 }
@@ -78,7 +78,7 @@ pub(super) fn notification(method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
-/// Reads a message that is JSON already.
+/// Parses a message from its JSON value.
 pub(super) fn parse_message(value: &Value) -> Result<Message, Malformed> {
     let malformed = |id: &Value, reason: &str| Malformed { id: id.clone(), reason: reason.into() };
     let Some(message) = value.as_object() else {

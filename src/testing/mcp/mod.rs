@@ -1,9 +1,9 @@
-//! A scripted MCP server, polite or hostile, for tests and examples.
+//! A scripted MCP server, with optional faults, for tests and examples.
 //!
-//! [`McpServer`] speaks both eras of the protocol by hand, without an SDK: the modern one of
-//! 2026-07-28, and the legacy one that begins with `initialize`. It serves a pair of streams or
-//! HTTP on the loopback device. A [`McpTool`] is a schema and an async closure; a [`McpFault`] is a
-//! way to misbehave; a [`McpServerHandle`] shows what was received.
+//! [`McpServer`] implements both eras of the protocol without an SDK: the modern one of 2026-07-28,
+//! and the legacy one that starts with `initialize`. It serves a pair of streams, or HTTP on the
+//! loopback device. A [`McpTool`] is a schema and an async closure; a [`McpFault`] makes the server
+//! misbehave; a [`McpServerHandle`] shows the received messages.
 //!
 //! ```
 //! use serde_json::json;
@@ -19,7 +19,7 @@
 //! let server = McpServer::new().with_tool(double);
 //! let handle = server.handle();
 //!
-//! // A client of one line. A real one would discover the server first.
+//! // A minimal client. A real one would discover the server first.
 //! let (mut client, stream) = tokio::io::duplex(1024);
 //! let (reader, writer) = tokio::io::split(stream);
 //! let meta = json!({

@@ -1,28 +1,28 @@
-//! Messages on their way to the client, and their bytes.
+//! Messages to the client, and their encoding.
 
 use bytes::Bytes;
 use serde_json::Value;
 
-/// The size of the pieces in which padding is sent.
+/// The size of the chunks in which padding is sent.
 const PIECE_BYTES: u64 = 64 * 1024;
 
-/// One thing that the server sends.
+/// A message or bytes that the server sends.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outgoing {
     Message(Value),
-    /// Bytes that are sent as one message, whether they are one or not.
+    /// Bytes that are sent as one message, even if they are not valid.
     Raw(Bytes),
-    /// A message with a long middle, which is never in memory as a whole.
+    /// A message with long padding in the middle, which is never in memory as a whole.
     Padded {
         before: String,
         padding: u64,
         after: String,
-        /// Whether the message ends, so that another can follow.
+        /// Whether the message has an end, so that another one can follow.
         ends: bool,
     },
 }
 
-/// How the end of a message is marked.
+/// How messages are delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageFraming {
     /// One per line.
@@ -34,7 +34,7 @@ pub(super) enum MessageFraming {
 }
 
 impl Outgoing {
-    /// The bytes, in pieces that are made when they are asked for.
+    /// Returns the bytes in chunks that are produced lazily.
     pub(super) fn pieces(self, framing: MessageFraming) -> Box<dyn Iterator<Item = Bytes> + Send> {
         let (start, end) = match framing {
             MessageFraming::Line => ("", "\n"),
@@ -54,7 +54,7 @@ impl Outgoing {
                     let piece = piece.clone();
                     move |_| piece.clone()
                 });
-                // The remainder is smaller than a piece.
+                // The remainder is smaller than a chunk.
                 let rest = piece.slice(..usize::try_from(padding % PIECE_BYTES).unwrap_or(0));
                 let end = if ends { end } else { "" };
                 let first = [Bytes::from(format!("{start}{before}"))].into_iter();

@@ -1,4 +1,4 @@
-//! The other side of one connection or session: what it can do, and what is under way.
+//! The client of one connection or session: its capabilities, and the requests in progress.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,17 +10,18 @@ use tokio::sync::{oneshot, watch};
 
 use crate::lock::lock_ignoring_poison;
 
-/// A client, for as long as its connection or session lives. No lock is held across an await.
+/// A client, from the start to the end of its connection or session. No lock is held across an
+/// await.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
-    /// The version that `initialize` agreed on. `None` before, and in the modern era.
+    /// The version that `initialize` negotiated. `None` before that, and in the modern era.
     version: Mutex<Option<String>>,
     capabilities: Mutex<Map<String, Value>>,
     is_initialized: AtomicBool,
     request_count: AtomicU64,
-    /// The server's requests that wait for the client.
+    /// The server's requests that wait for a response.
     pending: Mutex<HashMap<String, oneshot::Sender<Result<Value, Value>>>>,
-    /// The client's requests that run, by their id.
+    /// The client's running requests, by their ids.
     running: Mutex<HashMap<String, AbortHandle>>,
     is_closed: watch::Sender<bool>,
 }
@@ -31,12 +32,12 @@ impl Peer {
         *lock_ignoring_poison(&self.capabilities) = capabilities;
     }
 
-    /// The version that `initialize` agreed on.
+    /// Returns the version that `initialize` negotiated.
     pub(super) fn legacy_version(&self) -> Option<String> {
         lock_ignoring_poison(&self.version).clone()
     }
 
-    /// Whether the client has the capability, by what it sent with `initialize`.
+    /// Whether the client declared the capability in `initialize`.
     pub(super) fn has_capability(&self, name: &str) -> bool {
         lock_ignoring_poison(&self.capabilities).contains_key(name)
     }
@@ -49,25 +50,26 @@ impl Peer {
         self.is_initialized.load(Ordering::SeqCst)
     }
 
-    /// Draws the id of a request to the client.
+    /// Returns a new id for a request to the client.
     pub(super) fn next_request_id(&self) -> String {
         format!("server-{}", self.request_count.fetch_add(1, Ordering::SeqCst))
     }
 
-    /// Registers a request to the client. The receiver gets the result or the error.
+    /// Registers a request to the client. The receiver gets its result or its error.
     pub(super) fn expect_response(&self, id: &str) -> oneshot::Receiver<Result<Value, Value>> {
         let (sender, receiver) = oneshot::channel();
         lock_ignoring_poison(&self.pending).insert(id.to_owned(), sender);
         receiver
     }
 
-    /// Takes a response of the client. Returns false if no request waits for it.
+    /// Passes on a response of the client. Returns false if no request waits for it.
     pub(super) fn take_response(&self, id: &Value, outcome: Result<Value, Value>) -> bool {
         let waiting = id.as_str().and_then(|id| lock_ignoring_poison(&self.pending).remove(id));
         let Some(waiting) = waiting else {
             return false;
         };
-        // A call that was cancelled does not wait for the response any more, which is lawful.
+        // A cancelled call does not wait for the response any more, and the client may still send
+        // it.
         let _ = waiting.send(outcome);
         true
     }
@@ -86,20 +88,20 @@ impl Peer {
         lock_ignoring_poison(&self.running).remove(&id.to_string());
     }
 
-    /// Cancels a request. Nothing happens if it is not running, which is lawful: it may have been
-    /// answered in the meantime.
+    /// Cancels a request. An unknown id has no effect: the request may have been answered in the
+    /// meantime, which the protocol allows.
     pub(super) fn cancel(&self, id: &Value) {
         if let Some(abort) = lock_ignoring_poison(&self.running).remove(&id.to_string()) {
             abort.abort();
         }
     }
 
-    /// Ends the session: cancels all requests and ends its streams.
+    /// Ends the session: cancels its requests and ends its streams.
     pub(super) fn close(&self) {
         for (_, abort) in lock_ignoring_poison(&self.running).drain() {
             abort.abort();
         }
-        // The calls that wait for the client learn that it is gone.
+        // Calls that wait for the client are notified that it is gone.
         lock_ignoring_poison(&self.pending).clear();
         self.is_closed.send_replace(true);
     }
@@ -107,7 +109,7 @@ impl Peer {
     /// Waits until the session is [closed](Self::close).
     pub(super) async fn wait_until_closed(&self) {
         let mut closed = self.is_closed.subscribe();
-        // An error would mean that the sender was dropped, and `self` has it.
+        // An error would mean that the sender was dropped, but `self` owns it.
         let _ = closed.wait_for(|closed| *closed).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Takes the messages that have no answer: notifications, and the client's responses.
+//! Receives the messages that have no answer: notifications, and the client's responses.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl State {
                 Some(id) => peer.cancel(id),
                 None => self.log.record_violation(format!("`{method}` has no `requestId`")),
             },
-            // Others, and unknown ones, are lawful and change nothing here.
+            // Other notifications, including unknown ones, are allowed and have no effect.
             _ => {}
         }
     }
@@ -38,14 +38,14 @@ impl State {
         }
     }
 
-    /// Whether a fault keeps the request from being answered.
+    /// Whether a fault prevents an answer to the request.
     pub(super) fn is_silent_on(&self, request: &Request) -> bool {
         let is_first = matches!(request.method.as_str(), "server/discover" | "initialize");
         self.has_fault(McpFault::Silent)
             || (self.has_fault(McpFault::SilentAfterDiscover) && !is_first)
     }
 
-    /// How long to wait before each byte.
+    /// Returns the delay before each byte.
     pub(super) fn drip(&self) -> Option<Duration> {
         self.faults().into_iter().find_map(|fault| match fault {
             McpFault::SlowDrip(wait) => Some(wait),

@@ -39,7 +39,7 @@ pub(super) struct Prompt {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) arguments: Vec<String>,
-    /// Has each argument as `{name}`.
+    /// The text, which contains each argument as `{name}`.
     pub(super) template: String,
 }
 
@@ -53,7 +53,7 @@ impl Prompt {
         })
     }
 
-    /// Fills the template. The error names the argument that is missing.
+    /// Fills the template. The error names a missing argument.
     pub(super) fn get(&self, arguments: &Map<String, Value>) -> Result<Value, String> {
         let mut text = self.template.clone();
         for name in &self.arguments {

@@ -1,4 +1,4 @@
-//! Runs a request to its end, and sends its answer.
+//! Runs a request to its end, and sends the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +24,11 @@ use crate::testing::mcp::state::{Question, State};
 
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// How long [`McpFault::EndlessProgress`] waits between two notifications.
+/// The interval between two notifications of [`McpFault::EndlessProgress`].
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A request that is being answered. Dropped before its end, it is cancelled in the log.
+/// A request that is being answered. If it is dropped before its end, the log marks it as
+/// cancelled.
 #[derive(Debug)]
 pub(super) struct RunningRequest {
     pub(super) state: Arc<State>,
@@ -39,8 +40,8 @@ pub(super) struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// Returns the future that runs the request to its end, or that [`Peer::cancel`] ends. `None` if
-    /// the id is in use.
+    /// Returns a future that runs the request to its end, or until [`Peer::cancel`] cancels it.
+    /// `None` if the id is in use.
     pub(super) fn start(
         self,
         reaction: Reaction,
@@ -120,10 +121,10 @@ impl RunningRequest {
         }
     }
 
-    /// Sends an answer, and what the faults add to it.
+    /// Sends an answer, and the messages that faults add to it.
     async fn send_answer(&self, message: Value, out: &mpsc::Sender<Outgoing>) {
         for outgoing in answer_with_faults(&self.state, &self.peer, message) {
-            // Without a receiver the client has closed the response.
+            // If the receiver was dropped, the client has closed the response.
             let _ = out.send(outgoing).await;
         }
         self.end();
@@ -148,12 +149,12 @@ impl RunningRequest {
         }
     }
 
-    /// A result with a text of this many bytes.
+    /// Makes a result with a text of this many bytes.
     fn padded(&self, padding: u64, ends: bool) -> Outgoing {
         const MARK: &str = "<padding>";
         let result = json!({ "content": [{ "type": "text", "text": MARK }] });
         let message = complete(self.protocol, &self.request, result).to_string();
-        // Invariant: the text is in the message, and has nothing to escape.
+        // Invariant: the message contains the text, which needs no escapes.
         let (before, after) = message.rsplit_once(MARK).unwrap_or((&message, ""));
         Outgoing::Padded { before: before.to_owned(), padding, after: after.to_owned(), ends }
     }
@@ -164,13 +165,13 @@ impl RunningRequest {
 }
 
 impl Drop for RunningRequest {
-    /// Marks the request as cancelled, if it is not answered.
+    /// Marks the request as cancelled, if it is not answered yet.
     fn drop(&mut self) {
         self.state.log.end(self.index, McpRequestStatus::Cancelled);
     }
 }
 
-/// Takes a request out of those that run, when it ends or is dropped.
+/// Removes a request from the running ones when it ends or is dropped.
 struct Registered(Arc<Peer>, Value);
 
 impl Drop for Registered {
@@ -186,7 +187,7 @@ async fn progress_for_ever(request: &Request, out: &mpsc::Sender<Outgoing>) {
         let params = json!({ "progressToken": token, "progress": progress });
         let message = notification("notifications/progress", &params);
         async move {
-            // Without a receiver the client has closed the response.
+            // If the receiver was dropped, the client has closed the response.
             let _ = out.send(Outgoing::Message(message)).await;
             sleep(PROGRESS_INTERVAL).await;
         }
@@ -194,7 +195,7 @@ async fn progress_for_ever(request: &Request, out: &mpsc::Sender<Outgoing>) {
     progress.for_each(|()| std::future::ready(())).await;
 }
 
-/// An answer, and what the faults add to it.
+/// Returns an answer, and the messages that faults add to it.
 pub(super) fn answer_with_faults(state: &State, peer: &Peer, mut answer: Value) -> Vec<Outgoing> {
     let mut outgoing = Vec::new();
     let mut count = 1;
@@ -220,7 +221,7 @@ pub(super) fn answer_with_faults(state: &State, peer: &Peer, mut answer: Value) 
     outgoing
 }
 
-/// One request of each kind. The client may respond to them.
+/// Returns one request of each kind. The client may respond to them.
 fn unsolicited_requests(peer: &Peer) -> impl Iterator<Item = Value> {
     let message = json!({ "role": "user", "content": { "type": "text", "text": "Hi" } });
     let sampling = json!({ "messages": [message], "maxTokens": 10 });

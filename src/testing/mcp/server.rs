@@ -1,4 +1,4 @@
-//! The server, before it runs.
+//! The configuration of a scripted server.
 
 use std::fmt;
 use std::io;
@@ -20,10 +20,10 @@ use crate::testing::mcp::tool::McpTool;
 ///
 /// It speaks both eras of the protocol, over a pair of streams ([`serve`](Self::serve)) or over
 /// HTTP on the loopback device ([`start_http`](Self::start_http)). It is strict: a message that
-/// breaks the protocol is refused where the protocol says so, and recorded in
+/// breaks the protocol is rejected if the protocol requires that, and recorded in
 /// [`violations`](McpServerHandle::violations). A [`McpFault`] makes it misbehave.
 ///
-/// Clones are the same server: they share tools, settings and log.
+/// Clones share tools, settings and log.
 ///
 /// See the [module](crate::testing::mcp) for an example.
 #[derive(Clone, Default)]
@@ -47,17 +47,17 @@ impl McpServer {
         self.with(|settings| settings.instructions = Some(instructions.into()))
     }
 
-    /// Adds a tool, after those that are listed already.
+    /// Adds a tool at the end of the list.
     pub fn with_tool(self, tool: McpTool) -> Self {
         self.with(|settings| settings.tools.push(tool))
     }
 
-    /// Adds a resource of text.
+    /// Adds a text resource.
     pub fn with_resource(self, uri: &str, name: &str, mime_type: &str, text: &str) -> Self {
         self.with_contents(uri, name, mime_type, Contents::Text(text.to_owned()))
     }
 
-    /// Adds a resource of bytes.
+    /// Adds a binary resource.
     pub fn with_binary_resource(
         self,
         uri: &str,
@@ -68,8 +68,8 @@ impl McpServer {
         self.with_contents(uri, name, mime_type, Contents::Blob(bytes.into()))
     }
 
-    /// Adds a prompt of one user message. The template has each argument as `{name}`, and all of
-    /// them are required.
+    /// Adds a prompt with one user message. The template contains each argument as `{name}`, and
+    /// all arguments are required.
     pub fn with_prompt(
         self,
         name: &str,
@@ -86,24 +86,24 @@ impl McpServer {
         self.with(|settings| settings.prompts.push(prompt))
     }
 
-    /// Sets the number of entries on a page of a list. 0 counts as 1. Without it, a list is one
+    /// Sets the number of entries on a page of a list. 0 counts as 1. By default a list has one
     /// page.
     pub fn with_page_size(self, entries: usize) -> Self {
         self.with(|settings| settings.page_size = Some(entries))
     }
 
-    /// Adds a way in which the server misbehaves.
+    /// Adds a fault of the server.
     pub fn with_fault(self, fault: McpFault) -> Self {
         self.with(|settings| settings.faults.push(fault))
     }
 
-    /// Refuses HTTP requests without this header with status 401. Over stdio it changes nothing.
+    /// Rejects HTTP requests without this header with status 401. It has no effect over stdio.
     pub fn with_required_header(self, name: &str, value: &str) -> Self {
         let header = (name.to_owned(), value.to_owned());
         self.with(|settings| settings.required_headers.push(header))
     }
 
-    /// Returns a handle that reads the log and changes the tools, also while the server runs.
+    /// Returns a handle that reads the log and changes the tools, even while the server runs.
     pub fn handle(&self) -> McpServerHandle {
         McpServerHandle(Arc::clone(&self.state))
     }
@@ -111,8 +111,8 @@ impl McpServer {
     /// Serves one client over a pair of streams, such as stdin and stdout, or the halves of
     /// [`tokio::io::duplex`]. Returns when the reader ends.
     ///
-    /// No task is spawned. Handlers that still run at the end are dropped, and dropping the future
-    /// drops everything.
+    /// No task is spawned. Handlers that are still running when the reader ends are dropped, and
+    /// dropping the future drops everything.
     ///
     /// # Errors
     ///
@@ -125,11 +125,11 @@ impl McpServer {
     ///
     /// # Errors
     ///
-    /// If no port of 127.0.0.1 can be had.
+    /// If no port of 127.0.0.1 is available.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime with I/O and time.
+    /// If called outside a tokio runtime, or in one without I/O and time.
     pub async fn start_http(self) -> io::Result<McpHttpServer> {
         McpHttpServer::start(self.state).await
     }

@@ -15,17 +15,17 @@ use crate::testing::mcp::peer::Peer;
 use crate::testing::mcp::resource::{Prompt, Resource};
 use crate::testing::mcp::tool::McpTool;
 
-/// The shared state. No lock in here is held across an await, nor while a handler is called.
+/// The shared state. No lock is held across an await, or while a handler is called.
 #[derive(Debug, Default)]
 pub(super) struct State {
     settings: Mutex<Settings>,
     pub(super) log: Log,
-    /// Counts the changes of the list of tools.
+    /// The number of changes of the tool list.
     tools_version: watch::Sender<u64>,
     listing_count: AtomicU64,
-    /// Messages received over HTTP.
+    /// The number of messages received over HTTP.
     http_message_count: AtomicU64,
-    /// The questions that were sent as results, by the `requestState` that went with each.
+    /// The questions that were sent as results, by their `requestState`.
     questions: Mutex<HashMap<String, Question>>,
     /// The sessions of the legacy era over HTTP.
     sessions: Mutex<HashMap<String, Arc<Peer>>>,
@@ -44,13 +44,13 @@ pub(super) struct Settings {
     pub(super) required_headers: Vec<(String, String)>,
 }
 
-/// A question that the client has to answer, and the call that it belongs to.
+/// A question that the client must answer, with the call that it belongs to.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) tool: String,
     pub(super) arguments: Value,
     pub(super) key: String,
-    /// The answers that the client gave before.
+    /// The client's previous answers.
     pub(super) answered: Map<String, Value>,
 }
 
@@ -71,7 +71,7 @@ impl State {
         self.settings().faults.contains(&fault)
     }
 
-    /// The tool, if there is one of this name; the first, if there are two.
+    /// Returns the tool of this name; the first one if there are several.
     pub(super) fn tool(&self, name: &str) -> Option<McpTool> {
         self.settings().tools.iter().find(|tool| tool.name() == name).cloned()
     }
@@ -85,20 +85,20 @@ impl State {
         self.tools_version.subscribe()
     }
 
-    /// Counts a listing. Returns how many came before.
+    /// Counts a listing. Returns the number of listings before it.
     pub(super) fn next_listing(&self) -> u64 {
         self.listing_count.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Counts a message received over HTTP. Returns its number, from 1.
+    /// Counts a message received over HTTP. Returns its number, starting at 1.
     pub(super) fn next_http_message(&self) -> u64 {
         self.http_message_count.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Keeps a question. Returns the `requestState` to send with it.
+    /// Stores a question. Returns the `requestState` to send with it.
     pub(super) fn add_question(&self, question: Question) -> String {
         let mut questions = lock_ignoring_poison(&self.questions);
-        // Characters that a client could be tempted to trim, escape or re-encode.
+        // Characters that a client might trim, escape or re-encode by mistake.
         let state = format!(" state {}/+=\"é\\ ", questions.len());
         questions.insert(state.clone(), question);
         state

@@ -1,4 +1,4 @@
-//! The server over a pair of streams: messages are lines.
+//! The server over a pair of streams, with one message per line.
 
 use std::io;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::testing::mcp::peer::Peer;
 use crate::testing::mcp::run::RunningRequest;
 use crate::testing::mcp::state::State;
 
-/// The number of messages that wait for the client to read them. A call that sends more waits.
+/// The number of queued messages to the client. A call that sends more waits.
 const OUT_CAPACITY: usize = 16;
 
-/// Serves until the reader ends. Answers up to then are still written.
+/// Serves until the reader ends. Answers that are ready by then are still written.
 pub(super) async fn serve(
     state: Arc<State>,
     reader: impl AsyncRead,
@@ -36,7 +36,8 @@ pub(super) async fn serve(
     }
     let (out, queue) = mpsc::channel(OUT_CAPACITY);
     let connection = Connection { peer: Arc::default(), state: Arc::clone(&state), out };
-    // Side by side, so that a client that does not read can still be read from.
+    // Reads and writes run concurrently, so that messages are still read from a client that does
+    // not read.
     future::try_join(connection.read(reader), write(&state, queue, writer)).await?;
     Ok(())
 }
@@ -47,7 +48,7 @@ struct Connection {
     out: mpsc::Sender<Outgoing>,
 }
 
-/// The futures that run while lines are read: requests, and answers that are being sent.
+/// The futures that run while lines are read: requests, and responses that are being sent.
 type Running = FuturesUnordered<BoxFuture<'static, ()>>;
 
 impl Connection {
@@ -58,8 +59,8 @@ impl Connection {
         let mut count = 0;
         loop {
             let line = tokio::select! {
-                // Requests are polled before the next line is read: answers that need no waiting
-                // are sent even if the client closes its side at once.
+                // Requests are polled before the next line is read: answers that are ready
+                // immediately are sent even if the client closes its side right away.
                 biased;
                 Some(()) = running.next() => continue,
                 Ok(()) = version.changed() => {
@@ -79,7 +80,7 @@ impl Connection {
         }
     }
 
-    /// The notice of a change for a client of the legacy era.
+    /// Returns the notification about changed tools, for a client of the legacy era.
     fn notify_of_tools(&self) -> Option<BoxFuture<'static, ()>> {
         let message = notification("notifications/tools/list_changed", &json!({}));
         self.peer.is_initialized().then(|| self.send(message))
@@ -138,12 +139,12 @@ impl Connection {
 
     fn send(&self, message: Value) -> BoxFuture<'static, ()> {
         let out = self.out.clone();
-        // Without a receiver the writing has failed, which ends the connection.
+        // If the receiver was dropped, writing has failed, which ends the connection.
         async move { drop(out.send(Outgoing::Message(message)).await) }.boxed()
     }
 }
 
-/// The lines of a reader, without their ends. Empty lines are left out.
+/// Returns the lines of a reader, without line ends. Empty lines are skipped.
 fn lines(reader: impl AsyncRead) -> impl Stream<Item = io::Result<Vec<u8>>> {
     let reader = BufReader::new(Box::pin(reader));
     let lines = stream::try_unfold(reader, async |mut reader| {

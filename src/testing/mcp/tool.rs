@@ -12,7 +12,8 @@ use crate::testing::mcp::call::McpCall;
 
 type Handler = dyn Fn(Value, McpCall) -> BoxFuture<'static, McpAnswer> + Send + Sync;
 
-/// A tool of an [`McpServer`](crate::testing::mcp::McpServer). Cheap to clone but for its schema.
+/// A tool of an [`McpServer`](crate::testing::mcp::McpServer). Cheap to clone except for its
+/// schema.
 ///
 /// ```
 /// use serde_json::json;
@@ -33,9 +34,9 @@ pub struct McpTool {
 }
 
 impl McpTool {
-    /// Creates a tool. The handler gets the arguments and the call.
+    /// Creates a tool. The handler receives the arguments and the call.
     ///
-    /// If the handler panics, the client gets an internal error.
+    /// If the handler panics, the client receives an internal error.
     pub fn new<F, R>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -59,7 +60,7 @@ impl McpTool {
         self.with_field("title", title.into())
     }
 
-    /// Sets the annotations: `readOnlyHint`, `destructiveHint` and the like.
+    /// Sets the annotations, such as `readOnlyHint` and `destructiveHint`.
     pub fn with_annotations(self, annotations: Value) -> Self {
         self.with_field("annotations", annotations)
     }
@@ -69,14 +70,14 @@ impl McpTool {
         self.with_field("outputSchema", schema)
     }
 
-    /// Sets a field of the tool's entry in a listing, lawful or not.
+    /// Sets a field of the tool's entry in a listing, even if the result is invalid.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.listed.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Returns the name, or the empty string if [`with_field`](Self::with_field) replaced it by
-    /// something else than a string.
+    /// Returns the name, or an empty string if [`with_field`](Self::with_field) replaced it with a
+    /// value that is not a string.
     pub fn name(&self) -> &str {
         self.listed.get("name").and_then(Value::as_str).unwrap_or_default()
     }

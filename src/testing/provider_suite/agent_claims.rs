@@ -1,4 +1,4 @@
-//! The claim about a whole run.
+//! The claim about a complete run.
 
 use crate::event::EndReason;
 use crate::testing::provider_suite::report::{UnmetClaim, ensure_that};
@@ -9,8 +9,8 @@ use crate::testing::provider_suite::sample_requests::{
 use crate::testing::provider_suite::server::SuiteServer;
 use crate::testing::provider_suite::subject::Subject;
 
-/// An agent runs the tool that the model calls once, with its arguments, and the next request has the
-/// result; the answer to it ends the run.
+/// An agent runs the tool that the model calls once, with its arguments, and the next request
+/// contains the result; the answer to that request ends the run.
 pub(super) async fn a_tool_loop_runs_through_an_agent<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

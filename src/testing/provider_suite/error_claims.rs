@@ -19,9 +19,9 @@ use crate::testing::provider_suite::server::{
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
 
-/// An answer with the status of an error is an error with that status. 401 is of kind
-/// [`Auth`](ErrorKind::Auth) and 429 of kind [`RateLimited`](ErrorKind::RateLimited); 429, 500 and 503
-/// may be sent again, 400, 401 and 404 may not.
+/// An answer with an error status becomes an error with that status. 401 is of kind
+/// [`Auth`](ErrorKind::Auth) and 429 of kind [`RateLimited`](ErrorKind::RateLimited); requests may
+/// be retried after 429, 500 and 503, but not after 400, 401 and 404.
 pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -47,7 +47,8 @@ pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     Ok(())
 }
 
-/// The seconds of a `retry-after` are in the error, and a provider that retries waits as long.
+/// The error has the seconds of a `retry-after`, and a provider that retries waits at least that
+/// long.
 pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -64,7 +65,7 @@ pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     })?;
     let request = request_about(sample_history()).with_retries(Retries::default());
     let mut turn = provider.stream_turn(request);
-    // The report of a wait comes before the wait, which is never begun here.
+    // The wait is reported before it starts, and never starts here.
     match with_timeout("the report of a 429", turn.next()).await? {
         Some(Ok(TurnEvent::Retrying { delay_ms, .. })) => {
             ensure_that(u128::from(delay_ms) >= wait.as_millis(), || {
@@ -76,7 +77,7 @@ pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     }
 }
 
-/// A request whose [`retries`](crate::Request::retries) forbid it is not sent a second time.
+/// A request whose [`retries`](crate::Request::retries) forbid retries is sent only once.
 pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -89,8 +90,8 @@ pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
     read.expect_error("an answer with status 503").map(drop)
 }
 
-/// An error that the server reports in the middle of its answer is an error, not the end of a turn,
-/// and has what was said before as its [`PartialTurn`].
+/// An error that the server reports within its answer is an error, not the end of a turn, and has
+/// the content before it as its [`PartialTurn`].
 pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -109,7 +110,8 @@ pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     ensure_that(kept == "Hello there.", || format!("the error has kept {kept:?}"))
 }
 
-/// The key is neither in the provider's debug output nor in an error, also if the server repeats it.
+/// The key is neither in the provider's debug output nor in an error, even if the server repeats
+/// it.
 pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -148,7 +150,7 @@ pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
     Ok(())
 }
 
-/// All that an error shows, with its sources.
+/// Returns the display and debug output of an error and its sources.
 fn display_and_debug_text(error: &Error) -> String {
     let sources = std::iter::successors(error.source(), |&error| error.source());
     let sources: Vec<String> = sources.map(|error| format!(" {error} {error:?}")).collect();

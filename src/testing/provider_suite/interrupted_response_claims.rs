@@ -1,4 +1,4 @@
-//! Claims about an answer that breaks off.
+//! Claims about an interrupted answer.
 
 use crate::error::ErrorKind;
 use crate::provider::Provider;
@@ -12,9 +12,9 @@ use crate::testing::provider_suite::server::{SuiteServer, bytes_part, stream_res
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::PartialTurn;
 
-/// An answer that breaks off before its end, at any of many places and whether or not the connection
-/// is closed as it should be, is an [`IncompleteTurn`](ErrorKind::IncompleteTurn) with a [`PartialTurn`]
-/// of what was said. One that was cut off after its end is complete.
+/// An answer that is cut off before its end, at any of many positions and with or without a proper
+/// close of the connection, is an [`IncompleteTurn`](ErrorKind::IncompleteTurn) with a
+/// [`PartialTurn`] of the content so far. An answer that is cut off after its end is complete.
 pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -42,7 +42,8 @@ pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: 
     Ok(())
 }
 
-/// `is_open` tells that all was said and the end is missing; otherwise the end may have come.
+/// `is_open` means that the server sent all content but not the end. Otherwise it may have sent the
+/// end, too.
 fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     let said = read.text();
     let error = match read.end {
@@ -62,7 +63,7 @@ fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     })
 }
 
-/// No call of an answer that broke off after it runs.
+/// No call of an interrupted answer runs, even if the interruption comes after the call.
 pub(super) async fn a_call_of_an_answer_that_breaks_off_does_not_run<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

@@ -1,9 +1,9 @@
-//! What holds for every provider that speaks to a server, as tests for those who write one: a
-//! [`Provider`](crate::provider::Provider), or a [wire](crate::provider::HttpProvider) of their own.
+//! Contract tests for every provider that talks to a server, for authors of a
+//! [`Provider`](crate::provider::Provider) or of a [wire](crate::provider::HttpProvider).
 //!
-//! A [`Subject`] makes the provider and writes what its server answers. Each claim starts such a server on
-//! the loopback device; [`check`] checks all of them, and
-//! [`provider_suite!`](crate::provider_suite) makes a test of each, named after what it claims.
+//! A [`Subject`] makes the provider and writes the answers of its server. Each claim starts such a
+//! server on the loopback device. [`check`] checks all claims, and
+//! [`provider_suite!`](crate::provider_suite) makes a test of each, named after the claim.
 //!
 //! ```
 //! # #[cfg(feature = "http")] {
@@ -47,9 +47,9 @@
 //! ```
 //!
 //! The claims need a tokio runtime with I/O and time, whose clock is not paused. No claim waits for
-//! time to pass; one that waits for something that does not happen fails after ten seconds. How far a
-//! provider reads ahead of its consumer is not checked: what the sockets hold cannot be told from
-//! that.
+//! time to pass; a claim that waits for an event fails if it does not happen within ten seconds.
+//! The suite does not check how far a provider reads ahead of its consumer, because that cannot be
+//! distinguished from buffering in the sockets.
 
 mod report;
 mod subject;
@@ -78,12 +78,12 @@ use self::{
     response_claims::*,
 };
 
-/// Makes a module of tests, one for each claim of the [suite](crate::testing::provider_suite) of
+/// Makes a module with one test for each claim of the [suite](crate::testing::provider_suite) of
 /// providers.
 ///
-/// It is given a name for the module and what makes a
-/// [`Subject`](crate::testing::provider_suite::Subject). The tests are `#[tokio::test]`s: the crate that
-/// uses it needs tokio with `macros` and `rt`.
+/// It takes a name for the module and an expression that makes a
+/// [`Subject`](crate::testing::provider_suite::Subject). The tests are `#[tokio::test]`s: the crate
+/// that uses the macro needs tokio with `macros` and `rt`.
 ///
 /// ```
 /// # struct Mine;
@@ -151,12 +151,12 @@ macro_rules! provider_suite {
 
 /// Checks every claim, one after the other.
 ///
-/// It does not panic: see [`Report::assert`].
+/// It does not panic on failures: see [`Report::assert`].
 pub async fn check<S: Subject>(subject: &S) -> Report {
     run_claim(subject, None).await
 }
 
-/// Checks one claim, by the name of its test. A name that no claim has fails.
+/// Checks one claim, by the name of its test. An unknown name is a failure.
 pub async fn check_claim<S: Subject>(subject: &S, claim: &str) -> Report {
     let mut report = run_claim(subject, Some(claim)).await;
     if report.is_empty() {

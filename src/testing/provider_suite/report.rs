@@ -1,4 +1,4 @@
-//! What came of the claims.
+//! The results of the claims.
 
 use std::fmt;
 use std::future::Future;
@@ -6,18 +6,18 @@ use std::future::Future;
 use crate::error::panic_to_error_async;
 use crate::testing::provider_suite::subject::Subject;
 
-/// Why a claim is not known to hold.
+/// The reason why a claim was not confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnmetClaim {
-    /// It was not checked, for this reason.
+    /// The claim was not checked, for this reason.
     Skipped(String),
-    /// It does not hold: what was expected, and what was seen.
+    /// The claim does not hold: the expected and the actual behaviour.
     Failed(String),
 }
 
-/// What came of each claim, in the order in which they were checked. Displayed, it has a line for
-/// each.
+/// The result of each claim, in the order in which they were checked. The `Display` output has one
+/// line for each.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a claim that failed is only in here"]
 pub struct Report {
@@ -25,12 +25,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// The names of the claims that hold.
+    /// Returns the names of the claims that hold.
     pub fn passed(&self) -> impl Iterator<Item = &'static str> {
         self.claim_results.iter().filter(|(_, result)| result.is_ok()).map(|(claim, _)| *claim)
     }
 
-    /// The claims that were not checked, with the reasons.
+    /// Returns the claims that were not checked, with the reasons.
     pub fn skipped(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.claim_results.iter().filter_map(|(claim, result)| match result {
             Err(UnmetClaim::Skipped(why)) => Some((*claim, why.as_str())),
@@ -38,7 +38,7 @@ impl Report {
         })
     }
 
-    /// The claims that do not hold, with what was seen instead.
+    /// Returns the claims that do not hold, with the actual behaviour.
     pub fn failed(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.claim_results.iter().filter_map(|(claim, result)| match result {
             Err(UnmetClaim::Failed(why)) => Some((*claim, why.as_str())),
@@ -46,11 +46,11 @@ impl Report {
         })
     }
 
-    /// Prints the claims that were skipped, and panics if one failed.
+    /// Prints the skipped claims, and panics if a claim failed.
     ///
     /// # Panics
     ///
-    /// With the whole report, if a claim failed.
+    /// If a claim failed; the message contains the complete report.
     #[track_caller]
     pub fn assert(&self) {
         assert!(self.failed().next().is_none(), "the provider breaks its contract:\n{self}");
@@ -63,13 +63,13 @@ impl Report {
         self.claim_results.is_empty()
     }
 
-    /// Adds the failure of a name that no claim has.
+    /// Adds a failure for an unknown claim.
     pub(super) fn fail_unknown_claim(&mut self, name: &str) {
         let why = format!("no claim has this name: `{name}`");
         self.claim_results.push(("check_claim", Err(UnmetClaim::Failed(why))));
     }
 
-    /// Checks one more claim. A panic of the provider is a failure.
+    /// Checks one claim. A panic of the provider is a failure.
     pub(super) async fn run_check<S: Subject>(
         &mut self,
         subject: &S,

@@ -1,4 +1,4 @@
-//! Claims about what is sent, and when.
+//! Claims about the requests, and when they are sent.
 
 use std::task::Poll;
 
@@ -22,7 +22,7 @@ use crate::testing::provider_suite::server::{
 };
 use crate::testing::provider_suite::subject::Subject;
 
-/// A turn that is made and not polled sends nothing.
+/// A turn that was created but not polled sends nothing.
 pub(super) async fn nothing_is_sent_before_the_first_poll<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -50,7 +50,7 @@ pub(super) async fn the_same_request_is_sent_as_the_same_bytes<S: Subject>(
     ensure_that(first == second, || format!("{first} was sent as {second}"))
 }
 
-/// A history whose model has called a tool once.
+/// Returns a history in which the model has called a tool once.
 async fn history_with_open_call<S: Subject>(
     subject: &S,
 ) -> Result<(SuiteServer, S::Provider, History), UnmetClaim> {
@@ -62,9 +62,10 @@ async fn history_with_open_call<S: Subject>(
     Ok((server, provider, history))
 }
 
-/// The request after a tool call has all of the request before, then the call and its result.
+/// The request after a tool call starts with the complete previous request, followed by the call
+/// and its result.
 ///
-/// Bodies that are JSON are compared value by value: arrays may only have grown at their end.
+/// JSON bodies are compared value by value: arrays may only grow at their end.
 pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -96,7 +97,7 @@ pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     }
 }
 
-/// Tells where a value is not the other one with more at the ends of its arrays.
+/// Returns where `after` is not `before` with additional elements at the ends of its arrays.
 fn check_extends(before: &Value, after: &Value, place: &str) -> Result<(), String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
@@ -127,7 +128,7 @@ pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     })
 }
 
-/// A request that names a model asks that one, and not the provider's own.
+/// A request that names a model is sent to that model, not to the provider's default.
 pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -147,7 +148,7 @@ pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
 pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
-    /// More polls than any turn of two words takes.
+    /// More polls than any turn with two words needs.
     const MAX_POLLS: usize = 1_000;
     let begun = response_body_or_skip(subject, "text", &[text("Hello "), text("there.")])?;
     let response = stream_response(subject, vec![bytes_part(&begun), BodyPart::Hang]);
@@ -170,7 +171,7 @@ pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
     Err(UnmetClaim::Failed(format!("the text did not come within {MAX_POLLS} polls")))
 }
 
-/// Polls a turn this many times, or until all of its text came, which it tells.
+/// Polls a turn this many times, or until all of its text has arrived, and returns whether it has.
 async fn poll_up_to(turn: &mut TurnStream, polls: usize) -> Result<bool, UnmetClaim> {
     let mut said = String::new();
     for left in (0..polls).rev() {
@@ -180,7 +181,7 @@ async fn poll_up_to(turn: &mut TurnStream, polls: usize) -> Result<bool, UnmetCl
                 return Err(UnmetClaim::Failed(format!("an error: {error:#}")));
             }
             Poll::Ready(None) => return Err(UnmetClaim::Failed("the turn has no end".to_owned())),
-            // The last poll is not waited for.
+            // Do not wait after the last poll.
             Poll::Pending if left == 0 => {}
             Poll::Pending => pending!(),
         }

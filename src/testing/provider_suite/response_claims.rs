@@ -1,4 +1,4 @@
-//! Claims about an answer: what is said, and how the turn says it.
+//! Claims about an answer: its content, and how the turn represents it.
 
 use futures::StreamExt;
 use serde_json::Value;
@@ -19,16 +19,16 @@ use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
-/// Text that needs care: of several bytes a character, with what JSON escapes.
+/// Texts that are hard to decode: with characters of several bytes, and with JSON escapes.
 const TRICKY_TEXTS: [&str; 3] =
     ["Grüße, 世界 🦀 ", "\"quoted\" \\ and\n\ttabbed, ", "data: [DONE]"];
 
-/// Reads `{`-delimited arguments as JSON.
+/// Parses arguments as JSON.
 fn parsed_arguments(arguments: &str) -> Option<Value> {
     serde_json::from_str(arguments).ok()
 }
 
-/// The most that the wire can say of text, reasoning, calls and usage in one answer.
+/// Returns an answer with as much of text, reasoning, calls and usage as the wire can express.
 fn rich_response_body<S: Subject>(subject: &S) -> Result<Vec<u8>, UnmetClaim> {
     let reasoning = [Piece::Reasoning("Hm. ".to_owned())];
     let words = [text("Hello "), text("thére.")];
@@ -54,12 +54,12 @@ fn rich_response_body<S: Subject>(subject: &S) -> Result<Vec<u8>, UnmetClaim> {
         .unwrap_or_else(|| response_body_or_skip(subject, "text", &[stop_piece()]))
 }
 
-/// What an item says, without what only its provider reads.
+/// Returns the content of items, without the items that only their provider reads.
 fn item_kinds(items: &[Item]) -> Vec<&ItemKind> {
     items.iter().map(|item| &item.kind).filter(|kind| !matches!(kind, ItemKind::Other)).collect()
 }
 
-/// An answer that ends as it should is a turn with one `TurnComplete`, and nothing comes after it.
+/// A complete answer is a turn with one `TurnComplete`, and nothing comes after it.
 pub(super) async fn a_whole_answer_is_one_complete_turn<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -68,7 +68,7 @@ pub(super) async fn a_whole_answer_is_one_complete_turn<S: Subject>(
     ensure_that(turn.text() == "Hello there.", || format!("the text is {:?}", turn.text()))
 }
 
-/// A piece of text comes before the server has sent the rest.
+/// A piece of text arrives before the server has sent the rest.
 pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -93,7 +93,7 @@ pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
     }
 }
 
-/// The events of a turn, folded, are its items and its usage, up to provider data.
+/// The folded events of a turn equal its items and its usage, except for provider data.
 pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -111,7 +111,7 @@ pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(
     })
 }
 
-/// Text comes as it was sent, whatever characters it has.
+/// Text arrives as it was sent, with any characters.
 pub(super) async fn text_comes_as_the_server_wrote_it<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -128,7 +128,7 @@ pub(super) async fn text_comes_as_the_server_wrote_it<S: Subject>(
     Ok(())
 }
 
-/// Reasoning comes as reasoning, and text as text.
+/// Reasoning arrives as reasoning, and text as text.
 pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(), UnmetClaim> {
     let pieces = [Piece::Reasoning("Let me think.".to_owned()), text("Done."), stop_piece()];
     let turn = read_turn_of_pieces(subject, "reasoning", &pieces).await?.turn()?;
@@ -144,12 +144,12 @@ pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(),
     ensure_that(turn.text() == "Done.", || format!("the text is {:?}", turn.text()))
 }
 
-/// The turn is the same when its bytes come one by one, in small pieces, and in two parts that are
-/// cut at any of many places.
+/// The turn is the same if its bytes arrive one by one, in small chunks, or in two parts that are
+/// split at any of many positions.
 pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
-    /// The size of the largest of the small pieces.
+    /// The size of the largest small chunk.
     const MAX_PIECE: usize = 8;
     let body = rich_response_body(subject)?;
     let mut cuts = vec![vec![bytes_part(&body)]];
@@ -174,7 +174,7 @@ pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     Ok(())
 }
 
-/// A call has the id that the server gave it, if the wire has ids, and its name and arguments.
+/// A call has its name, its arguments, and the id that the server gave it, if the wire has ids.
 pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), UnmetClaim> {
     let body = response_body_or_skip(
         subject,
@@ -197,7 +197,7 @@ pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), Un
     ensure_that(turn.calls().veto().is_none(), || "the call may not run".to_owned())
 }
 
-/// Two calls of one turn are two calls with two ids, also if the server gives both the same.
+/// Two calls of one turn are two calls with two ids, even if the server gives both the same id.
 pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -222,7 +222,7 @@ pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
     Ok(())
 }
 
-/// A call has another id than every call of the history, also if the server gives it the same.
+/// A call's id differs from the ids of all calls in the history, even if the server repeats one.
 pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -244,7 +244,7 @@ pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(
     ensure_that(ids.len() == 3, || format!("of three calls there are {ids:?}"))
 }
 
-/// The turn has the stop reason that the server gave.
+/// The turn has the stop reason that the server sent.
 pub(super) async fn the_stop_reason_is_what_the_server_said<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -266,7 +266,7 @@ pub(super) async fn the_stop_reason_is_what_the_server_said<S: Subject>(
     }
 }
 
-/// The turn has the tokens that the server counted.
+/// The turn has the token counts that the server sent.
 pub(super) async fn the_usage_is_what_the_server_counted<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

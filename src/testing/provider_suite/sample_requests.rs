@@ -1,4 +1,4 @@
-//! The requests of the suite, and the turns that answer them.
+//! The requests of the suite, and helpers to read the turns that answer them.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,16 +22,16 @@ use crate::testing::provider_suite::subject::Subject;
 use crate::tool::Tool;
 use crate::turn::{Turn, TurnEvent};
 
-/// What the user says in every request.
+/// The user's message in every request.
 pub(super) const USER_TEXT: &str = "suite-user-4711";
-/// What stands in the arguments of calls.
+/// A value in the arguments of calls.
 pub(super) const ARGUMENT_VALUE: &str = "suite-argument-0815";
-/// The result of calls.
+/// The result of each call.
 pub(super) const RESULT_TEXT: &str = "suite-result-1234";
-/// The id of calls.
+/// The id of each call.
 pub(super) const CALL_ID: &str = "call_suite1";
 
-/// The tool that calls are of.
+/// Returns the tool that is called.
 pub(super) fn sample_tool() -> ToolSpec {
     ToolSpec::new(
         "look_up",
@@ -44,14 +44,14 @@ pub(super) fn sample_tool() -> ToolSpec {
     )
 }
 
-/// A request about a history that is sent once.
+/// Makes a request for a history that is sent once.
 pub(super) fn request_about(history: History) -> Request {
     let options = Options { cache: Cache::Off, ..Options::default() };
     let request = Request::new(history).with_system("Be brief.").with_tools([sample_tool()]);
     request.with_options(options).with_retries(Retries::none())
 }
 
-/// A history in which only the user has spoken.
+/// Returns a history with only a user message.
 pub(super) fn sample_history() -> History {
     History::from_items("suite", [Item::user(USER_TEXT)])
 }
@@ -73,7 +73,7 @@ pub(super) fn tool_calls_stop_piece() -> Piece {
     Piece::Stop(StopReason::ToolCalls)
 }
 
-/// The body of an answer, if the wire can say it.
+/// Returns the body of an answer, or skips the claim if the wire cannot express it.
 pub(super) fn response_body_or_skip<S: Subject>(
     subject: &S,
     what: &str,
@@ -83,7 +83,7 @@ pub(super) fn response_body_or_skip<S: Subject>(
     subject.response_body(pieces).ok_or_else(skipped)
 }
 
-/// An answer of these pieces, if the wire can say it.
+/// Returns an answer of these pieces, or skips the claim if the wire cannot express it.
 pub(super) fn response_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
@@ -92,12 +92,12 @@ pub(super) fn response_of_pieces<S: Subject>(
     Ok(stream_response(subject, vec![bytes_part(&response_body_or_skip(subject, what, pieces)?)]))
 }
 
-/// An answer with text that ends as it should.
+/// Returns a complete answer with text.
 pub(super) fn text_response<S: Subject>(subject: &S) -> Result<HttpResponse, UnmetClaim> {
     response_of_pieces(subject, "text", &[text("Hello "), text("there."), stop_piece()])
 }
 
-/// An answer with a call that ends as it should.
+/// Returns a complete answer with a call.
 pub(super) fn tool_call_response<S: Subject>(subject: &S) -> Result<HttpResponse, UnmetClaim> {
     response_of_pieces(
         subject,
@@ -115,13 +115,13 @@ pub(super) struct ReadTurn {
 }
 
 impl ReadTurn {
-    /// The turn that is expected to be complete.
+    /// Returns the turn, and fails if it is not complete.
     pub(super) fn turn(self) -> Result<Arc<Turn>, UnmetClaim> {
         self.end
             .map_err(|error| UnmetClaim::Failed(format!("a whole answer is an error: {error:#}")))
     }
 
-    /// The error that is expected.
+    /// Returns the error, and fails if there was not one.
     pub(super) fn expect_error(self, what: &str) -> Result<Error, UnmetClaim> {
         match self.end {
             Err(error) => Ok(error),
@@ -131,7 +131,7 @@ impl ReadTurn {
         }
     }
 
-    /// The text of the deltas.
+    /// Returns the text of the deltas.
     pub(super) fn text(&self) -> String {
         self.events.iter().filter_map(text_delta).collect()
     }
@@ -144,7 +144,7 @@ pub(super) fn text_delta(event: &TurnEvent) -> Option<&str> {
     }
 }
 
-/// Reads a turn, which ends once.
+/// Reads a turn, and checks that it ends once.
 pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, UnmetClaim> {
     let mut events = Vec::new();
     let end = loop {
@@ -162,7 +162,7 @@ pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, UnmetCla
     Ok(ReadTurn { events, end })
 }
 
-/// Asks once, and reads the answer.
+/// Sends one request, and reads the answer.
 pub(super) async fn send_and_read<S: Subject>(
     subject: &S,
     response: HttpResponse,
@@ -171,7 +171,7 @@ pub(super) async fn send_and_read<S: Subject>(
     read_turn(server.provider(subject).stream_turn(request_about(sample_history()))).await
 }
 
-/// The turn that an answer of these pieces is.
+/// Returns the turn for an answer of these pieces.
 pub(super) async fn read_turn_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
@@ -180,7 +180,7 @@ pub(super) async fn read_turn_of_pieces<S: Subject>(
     send_and_read(subject, response_of_pieces(subject, what, pieces)?).await
 }
 
-/// Lets an agent run that has the tool. The arguments are those that the tool ran with.
+/// Runs an agent that has the tool. Returns the arguments with which the tool ran, too.
 pub(super) async fn run_agent<S: Subject>(
     subject: &S,
     server: &SuiteServer,
@@ -198,10 +198,10 @@ pub(super) async fn run_agent<S: Subject>(
     Ok((outcome, ran))
 }
 
-/// The places at which an answer is cut: all of a short one; of a long one those beside line ends,
-/// where frames begin and end, and others at equal distances.
+/// Returns the positions at which an answer is cut: all of a short one; for a long one, those
+/// around line ends, where frames start and end, and others at equal distances.
 pub(super) fn cut_positions(body: &[u8]) -> Vec<usize> {
-    /// How many places are at equal distances.
+    /// The number of positions at equal distances.
     const MAX_CUTS: usize = 128;
     let distance = body.len().div_ceil(MAX_CUTS).max(1);
     let is_line_end = |at: usize| body.get(at) == Some(&b'\n');

@@ -1,4 +1,4 @@
-//! The server that a claim's provider asks.
+//! The server that the provider of a claim talks to.
 
 use std::future::Future;
 use std::io;
@@ -14,20 +14,20 @@ use crate::testing::http::{BodyPart, HttpRequest, HttpResponse, LoopbackServer};
 use crate::testing::provider_suite::report::UnmetClaim;
 use crate::testing::provider_suite::subject::Subject;
 
-/// The key of every provider.
+/// The API key of every provider in the suite.
 pub(super) const API_KEY: &str = "suite-key-5b1f0c9d2e7a4836";
 
-/// How long anything may take that has to happen.
+/// The time limit for an event that a claim waits for.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The path of requests that the suite itself sends.
+/// The path of the suite's own requests.
 const PROBE_PATH: &str = "/provider-suite-probe";
 
 /// A server that answers the requests of a provider.
 pub(super) struct SuiteServer(LoopbackServer);
 
 impl SuiteServer {
-    /// Answers the requests in turn, and those after the last answer with that.
+    /// Starts a server that sends these answers in order, and repeats the last one.
     pub(super) async fn start(answers: Vec<HttpResponse>) -> Result<Self, UnmetClaim> {
         let asked = AtomicUsize::new(0);
         let server = LoopbackServer::start(move |request| match request.path.as_str() {
@@ -37,7 +37,7 @@ impl SuiteServer {
         server.await.map(Self).map_err(|error| UnmetClaim::Failed(format!("no server: {error}")))
     }
 
-    /// Answers each request alike.
+    /// Starts a server that sends the same answer to each request.
     pub(super) async fn start_repeating(response: HttpResponse) -> Result<Self, UnmetClaim> {
         Self::start(vec![response]).await
     }
@@ -46,12 +46,12 @@ impl SuiteServer {
         subject.provider(&self.0.url(), API_KEY)
     }
 
-    /// The requests of the provider so far.
+    /// Returns the requests of the provider so far.
     pub(super) fn requests(&self) -> Vec<HttpRequest> {
         self.0.requests().into_iter().filter(|request| request.path != PROBE_PATH).collect()
     }
 
-    /// The body of the provider's request number `n`, as text.
+    /// Returns the body of the provider's request number `n`, starting at 0, as text.
     pub(super) fn request_body(&self, n: usize) -> Result<String, UnmetClaim> {
         let requests = self.requests();
         let request = requests.get(n);
@@ -60,8 +60,8 @@ impl SuiteServer {
         Ok(String::from_utf8_lossy(&request.body).into_owned())
     }
 
-    /// Returns when all that was sent before is received: a request of the suite's own, sent after it,
-    /// is answered.
+    /// Waits until the server has received everything that was sent before: it sends a request of
+    /// its own, and waits for the answer.
     pub(super) async fn wait_for_requests(&self) -> Result<(), UnmetClaim> {
         let probe = async {
             let mut stream = TcpStream::connect(self.0.url().trim_start_matches("http://")).await?;
@@ -75,19 +75,19 @@ impl SuiteServer {
             .map_err(|error| UnmetClaim::Failed(format!("the suite's own request failed: {error}")))
     }
 
-    /// Waits until the client has closed the connection of an answer that was not at its end.
+    /// Waits until the client closes the connection before the end of an answer.
     pub(super) async fn wait_for_early_close(&self) -> Result<(), UnmetClaim> {
         with_timeout("the connection to be closed", self.0.wait_for_early_close()).await
     }
 }
 
-/// An answer that is a stream.
+/// Makes a streamed answer.
 pub(super) fn stream_response<S: Subject>(subject: &S, body: Vec<BodyPart>) -> HttpResponse {
     let headers = vec![("content-type".to_owned(), subject.media_type().to_owned())];
     HttpResponse { status: 200, headers, body }
 }
 
-/// An answer that is an error.
+/// Makes an error response.
 pub(super) fn refusal_response<S: Subject>(
     subject: &S,
     status: u16,
@@ -102,7 +102,7 @@ pub(super) fn bytes_part(bytes: &[u8]) -> BodyPart {
     BodyPart::Bytes(Bytes::copy_from_slice(bytes))
 }
 
-/// Waits for something that has to happen.
+/// Waits for an event within the time limit. `what` names it in the failure.
 pub(super) async fn with_timeout<F: Future>(
     what: &str,
     future: F,

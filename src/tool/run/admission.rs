@@ -1,4 +1,4 @@
-//! Which calls may run, and how the others are answered.
+//! Decides which calls may run, and answers the others.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,45 +14,46 @@ use crate::tool::run::turn_calls::{
 };
 use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 
-/// Takes each call from the queue to where it is known whether it runs: it is found, its arguments are
-/// prepared, the gate is asked, and its approval is waited for.
+/// Takes each call from the queue to the decision whether it runs: its tool is found, its arguments
+/// are prepared, the policy decides, and an approval is awaited.
 pub(super) struct Admission {
-    /// Those that nobody looked at yet, in call order, with their places in it.
+    /// Calls that have not been checked yet, in call order, with their indices in the turn.
     queue: VecDeque<(usize, ToolCall)>,
     call_limit: CallLimit,
-    /// The one that the gate is being asked about. Boxed, since most runs have no gate that takes time.
+    /// The call that the policy is deciding on. Boxed, since most policies decide without waiting.
     permission_request: Option<Box<PermissionRequest>>,
-    /// Those that wait for a verdict, in call order.
+    /// Calls that wait for a verdict, in call order.
     awaiting_verdict: Vec<ReadyCall>,
 }
 
-/// What became of looking at a call.
+/// The result of one admission step.
 pub(super) enum AdmissionStep {
-    /// It starts as soon as there is room.
+    /// The call starts as soon as there is a slot.
     Allowed(ReadyCall),
-    /// It is answered without running.
+    /// The call is answered without running.
     Answered(AnsweredCall),
-    /// Somebody is asked.
+    /// An approval is requested.
     VerdictRequested(ToolEvent),
-    /// It got further, without anything to tell.
+    /// A call advanced without an event.
     Progressed,
-    /// There is none to look at, or the gate takes its time.
+    /// No call can be checked now, or the policy has not decided yet.
     Idle,
 }
 
-/// How many calls may start.
+/// The limit on the number of calls that start.
 struct CallLimit {
-    /// `None` for any number.
+    /// The number of calls that may still start; `None` means unlimited.
     remaining: Option<u32>,
-    /// What the others are answered with.
+    /// The answer to calls over the limit.
     refusal: Refusal,
-    /// How many of these there are.
+    /// The number of calls that were answered because they were over the limit.
     over_limit_count: usize,
-    /// Whether calls are left alone while it is open whether they may start.
+    /// Whether calls are held back while earlier calls that wait for a verdict may use up the
+    /// limit.
     defers_calls: bool,
 }
 
-/// A call that the gate is being asked about.
+/// A call that the policy is deciding on.
 struct PermissionRequest {
     ready_call: ReadyCall,
     permission: PolicyFuture<Result<Permission, Error>>,
@@ -71,8 +72,8 @@ impl Admission {
             CallLimit { remaining: Some(left), refusal, over_limit_count: 0, defers_calls: true };
     }
 
-    /// Looks at the next call, if `places` has one for it, or goes on asking the gate about it. `places`
-    /// is `None` while an allowed call waits for its own.
+    /// Checks the next call, if `places` has a slot for it, or polls the policy's decision on the
+    /// current one. `places` is `None` while an admitted call waits for its slot.
     pub(super) fn next(
         &mut self,
         calls: &mut TurnCalls,
@@ -110,7 +111,7 @@ impl Admission {
                     && let Some(Verdict::Output(output)) =
                         calls.policy.call_policy(|gate| gate.verdict(&call))?
                 {
-                    // It counts also where the call could not run any more.
+                    // The verdict also counts if the call could not run any more.
                     let result = output.into_result_for(&call);
                     return Ok(AdmissionStep::Answered(AnsweredCall { index: at, call, result }));
                 }
@@ -132,7 +133,7 @@ impl Admission {
         }
     }
 
-    /// Takes the next call to look at, if it may start or will wait in any case.
+    /// Takes the next call from the queue, if it could start now or waits for a verdict anyway.
     fn take_queued(
         &mut self,
         calls: &TurnCalls,
@@ -147,7 +148,7 @@ impl Admission {
         (waits || places.has_slot_for(tool)).then(|| self.queue.pop_front())?
     }
 
-    /// Does with a call what the gate says.
+    /// Applies the decision of the policy to a call.
     fn apply_permission(
         &mut self,
         calls: &mut TurnCalls,
@@ -200,8 +201,8 @@ impl Admission {
         Ok(call.map_or(AdmissionStep::Progressed, asked))
     }
 
-    /// Looks for verdicts on those that wait: any number that may run, and after them at most one that is
-    /// answered.
+    /// Collects the verdicts on waiting calls: any number of calls that may run, then at most one
+    /// that is answered.
     pub(super) fn take_verdicts(
         &mut self,
         calls: &mut TurnCalls,
@@ -212,7 +213,8 @@ impl Admission {
             match calls.policy.call_policy(|gate| gate.verdict(&candidate.call))? {
                 Some(verdict) if is_decisive_for(candidate, &verdict) => {
                     let settled = apply_verdict(self.awaiting_verdict.remove(at), verdict);
-                    // What has something to tell is told first.
+                    // The answered call's event must be emitted before further verdicts are
+                    // applied.
                     let has_to_tell = !matches!(settled, AdmissionStep::Allowed(_));
                     judged.push(settled);
                     if has_to_tell {
@@ -225,45 +227,46 @@ impl Admission {
         Ok(judged)
     }
 
-    /// Whether the gate is being asked about a call.
+    /// Whether the policy is deciding on a call.
     pub(super) fn is_asking(&self) -> bool {
         self.permission_request.is_some()
     }
 
-    /// Whether the gate, or somebody's approval, is waited for.
+    /// Whether the run waits for a decision of the policy or for an approval.
     pub(super) fn must_wait(&self, calls: &mut TurnCalls) -> Result<bool, Error> {
         let asked = self.awaiting_verdict.iter().any(|candidate| !candidate.tool.is_external());
         Ok(self.permission_request.is_some()
             || (asked && calls.policy.call_policy(|gate| gate.waits_for_verdicts())?))
     }
 
-    /// Those that wait for a verdict, in call order, with their places in it.
+    /// Returns the calls that wait for a verdict, in call order, with their indices.
     pub(super) fn awaiting_verdict(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
         self.awaiting_verdict.iter().map(|candidate| (candidate.index, &candidate.call))
     }
 
-    /// Whether no call may start any more.
+    /// Whether no further call may start.
     pub(super) fn is_limit_reached(&self) -> bool {
         self.call_limit.remaining == Some(0)
     }
 
-    /// Counts a call that has started.
+    /// Counts a started call.
     pub(super) fn count_started(&mut self) {
         self.call_limit.remaining = self.call_limit.remaining.map(|left| left.saturating_sub(1));
     }
 
-    /// What a call is answered with that may not start any more. It is counted.
+    /// Returns the answer to a call over the limit, and counts it.
     pub(super) fn refuse_over_limit(&mut self) -> Refusal {
         self.call_limit.over_limit_count += 1;
         self.call_limit.refusal.clone()
     }
 
-    /// How many calls were answered since they were beyond the limit.
+    /// Returns the number of calls that were answered because they were over the limit.
     pub(super) fn over_limit_count(&self) -> usize {
         self.call_limit.over_limit_count
     }
 
-    /// Whether it is open how many calls may start, since some of those that may are waited for.
+    /// Whether a call is held back because calls that wait for a verdict may use up the remaining
+    /// calls of the limit.
     fn must_defer(&self, tool: &Tool) -> bool {
         let Some(left) =
             self.call_limit.remaining.filter(|left| self.call_limit.defers_calls && *left > 0)
@@ -275,7 +278,7 @@ impl Admission {
         !tool.is_external() && usize::try_from(left).unwrap_or(usize::MAX) <= undecided.count()
     }
 
-    /// Lets those by that were held back, now that nothing is decided any more. Tells whether there
+    /// Releases the calls that were held back, after all verdicts are known. Returns whether there
     /// are any.
     pub(super) fn release_deferred(&mut self) -> bool {
         mem::take(&mut self.call_limit.defers_calls) && !self.queue.is_empty()
@@ -289,8 +292,8 @@ impl Admission {
     }
 }
 
-/// The tool of a call that continues a sub-agent that was suspended: neither rules nor limits are
-/// asked about it again.
+/// Returns the tool of a call that resumes a suspended sub-agent. Neither the policy nor the limit
+/// is applied to it again.
 fn find_resumed(
     calls: &mut TurnCalls,
     call: &ToolCall,
@@ -299,7 +302,7 @@ fn find_resumed(
     if !calls.is_resumed || calls.refusal.is_some() || !was_suspended {
         return Ok(None);
     }
-    // Without a run above it, a sub-agent begins anew, and is admitted like any other call.
+    // Without a parent run, a sub-agent starts again, and is admitted like any other call.
     if calls.policy.call_policy(|gate| gate.policy_extension())?.is_none() {
         return Ok(None);
     }
@@ -307,7 +310,8 @@ fn find_resumed(
     Ok(tool.and_then(|tool| Some((tool.clone(), tool.prepare_resumed(&call.arguments)?))))
 }
 
-/// A call that an earlier attempt allowed: neither rules nor limits are asked about it again.
+/// Returns a call that an earlier attempt admitted. Neither the policy nor the limit is applied to
+/// it again.
 fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<AdmissionStep> {
     let call = calls.admitted.iter().find(|admitted| admitted.call_id == call.call_id)?.clone();
     let tool = calls.toolkit.get(&call.name).cloned();
@@ -316,7 +320,7 @@ fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<Admiss
         (Some(tool), Some(prepared)) => {
             AdmissionStep::Allowed(ReadyCall { index: at, call, tool, prepared, is_resumed: false })
         }
-        // It may have begun, with a tool that is not here any more.
+        // The call may have started with a tool that does not exist any more.
         (_, _) => {
             let refusal = (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION.to_owned());
             AdmissionStep::Answered(AnsweredCall::from_refusal(at, call, refusal))
@@ -324,8 +328,8 @@ fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<Admiss
     })
 }
 
-/// Finds the tool of a call that may run as far as the turn, the kit and the arguments go, and
-/// prepares it. If the arguments had to be repaired, the call has the repaired ones.
+/// Finds the tool of a call that may run according to the turn, the toolkit and its arguments, and
+/// prepares the call. If the arguments were repaired, `call` is changed to have the repaired ones.
 fn validate_call(
     calls: &mut TurnCalls,
     at: usize,
@@ -358,7 +362,8 @@ fn validate_call(
     }))
 }
 
-/// Asks the gate for arguments in the place of those that do not fit, and prepares them once.
+/// Requests replacement arguments from the policy for those that do not fit, and prepares them
+/// once.
 fn repair_arguments(
     calls: &mut TurnCalls,
     tool: &Tool,
@@ -375,13 +380,13 @@ fn repair_arguments(
             *call = repaired;
             Ok(prepared)
         }
-        // The model reads of what it wrote.
+        // The model reads the error in its own arguments.
         Err(ArgsError::InvalidArguments(_)) => Err(ArgsError::InvalidArguments(why)),
         panicked => panicked,
     })
 }
 
-/// Whether the verdict says what becomes of the call: nobody here can run an external one.
+/// Whether the verdict decides the call: an approval does not, if the call is external.
 fn is_decisive_for(candidate: &ReadyCall, verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Approve => !candidate.tool.is_external(),

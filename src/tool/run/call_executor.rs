@@ -1,4 +1,4 @@
-//! The calls that may run, from a place of their own to their end.
+//! The execution of admitted calls, from waiting for a slot to the result.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,15 +14,16 @@ use crate::tool::run::policy_handle::{HeldSlot, PolicyFuture};
 use crate::tool::run::running_call::{CallUpdate, RunningCall};
 use crate::tool::run::turn_calls::{ReadyCall, TurnCalls};
 
-/// Runs the calls that are allowed, each as soon as there is room, until each has its result.
+/// Runs the admitted calls, each as soon as it has a slot, until it has its result.
 pub(super) struct CallExecutor {
-    /// Those that start as soon as there is room, in call order.
+    /// Calls that start as soon as there is a slot, in call order.
     ready_calls: VecDeque<ReadyCall>,
-    /// What the first of these waits for, with its place in the turn.
+    /// The policy's slot that the first ready call waits for, with the index of that call in the
+    /// turn.
     pending_slot: Option<(usize, PolicyFuture<HeldSlot>)>,
     slots: ConcurrencySlots,
     running: SelectAll<RunningCall>,
-    /// When an event was last given out; `None` while no tool has a time limit.
+    /// When the last event was emitted; `None` while no tool has a time limit.
     last_event_at: Option<Instant>,
     has_timeouts: bool,
 }
@@ -39,28 +40,30 @@ impl CallExecutor {
         }
     }
 
-    /// Lets a call start as soon as there is room, behind those before it in the turn.
+    /// Adds a call that starts as soon as there is a slot, in call order.
     pub(super) fn enqueue(&mut self, candidate: ReadyCall) {
         let place = self.ready_calls.partition_point(|other| other.index < candidate.index);
         self.ready_calls.insert(place, candidate);
     }
 
-    /// The places for calls that are not allowed yet; `None` while one that is waits for its own.
+    /// Returns the slots for calls that are not admitted yet; `None` while an admitted call waits
+    /// for its slot.
     pub(super) fn free_slots(&self) -> Option<ConcurrencySlots> {
         self.ready_calls.is_empty().then_some(self.slots)
     }
 
-    /// The call that is to start next, if there is room for it.
+    /// Returns the next call to start, if there is a slot for it.
     pub(super) fn peek_next(&self) -> Option<&ReadyCall> {
         self.ready_calls.front().filter(|first| self.slots.has_slot_for(Some(&first.tool)))
     }
 
-    /// Takes the call that was to start next.
+    /// Takes the next call to start.
     pub(super) fn take_next(&mut self) -> Option<ReadyCall> {
         self.ready_calls.pop_front()
     }
 
-    /// Starts the [next](Self::next) call, once it has its slot. One that ends in this has not run.
+    /// Starts the [next](Self::peek_next) call, once it has its slot. If the returned update is an
+    /// answer, the tool has not run.
     pub(super) fn start_next(
         &mut self,
         calls: &mut TurnCalls,
@@ -68,7 +71,7 @@ impl CallExecutor {
     ) -> Result<Option<CallUpdate>, Error> {
         let has_room = |first: &&ReadyCall| self.slots.has_slot_for(Some(&first.tool));
         let Some(first) = self.ready_calls.front().filter(has_room) else {
-            // Other runs may wait for a slot that this one cannot use now.
+            // Other runs may wait for a slot that this run cannot use now.
             cancel_slot_wait(&mut self.pending_slot)?;
             return Ok(None);
         };
@@ -111,7 +114,7 @@ impl CallExecutor {
         }))
     }
 
-    /// What the next of those that run has to say; `None` if none runs.
+    /// Returns the next update of the running calls; `None` if no call is running.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
         let said = ready!(self.running.poll_next_unpin(cx));
         if let Some(CallUpdate::Answered(_) | CallUpdate::Suspended { .. }) = said {
@@ -120,14 +123,15 @@ impl CallExecutor {
         Poll::Ready(said)
     }
 
-    /// An event was given out: what the consumer takes until the next poll is not counted.
+    /// Pauses the time limits after an event, so that the consumer's time until the next poll is
+    /// not counted.
     pub(super) fn pause_timeouts(&mut self) {
         if self.has_timeouts {
             self.last_event_at = Some(Instant::now());
         }
     }
 
-    /// The consumer polls.
+    /// Resumes the time limits when the consumer polls.
     pub(super) fn resume_timeouts(&mut self) {
         if let Some(since) = self.last_event_at.take() {
             let pause = since.elapsed();

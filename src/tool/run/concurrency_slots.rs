@@ -1,13 +1,13 @@
-//! How many calls may run beside each other.
+//! The number of calls that may run concurrently.
 
 use crate::tool::Tool;
 
-/// The places of the calls that run.
+/// The slots for concurrent calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConcurrencySlots {
     limit: usize,
     in_use: usize,
-    /// The one that runs wants to be alone.
+    /// Whether the running call is exclusive.
     is_exclusive: bool,
     is_unlimited: bool,
 }
@@ -17,13 +17,14 @@ impl ConcurrencySlots {
         Self { limit, in_use: 0, is_exclusive: false, is_unlimited: false }
     }
 
-    /// Places for all calls at once, also for those that want to be alone: something else decides.
+    /// Makes slots for any number of concurrent calls, including exclusive ones. The journal
+    /// decides instead when calls start.
     #[cfg(feature = "durable")]
     pub(super) fn unlimited() -> Self {
         Self { is_unlimited: true, ..Self::new(usize::MAX) }
     }
 
-    /// Whether there is a place for a call of this tool; of one that does not exist, as for any.
+    /// Whether a call of this tool could start now. For an unknown tool, any free slot is enough.
     pub(super) fn has_slot_for(&self, tool: Option<&Tool>) -> bool {
         match tool.is_some_and(Tool::is_exclusive) {
             _ if self.is_unlimited => true,

@@ -1,5 +1,5 @@
-//! What happens to the calls of a turn until the next request, in the order of the files: `tool_run`
-//! puts together admission (may a call run?), execution (it runs) and results (what it came to).
+//! The run of a turn's calls until the next request, in the order of the files: `tool_run` combines
+//! admission (may a call run?), execution (the call runs) and the collection of results.
 
 mod tool_run;
 

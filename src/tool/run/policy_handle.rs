@@ -1,4 +1,4 @@
-//! The gate, if there is one, with its panics caught.
+//! The optional policy of a run, with its panics caught.
 
 use std::any::Any;
 use std::task::{Context, Poll};
@@ -10,15 +10,15 @@ use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::item::{ToolCall, ToolResult};
 use crate::tool::ToolPolicy;
 
-/// The gate, if there is one: without it, what it says is the default of its type. A panic in it is an
-/// error.
+/// The policy of a run, if there is one. Without a policy, each method returns the default of its
+/// type. A panic in the policy becomes an error.
 #[derive(Default)]
 pub(super) struct PolicyHandle(Option<Box<dyn ToolPolicy>>);
 
-/// A future of the gate. It is dropped when it is ready.
+/// A future of the policy. It is dropped when it is ready.
 pub(super) struct PolicyFuture<T>(Option<BoxFuture<'static, T>>);
 
-/// What a call holds while it runs.
+/// The concurrency slot that a call holds while it runs.
 pub(super) type HeldSlot = Box<dyn Any + Send>;
 
 impl PolicyHandle {
@@ -26,12 +26,12 @@ impl PolicyHandle {
         Self(Some(Box::new(gate)))
     }
 
-    /// Whether there is somebody to ask.
+    /// Whether there is a policy.
     pub(super) fn is_some(&self) -> bool {
         self.0.is_some()
     }
 
-    /// What a method of the gate says.
+    /// Calls an infallible method of the policy.
     pub(super) fn call_policy<T: Default>(
         &mut self,
         f: impl FnOnce(&mut dyn ToolPolicy) -> T,
@@ -39,7 +39,7 @@ impl PolicyHandle {
         self.try_call_policy(|gate| Ok(f(gate)))
     }
 
-    /// What a method of the gate says that may fail.
+    /// Calls a fallible method of the policy.
     pub(super) fn try_call_policy<T: Default>(
         &mut self,
         f: impl FnOnce(&mut dyn ToolPolicy) -> Result<T, Error>,
@@ -50,7 +50,7 @@ impl PolicyHandle {
         }
     }
 
-    /// Where it fails, the result is as it was.
+    /// Calls the policy's `after_call`. If it fails, the result is left unchanged.
     pub(super) fn after_call(
         &mut self,
         call: &ToolCall,
@@ -81,7 +81,7 @@ impl<T> PolicyFuture<T> {
         Ok(polled)
     }
 
-    /// Drops it.
+    /// Drops the future.
     pub(super) fn cancel(&mut self) -> Result<(), Error> {
         let future = self.0.take();
         catch_policy_panic(|| drop(future))

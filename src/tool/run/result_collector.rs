@@ -1,4 +1,4 @@
-//! What the calls of a turn came to.
+//! Collects the results of a turn's calls.
 
 use std::slice;
 use std::sync::Arc;
@@ -9,38 +9,39 @@ use crate::item::{History, Item, PendingCall, RawJson, ToolCall, ToolResult};
 use crate::tool::run::turn_calls::{AnsweredCall, TurnCalls};
 use crate::tool::{Suspension, Tool};
 
-/// What the calls of a turn came to.
+/// The outcome of a turn's calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRunOutcome {
-    /// What the run began with, the turn, and the results in call order.
+    /// The history at the start of the run, followed by the turn and the results in call order.
     ///
-    /// The results have the names of their calls.
+    /// In the history, results have the tool names that the model used in the calls.
     pub history: History,
-    /// The results, in call order, as the events have them.
+    /// The results, in call order, with the tool names that the events have.
     pub results: Vec<ToolResult>,
-    /// The calls that wait for a verdict or a result from outside, in call order, with the arguments
-    /// that would run. A call whose sub-agent was suspended is not listed itself; those that the
-    /// sub-agent waits for are, each with the path to it.
+    /// The calls that wait for a verdict or an external result, in call order, with the arguments
+    /// that would run. A call whose sub-agent was suspended is not listed itself; instead, the
+    /// calls that the sub-agent waits for are listed, each with the path to it.
     pub pending: Vec<PendingCall>,
-    /// The ids of the results' calls whose tools are [pollable](crate::Tool::pollable).
+    /// The ids of the answered calls whose tools are [pollable](crate::Tool::pollable).
     pub pollable_call_ids: Vec<String>,
-    /// How many of the results are those of calls beyond the [limit](crate::tool::ToolRun::with_call_limit).
+    /// The number of calls that were answered because they exceeded the
+    /// [limit](crate::tool::ToolRun::with_call_limit).
     pub calls_over_limit: usize,
 }
 
-/// What was given out, in the order in which it came, with the places of the calls.
+/// The results and suspensions so far, in the order of their events, with the indices of the calls.
 #[derive(Debug, Default)]
 pub(super) struct ResultCollector {
     results: Vec<(usize, ToolResult)>,
-    /// What is left of the calls that stay open since their sub-agents were suspended, with their
-    /// places in the turn and their ids.
+    /// The suspended sub-agents of calls that stay open, with the indices of the calls in the turn
+    /// and their ids.
     suspended_calls: Vec<(usize, String, Suspension)>,
-    /// What the gate ended the run with.
+    /// The error with which the policy ended the run.
     error: Option<Error>,
 }
 
 impl ResultCollector {
-    /// The result as the gate and the kit let it be seen. It is held from here on.
+    /// Stores a result after the policy and the toolkit have changed it, and returns its event.
     pub(super) fn emit_result(&mut self, calls: &mut TurnCalls, ended: AnsweredCall) -> ToolEvent {
         let AnsweredCall { index: at, call, mut result } = ended;
         let redact = |json: &mut RawJson| {
@@ -55,7 +56,7 @@ impl ResultCollector {
         event
     }
 
-    /// Progress as the gate lets it be seen.
+    /// Lets the policy redact progress.
     pub(super) fn redact_progress(
         &mut self,
         calls: &mut TurnCalls,
@@ -77,7 +78,7 @@ impl ResultCollector {
         self.error = looked.err().or(self.error.take());
     }
 
-    /// Leaves a call open.
+    /// Stores a suspension, which leaves its call open, and returns its event.
     pub(super) fn emit_suspended(
         &mut self,
         at: usize,
@@ -91,7 +92,7 @@ impl ResultCollector {
         event
     }
 
-    /// Keeps what an event says a call came to.
+    /// Stores the result or the suspension in an event.
     pub(super) fn record_event(&mut self, at: usize, event: &ToolEvent) {
         match event {
             ToolEvent::Output(result) => self.results.push((at, result.clone())),
@@ -115,7 +116,7 @@ impl ResultCollector {
         self.results.iter().any(|(_, result)| result.call_id == call_id)
     }
 
-    /// The calls that stay open, in call order, with those that wait for a verdict.
+    /// Returns the calls that stay open, in call order, including those that wait for a verdict.
     pub(super) fn pending<'a>(
         &self,
         waiting: impl Iterator<Item = (usize, &'a ToolCall)>,
@@ -130,7 +131,7 @@ impl ResultCollector {
         pending.into_iter().flat_map(|(_, calls)| calls).collect()
     }
 
-    /// All of it. `told` reads the history where its events were written into.
+    /// Builds the outcome. `told` reads the history from where the events were written.
     pub(super) fn finish(
         mut self,
         calls: TurnCalls,
@@ -151,12 +152,13 @@ impl ResultCollector {
             }
             let written: Vec<&ToolCall> = turn.tool_calls().collect();
             for (at, result) in &self.results {
-                // The model may have called the tool by another one: the result has the name of its call.
+                // The model may have called the tool through `call_tool`: the history has the name
+                // that it used.
                 let name = written.get(*at).map_or(&result.name, |call| &call.name).clone();
                 history.push(Item::tool_result(ToolResult { name, ..result.clone() }));
             }
             for (_, call_id, suspension) in self.suspended_calls {
-                // Beside the call.
+                // The history of the sub-agent is stored with its call.
                 history.set_nested_history(&call_id, suspension.sub_agent_history);
             }
         }
@@ -174,8 +176,8 @@ impl ResultCollector {
     }
 }
 
-/// Redacts each of what a call has told or put on record. One that could not be looked through is not kept; the first error
-/// is returned.
+/// Redacts each JSON value that a call has reported or recorded. A value whose redaction fails
+/// becomes `null`, and the first error is returned.
 pub(crate) fn redact_each(
     told: &mut [RawJson],
     mut redact: impl FnMut(&mut RawJson) -> Result<(), Error>,
@@ -191,7 +193,7 @@ pub(crate) fn redact_each(
     redacted
 }
 
-/// The evidence of a result, to be changed.
+/// Returns the evidence of a result for changes.
 fn evidence_mut(result: &mut ToolResult) -> &mut [RawJson] {
     match &mut result.report {
         Some(report) if !report.evidence.is_empty() => &mut Arc::make_mut(report).evidence,
@@ -199,7 +201,8 @@ fn evidence_mut(result: &mut ToolResult) -> &mut [RawJson] {
     }
 }
 
-/// It is written with an event or an item and read again, whether a tool or a hook has set it.
+/// Limits the nesting depth, because the value is serialised and parsed again, even if a hook has
+/// set it.
 fn limit_json_depth(json: &mut RawJson) {
     *json = json.clone().limit_depth();
 }

@@ -1,4 +1,4 @@
-//! One call while it runs.
+//! One running call.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,27 +18,27 @@ use crate::tool::run::policy_handle::HeldSlot;
 use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall, panic_message};
 use crate::tool::{PreparedCall, Suspension, ToolContext, ToolUpdate, UpdateStream};
 
-/// One call while it runs: any progress, then its end.
+/// One running call: a stream of progress updates, then its end.
 pub(super) struct RunningCall {
     index: usize,
     call: ToolCall,
     journal: Option<Arc<dyn CallJournal>>,
-    /// `Some` until the journal lets it start.
+    /// `Some` until the journal allows the call to start.
     waiting: Option<(PreparedCall, ToolContext)>,
-    /// `None` once the result is there; dropped before it is given out.
+    /// `None` once the result has arrived; the stream is dropped before the result is emitted.
     updates: Option<UpdateStream>,
     record: Arc<CallRecord>,
     limit: Option<TimeLimit>,
-    /// Rings when it has taken too long; pauses of the consumer do not count. `None` until it is first
-    /// polled.
+    /// The deadline of the time limit. The consumer's pauses extend it. `None` until the call is
+    /// first polled.
     alarm: Option<Deadline>,
-    /// Whether its time was over when it last had something to tell.
+    /// Whether the deadline had passed when the call last returned an update.
     is_timed_out: bool,
-    /// Its place among the calls that share a limit with it. `None` once it ended.
+    /// The concurrency slot that the call holds. `None` once it has ended.
     slot: Option<HeldSlot>,
 }
 
-/// What a call that runs has to say.
+/// An update of a running call.
 pub(super) enum CallUpdate {
     Event(ToolEvent),
     Answered(Box<AnsweredCall>),
@@ -46,11 +46,12 @@ pub(super) enum CallUpdate {
 }
 
 impl RunningCall {
-    /// Begins a call, which keeps its slot until it ends. Nothing of the tool runs before the first poll.
+    /// Starts a call, which keeps its slot until it ends. No code of the tool's stream runs before
+    /// the first poll.
     ///
     /// # Errors
     ///
-    /// What the call is answered with if it panics.
+    /// The answer to the call if it panics.
     pub(super) fn start(
         candidate: ReadyCall,
         limit: Option<TimeLimit>,
@@ -95,14 +96,14 @@ impl RunningCall {
         ToolEvent::Started { call_id, name }
     }
 
-    /// Does not count a pause of the consumer.
+    /// Extends the deadline by a pause of the consumer.
     pub(super) fn extend_deadline(&mut self, pause: Duration) {
         if let Some(alarm) = &mut self.alarm {
             alarm.extend(pause);
         }
     }
 
-    /// Waits until the journal lets the call start.
+    /// Waits until the journal allows the call to start.
     fn poll_start(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
         let (Some(_), Some(journal)) = (&self.waiting, &self.journal) else {
             return Poll::Ready(None);
@@ -194,7 +195,7 @@ impl RunningCall {
         self.end(ResultKind::Timeout, text.into())
     }
 
-    /// The limit was set, and cannot be kept here.
+    /// Ends the call with an error because its explicit limit needs a timer that is missing.
     fn end_without_timer(&mut self) -> CallUpdate {
         let text = "Error: the tool has a time limit, which needs a tokio runtime with its time \
              enabled. What it began may have been done in part.";
@@ -212,8 +213,8 @@ impl RunningCall {
         }))
     }
 
-    /// Drops what ran. A panic in its `Drop` is no reason to lose the result that is there, or to
-    /// leave a sibling undropped.
+    /// Drops the tool's stream. A panic in its `Drop` is caught, so that the result is not lost and
+    /// the other calls are still dropped.
     fn drop_updates(&mut self) {
         self.record.mark_cancelled();
         self.waiting = None;

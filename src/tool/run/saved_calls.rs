@@ -1,4 +1,4 @@
-//! Calls whose events are known before, and what calls came to, to be kept.
+//! The saved outcome of a turn's calls, and its replay.
 
 use std::mem;
 
@@ -12,10 +12,12 @@ use crate::item::PendingCall;
 use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
-/// What the calls of a turn came to, to be kept: their results, the calls that stay open, and why they
-/// were ended, without their progress. Of the events of sub-agents there is what they used.
+/// The saved outcome of a turn's calls: their results, the calls that stay open, and the error that
+/// ended the run. Progress is left out. Of the events of sub-agents, only the token usage is kept.
 ///
-/// [`ToolRun::on_complete`](crate::tool::ToolRun::on_complete) makes it, and [`ToolRun::with_saved_calls`](crate::tool::ToolRun::with_saved_calls) answers with it.
+/// [`ToolRun::on_complete`](crate::tool::ToolRun::on_complete) returns it, and
+/// [`ToolRun::with_saved_calls`](crate::tool::ToolRun::with_saved_calls) answers the same calls
+/// with it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedCalls {
@@ -26,17 +28,17 @@ pub struct SavedCalls {
     pub(super) error: Option<Error>,
 }
 
-/// What a run of calls gives out instead of running anything.
+/// Events that a run of calls emits instead of running tools.
 pub(super) struct ReplayedCalls {
     pub(super) events: BoxStream<'static, ToolEvent>,
-    /// How it ends, without events.
+    /// The outcome after the events; its own list of events is empty.
     pub(super) saved_calls: SavedCalls,
 }
 
-/// Takes what the calls come to.
+/// Collects the outcome of a run, and passes it to a function.
 pub(super) struct SaveCallback {
     saved: SavedCalls,
-    /// The tokens of the sub-agents that run, by their calls.
+    /// The token usage of sub-agents, by their calls.
     nested_usage: Vec<NestedUsage>,
     callback: Box<dyn FnOnce(SavedCalls) + Send>,
 }
@@ -47,7 +49,7 @@ impl SaveCallback {
         Self { saved: SavedCalls::default(), nested_usage: Vec::new(), callback }
     }
 
-    /// Takes an event.
+    /// Adds an event.
     pub(super) fn observe(&mut self, event: &ToolEvent) {
         if let ToolEvent::Nested { call_id, name, event } = event {
             return self.observe_nested(call_id, name, event);
@@ -64,10 +66,10 @@ impl SaveCallback {
         }
     }
 
-    /// Hands on what it has taken.
+    /// Passes the collected outcome to the function.
     pub(super) fn finish(self, pending: Vec<PendingCall>, limited: usize, error: Option<Error>) {
         let Self { mut saved, nested_usage, callback } = self;
-        // Of sub-agents that were dropped.
+        // The usage of sub-agents that were dropped.
         saved.events.extend(nested_usage.into_iter().map(|nested| nested.into_event(false)));
         callback(SavedCalls { pending, limited, error, ..saved });
     }
@@ -87,7 +89,7 @@ impl SaveCallback {
     }
 }
 
-/// The tokens that an event adds to those of its run and of its sub-agents.
+/// Returns the tokens that an event adds to the usage of its run and of its sub-agents.
 fn event_usage(event: &Event) -> Usage {
     match event.without_nesting() {
         Event::Turn(TurnEvent::TurnComplete { turn }) => turn.usage(),
@@ -96,7 +98,7 @@ fn event_usage(event: &Event) -> Usage {
     }
 }
 
-/// The tokens of a sub-agent.
+/// The token usage of a sub-agent.
 struct NestedUsage {
     call_id: String,
     name: String,
@@ -104,8 +106,9 @@ struct NestedUsage {
 }
 
 impl NestedUsage {
-    /// All that a fold takes from the events of a sub-agent that has ended. The call is that of the sub-agent only if it
-    /// has its result: otherwise a fold of these events would stand for the history of the sub-agent.
+    /// Makes an event with everything that a fold reads from the events of an ended sub-agent. The
+    /// event has the sub-agent's call id only if the call has a result: otherwise, a fold of the
+    /// events would take the place of the sub-agent's history.
     fn into_event(self, has_result: bool) -> Event {
         let Self { mut call_id, name, usage } = self;
         if !has_result {

@@ -1,4 +1,4 @@
-//! The calls of one turn while they run.
+//! The run of one turn's calls.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,34 +28,36 @@ use crate::tool::run::turn_calls::{AnsweredCall, TurnCalls};
 use crate::tool::{RunData, ToolPolicy, Toolkit};
 use crate::turn::Turn;
 
-/// Reads the history that the events so far tell.
+/// Reads the history that the events so far were written to.
 type HistorySource = Box<dyn FnOnce() -> History + Send>;
 
-/// The calls of one turn while they run: a stream of their events, one output a call.
+/// The run of one turn's calls: a stream of their events, with one result for each call.
 ///
-/// Made by [`Toolkit::run`] and [`Toolkit::resume`]. Dropping it drops every tool that is running.
+/// Made by [`Toolkit::run`] and [`Toolkit::resume`]. Dropping it drops every running tool.
 ///
-/// Tools advance only while it is polled: a consumer that pauses pauses its tools. Their
-/// [timeouts](crate::Tool::with_timeout) do not count from an event to the next poll. Only a thread
-/// that a tool has started goes on by itself; it can look at
-/// [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
+/// Tools advance only while the run is polled: if its consumer pauses, so do the tools. The time
+/// from an event to the next poll does not count towards their
+/// [timeouts](crate::Tool::with_timeout). Only a thread that a tool has started continues on its
+/// own; it can check [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
 ///
-/// It ends when nothing runs and nobody is waited for. With a [`ToolPolicy`] some calls may be without a
-/// result then: they are [`pending`](crate::tool::ToolRunOutcome::pending).
+/// The stream ends when no call is running and the run does not wait for a verdict. With a
+/// [`ToolPolicy`] some calls may then be without a result: they are
+/// [`pending`](crate::tool::ToolRunOutcome::pending).
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
     turn_calls: TurnCalls,
-    /// Which of them may run.
+    /// Decides which calls may run.
     admission: Admission,
-    /// Those that do.
+    /// Runs the admitted calls.
     executor: CallExecutor,
-    /// What they came to.
+    /// Collects the results.
     result_collector: ResultCollector,
-    /// What it gives out instead of running anything, and the calls that stay pending.
+    /// `Some` if saved events are emitted instead of running calls, with the calls that stay
+    /// pending.
     replayed: Option<Box<ReplayedCalls>>,
-    /// Reads the history where its events were written into.
+    /// Reads the history from where the events were written, such as a journal.
     history_source: Option<HistorySource>,
-    /// Takes what the calls come to.
+    /// Receives the saved calls when all have ended.
     save_callback: Option<Box<SaveCallback>>,
     /// Redacts the progress of calls that run elsewhere.
     #[cfg(feature = "durable")]
@@ -68,13 +70,13 @@ pub struct ToolRun {
 pub(crate) type ProgressRedactor =
     Arc<dyn Fn(&ToolCall, &mut RawJson) -> Result<(), Error> + Send + Sync>;
 
-/// How far it is.
+/// The stage of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RunStage {
-    /// A journal says whether the calls run.
+    /// Waits until the journal reports whether the calls run.
     AwaitsBegin,
     Running,
-    /// The calls have ended, which a journal does not have yet.
+    /// The calls have ended, and the journal has not stored their results yet.
     AwaitsKept,
     Over,
 }
@@ -82,30 +84,30 @@ enum RunStage {
 impl Toolkit {
     /// Runs the calls of a turn that follows `history`.
     ///
-    /// Every call gets exactly one result, whatever happens: what may not run is answered without
-    /// running. Only a [`ToolPolicy`](crate::tool::ToolPolicy) may leave some pending. Calls run at once as far
-    /// as the kit allows, and their events come as they happen; read the results back in call order
-    /// with [`ToolRun::then_next`].
+    /// Every call gets exactly one result: a call that may not run is answered without running.
+    /// Only a [`ToolPolicy`](crate::tool::ToolPolicy) may leave calls pending. Calls run
+    /// concurrently within the limits of the toolkit, and their events are emitted as they happen;
+    /// [`ToolRun::then_next`] returns the results in call order.
     ///
-    /// Nothing runs before the first poll, and dropping the run drops every tool that is running.
+    /// Nothing runs before the first poll, and dropping the run drops every running tool.
     pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {
         let calls = turn.tool_calls().map(|call| self.unwrapped_call(call).into_owned());
         let queue = calls.enumerate().collect();
         ToolRun::new(TurnCalls::new(self, history, Arc::clone(turn)), queue)
     }
 
-    /// Runs the calls of the last turn of `history` that have no result, and no others.
+    /// Runs the calls of the last turn of `history` that have no result, and no other calls.
     ///
-    /// They are checked again, as by [`run`](Self::run): their ids are used once, their tools are
-    /// there, and their arguments fit. The [`Answered::history`](crate::tool::ToolRunOutcome::history) is
-    /// `history` with their results.
+    /// They are checked again as by [`run`](Self::run): their ids must be unique, their tools must
+    /// exist, and their arguments must fit. The outcome's
+    /// [`history`](crate::tool::ToolRunOutcome::history) is `history` with their results.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if two tools have one name, if no call is open, if something else than
-    /// results follows the turn of the open ones, if that turn is not known to be complete (its last
-    /// item carries a [`TurnInfo`](crate::item::TurnInfo)), or does not allow calls to run. The message
-    /// says which.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if two tools have the same name, if no call is
+    /// open, if items other than results follow the turn of the open calls, if that turn is not
+    /// known to be complete (its last item has a [`TurnInfo`](crate::item::TurnInfo)), or if the
+    /// turn does not allow calls to run. The message states the reason.
     pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
         ensure_distinct_names(&self.specs())?;
         let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
@@ -154,32 +156,34 @@ impl ToolRun {
         }
     }
 
-    /// Puts a gate between the calls and their tools.
+    /// Sets a policy that decides which calls run.
     ///
-    /// Without one, a call that needs an approval is denied, since nobody can be asked, and an
-    /// [external](crate::Tool::external) one is skipped: every call gets its result.
+    /// Without a policy, a call that needs an approval is denied, since no one can approve it, and a
+    /// call of an [external](crate::Tool::external) tool is skipped: every call gets its result.
     ///
-    /// If the gate gives an error or panics, everything that runs is dropped and the stream ends;
-    /// [`finish`](Self::finish) gives the error. Results that were given out stay with the consumer.
+    /// If the policy returns an error or panics, all running calls are dropped and the stream ends;
+    /// [`finish`](Self::finish) returns the error. Results that were already emitted remain valid.
     pub fn with_policy(mut self, gate: impl ToolPolicy + 'static) -> Self {
         self.turn_calls.policy = PolicyHandle::new(gate);
         self
     }
 
-    /// Hands data to the tools, as [`Run::with_data`](crate::Run::with_data) does.
+    /// Passes data to the tools, as [`Run::with_data`](crate::Run::with_data) does.
     pub fn with_data(mut self, data: RunData) -> Self {
         self.turn_calls.run_data = data;
         self
     }
 
-    /// Runs no call: each is answered so. A veto of the turn keeps its own answer.
+    /// Runs no call: each is answered with a result of this kind and text. If the turn itself does
+    /// not allow calls to run, its own answer takes precedence.
     pub fn with_refusal(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
         self.turn_calls.refusal = Some((kind, why.into()));
         self
     }
 
-    /// Lets the first `calls` begin that may, in call order, and answers the others so. A call that
-    /// is denied or cannot run does not count, nor does an [external](crate::Tool::external) one.
+    /// Limits the number of calls that start: the first `calls` start, in call order, and the
+    /// others are answered with a result of this kind and text. Calls that are denied or cannot run
+    /// do not count, nor do [external](crate::Tool::external) calls.
     pub fn with_call_limit(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
         self.admission.set_call_limit(calls, (kind, why.into()));
         self
@@ -191,7 +195,7 @@ impl ToolRun {
         self
     }
 
-    /// Reads the history that it ends with from where its events are written, such as a journal.
+    /// Reads the final history from where the events are written, such as a journal.
     pub(crate) fn with_history_source(
         mut self,
         history: impl FnOnce() -> History + Send + 'static,
@@ -200,26 +204,26 @@ impl ToolRun {
         self
     }
 
-    /// How many of them may run at once.
+    /// Returns the maximum number of calls that run concurrently.
     #[cfg(feature = "durable")]
     pub(crate) fn max_concurrency(&self) -> usize {
         self.turn_calls.toolkit.max_concurrency()
     }
 
-    /// Redacts the progress of calls that run elsewhere as that of calls that run here.
+    /// Sets what redacts the progress of calls that run elsewhere.
     #[cfg(feature = "durable")]
     pub(crate) fn with_progress_redactor(mut self, redactor: ProgressRedactor) -> Self {
         self.progress_redactor = Some(redactor);
         self
     }
 
-    /// What redacts the progress of calls that run elsewhere.
+    /// Returns what redacts the progress of calls that run elsewhere.
     #[cfg(feature = "durable")]
     pub(crate) fn progress_redactor(&self) -> Option<ProgressRedactor> {
         self.progress_redactor.clone()
     }
 
-    /// Starts calls when a journal says so, which keeps what they come to.
+    /// Sets a journal that decides when calls start and stores their results.
     #[cfg(feature = "durable")]
     pub(crate) fn with_journal(mut self, journal: std::sync::Arc<dyn CallJournal>) -> Self {
         self.executor = CallExecutor::new(ConcurrencySlots::unlimited());
@@ -228,19 +232,20 @@ impl ToolRun {
         self
     }
 
-    /// The calls that it was given, in their order, as the model wrote them.
+    /// Returns the calls of the turn, in their order, as the model wrote them.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.turn_calls.turn.tool_calls()
     }
 
-    /// Runs no tool and asks nobody: gives what the same calls came to before.
+    /// Runs no tool and does not call the policy: emits the saved events of the same calls instead,
+    /// without their progress.
     pub fn with_saved_calls(mut self, kept: SavedCalls) -> Self {
         self.replayed = Some(Box::new(kept.into()));
         self
     }
 
-    /// Runs no tool and asks nobody: its events are these, and those of `pending`
-    /// that are its own are left without a result at their end.
+    /// Runs no tool and does not call the policy: emits these events instead. The calls in
+    /// `pending` that belong to this turn are left without a result.
     pub(crate) fn with_replayed_events(
         mut self,
         events: impl Stream<Item = ToolEvent> + Send + 'static,
@@ -253,19 +258,19 @@ impl ToolRun {
         self
     }
 
-    /// Hands on what the calls came to, in the poll in which the last of them ends. If it is dropped
-    /// before, nothing is handed on.
+    /// Sets a function that receives the saved calls, in the poll in which the last call ends. If
+    /// the run is dropped before that, the function is not called.
     pub fn on_complete(mut self, keep: impl FnOnce(SavedCalls) + Send + 'static) -> Self {
         self.save_callback = Some(Box::new(SaveCallback::new(keep)));
         self
     }
 
-    /// Forwards the events of the tools, and goes on with the state that `next` makes of the
-    /// history: by then it holds the turn and every result, in call order.
+    /// Forwards the events of the tools, and continues with the state that `next` makes from the
+    /// history. The history then contains the turn and every result, in call order.
     ///
-    /// Dropping the steps drops every tool that is running. If a [`ToolPolicy`](crate::tool::ToolPolicy) ends
-    /// the run with an error, that is the last step; calls that it leaves pending are without a
-    /// result in the history ([`finish`](Self::finish) tells which they are).
+    /// Dropping the steps drops every running tool. If a [`ToolPolicy`](crate::tool::ToolPolicy)
+    /// ends the run with an error, the error is the last step. Calls that the policy leaves pending
+    /// have no result in the history; [`finish`](Self::finish) returns which calls they are.
     ///
     /// ```
     /// # use turnstream::{History, Item, tool::Toolkit};
@@ -282,10 +287,11 @@ impl ToolRun {
         self.then_steps(|history, _| Steps::next(next(history)))
     }
 
-    /// Forwards the events of the tools, and goes on with the steps that `then` gives: it gets the
-    /// history, which holds the turn and every result in call order, and the results themselves.
+    /// Forwards the events of the tools, and continues with the steps that `then` returns. `then`
+    /// receives the history, which contains the turn and every result in call order, and the
+    /// results.
     ///
-    /// Like [`then_next`](Self::then_next), for those who may also stop.
+    /// It is like [`then_next`](Self::then_next), for callers that may also stop.
     pub fn then_steps<S, F>(self, then: F) -> Steps<'static, S>
     where
         S: Send + 'static,
@@ -308,9 +314,10 @@ impl ToolRun {
         })
     }
 
-    /// What the calls came to, after the stream has ended.
+    /// Returns the history, the results and the pending calls, after the stream has ended.
     ///
-    /// If it has not, everything that runs is dropped, and what has no result is not there.
+    /// If the stream has not ended, all running calls are dropped, and the outcome has no result
+    /// for them.
     ///
     /// ```
     /// # use futures::StreamExt;
@@ -328,13 +335,13 @@ impl ToolRun {
     ///
     /// # Errors
     ///
-    /// What the [`ToolPolicy`](crate::tool::ToolPolicy) ended it with.
+    /// The error with which the [`ToolPolicy`](crate::tool::ToolPolicy) ended the run.
     pub fn finish(self) -> Result<ToolRunOutcome, Error> {
         let (pending, limited) = (self.pending(), self.calls_over_limit());
         self.result_collector.finish(self.turn_calls, self.history_source, pending, limited)
     }
 
-    /// The calls that stay open, in call order.
+    /// Returns the calls that stay open, in call order.
     fn pending(&self) -> Vec<PendingCall> {
         let Some(played) = &self.replayed else {
             return self.result_collector.pending(self.admission.awaiting_verdict());
@@ -343,7 +350,7 @@ impl ToolRun {
         played.saved_calls.pending.iter().filter(is_open).cloned().collect()
     }
 
-    /// How many calls were answered since they were beyond the limit.
+    /// Returns the number of calls that were answered because they exceeded the call limit.
     fn calls_over_limit(&self) -> usize {
         self.replayed
             .as_ref()
@@ -357,7 +364,8 @@ impl ToolRun {
             }
         }
         loop {
-            // One a poll, so that nothing of a tool runs before its `Started` is given out.
+            // One call is started in each poll, so that no tool runs before its `Started` event is
+            // emitted.
             if let Some(event) = self.start_next(cx)? {
                 return Ok(Poll::Ready(Some(event)));
             }
@@ -374,7 +382,7 @@ impl ToolRun {
         Ok(match self.executor.poll(cx) {
             Poll::Ready(Some(said)) => Poll::Ready(Some(self.emit_update(said))),
             Poll::Pending => Poll::Pending,
-            // One that is allowed and has not begun waits for a slot.
+            // An allowed call that has not started waits for a slot.
             Poll::Ready(None) if self.executor.free_slots().is_none() => Poll::Pending,
             Poll::Ready(None) if self.admission.must_wait(&mut self.turn_calls)? => Poll::Pending,
             Poll::Ready(None) if self.admission.release_deferred() => return self.try_poll(cx),
@@ -382,7 +390,7 @@ impl ToolRun {
         })
     }
 
-    /// Goes on with what became of a call that was looked at.
+    /// Processes an admission step, and returns its event if it has one.
     fn handle_admission(&mut self, admitted: AdmissionStep) -> Option<ToolEvent> {
         match admitted {
             AdmissionStep::Allowed(candidate) => {
@@ -397,7 +405,7 @@ impl ToolRun {
         }
     }
 
-    /// Starts the first of those that may, if there is room.
+    /// Starts the first ready call, if it has a free slot.
     fn start_next(&mut self, cx: &mut Context<'_>) -> Result<Option<ToolEvent>, Error> {
         let counts = self.executor.peek_next().is_some_and(|next| !next.is_resumed);
         if counts && self.admission.is_limit_reached() {
@@ -415,7 +423,7 @@ impl ToolRun {
         Ok(said.map(|said| self.emit_update(said)))
     }
 
-    /// Gives out what a call that runs has to say.
+    /// Turns an update of a running call into an event.
     fn emit_update(&mut self, said: CallUpdate) -> ToolEvent {
         match said {
             CallUpdate::Event(event) => {
@@ -430,7 +438,7 @@ impl ToolRun {
         }
     }
 
-    /// Gives the next of the events that are known.
+    /// Returns the next saved event.
     fn replay_event(&mut self, event: Option<ToolEvent>) -> Option<ToolEvent> {
         let Some(event) = event else {
             let error = self.replayed.as_mut().and_then(|played| played.saved_calls.error.take());
@@ -454,7 +462,7 @@ impl ToolRun {
         begin
     }
 
-    /// Takes an item for the keeper, if there is one.
+    /// Passes an event to the save callback, if there is one.
     fn save_event(&mut self, event: Option<&ToolEvent>) {
         match (event, &mut self.save_callback) {
             (_, None) => {}
@@ -499,7 +507,7 @@ impl Stream for ToolRun {
         }
         this.executor.resume_timeouts();
         let item = match this.result_collector.error() {
-            // The poll before gave out the result that came with the error.
+            // The previous poll returned the result that came with the error.
             Some(_) => Poll::Ready(None),
             None => this.try_poll(cx).unwrap_or_else(|error| {
                 this.result_collector.set_error(Err(error));
@@ -513,7 +521,7 @@ impl Stream for ToolRun {
         let item = ready!(item);
         this.executor.pause_timeouts();
         if this.result_collector.error().is_some() {
-            // Everything that runs is dropped.
+            // Drop all calls, including running ones.
             this.admission.clear();
             this.executor.clear();
         }

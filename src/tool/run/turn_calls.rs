@@ -1,4 +1,4 @@
-//! The calls of one turn, and what becomes of one of them.
+//! The calls of one turn, and the states of one call.
 
 use std::sync::Arc;
 
@@ -9,45 +9,46 @@ use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
 
-/// How much the model is told of its own arguments. They are in its context already.
+/// The maximum length of the arguments in an error text, in bytes. The model has them in its
+/// context already.
 const MAX_ARGS_ERROR_BYTES: usize = 2 << 10;
 
-/// How much of the name of a tool that does not exist is repeated.
+/// The maximum length of an unknown tool's name in its result, in bytes.
 const MAX_ECHOED_TOOL_NAME_BYTES: usize = 200;
 
-/// What a call of a sub-agent is answered with where none may run any more.
+/// The answer to a sub-agent call at the maximum nesting depth.
 const MAX_DEPTH_DENIAL: &str = "Denied: sub-agents run inside one another as deep as they may. Do it \
      yourself, with the other tools, or answer with what you have.";
 
-/// The calls of one turn, with what is known of them from the start.
+/// The calls of one turn, with the settings of the run.
 pub(super) struct TurnCalls {
     pub(super) toolkit: Toolkit,
-    /// What the run began with.
+    /// The history at the start of the run.
     pub(super) history: History,
     pub(super) turn: Arc<Turn>,
-    /// The turn is in the history already.
+    /// Whether the run resumes, so that the turn is in the history already.
     pub(super) is_resumed: bool,
-    /// What each call is answered with instead of running.
+    /// The answer to each call if none may run.
     pub(super) refusal: Option<Refusal>,
     pub(super) denies_sub_agents: bool,
-    /// What is handed to the tools.
+    /// The data for the tools.
     pub(super) run_data: RunData,
-    /// What stands before the tools.
+    /// The policy of the run, if there is one.
     pub(super) policy: PolicyHandle,
-    /// Decides when calls start, and keeps what they come to.
+    /// Decides when calls start, and stores their results.
     pub(super) journal: Option<Arc<dyn CallJournal>>,
-    /// The calls that an earlier attempt allowed, with the arguments that run.
+    /// The calls that an earlier attempt admitted, with the arguments that run.
     pub(super) admitted: Vec<ToolCall>,
 }
 
-/// A call that may run, with the arguments that would, and its tool.
+/// A call that may run, with its tool and the arguments that would run.
 pub(super) struct ReadyCall {
-    /// Its place among the calls of the turn.
+    /// The index of the call in its turn.
     pub(super) index: usize,
     pub(super) call: ToolCall,
     pub(super) tool: Tool,
     pub(super) prepared: PreparedCall,
-    /// Its sub-agent was suspended, and continues.
+    /// Whether the call resumes a suspended sub-agent.
     pub(super) is_resumed: bool,
 }
 
@@ -58,10 +59,10 @@ pub(super) struct AnsweredCall {
     pub(super) result: ToolResult,
 }
 
-/// How a call that may not run is answered.
+/// The answer to a call that may not run.
 pub(super) type Refusal = (ResultKind, String);
 
-/// Why arguments do not fit.
+/// The reason why arguments do not fit.
 pub(super) enum ArgsError {
     InvalidArguments(String),
     Panic(String),
@@ -83,7 +84,7 @@ impl TurnCalls {
         }
     }
 
-    /// Finds the tool of a call that may run as far as the turn and the kit go.
+    /// Returns the tool of a call, unless the turn, the toolkit or the run does not allow the call.
     pub(super) fn find_tool(&self, at: usize, call: &ToolCall) -> Result<Tool, Refusal> {
         if let Some(veto) = self.turn.calls().veto() {
             return Err((veto.result_kind, veto.message.to_owned()));
@@ -113,7 +114,7 @@ impl TurnCalls {
         Ok(tool.clone())
     }
 
-    /// Whether another call has this id, or ever had.
+    /// Whether another call in the history has this id.
     fn is_call_id_used(&self, call_id: &str) -> bool {
         match self.is_resumed {
             false => self.history.has_used_call_id(call_id),
@@ -122,7 +123,7 @@ impl TurnCalls {
         }
     }
 
-    /// Holds back a call that would change something in a dry run.
+    /// Refuses a call that would change something in a dry run.
     pub(super) fn check_dry_run(&self, tool: &Tool, call: &ToolCall) -> Result<(), Refusal> {
         if self.toolkit.is_dry_run() && !tool.supports_dry_run() {
             let name = &call.name;
@@ -150,7 +151,7 @@ impl ReadyCall {
 }
 
 impl ArgsError {
-    /// What the call is answered with.
+    /// Returns the answer to the call.
     pub(super) fn into_refusal(self, call: &ToolCall) -> Refusal {
         match self {
             Self::InvalidArguments(why) => {
@@ -166,7 +167,7 @@ impl ArgsError {
     }
 }
 
-/// Makes a call ready to begin, if its arguments are a JSON object that fits the tool.
+/// Prepares a call, if its arguments are a JSON object that fits the tool.
 pub(super) fn prepare_call(tool: &Tool, call: &ToolCall) -> Result<PreparedCall, ArgsError> {
     let arguments = call.arguments_or_empty_object();
     if let Err(error) = validate_json(&call.arguments) {
@@ -175,7 +176,7 @@ pub(super) fn prepare_call(tool: &Tool, call: &ToolCall) -> Result<PreparedCall,
     if !arguments.starts_with('{') {
         return Err(ArgsError::InvalidArguments("not a JSON object".to_owned()));
     }
-    // In a bearable length: what is wrong with arguments may repeat all of them.
+    // The reason is truncated, since it may repeat all of the arguments.
     let reason = |why| truncate_middle(why, MAX_ARGS_ERROR_BYTES);
     match catch_panic(|| tool.handler.prepare(arguments)) {
         Ok(prepared) => prepared.map_err(|why| ArgsError::InvalidArguments(reason(why))),

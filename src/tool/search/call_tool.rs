@@ -1,4 +1,4 @@
-//! The tool that calls the others, and the calls inside its calls.
+//! The tool that calls other tools, and the inner calls of its calls.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,21 @@ use crate::item::ToolCall;
 use crate::tool::search::settings::{CALL_TOOL, SEARCH_TOOLS};
 use crate::tool::{Tool, ToolSpec};
 
-/// The arguments of the tool, as its schema has them.
+/// The arguments of the tool, as in its schema.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallToolArgs<'a> {
     name: String,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
-    /// The reason of a call, which models also put here. Only the inner tool asks for it.
+    /// The rationale of the call, which some models also write here. Only the inner tool's schema
+    /// asks for it.
     #[serde(rename = "_why", default)]
     _rationale: serde::de::IgnoredAny,
 }
 
-/// The tool. Its calls are [unwrapped](unwrapped_call) before they get here, unless something is wrong with
-/// them: it only says what.
+/// Makes the tool. Its calls are [unwrapped](unwrapped_call) before they reach it, unless they are
+/// invalid; it only reports the error.
 pub(super) fn call_tool() -> Tool {
     let spec = ToolSpec::new(
         CALL_TOOL,
@@ -52,8 +53,8 @@ pub(super) fn call_tool() -> Tool {
     })
 }
 
-/// The call of a tool inside a call of `call_tool`, under the same id. Any other call, and one whose arguments do
-/// not say which tool is called, is returned as it is.
+/// Returns the inner call of a `call_tool` call, under the same id. Any other call, and one whose
+/// arguments do not name a tool, is returned unchanged.
 pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
     if call.name != CALL_TOOL {
         return Cow::Borrowed(call);
@@ -66,7 +67,7 @@ pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
     }
 }
 
-/// The name of the tool that is called, and its arguments as they were written.
+/// Returns the name of the called tool, and its arguments as the model wrote them.
 fn parse(arguments: &str) -> Result<(String, String), String> {
     let read = serde_json::from_str::<CallToolArgs<'_>>(arguments);
     let CallToolArgs { name, arguments, .. } = read.map_err(|error| {
@@ -78,7 +79,7 @@ fn parse(arguments: &str) -> Result<(String, String), String> {
         return Err("`name` is empty: it is the name of the tool that is called".to_owned());
     }
     let written = arguments.map_or("", RawValue::get);
-    // Models also write the object as a string that holds its JSON.
+    // Some models write the object as a string that contains its JSON.
     let arguments = match serde_json::from_str::<String>(written) {
         Ok(text) => text,
         Err(_) => written.to_owned(),

@@ -1,5 +1,5 @@
-//! A toolkit whose tools are searched for: the model sees two tools that stay the same, one that finds tools and
-//! one that calls them.
+//! Tool search: instead of all tools, the model sees two tools that never change, one that finds
+//! tools and one that calls them.
 
 mod call_tool;
 mod rank;
@@ -20,16 +20,16 @@ use self::settings::SEARCH_TOOLS;
 use crate::request::ToolSpec;
 use crate::tool::Tool;
 
-/// How many tools are named where one does not exist.
+/// The number of similar tools that the result of an unknown tool names.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// The state of a searchable toolkit besides its tools.
+/// The search index and settings of a searchable toolkit.
 pub(super) struct SearchState {
     pub(super) settings: ToolSearch,
     index: Arc<ToolIndex>,
     search_tools: Tool,
     call_tool: Tool,
-    /// All tools, those that are not listed marked as deferred.
+    /// The specs of all tools, where those that are not listed are marked as deferred.
     pub(super) deferred_specs: Arc<[ToolSpec]>,
 }
 
@@ -43,7 +43,7 @@ impl SearchState {
             .iter()
             .map(|tool| tool.spec().clone().with_deferred(!settings.lists(tool.name())))
             .collect();
-        // A request with two tools of one name is refused.
+        // A duplicate name makes the request fail.
         for own in [&search_tools, &call_tool] {
             if tools.iter().any(|tool| tool.name() == own.name()) {
                 deferred.push(own.spec().clone());
@@ -52,8 +52,8 @@ impl SearchState {
         Self { settings, index, search_tools, call_tool, deferred_specs: deferred.into() }
     }
 
-    /// The specs that the model sees: those that are always listed and the two constant ones. A tool whose
-    /// name another one has is listed, too: a request with two tools of one name is refused.
+    /// Returns the specs that the model sees: those that are always listed, and the two constant
+    /// ones. Tools with duplicate names are also listed, so that the request fails.
     pub(super) fn listed_specs(&self, tools: &[Tool]) -> Arc<[ToolSpec]> {
         let mut names = HashSet::from([SEARCH_TOOLS, CALL_TOOL]);
         let (mut listed, mut doubled) = (Vec::new(), Vec::new());
@@ -76,7 +76,7 @@ impl SearchState {
         [&self.search_tools, &self.call_tool].into_iter().find(|tool| tool.name() == name)
     }
 
-    /// The part of an unknown tool's result that names similar tools.
+    /// Returns the part of an unknown tool's result that names similar tools.
     pub(super) fn suggestions(&self, name: &str) -> String {
         let alike: Vec<String> = self
             .index

@@ -1,8 +1,8 @@
-//! Which tools fit a query, by BM25 over the words of their specs.
+//! Ranks tools for a query by BM25 over the words of their specs.
 //!
-//! The crates that rank (`bm25`, `probly-search`) leave the parts that matter for tools to their users: how names are
-//! split into words, stemming, and weights of fields. They would only replace the sum in
-//! [`RankedTools::best_matches`], and each brings further crates.
+//! Crates for ranking (`bm25`, `probly-search`) leave the parts that matter for tools to their
+//! users: splitting names into words, stemming, and field weights. They would replace only the sum
+//! in [`RankedTools::best_matches`], and each has further dependencies.
 
 use std::collections::HashMap;
 
@@ -11,34 +11,35 @@ use serde_json::Value;
 use crate::request::ToolSpec;
 use crate::tool::search::synonyms::SYNONYMS;
 
-/// How fast a word that is repeated stops to count more.
+/// How quickly further occurrences of a word stop increasing its score (BM25's `k1`).
 const SATURATION: f64 = 1.0;
 
-/// The value of a word of the query's own that stands for another one, such as `remove` for `delete`.
+/// The weight of a synonym of a query word, such as `remove` for `delete`.
 const SYNONYM_WEIGHT: f64 = 0.85;
 
-/// The value of a word that only begins like one of the query, such as `translator` for `translation`.
+/// The weight of a word that shares only a prefix with a query word, such as `translator` with
+/// `translation`.
 const PREFIX_WEIGHT: f64 = 0.5;
 
-/// The value of a word that says little.
+/// The weight of a word that says little about a tool.
 const WEAK_WORD_WEIGHT: f64 = 0.4;
 
-/// The value of a word for reading in a tool, if the query is a question.
+/// The weight of words for reading, such as `list`, if the query is a question.
 const READING_WEIGHT: f64 = 0.7;
 
-/// How much the scores of a group count for each of its tools.
+/// The weight of a group's best scores in the score of each of its tools.
 const GROUP_WEIGHT: f64 = 0.6;
 
-/// How many tools of a group tell how well it fits.
+/// The number of a group's best tools that determine the score of the group.
 const GROUP_LEN: usize = 3;
 
-/// A word that begins like another one has this many characters in common with it, at least.
+/// The minimum length of a shared prefix, in characters.
 const MIN_COMMON_PREFIX: usize = 4;
 
-/// Parts of a schema that are nested deeper have no words.
+/// The maximum depth to which a schema is searched for words.
 const MAX_SCHEMA_DEPTH: usize = 4;
 
-/// The parts of a spec, by how much they say about what a tool is for.
+/// The parts of a spec, in the order of their importance.
 #[derive(Clone, Copy)]
 enum Field {
     Name,
@@ -57,7 +58,7 @@ impl Field {
         }
     }
 
-    /// How much a long field is held against a word in it, from 0 to 1.
+    /// BM25's `b`, from 0 to 1: how much a field's length lowers the score of its words.
     fn length_penalty(self) -> f64 {
         match self {
             Self::Name => 0.3,
@@ -66,20 +67,21 @@ impl Field {
     }
 }
 
-/// The words of some tools, to be searched any number of times.
+/// The indexed words of a list of tools.
 #[derive(Debug)]
 pub(super) struct RankedTools {
-    /// For each word the tools that have it, in their order, each with how much it says about the tool.
+    /// For each word, the tools that contain it, in list order, each with the weighted frequency of
+    /// the word.
     postings: HashMap<String, Vec<(usize, f64)>>,
     /// All words in alphabetical order.
     vocabulary: Vec<String>,
     /// The words of each tool's name, in their order.
     names: Vec<Vec<String>>,
-    /// The server of each tool: its name up to `__`.
+    /// The group of each tool, which is its server: the part of its name before `__`.
     groups: Vec<Option<String>>,
-    /// The stems of the words that are used for one another.
+    /// The stems of words that are synonyms.
     synonyms: Vec<Vec<String>>,
-    /// The stems of the words that say little.
+    /// The stems of words that say little about a tool.
     weak_words: Vec<String>,
 }
 
@@ -117,7 +119,8 @@ impl RankedTools {
         Self { postings, vocabulary, names, groups, synonyms, weak_words }
     }
 
-    /// The tools that fit the query best, at most `limit`, the best first. Of equal ones the first is first.
+    /// Returns the tools that fit the query best, at most `limit`, the best first. Ties keep the
+    /// order of the list.
     pub(super) fn best_matches(&self, query: &str, limit: usize) -> Vec<usize> {
         let mut words = stems(query);
         let name = words.clone();
@@ -133,7 +136,7 @@ impl RankedTools {
             (READING_WEIGHT, READING_WORDS.split(' ').map(|word| (stem(word), 1.0)).collect())
         });
         for (word_weight, variants) in words.chain(reading) {
-            // Of a word and those that stand for it, the one counts that says most about a tool.
+            // Of a word and its variants, only the one with the highest score counts.
             let mut best = vec![0.0_f64; scores.len()];
             for (variant, weight) in variants {
                 let Some(found) = self.postings.get(&variant) else { continue };
@@ -149,20 +152,20 @@ impl RankedTools {
         }
         self.add_group_scores(&mut scores);
         for (score, own) in scores.iter_mut().zip(&self.names) {
-            // The name itself was searched for.
+            // The query is the tool's name.
             if !name.is_empty() && *own == name {
                 *score += f64::from(u16::MAX);
             }
         }
         let mut best: Vec<usize> = (0..scores.len()).filter(|tool| scores[*tool] > 0.0).collect();
-        // A stable sort: the order of the list decides between equal ones.
+        // The sort is stable, so ties keep the order of the list.
         best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
         best.truncate(limit);
         best
     }
 
-    /// Adds to each tool's score a part of the best of its group: of tools that fit equally well, one among others
-    /// that fit is more likely meant.
+    /// Adds a part of its group's best scores to each tool's score: among tools that fit equally
+    /// well, a tool of a server with other matching tools is more likely the right one.
     fn add_group_scores(&self, scores: &mut [f64]) {
         let mut best_of_group: HashMap<&str, Vec<f64>> = HashMap::new();
         for (score, group) in scores.iter().zip(&self.groups) {
@@ -180,14 +183,15 @@ impl RankedTools {
         }
     }
 
-    /// The words that two words of a query next to each other make, as `time zone`, as far as a tool has them.
+    /// Returns the compounds of two adjacent words of the query, such as `timezone` for
+    /// `time zone`, that occur in a tool.
     fn compounds(&self, query: &str) -> Vec<String> {
         let parts: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let joined = parts.windows(2).map(|pair| stem(&pair.concat()));
         joined.filter(|word| self.postings.contains_key(word)).collect()
     }
 
-    /// A word of a query and those that stand for it, and how much each counts.
+    /// Returns a query word and its variants, each with its weight.
     fn variants(&self, word: &str) -> Vec<(String, f64)> {
         let mut variants = vec![(word.to_owned(), 1.0)];
         for group in &self.synonyms {
@@ -209,7 +213,7 @@ impl RankedTools {
     }
 }
 
-/// Whether a query is a question, which a tool answers that only reads.
+/// Whether a query is a question, which a tool that only reads can answer.
 fn asks_something(query: &str) -> bool {
     let query = query.to_lowercase();
     let mut words = query.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
@@ -217,14 +221,14 @@ fn asks_something(query: &str) -> bool {
     QUESTION_WORDS.split(' ').any(|word| word == first) && words.next() != Some("you")
 }
 
-/// Whether most of the longer word is how the other one begins, too.
+/// Whether two words share a prefix that is most of the longer word.
 fn begins_alike(a: &str, b: &str) -> bool {
     let common = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let longer = a.chars().count().max(b.chars().count());
     common >= MIN_COMMON_PREFIX && common * 10 >= longer * 6
 }
 
-/// The words of a spec: of its name, of its description, and of its parameters with what describes them.
+/// Returns the words of a spec's fields: name, description, and parameters with their descriptions.
 fn fields_of(spec: &ToolSpec) -> [Vec<String>; 3] {
     let mut parameters = Vec::new();
     push_schema_words(&spec.parameters.to_value(), 0, &mut parameters);
@@ -253,8 +257,9 @@ fn push_schema_words_of_items(schema: &Value, depth: usize, words: &mut Vec<Stri
     }
 }
 
-/// The words of a text in their order, without those that say nothing, each by its stem. They are cut at
-/// punctuation and in `camelCase`, after whose parts the whole follows: `GitHub` is one word to most.
+/// Returns the stems of a text's words in their order, without stop words. Words are split at
+/// punctuation and in `camelCase`. The parts of a camel-case word are followed by the whole word,
+/// because many users write `GitHub` as one word.
 fn stems(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for part in text.split(|c: char| !c.is_alphanumeric()) {
@@ -263,7 +268,7 @@ fn stems(text: &str) -> Vec<String> {
         for (at, c) in chars.iter().enumerate() {
             let before = at.checked_sub(1).map(|at| chars[at]);
             let next_is_lower = chars.get(at + 1).is_some_and(|next| next.is_lowercase());
-            // `camelCase`, and the last capital of `HTTPServer`.
+            // A word starts in `camelCase`, and at the last capital of `HTTPServer`.
             let begins = c.is_uppercase()
                 && before.is_some_and(|it| it.is_lowercase() || it.is_uppercase() && next_is_lower);
             if begins {
@@ -285,8 +290,8 @@ fn stems(text: &str) -> Vec<String> {
     words.into_iter().filter(says_something).map(|word| stem(&word)).collect()
 }
 
-/// An English word without its endings, roughly: forms of one word have one stem, as `translates`,
-/// `translating` and `translation`. The stem is not always a word.
+/// Strips the endings of an English word, roughly: forms of one word, such as `translates`,
+/// `translating` and `translation`, have the same stem. The stem is not always a word.
 fn stem(word: &str) -> String {
     if word.len() <= 3 || !word.chars().all(|c| c.is_ascii_lowercase()) || word == "news" {
         return word.to_owned();
@@ -327,13 +332,14 @@ fn stem(word: &str) -> String {
     }
 }
 
-/// How many groups of vowels have consonants after them, roughly the syllables.
+/// Returns the number of vowel groups that are followed by a consonant, roughly the syllables.
 fn syllables(word: &str) -> usize {
     let is_vowel: Vec<bool> = word.chars().map(|c| "aeiouy".contains(c)).collect();
     is_vowel.windows(2).filter(|pair| pair[0] && !pair[1]).count()
 }
 
-/// Whether an `e` after it belongs to the word, as in `plane`: one vowel between consonants.
+/// Whether the word is one syllable that ends in a single vowel and a consonant, so that a final
+/// `e` belongs to it, as in `plane`.
 fn is_short(rest: &str) -> bool {
     let is_vowel = |c: &char| "aeiouy".contains(*c);
     let mut from_end = rest.chars().rev();
@@ -362,7 +368,7 @@ fn as_f64(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// Forms of common verbs and nouns that no ending tells.
+/// Irregular forms of common verbs and nouns.
 const IRREGULAR_FORMS: &[(&str, &str)] = &[
     ("bought", "buy"),
     ("broke", "break"),
@@ -386,7 +392,7 @@ const IRREGULAR_FORMS: &[(&str, &str)] = &[
     ("wrote", "write"),
 ];
 
-/// Words that a question begins with.
+/// Words that start a question.
 const QUESTION_WORDS: &str =
     "am any are did do does had has have how is was were what when where which who whose why will";
 
@@ -394,11 +400,11 @@ const QUESTION_WORDS: &str =
 const READING_WORDS: &str =
     "check describe detail fetch find get list lookup query read search show view";
 
-/// Words that say little about what a tool is for: times, and verbs that stand with anything.
+/// Words that say little about a tool: times, and verbs with many meanings.
 const WEAK_WORDS: &str = "day evening first friday give keep last let make monday month morning new next \
     night now old put saturday sunday take thursday today tomorrow tuesday wednesday week year yesterday";
 
-/// Words that say nothing about what a tool is for.
+/// Stop words, which say nothing about a tool.
 const STOP_WORDS: &str = "a about again all also an and any are as at be because been but by can could did do \
     does each every five for four from going had has have he her here him his how i if \
     in into is it its just know like many may me more much my need not of on \

@@ -12,7 +12,7 @@ use crate::tool::search::rank::RankedTools;
 use crate::tool::search::settings::{SEARCH_TOOLS, ToolSearch};
 use crate::tool::{PreparedCall, Tool, ToolOutput, ToolSpec, ToolUpdate};
 
-/// The tools that can be found. Their words are read when they are first searched.
+/// The tools that a search can find. Their specs are indexed at the first search.
 #[derive(Debug)]
 pub(super) struct ToolIndex {
     specs: Vec<ToolSpec>,
@@ -24,7 +24,7 @@ impl ToolIndex {
         Self { specs, ranked: OnceLock::new() }
     }
 
-    /// The specs of the tools that fit best, the best first.
+    /// Returns the specs of the best matches, the best first.
     pub(super) fn search(&self, query: &str, limit: usize) -> impl Iterator<Item = &ToolSpec> {
         let ranked = self.ranked.get_or_init(|| RankedTools::new(&self.specs));
         ranked.best_matches(query, limit).into_iter().filter_map(|at| self.specs.get(at))
@@ -43,7 +43,7 @@ struct SearchToolsArgs {
 #[derive(Serialize)]
 struct Found<'a> {
     tools: Vec<FoundTool<'a>>,
-    /// The names of those that did not fit.
+    /// The names of the tools that did not fit into the result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     also: Vec<&'a str>,
 }
@@ -55,8 +55,9 @@ struct FoundTool<'a> {
     parameters: &'a RawJson,
 }
 
-/// The tool. It only reads, so that it runs in a dry run and again after a crash. It is not
-/// [pollable](Tool::pollable): the same search has the same result, and a model that repeats it gets nowhere.
+/// Makes the tool. It only reads, so it runs in a dry run and runs again after a crash. It is not
+/// [pollable](Tool::pollable): the same search has the same result, and a model that repeats it
+/// makes no progress.
 pub(super) fn search_tool(index: Arc<ToolIndex>, settings: &ToolSearch) -> Tool {
     let spec = ToolSpec::new(
         SEARCH_TOOLS,
@@ -122,6 +123,6 @@ fn found_text(index: &ToolIndex, query: &str, limit: usize, max_bytes: usize) ->
                 name of the service."
             .to_owned();
     }
-    // Invariant: names, texts and JSON are always JSON.
+    // Invariant: names, strings and raw JSON always serialise to JSON.
     serde_json::to_string(&found).unwrap_or_default()
 }

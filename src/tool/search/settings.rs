@@ -1,4 +1,4 @@
-//! How a toolkit is searched.
+//! Settings of the tool search.
 
 use std::num::NonZeroUsize;
 
@@ -8,14 +8,14 @@ pub(crate) const SEARCH_TOOLS: &str = "search_tools";
 /// The name of the tool that calls the others.
 pub(crate) const CALL_TOOL: &str = "call_tool";
 
-/// A search returns at most this many tools, unless set.
+/// The default maximum number of tools that a search returns.
 const DEFAULT_MAX_RESULTS: usize = 5;
 
-/// The text of a search result has at most this many bytes, unless set.
+/// The default maximum length of a search result, in bytes.
 const DEFAULT_MAX_RESULT_BYTES: usize = 16 * 1024;
 
-/// How a toolkit is [searched](crate::Toolkit::with_search): which tools the model sees without a search, and how
-/// much a search returns.
+/// Settings of the [tool search](crate::Toolkit::with_search): the tools that the model sees
+/// without a search, and the size of a search result.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -36,7 +36,8 @@ pub struct ToolSearch {
 }
 
 impl ToolSearch {
-    /// The default settings: no tool is listed, and a search returns at most 5 tools and 16 KiB.
+    /// Makes the default settings: no tool is always listed, and a search returns at most 5 tools
+    /// and 16 KiB.
     pub fn new() -> Self {
         Self {
             always_listed: Vec::new(),
@@ -45,8 +46,8 @@ impl ToolSearch {
         }
     }
 
-    /// Sets the names of the tools that the model sees without a search. Names that the toolkit does not have are
-    /// ignored.
+    /// Sets the names of the tools that the model sees without a search. Names that the toolkit
+    /// does not have are ignored.
     pub fn with_always_listed<N: Into<String>>(
         mut self,
         names: impl IntoIterator<Item = N>,
@@ -55,14 +56,14 @@ impl ToolSearch {
         self
     }
 
-    /// Sets the number of tools that a search returns at most. The model can ask for fewer.
+    /// Sets the maximum number of tools that a search returns. The model can request fewer.
     pub fn with_max_results(mut self, max_results: NonZeroUsize) -> Self {
         self.max_results = max_results.get();
         self
     }
 
-    /// Sets the number of bytes that a search returns at most. Tools that do not fit are returned by their name
-    /// alone; the best match is always complete.
+    /// Sets the maximum length of a search result, in bytes. For tools that do not fit, only the
+    /// names are returned; the best match is always complete.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self

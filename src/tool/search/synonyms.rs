@@ -1,6 +1,6 @@
-//! Words that are used for one another, in everyday speech and in what tools are said to do.
+//! Synonyms for the tool search, from everyday speech and from tool descriptions.
 
-/// Groups of words, from actions to things. A word may be in several groups.
+/// Groups of synonyms, from actions to things. A word may be in several groups.
 pub(super) const SYNONYMS: &[&str] = &[
     "create add new make insert",
     "delete remove erase destroy drop trash discard throw",

@@ -1,4 +1,4 @@
-//! Taking the events of another stream, and the turn that it ends with.
+//! Adds the events of another stream, including the finished turn that it ends with.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::turn::builder::calls::data_with_wire_id;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
 impl TurnBuilder {
-    /// Takes an event of another stream of turn events, as [`seal`](crate::stream::seal) does.
+    /// Adds an event of another stream of turn events, as [`seal`](crate::stream::seal) does.
     ///
-    /// A complete turn keeps its own items; its calls are renamed as their events were, and may
-    /// run only if they could before.
+    /// A complete turn keeps its own items. Its calls are renamed as their events were, and may
+    /// run only if they could run before.
     pub fn absorb(&mut self, event: TurnEvent) {
         if self.is_finished {
             return;
@@ -52,13 +52,13 @@ impl TurnBuilder {
         }
     }
 
-    /// Completes with a turn that came ready-made.
+    /// Completes with a turn that another builder finished.
     fn complete_with_turn(&mut self, turn: Arc<Turn>) {
         if turn.items.iter().map(payload_bytes).sum::<usize>() > self.max_bytes.0 {
             self.partial.usage = turn.usage;
             return self.set_limit_exceeded(LimitExceeded::Bytes);
         }
-        // What was counted of its events is in it.
+        // The items include what was counted for the turn's events.
         self.used_bytes = 0;
         self.end_open_calls();
         let mut items = Vec::with_capacity(turn.items.len());
@@ -101,7 +101,7 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::TurnComplete { turn });
     }
 
-    /// Emits the events of a call that a ready-made turn holds and its stream never mentioned.
+    /// Emits the events of a call that is in the finished turn but was not in its stream.
     fn emit_call_of_turn(&mut self, call: &ToolCall) -> usize {
         let at = self.calls.len();
         let key = u32::try_from(at).unwrap_or(u32::MAX);
@@ -122,7 +122,7 @@ impl TurnBuilder {
     }
 }
 
-/// How many bytes an item of a turn has.
+/// The number of bytes that an item counts towards the limit.
 fn payload_bytes(item: &Item) -> usize {
     let data = item.provider_data.as_ref().map_or(0, |data| data.value.as_str().len());
     data + match &item.kind {

@@ -1,4 +1,4 @@
-//! What a turn is put together in: texts, reasoning, counts, and the events that come out.
+//! The builder of a turn: text, reasoning and usage go in, events come out.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,16 @@ use crate::turn::partial_turn::BlockKey;
 use crate::turn::{PartialTurn, ReasoningKind, Text, TurnEvent};
 use crate::usage::Usage;
 
-/// Puts a turn together: decoders push what the wire says, events come out, at the end the turn.
+/// Builds a turn: a decoder pushes what it decoded and takes out events, the last of which carries
+/// the finished turn.
 ///
-/// It makes call ids unique against the history before it and within the turn, before
-/// `ToolCallStart` is emitted: an empty id becomes `call_<turn>_<n>`, one that the history holds
-/// `<id>_dup<k>`. A second start under an id of this turn is held back to its end: then it is
-/// dropped if name and arguments are those of the first, else emitted whole under a new id.
+/// Call ids are made unique within the history and the turn before `ToolCallStart` is emitted: an
+/// empty id becomes `call_<turn>_<n>`, and an id that the history already has becomes
+/// `<id>_dup<k>`. If a second call starts with an id of this turn, its events are held back until
+/// it ends. The call is then dropped if name and arguments equal those of the first call, and
+/// emitted under a new id otherwise.
 ///
-/// Only [`complete`](Self::complete) makes a turn whose calls may run.
+/// The calls of a turn may run only if [`complete`](Self::complete) made it.
 ///
 /// ```
 /// use turnstream::turn::{StopReason, TurnBuilder, TurnEvent};
@@ -40,20 +42,21 @@ pub struct TurnBuilder {
     pub(super) call_index: CallIndex,
     pub(super) stop_reason: Option<(StopReason, Option<String>)>,
     pub(super) events: VecDeque<TurnEvent>,
-    /// Nothing is taken any more.
+    /// Nothing more is accepted.
     pub(super) is_finished: bool,
     /// `TurnComplete` was pushed.
     pub(super) is_completed: bool,
-    /// How many bytes the attempt has: text, reasoning, arguments, and what goes with them.
+    /// The number of bytes of this attempt: text, reasoning, arguments, ids, names and provider
+    /// data.
     pub(super) used_bytes: usize,
     pub(super) max_bytes: MaxTurnBytes,
-    /// How many tokens the answer may have, if the request says so.
+    /// The maximum number of output tokens, if the request sets one.
     pub(super) max_output_tokens: Option<u32>,
-    /// What the turn has too much of.
+    /// The limit that the turn exceeded.
     pub(super) limit_exceeded: Option<LimitExceeded>,
 }
 
-/// What a turn can have too much of.
+/// A limit on the size of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LimitExceeded {
     Items,
@@ -69,30 +72,30 @@ impl Default for MaxTurnBytes {
     }
 }
 
-/// How many items a turn may have. No model writes as many; a server that never ends would fill
-/// the memory.
+/// The maximum number of items of a turn. Far more than a model produces; without the limit, a
+/// server that never stops sending would exhaust the memory.
 pub(crate) const MAX_ITEMS: usize = 16_384;
 
 impl TurnBuilder {
-    /// How many bytes a turn may have unless [`with_max_bytes`](Self::with_max_bytes) says
-    /// otherwise: 64 MiB.
+    /// The maximum number of bytes of a turn unless [`with_max_bytes`](Self::with_max_bytes) sets
+    /// another: 64 MiB.
     pub const DEFAULT_MAX_BYTES: usize = 64 << 20;
 
-    /// Makes a builder that knows of no history: ids are unique within the turn only.
+    /// Makes a builder without a history: ids are unique only within the turn.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a builder for the turn that follows a history, whose call ids are taken.
+    /// Makes a builder for the turn that follows a history; it avoids the history's call ids.
     pub fn for_history(history: &History) -> Self {
         Self { history_ids: Some(history.clone()), ..Self::default() }
     }
 
-    /// Sets how many bytes of text, reasoning and arguments the turn may have together, 64 MiB unless
-    /// set. Ids, names and provider data count as well, and nothing of an attempt that was retracted.
+    /// Sets the maximum total of bytes of text, reasoning and arguments, 64 MiB by default. Ids,
+    /// names and provider data count as well; retracted attempts do not.
     ///
-    /// The piece that would exceed it is not taken, nor anything after it: the turn ends with an error
-    /// of kind [`TooLarge`](crate::ErrorKind::TooLarge).
+    /// The first piece that would exceed the limit is rejected, and so is everything after it: the
+    /// turn ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge).
     pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
         self.set_max_bytes(max_bytes);
         self
@@ -102,14 +105,15 @@ impl TurnBuilder {
         self.max_bytes = MaxTurnBytes(max_bytes);
     }
 
-    /// Sets how many output tokens the request allows, its [`Options::max_output_tokens`]; unknown
-    /// unless given.
+    /// Sets the maximum number of output tokens of the request, its [`Options::max_output_tokens`].
+    /// `None`, the default, means unknown.
     ///
-    /// Some servers report `stop` or `tool_calls` where this limit cut the answer off. A turn with at
-    /// least as many output tokens and a call whose arguments are not JSON, or were never written to
-    /// their end, therefore completes as [`StopReason::MaxTokens`], and none of its calls may run; the
-    /// raw stop reason stays the server's. Without a limit or a token count the server's reason holds.
-    /// A cut that leaves valid JSON, such as empty arguments, cannot be detected.
+    /// Some servers report `stop` or `tool_calls` although this limit cut the answer off. A turn
+    /// therefore completes as [`StopReason::MaxTokens`], and none of its calls may run, if it has
+    /// at least this number of output tokens and a call whose arguments are incomplete or not valid
+    /// JSON. The raw stop reason remains the server's. Without a limit or a token count, the
+    /// server's reason is used. A cut that leaves valid JSON, such as empty arguments, cannot be
+    /// detected.
     ///
     /// [`Options::max_output_tokens`]: crate::request::Options::max_output_tokens
     pub fn with_max_output_tokens(mut self, tokens: impl Into<Option<u32>>) -> Self {
@@ -121,30 +125,30 @@ impl TurnBuilder {
         self.max_output_tokens = tokens;
     }
 
-    /// Says which wire this is, for the provider data that the builder itself adds.
+    /// Sets the name of the provider, for the provider data that the builder itself adds.
     pub fn set_provider(&mut self, name: &'static str) {
         self.provider = name;
     }
 
-    /// Says which model answers.
+    /// Sets the model that answers. The first name that is not empty is kept.
     pub fn set_model(&mut self, model: &str) {
         if !model.is_empty() && self.partial.model.is_none() {
             self.partial.model = Some(model.to_owned());
         }
     }
 
-    /// Says the provider's id of the response.
+    /// Sets the provider's id of the response. The first id that is not empty is kept.
     pub fn set_response_id(&mut self, id: &str) {
         if !id.is_empty() && self.partial.response_id.is_none() {
             self.partial.response_id = Some(id.to_owned());
         }
     }
 
-    /// A piece of text. An empty one says nothing.
+    /// Pushes a piece of text. An empty piece is ignored.
     ///
-    /// Pieces with one `index` form one item, also with others between them; another index begins a new one. Texts
-    /// and refusals share their indices, and reasoning has its own. Items stand in the order in which their first
-    /// pieces came.
+    /// Pieces with the same `index` form one item, even if other pieces come between them; a new
+    /// index starts a new item. Text and refusals share their indices; reasoning has its own. Items
+    /// are in the order of their first pieces.
     pub fn push_text(&mut self, index: u32, piece: &str) {
         if self.count_text(piece) {
             self.partial.push_text(index, piece);
@@ -153,7 +157,7 @@ impl TurnBuilder {
         }
     }
 
-    /// A piece of a refusal.
+    /// Pushes a piece of a refusal. It shares the indices of text.
     pub fn push_refusal(&mut self, index: u32, piece: &str) {
         if self.count_text(piece) {
             self.partial.push_text(index, piece);
@@ -162,7 +166,7 @@ impl TurnBuilder {
         }
     }
 
-    /// A piece of reasoning.
+    /// Pushes a piece of reasoning.
     pub fn push_reasoning(&mut self, index: u32, piece: &str, kind: ReasoningKind) {
         if self.count_text(piece) {
             self.partial.push_reasoning(index, piece);
@@ -172,15 +176,16 @@ impl TurnBuilder {
         }
     }
 
-    /// What belongs to a text item and goes back verbatim. Nothing if there is no such item.
+    /// Sets data that is sent back verbatim with a text item. Does nothing if the item does not
+    /// exist.
     pub fn set_text_data(&mut self, index: u32, data: ProviderData) {
         if self.count_data_bytes(&data) {
             self.partial.attach_data(BlockKey::Text(index), data);
         }
     }
 
-    /// Says that a text item is commentary and not part of the answer. Nothing if there is no such
-    /// item.
+    /// Marks a text item as commentary, which is not part of the answer. Does nothing if the item
+    /// does not exist.
     pub fn mark_commentary(&mut self, index: u32) {
         if let Some(block) =
             self.partial.block_mut(BlockKey::Text(index)).filter(|_| !self.is_finished)
@@ -189,8 +194,8 @@ impl TurnBuilder {
         }
     }
 
-    /// What belongs to a reasoning item and goes back verbatim. Makes the item if it is not there:
-    /// some providers send a signature without any words.
+    /// Sets data that is sent back verbatim with a reasoning item. Creates the item if it does not
+    /// exist, because some providers send a signature without any text.
     pub fn set_reasoning_data(&mut self, index: u32, data: ProviderData) {
         if self.count_data_bytes(&data) {
             let new = || ItemKind::Reasoning { text: String::new() };
@@ -200,7 +205,7 @@ impl TurnBuilder {
         }
     }
 
-    /// A provider's own item, kept verbatim.
+    /// Pushes an item that only this provider understands; it is kept verbatim.
     pub fn push_provider_item(&mut self, data: ProviderData) {
         if self.count_data_bytes(&data) {
             self.partial.push_other(data);
@@ -208,7 +213,7 @@ impl TurnBuilder {
         }
     }
 
-    /// What the attempt has cost so far; replaces what was said before.
+    /// Sets the tokens that the attempt used so far. Replaces the previous value.
     pub fn set_usage(&mut self, usage: Usage) {
         if !self.is_finished && self.partial.usage != usage {
             self.partial.usage = usage;
@@ -216,17 +221,17 @@ impl TurnBuilder {
         }
     }
 
-    /// What was counted so far.
+    /// The tokens counted so far.
     pub fn usage(&self) -> Usage {
         self.partial.usage
     }
 
-    /// Whether anything of the model's answer came in this attempt, and not only a count.
+    /// Whether any output of the model arrived in this attempt, not counting usage.
     pub(crate) fn has_started(&self) -> bool {
         self.is_completed || !self.partial.blocks.is_empty() || !self.calls.is_empty()
     }
 
-    /// Whether a piece of the model's own answer waits to be taken out, and not only counts.
+    /// Whether an event with output of the model is waiting to be taken, not counting usage.
     pub(crate) fn has_output(&self) -> bool {
         self.events.iter().any(|event| match event {
             TurnEvent::TextDelta { .. }
@@ -242,12 +247,12 @@ impl TurnBuilder {
         })
     }
 
-    /// Whether there is an event to take out.
+    /// Whether an event is waiting to be taken.
     pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Takes the next event out.
+    /// Takes the next event.
     pub fn next_event(&mut self) -> Option<TurnEvent> {
         self.events.pop_front()
     }

@@ -1,26 +1,26 @@
-//! Where the calls of a turn are found, however many there are.
+//! Looks up the calls of a turn by key and id.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::item::{History, unused_call_id};
 use crate::small_map::SmallMap;
 
-/// The places of calls by what a wire calls them, and the ids that were given out.
+/// Indices of calls by the wire's key and id, and the call ids in use.
 #[derive(Debug, Default)]
 pub(super) struct CallIndex {
-    /// The newest call of a key.
+    /// The newest call for each key.
     by_key: SmallMap<u32, usize>,
     by_wire_id: SmallMap<String, Vec<usize>>,
     used_ids: SmallMap<String, ()>,
     replacements: Option<Box<Replacements>>,
 }
 
-/// State that exists once an id had to be replaced.
+/// State that exists only after an id had to be replaced.
 #[derive(Debug)]
 struct Replacements {
-    /// How far the numbers behind an id are used up.
+    /// The last number that was appended to each id.
     last_suffixes: HashMap<String, usize>,
-    /// The ids of the settled history. Settled, because that renames too.
+    /// The ids of the settled history, because settling renames calls too.
     history_ids: HashSet<String>,
 }
 
@@ -35,17 +35,17 @@ impl CallIndex {
         }
     }
 
-    /// The newest call of a key.
+    /// The newest call for a key.
     pub(super) fn find_by_key(&self, key: u32) -> Option<usize> {
         self.by_key.get(&key).copied()
     }
 
-    /// All calls of an id of the wire, the oldest first.
+    /// All calls with an id of the wire, oldest first.
     pub(super) fn find_by_wire_id(&self, wire_id: &str) -> &[usize] {
         self.by_wire_id.get(wire_id).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a call of this turn has the id.
+    /// Whether a call of this turn has this id.
     pub(super) fn is_used_id(&self, call_id: &str) -> bool {
         self.used_ids.get(call_id).is_some()
     }
@@ -54,7 +54,7 @@ impl CallIndex {
         self.used_ids.insert(call_id.to_owned(), ());
     }
 
-    /// Gives out a new id in place of one that is taken.
+    /// Makes a new id to replace one that is taken.
     pub(super) fn issue_replacement_id(
         &mut self,
         taken: &str,

@@ -1,24 +1,24 @@
-//! A call of the turn that is put together.
+//! A call of the turn that is being built.
 
 use crate::item::ProviderData;
 
-/// A call of this turn, as the wire names it and as it is known here.
+/// A call of this turn, with the wire's id and the final call id.
 #[derive(Debug)]
 pub(super) struct CallState {
     pub(super) key: u32,
     pub(super) wire_id: String,
     pub(super) call_id: String,
-    /// Set while a doubled id is held back: nothing of it was emitted yet.
+    /// Set while a call with a duplicate id is held back; none of its events were emitted yet.
     pub(super) held_call: Option<HeldCall>,
     pub(super) has_ended: bool,
     pub(super) is_dropped: bool,
-    /// Where it stands among the items, once it is emitted.
+    /// The index of its item, once the call was emitted.
     pub(super) block_index: Option<usize>,
-    /// Matched with a call of a turn that came ready-made.
+    /// Whether it was matched with a call of a finished turn.
     pub(super) is_matched: bool,
 }
 
-/// What is held back of a call.
+/// The content of a call that is held back.
 #[derive(Debug)]
 pub(super) struct HeldCall {
     pub(super) name: String,

@@ -1,4 +1,4 @@
-//! The calls of the turn that is put together: their ids, and those that are held back.
+//! The calls of the turn that is being built: their ids, and the calls that are held back.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::turn::partial_turn::Block;
 use crate::turn::{Text, TurnEvent};
 
 impl TurnBuilder {
-    /// A call begins. `key` is the wire's own way to tell the calls of a turn apart.
+    /// Starts a call. `key` is the wire's own identifier for calls within the turn.
     pub fn start_tool_call(&mut self, key: u32, wire_id: &str, name: &str) {
         if !self.count_bytes(wire_id.len() + name.len()) {
             return;
@@ -38,7 +38,7 @@ impl TurnBuilder {
         self.check_item_limit();
     }
 
-    /// A piece of a call's arguments.
+    /// Pushes a piece of a call's arguments.
     pub fn push_tool_call_args(&mut self, key: u32, piece: &str) {
         if !self.count_text(piece) {
             return;
@@ -53,7 +53,7 @@ impl TurnBuilder {
         }
     }
 
-    /// What belongs to a call and goes back verbatim.
+    /// Sets data that is sent back verbatim with a call.
     pub fn set_tool_call_data(&mut self, key: u32, data: ProviderData) {
         if !self.count_data_bytes(&data) {
             return;
@@ -71,7 +71,7 @@ impl TurnBuilder {
         }
     }
 
-    /// A call is written to its end.
+    /// Ends a call: its arguments are complete.
     pub fn end_tool_call(&mut self, key: u32) {
         if self.is_finished {
             return;
@@ -82,7 +82,7 @@ impl TurnBuilder {
         }
         if self.calls[at].held_call.is_some() {
             let mut same_id = self.call_index.find_by_wire_id(&self.calls[at].wire_id).iter();
-            // The first under this id may still be open; then `complete` decides.
+            // If the first call with this id is still open, `complete` decides.
             if same_id.any(|at| self.calls[*at].held_call.is_none() && self.calls[*at].has_ended) {
                 self.release_held(at);
             }
@@ -91,7 +91,7 @@ impl TurnBuilder {
         }
     }
 
-    /// The id that a call is known by from here on.
+    /// Makes the call id for an id of the wire.
     pub(super) fn fresh_call_id(&mut self, wire_id: &str) -> String {
         let in_history =
             |id: &str| self.history_ids.as_ref().is_some_and(|h| h.has_used_call_id(id));
@@ -108,7 +108,7 @@ impl TurnBuilder {
         wanted
     }
 
-    /// Returns where the call stands among the items.
+    /// Returns the index of the call's item.
     pub(super) fn emit_start(&mut self, call_id: &str, wire_id: &str, name: &str) -> usize {
         let (call_id, name) = (call_id.to_owned(), name.to_owned());
         let call =
@@ -146,7 +146,7 @@ impl TurnBuilder {
         self.calls[at].block_index.and_then(|at| self.partial.blocks.get_mut(at))
     }
 
-    /// Decides on a held call: the same as the first under its id, or one of its own.
+    /// Decides on a held call: drops it if it equals an earlier call with its id, else emits it.
     pub(super) fn release_held(&mut self, at: usize) {
         let Some(held) = self.calls[at].held_call.take() else { return };
         let wire_id = self.calls[at].wire_id.clone();
@@ -172,7 +172,7 @@ impl TurnBuilder {
         self.emit_end(at);
     }
 
-    /// Every start that was emitted has its end, and nothing is held back any more.
+    /// Emits the end of every call that was started, and decides on every call that is held back.
     pub(super) fn end_open_calls(&mut self) {
         for at in 0..self.calls.len() {
             if self.calls[at].held_call.is_some() {
@@ -191,9 +191,9 @@ impl TurnBuilder {
     }
 }
 
-/// Notes the id that the wire used, beside what is there, which stays as it is written.
+/// Adds the id that the wire used to the data. The other fields keep their bytes.
 pub(super) fn data_with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
-    // Beside what is there nothing is written anew: it goes back byte for byte.
+    // Prepends the field to the text, so that the rest is sent back byte for byte.
     if let Some(fields) = data.value.as_str().strip_prefix('{').filter(|fields| *fields != "}")
         && !fields.contains("\"wire_id\"")
         && let Ok(id) = serde_json::to_string(wire_id)

@@ -1,4 +1,4 @@
-//! The only place where a turn is put together.
+//! Builds turns. All turns that come from a model are built here.
 
 mod absorb_event;
 mod builder;

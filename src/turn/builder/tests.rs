@@ -277,8 +277,8 @@ fn a_retry_is_reported_only_while_nothing_was_said() {
     assert!(!drain(&mut turn).iter().any(is_report), "the turn is complete");
 }
 
-/// The stop reason, the wire's own word, and whether calls may run, of a turn with these arguments that
-/// has `used` of the `allowed` output tokens.
+/// The stop reason, the raw stop reason, and whether calls may run, of a turn with these arguments
+/// that used `used` of the `allowed` output tokens.
 fn ended(
     reason: StopReason,
     allowed: Option<u32>,
@@ -312,7 +312,7 @@ fn a_call_cut_off_at_the_output_limit_is_truncated_whatever_the_server_says() {
         check(50, &["{}", CUT]);
         check(50, &["nonsense", "{}"]);
     }
-    // What the server says of another end holds.
+    // The server's report of any other stop reason is kept.
     for reason in [StopReason::ContentFilter, StopReason::Refusal, StopReason::Pause] {
         assert_eq!(ended(reason.clone(), Some(50), 50, &[CUT]).0, reason);
     }
@@ -327,10 +327,10 @@ fn without_a_limit_a_count_or_broken_arguments_the_servers_stop_reason_holds() {
     };
     check(Some(50), 49, &[CUT]);
     check(None, 50, &[CUT]);
-    // The server does not count.
+    // The server does not count tokens.
     check(Some(50), 0, &[CUT]);
     check(Some(0), 0, &[CUT]);
-    // These may be whole.
+    // These arguments may be complete.
     check(Some(50), 50, &["{}", "", "null", r#"{"path":"/a"}"#, "[]"]);
     check(Some(50), 50, &[]);
 }

@@ -1,4 +1,4 @@
-//! How a turn ends: complete, void or cut off.
+//! The end of a turn: complete, void or cut off.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,10 +12,12 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 
 impl TurnBuilder {
-    /// The terminal marker: why the model stopped, and the wire's own word for it.
+    /// Sets the terminal marker: why the model stopped, and the wire's own name for it. Only the
+    /// first one counts.
     pub fn stop(&mut self, reason: StopReason, raw: &str) {
         if !self.is_finished && self.stop_reason.is_none() {
-            // A wire's word that is one of ours means it: written and read back it would.
+            // If the wire's name is one of this crate's, it means that reason, as it would after a
+            // round trip through JSON.
             let reason = match reason {
                 StopReason::Other(word) => StopReason::from(Cow::Owned(word)),
                 reason => reason,
@@ -24,30 +26,30 @@ impl TurnBuilder {
         }
     }
 
-    /// The turn goes on behind a terminal marker, which does not count any more: another one is
-    /// awaited.
+    /// Clears the terminal marker, because the turn continues after it. Another marker is then
+    /// required.
     pub fn clear_stop(&mut self) {
         if !self.is_finished {
             self.stop_reason = None;
         }
     }
 
-    /// Whether the terminal marker was seen.
+    /// Whether a terminal marker is set.
     pub fn is_stopped(&self) -> bool {
         self.stop_reason.is_some()
     }
 
-    /// Whether the turn is complete: pushing more changes nothing.
+    /// Whether the turn is complete, so that further pushes change nothing.
     pub fn is_complete(&self) -> bool {
         self.is_completed
     }
 
-    /// Whether nothing is taken any more: the turn is complete, or failed.
+    /// Whether nothing more is accepted, because the turn is complete or failed.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_finished
     }
 
-    /// Voids all of the open turn; what comes next begins it anew.
+    /// Voids the open turn; later pushes start a new attempt.
     pub fn retract(&mut self, why: impl Into<String>) {
         if self.is_finished {
             return;
@@ -61,26 +63,26 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
     }
 
-    /// Voids an attempt that failed, so that another can follow: what it said and what it cost is
-    /// [retracted](Self::retract), and nothing is emitted if there was neither.
+    /// Voids an attempt that failed, so that another can follow: its output and usage are
+    /// [retracted](Self::retract). Emits nothing if it had neither.
     pub(crate) fn retract_failed_attempt(&mut self, error: &Error) {
         if self.has_started() || self.partial.usage != Usage::default() {
             self.retract(error.to_string());
         } else if !self.is_finished {
-            // The next attempt has a model and a response id of its own.
+            // The next attempt has its own model and response id.
             self.partial = PartialTurn::default();
         }
     }
 
     /// Reports that `attempt` attempts failed, the last one with `error`, and that the request is
-    /// sent again after `delay`. Nothing is emitted once something was said: a retry would have to
-    /// [retract](Self::retract) it first.
+    /// sent again after `delay`. Emits nothing if this attempt has output already: a retry would
+    /// have to [retract](Self::retract) it first.
     pub fn report_retry(&mut self, attempt: u32, delay: Duration, error: Error) {
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.forward_retry(TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error) });
     }
 
-    /// Passes on the report of a retry.
+    /// Passes on a retry event.
     pub(super) fn forward_retry(&mut self, event: TurnEvent) {
         if !self.is_finished && !self.has_started() {
             self.events.push_back(event);
@@ -91,10 +93,10 @@ impl TurnBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TooLarge`] if it has more items than any turn has (16,384), or more bytes than
+    /// [`ErrorKind::TooLarge`] if it has more than 16,384 items, or more bytes than
     /// [`with_max_bytes`](Self::with_max_bytes) allows,
-    /// [`ErrorKind::IncompleteTurn`] if there was no terminal marker, and [`ErrorKind::Protocol`]
-    /// if the model stopped for its tools and one of the calls was never written to its end.
+    /// [`ErrorKind::IncompleteTurn`] if no terminal marker was set, and [`ErrorKind::Protocol`]
+    /// if the model stopped normally or for its tools and one of its calls is incomplete.
     pub fn complete(&mut self) -> Result<(), Error> {
         if self.is_completed {
             return Ok(());
@@ -128,8 +130,8 @@ impl TurnBuilder {
         Ok(())
     }
 
-    /// The stop reason, or [`StopReason::MaxTokens`] if the server reports another one for a turn that
-    /// the output limit cut off in a call.
+    /// The stop reason, or [`StopReason::MaxTokens`] if the server reports another reason although
+    /// the output limit cut off a call.
     fn stop_reason_or_truncated(&self, reason: StopReason) -> StopReason {
         let is_cut_off = || self.has_reached_output_limit() && self.has_truncated_call();
         match reason {
@@ -140,7 +142,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Whether the turn has all the output tokens that the request allows. Without a count it has not.
+    /// Whether the turn used all output tokens that the request allows. `false` without a count.
     fn has_reached_output_limit(&self) -> bool {
         let limit = self.max_output_tokens.filter(|limit| *limit > 0);
         limit.is_some_and(|limit| self.partial.usage.output_tokens >= u64::from(limit))
@@ -155,7 +157,7 @@ impl TurnBuilder {
             || arguments.any(|arguments| validate_json(arguments).is_err())
     }
 
-    /// Ends the turn without a terminal marker: the error carries what there is.
+    /// Ends the turn without a terminal marker. The error carries the partial turn.
     pub fn fail_incomplete(&mut self, cause: Option<Error>) -> Error {
         self.is_finished = true;
         if let Some(excess) = self.limit_exceeded {
@@ -172,8 +174,8 @@ impl TurnBuilder {
         std::mem::take(&mut self.partial).into_error(cause)
     }
 
-    /// Ends the turn by an error. If something of the turn was there, the error carries it as a
-    /// [`PartialTurn`] before its own source, so that nothing paid for is lost.
+    /// Ends the turn with an error. If a part of the turn arrived, a [`PartialTurn`] is inserted
+    /// between the error and its own source, so that no paid output is lost.
     pub(crate) fn fail(&mut self, error: Error) -> Error {
         self.is_finished = true;
         let partial = std::mem::take(&mut self.partial);
@@ -183,15 +185,15 @@ impl TurnBuilder {
         error.map_source(|cause| partial.with_cause(cause))
     }
 
-    /// Takes nothing any more once there are more items than any turn has.
+    /// Stops accepting input once the turn has more than [`MAX_ITEMS`] items.
     pub(super) fn check_item_limit(&mut self) {
         if self.partial.blocks.len().max(self.calls.len()) > MAX_ITEMS {
             self.exceed_item_limit();
         }
     }
 
-    /// Counts what the turn is about to get, or what a decoder keeps for it. `false` if nothing is
-    /// taken any more.
+    /// Counts bytes that are about to be added to the turn, or that a decoder buffers for it.
+    /// Returns `false` if nothing more is accepted.
     pub(crate) fn count_bytes(&mut self, bytes: usize) -> bool {
         self.used_bytes = self.used_bytes.saturating_add(bytes);
         if self.used_bytes > self.max_bytes.0 {
@@ -200,7 +202,7 @@ impl TurnBuilder {
         !self.is_finished
     }
 
-    /// Takes nothing any more: a decoder holds more than any turn has.
+    /// Stops accepting input, because a decoder buffers more items than any turn has.
     pub(crate) fn exceed_item_limit(&mut self) {
         self.set_limit_exceeded(LimitExceeded::Items);
     }

@@ -1,4 +1,4 @@
-//! Events as events of AG-UI.
+//! Encodes events as AG-UI events.
 
 use std::collections::HashSet;
 
@@ -18,27 +18,27 @@ use crate::ui::message_name::message_id;
 use crate::ui::nested_run::call_path;
 use crate::ui::response::EncodeEvents;
 
-/// Writes the events of a run.
+/// Encodes the events of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AgUiEncoder {
     thread_id: String,
     run_id: String,
     parent_run_id: Option<String>,
     pub(super) error_texts: ErrorTexts,
-    /// It numbers the messages; else they are counted.
+    /// Numbers the messages. Without a session, messages are counted.
     pub(super) session: Option<Session>,
-    /// All messages that are complete: those of the client, and of this run.
+    /// All complete messages: those of the client, and those of this run.
     messages: Vec<Value>,
     root: Lane,
     nested: Vec<Lane>,
-    /// How many messages were named, where no session counts them.
+    /// The number of messages that were named without a session.
     message_count: u64,
     withdrawn_count: u64,
     step: Option<String>,
     turn: u32,
-    /// The calls that an approval was asked for.
+    /// The calls for which an approval was requested.
     asked: HashSet<String>,
-    /// The models that were asked, without repetition.
+    /// The requested models, without repetition.
     models: Vec<String>,
 }
 
@@ -149,7 +149,8 @@ impl AgUiEncoder {
         }
     }
 
-    /// Names a message after the entry of the session that comes next, or after one of those before it.
+    /// Makes a message id from the session's next entry, or from the entry `before` positions
+    /// earlier.
     fn next_message_id(&mut self, before: u64) -> String {
         match &self.session {
             Some(session) => message_id(session.id(), session.version().saturating_sub(before)),
@@ -172,7 +173,7 @@ impl AgUiEncoder {
             TurnEvent::TurnComplete { turn } => self.turn_complete(lane, turn, out),
             TurnEvent::Retracted { .. } => {
                 lane.close(out);
-                // The answers vanish with the calls.
+                // The answers are removed together with the calls.
                 let count = self.messages.len();
                 self.withdraw(lane, &[], "the turn was taken back", out);
                 self.messages.truncate(count);
@@ -207,7 +208,8 @@ impl AgUiEncoder {
         lane.is_between_turns = true;
     }
 
-    /// Answers the calls that will not be made: a client counts them as pending otherwise.
+    /// Answers the calls that will not be made, because a client would treat them as pending
+    /// otherwise.
     fn withdraw(&mut self, lane: &Lane, kept: &[String], why: &str, out: &mut Vec<u8>) {
         for tool_call_id in lane.call_ids_without(kept) {
             self.withdrawn_count += 1;
@@ -263,12 +265,12 @@ impl AgUiEncoder {
 
     fn output(&mut self, lane: &Lane, result: &ToolResult, out: &mut Vec<u8>) {
         let tool_call_id = lane.call_id(&result.call_id);
-        // That of a tool of the client is among the messages that it has sent.
+        // The result of a client's tool is among the messages that the client sent.
         if self.messages.iter().any(|message| message["toolCallId"] == tool_call_id.as_str()) {
             return;
         }
         let message_id = match lane.path.is_empty() {
-            // It was written before the event came.
+            // The entry was written before the event was yielded.
             true => self.next_message_id(1),
             false => format!("{}:result-{}", self.run_id, tool_call_id),
         };
@@ -364,7 +366,7 @@ impl AgUiEncoder {
         lane.begin_turn(format!("{}/{}:{}", self.run_id, lane.path, lane.turn));
     }
 
-    /// The lane of a sub-agent, which begins with its first event.
+    /// The lane of a sub-agent. Its first event creates it.
     fn nested_lane(&mut self, parent: &str, path: &str, name: &str, out: &mut Vec<u8>) -> usize {
         if let Some(at) = self.nested.iter().position(|lane| lane.path == path) {
             return at;
@@ -382,7 +384,7 @@ impl AgUiEncoder {
         self.nested.len() - 1
     }
 
-    /// Ends the sub-agent that runs as this call, after those that it runs.
+    /// Ends the sub-agent that runs as this call, after the sub-agents that it runs itself.
     fn end_nested(&mut self, path: &str, error: Option<&str>, out: &mut Vec<u8>) {
         self.end_lanes(path, error.map_or(Ok(SubagentOutcome::Success), Err), out);
     }
@@ -416,7 +418,7 @@ impl AgUiEncoder {
         self.nested[at] = lane;
     }
 
-    /// Closes a lane whose turn may have broken off.
+    /// Closes a lane whose turn may be incomplete.
     fn close_lane(&mut self, lane: &mut Lane, out: &mut Vec<u8>) {
         lane.close(out);
         if !std::mem::replace(&mut lane.is_between_turns, true) {
@@ -440,7 +442,7 @@ impl AgUiEncoder {
             let role = "user";
             write_data(out, &AgUiEvent::TextMessageStart { message_id, role, subagent_run_id });
             let delta = delta.as_str();
-            // A message may have nothing but files.
+            // A message may consist only of files.
             if !delta.is_empty() {
                 let content = AgUiEvent::TextMessageContent { message_id, delta, subagent_run_id };
                 write_data(out, &content);
@@ -454,7 +456,7 @@ impl AgUiEncoder {
         self.snapshot_with(Vec::new(), out);
     }
 
-    /// Sends all messages, with those of sub-agents that are being written.
+    /// Sends all messages, including unfinished messages of sub-agents.
     fn snapshot_with(&self, emptied: Vec<Value>, out: &mut Vec<u8>) {
         let mut messages = self.messages.clone();
         for lane in self.nested.iter().filter(|lane| !lane.is_between_turns) {
@@ -464,7 +466,7 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::MessagesSnapshot { messages });
     }
 
-    /// Removes messages that are void. A history says what they are, not which id they have.
+    /// Removes void messages. A history has their content, but not their message ids.
     fn remove_tombstones(&mut self, items: &[Item]) {
         for item in items.iter().filter(|item| item.tombstone) {
             match &item.kind {
@@ -526,7 +528,8 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::RunFinished { thread_id, run_id, outcome, result, usage });
     }
 
-    /// Calls that wait for an approval interrupt the run, and with them those that wait for a result.
+    /// The outcome of a run with waiting calls. If one of them waits for an approval or belongs to
+    /// a sub-agent, the run is interrupted, with all its waiting calls.
     fn waiting(&self, pending: &[PendingCall]) -> Outcome {
         let id = |call: &PendingCall| call_path(&call.path, &call.call_id);
         if pending.iter().all(|call| call.path.is_empty() && !self.asked.contains(&id(call))) {

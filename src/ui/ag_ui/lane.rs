@@ -1,24 +1,24 @@
-//! The turn of one agent, as the client has it.
+//! The turn of one agent, as it was sent to the client.
 
 use serde_json::{Value, json};
 
 use super::event::AgUiEvent;
 use crate::ui::frame::write_data;
 
-/// The turn of the run or of one of its sub-agents. Sub-agents may run at the same time, each in a lane of its
-/// own.
+/// The turn of the run or of one of its sub-agents. Sub-agents may run concurrently, each in its
+/// own lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
-    /// The ids of the calls that lead to the sub-agent, with `/` between them. Empty for the run itself.
+    /// The ids of the calls that lead to the sub-agent, separated by `/`. Empty for the run itself.
     pub(super) path: String,
-    /// The id of the sub-agent's run, which each of its events has.
+    /// The id of the sub-agent's run, which is added to each of its events.
     pub(super) tag: Option<String>,
     pub(super) has_ended: bool,
-    /// The id of the message that the turn is.
+    /// The id of the turn's message.
     pub(super) message_id: String,
-    /// The turn is complete, or none has begun.
+    /// Whether the turn is complete, or none has begun.
     pub(super) is_between_turns: bool,
-    /// How many turns have begun.
+    /// The number of turns that have begun.
     pub(super) turn: u64,
     is_text_open: bool,
     text: String,
@@ -47,7 +47,7 @@ impl Lane {
         Self { path, tag, is_between_turns: true, ..Self::default() }
     }
 
-    /// The id of a call, unique among those of all sub-agents.
+    /// The id of a call, unique across all sub-agents.
     pub(super) fn call_id(&self, call_id: &str) -> String {
         match self.path.is_empty() {
             true => call_id.to_owned(),
@@ -55,7 +55,7 @@ impl Lane {
         }
     }
 
-    /// Begins a turn, whose message has this id.
+    /// Begins a turn whose message has this id.
     pub(super) fn begin_turn(&mut self, message_id: String) {
         self.message_id = message_id;
         self.is_between_turns = false;
@@ -128,7 +128,7 @@ impl Lane {
         self.calls.iter().any(|call| call.id == id)
     }
 
-    /// Ends all that is open.
+    /// Ends everything that is open.
     pub(super) fn close(&mut self, out: &mut Vec<u8>) {
         let subagent_run_id = self.tag.as_deref();
         for reasoning in self.reasoning.iter_mut().filter(|it| it.is_open) {
@@ -148,7 +148,7 @@ impl Lane {
         }
     }
 
-    /// The ids of the calls of this turn, but for those that are kept.
+    /// The ids of this turn's calls, without those in `kept`.
     pub(super) fn call_ids_without(&self, kept: &[String]) -> Vec<String> {
         let ids = self.calls.iter().map(|call| &call.id);
         ids.filter(|id| !kept.contains(id)).cloned().collect()
@@ -178,13 +178,14 @@ impl Lane {
         messages
     }
 
-    /// The reasoning of this turn without its words. A client keeps reasoning that a snapshot says nothing of.
+    /// The reasoning messages of this turn, without text. A client keeps reasoning that a snapshot
+    /// does not mention.
     pub(super) fn emptied_reasoning(&self) -> impl Iterator<Item = Value> {
         let empty = |it: &Reasoning| json!({ "id": it.id, "role": "reasoning", "content": "" });
         self.reasoning.iter().map(move |it| self.tagged(empty(it)))
     }
 
-    /// A message with the sub-agent that it is of.
+    /// Adds the id of the sub-agent to a message.
     pub(super) fn tagged(&self, mut message: Value) -> Value {
         if let Some(tag) = &self.tag {
             message["subagentRunId"] = tag.as_str().into();

@@ -1,4 +1,4 @@
-//! `RunAgentInput`, which clients post.
+//! Parses `RunAgentInput`, the requests of clients.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ use crate::ui::request::{ClientLimits, RequestError, check_count};
 
 /// A `RunAgentInput`.
 ///
-/// The list of messages is not the history: that is in the session. Of the list only the last messages count,
-/// those of the user and the results of the client's own tools.
+/// The list of messages is not the history: the history is in the session. Only the last messages
+/// of the list are used: user messages, and the results of the client's own tools.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -46,19 +46,20 @@ use crate::ui::request::{ClientLimits, RequestError, check_count};
 pub struct RunRequest {
     input: RunAgentInput,
     instructions: Vec<String>,
-    /// The messages of the user at the end of the list.
+    /// The user messages at the end of the list.
     said: Vec<Item>,
-    /// The results of client tools at the end, by call.
+    /// The results of client tools at the end of the list, by call.
     results: HashMap<String, ToolOutput>,
 }
 
-/// The request of a client, checked against the session.
+/// The action that a client requests, checked against the session.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user has said something: [`Session::run`]. Calls that are pending are answered as interrupted.
+    /// The user sent messages: call [`Session::run`]. Pending calls are answered as interrupted.
     Run(Vec<Item>),
-    /// Pending calls are answered, or a run that was interrupted is to continue: [`Session::resume`].
+    /// Pending calls are answered, or an interrupted run is to be continued: call
+    /// [`Session::resume`].
     Resume(Vec<(PendingCall, Verdict)>),
 }
 
@@ -90,7 +91,7 @@ struct ClientTool {
     parameters: Option<Value>,
 }
 
-/// A piece of context that a client sends along.
+/// A piece of context from the client.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Context {
@@ -166,12 +167,12 @@ enum Source {
 }
 
 impl RunRequest {
-    /// Reads a request. `content_type` is the header of that name.
+    /// Parses a request. `content_type` is the header of that name.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with it, in one line: it is not JSON, has another shape or is too large, or the client
-    /// sent what is not [allowed](ClientLimits).
+    /// A one-line message with the problem: the body is not JSON, has a wrong structure or is too
+    /// large, or the client sent something that is not [allowed](ClientLimits).
     pub fn parse(
         content_type: Option<&str>,
         body: &[u8],
@@ -215,38 +216,39 @@ impl RunRequest {
         Ok(Self { input, instructions, said, results })
     }
 
-    /// The id of the conversation. It is the client's word: look whether the user may have it.
+    /// The id of the conversation. The client chooses it: check that the user may access this
+    /// conversation.
     pub fn thread_id(&self) -> &str {
         &self.input.thread_id
     }
 
-    /// The id of this run, drawn by the client.
+    /// The id of this run, which the client generated.
     pub fn run_id(&self) -> &str {
         &self.input.run_id
     }
 
-    /// The run before this one, where the client names it.
+    /// The id of the previous run, if the client sent it.
     pub(super) fn parent_run_id(&self) -> Option<&str> {
         self.input.parent_run_id.as_deref()
     }
 
-    /// The state that the client shares, for the app; `null` unless it shares one.
+    /// The state that the client shares with the app; `null` if it shares none.
     pub fn state(&self) -> &Value {
         &self.input.state
     }
 
-    /// The context that the client sends along, for the app.
+    /// The context that the client sends to the app.
     pub fn context(&self) -> &[Context] {
         &self.input.context
     }
 
-    /// The properties that the client sends along, for the app; `null` unless it sends any.
+    /// The properties that the client forwards to the app; `null` if it sends none.
     pub fn forwarded_props(&self) -> &Value {
         &self.input.forwarded_props
     }
 
-    /// The texts of the `system` and `developer` messages, where
-    /// [those are allowed](ClientLimits::allow_instructions).
+    /// The texts of the `system` and `developer` messages, if
+    /// [they are allowed](ClientLimits::allow_instructions).
     pub fn instructions(&self) -> &[String] {
         &self.instructions
     }
@@ -255,12 +257,12 @@ impl RunRequest {
         &self.input.messages
     }
 
-    /// The agent with the tools of the client beside its own. The client runs them itself: their calls are left
+    /// Adds the client's tools to the agent's own. The client runs them itself: their calls stay
     /// pending.
     ///
     /// # Errors
     ///
-    /// 400 if one of them has the name of another tool, or does not have a lawful name or schema.
+    /// 400 if the name of a tool is already used or invalid, or if its schema is invalid.
     pub fn add_client_tools(&self, agent: &Agent) -> Result<Agent, RequestError> {
         let refused = |message: String| RequestError::new(400, message);
         let mut agent = agent.clone();
@@ -277,14 +279,17 @@ impl RunRequest {
         Ok(agent)
     }
 
-    /// Checks the request against this session. `agent` has the client's [tools](Self::add_client_tools).
+    /// Checks the request against this session. `agent` has the client's
+    /// [tools](Self::add_client_tools).
     ///
-    /// A call is what the session says it is, with the arguments that it has there. An entry of `resume` has to
-    /// name a call that is pending, and a message of a tool one whose tool is [external](Tool::external).
+    /// The name and the arguments of a call are taken from the session, not from the client. An
+    /// entry of `resume` must name a pending call, and a tool message must name one whose tool is
+    /// [external](Tool::external).
     ///
     /// # Errors
     ///
-    /// 409 if no call waits for what was answered or others wait as well, and 400 if nothing was said.
+    /// 409 if no call waits for the answers or some waiting calls have no answer, and 400 if the
+    /// request has no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
         let state = session.state();
         let is_answer = !self.input.resume.is_empty() || !self.results.is_empty();

@@ -1,4 +1,4 @@
-//! How a run is sent.
+//! Settings for sending a run.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
-/// How a run is sent as events of AG-UI.
+/// Sends a run as AG-UI events.
 ///
 /// ```
 /// use futures::TryStreamExt;
@@ -42,34 +42,36 @@ pub struct AgUi {
 }
 
 impl AgUi {
-    /// The answer to a request. Messages are named after the run, a comment is sent every 15 seconds of silence,
-    /// and texts of errors are hidden.
+    /// Makes the settings for answering a request. By default, message ids are derived from the
+    /// run's id, a comment is sent after 15 seconds without data, and error messages are hidden.
     pub fn new(request: &RunRequest) -> Self {
         let encoder = AgUiEncoder::new(request);
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
     }
 
-    /// Names messages after the session, `{session}:{number}`: that of the entry which a turn begins with, or
-    /// which a result or a message of the user is. Messages of sub-agents are named after the run.
+    /// Derives message ids from the session: `{session}:{number}`, with the number of the entry
+    /// that a turn begins with, or of the entry of a result or a user message. Message ids of
+    /// sub-agents are derived from the run's id.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.session = Some(session.clone());
         self
     }
 
-    /// Sets how long the connection may be silent before a comment is sent; 15 seconds unless set. `None` sends
-    /// no comments. They need a tokio runtime with timers.
+    /// Sets the time without data after which a comment is sent; the default is 15 seconds. `None`
+    /// disables comments. They require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
     }
 
-    /// Sets whether texts of errors are sent; they are hidden unless set.
+    /// Sets whether error messages are sent; by default they are hidden.
     pub fn with_error_texts(mut self, texts: ErrorTexts) -> Self {
         self.encoder.error_texts = texts;
         self
     }
 
-    /// The response that sends this run, up to [`Finished`](Event::Finished) or the first error.
+    /// Makes the response that sends this run, up to [`Finished`](Event::Finished) or the first
+    /// error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,

@@ -1,7 +1,7 @@
-//! The chunks of a message stream, as `ai` has them in `ui-message-chunks.ts`.
+//! The chunks of a message stream, as defined in `ui-message-chunks.ts` of `ai`.
 //!
-//! The first releases of versions 5 and 6 refuse a field that they do not know: a chunk has no other than
-//! those that all releases know.
+//! The first releases of versions 5 and 6 reject unknown fields, so chunks only have fields that
+//! all releases know.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::item::RawJson;
 use crate::usage::Usage;
 
-/// One chunk. A field that is `None` is left out: `null` is refused.
+/// One chunk. A field that is `None` is left out, because clients reject `null`.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub(super) enum Chunk<'a> {
@@ -61,7 +61,7 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "is_false")]
         dynamic: bool,
     },
-    /// Since some version 5: not in 5.0.0.
+    /// Added during version 5: not in 5.0.0.
     ToolInputError {
         tool_call_id: &'a str,
         tool_name: &'a str,
@@ -122,7 +122,8 @@ fn is_false(mark: &bool) -> bool {
     !mark
 }
 
-/// A part of your own: a client that has a part of this type and id replaces its data.
+/// A custom data part. If the client already has a part with this type and id, its data is
+/// replaced.
 #[derive(Debug, Serialize)]
 pub(super) struct DataChunk<'a, T> {
     #[serde(rename = "type")]
@@ -130,12 +131,12 @@ pub(super) struct DataChunk<'a, T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<&'a str>,
     pub(super) data: T,
-    /// It is sent once and does not become part of the message.
+    /// Whether the data is only sent once and does not become part of the message.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) transient: bool,
 }
 
-/// A part of a message that the user has written.
+/// A part of a user message.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub(super) enum MessagePart<'a> {
@@ -143,13 +144,13 @@ pub(super) enum MessagePart<'a> {
     File { media_type: &'a str, url: Cow<'a, str> },
 }
 
-/// The metadata of a message that begins.
+/// The metadata at the start of a message.
 #[derive(Debug, Serialize)]
 pub(super) struct StartMetadata<'a> {
     pub(super) model: &'a str,
 }
 
-/// The metadata of a message that ends.
+/// The metadata at the end of a message.
 #[derive(Debug, Serialize)]
 pub(super) struct EndMetadata<'a> {
     pub(super) reason: &'a str,
@@ -159,7 +160,7 @@ pub(super) struct EndMetadata<'a> {
     pub(super) usage: TokenCounts,
 }
 
-/// Tokens under the names that `LanguageModelUsage` of `ai` has, those of sub-agents included.
+/// Token counts with the names of `LanguageModelUsage` in `ai`. They include sub-agents.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "the names are those of the client")]

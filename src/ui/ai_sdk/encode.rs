@@ -1,4 +1,4 @@
-//! Events as chunks.
+//! Encodes events as chunks.
 
 use serde_json::json;
 
@@ -15,32 +15,32 @@ use crate::ui::message_name::MessageName;
 use crate::ui::nested_run::{NestedRun, call_path};
 use crate::ui::response::EncodeEvents;
 
-/// Writes the events of a run as one message.
+/// Encodes the events of a run as one message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AiSdkEncoder {
     pub(super) version: Version,
     pub(super) has_typed_tools: bool,
     pub(super) error_texts: ErrorTexts,
     pub(super) name: MessageName,
-    /// The client has this message already, with the calls that this run resumes.
+    /// Whether the client already has this message, with the calls that this run resumes.
     pub(super) continues: bool,
     pub(super) state: MessageState,
 }
 
-/// The message as it was sent so far.
+/// The state of the message that was sent so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessageState {
     has_started: bool,
     step: Step,
-    /// How many turns have begun.
+    /// The number of turns that have begun.
     turn: u32,
-    /// The turn is complete, and no other has begun.
+    /// Whether the last turn is complete and no other has begun.
     is_between_turns: bool,
     open_parts: Vec<OpenPart>,
     calls: SmallMap<String, Call>,
     /// The calls of the turn that streams.
     streamed_calls: Vec<String>,
-    /// A call stands in the step that the client has seen last.
+    /// Whether the most recent step of the client contains a call.
     has_calls_in_step: bool,
     nested_runs: SmallMap<String, NestedRun>,
     /// The calls that wait for an approval.
@@ -55,7 +55,7 @@ enum Step {
     Filled,
 }
 
-/// Text or reasoning that has no end yet.
+/// Text or reasoning that has not ended.
 #[derive(Clone, Debug)]
 struct OpenPart {
     kind: PartKind,
@@ -69,17 +69,17 @@ enum PartKind {
     Reasoning,
 }
 
-/// A call that the client knows.
+/// A call that was sent to the client.
 #[derive(Clone, Debug)]
 struct Call {
     name: String,
-    /// An approval was asked for.
+    /// Whether an approval was requested.
     was_asked: bool,
 }
 
 impl EncodeEvents for AiSdkEncoder {
     fn begin(&mut self, out: &mut Vec<u8>) {
-        // The client sees the head of the response at once.
+        // The client receives the head of the response immediately.
         write_keep_alive(out);
     }
 
@@ -184,7 +184,7 @@ impl AiSdkEncoder {
         self.state.has_calls_in_step = false;
     }
 
-    /// Begins a turn, unless one is open, for the content that follows.
+    /// Begins a turn for the content that follows, unless a turn is open.
     fn begin_content(&mut self, out: &mut Vec<u8>) {
         if self.state.is_between_turns || self.state.step == Step::Closed {
             self.begin_turn(None, out);
@@ -192,7 +192,7 @@ impl AiSdkEncoder {
         self.state.step = Step::Filled;
     }
 
-    /// The id of the part, which is begun if it is new.
+    /// The id of the part. Begins the part if it is new.
     fn open_part(&mut self, kind: PartKind, index: u32, out: &mut Vec<u8>) -> &str {
         let is_it = |part: &OpenPart| part.kind == kind && part.index == index;
         let at = match self.state.open_parts.iter().position(is_it) {
@@ -282,7 +282,7 @@ impl AiSdkEncoder {
         }
     }
 
-    /// The calls that stream will not be made.
+    /// Withdraws the calls that are streaming, because they will not be made.
     fn withdraw_calls(&mut self, why: &str, out: &mut Vec<u8>) {
         for call_id in std::mem::take(&mut self.state.streamed_calls) {
             let Some(call) = self.state.calls.get_mut(call_id.as_str()) else { continue };
@@ -307,7 +307,7 @@ impl AiSdkEncoder {
             write_data(out, &DataChunk { kind, id: Some(&id), data, transient });
             write_data(out, &Chunk::FinishStep);
             write_data(out, &Chunk::StartStep);
-            // The attempt that follows has ids of its own.
+            // The next attempt needs its own ids.
             self.state.turn += 1;
         }
         self.state.step = Step::Empty;
@@ -328,18 +328,18 @@ impl AiSdkEncoder {
             ToolEvent::Nested { call_id, name, event } => {
                 self.nested_event(vec![call_id], name, event, out);
             }
-            // Its calls that wait were asked for, or are in the outcome.
+            // Its waiting calls were already requested, or are in the outcome.
             ToolEvent::Suspended { .. } => {}
         }
     }
 
-    /// Whether a chunk may be about the call.
+    /// Whether chunks about this call may be sent.
     fn is_known(&self, call_id: &str) -> bool {
         self.continues || self.state.calls.get(call_id).is_some()
     }
 
-    /// Asks for an approval. The client knows no calls of sub-agents: they are asked for all at once, on the call
-    /// that the sub-agent runs as, and a part for each says what is to be approved.
+    /// Requests an approval. The client does not know the calls of sub-agents: they are requested
+    /// together, on the call that the sub-agent runs as, and a data part describes each of them.
     fn ask(&mut self, call: &PendingCall, out: &mut Vec<u8>) {
         let root = call.root_call_id();
         if !self.is_known(root) {
@@ -365,7 +365,8 @@ impl AiSdkEncoder {
         }
     }
 
-    /// Takes note of a verdict on a call. Several calls of a sub-agent get one answer, after the last verdict.
+    /// Records a verdict on a call. If a sub-agent has several calls, one answer is sent after the
+    /// last verdict.
     fn verdict(&mut self, path: &[&str], call_id: &str, approved: bool, out: &mut Vec<u8>) {
         let is_it = |request: &PendingCall| {
             request.call_id == call_id && request.path.iter().eq(path.iter().copied())
@@ -404,7 +405,7 @@ impl AiSdkEncoder {
         }
     }
 
-    /// An event of the sub-agent that runs as the last call of the path.
+    /// Encodes an event of the sub-agent that runs as the last call of the path.
     fn nested_event<'a>(
         &mut self,
         mut path: Vec<&'a str>,
@@ -445,15 +446,15 @@ impl AiSdkEncoder {
     }
 }
 
-/// Data, and the end.
+/// Data parts, and the end.
 impl AiSdkEncoder {
-    /// A part of the message, or what replaces it.
+    /// Writes a data part of the message. It replaces an earlier part with the same id.
     fn part(&mut self, kind: &'static str, id: &str, data: serde_json::Value, out: &mut Vec<u8>) {
         self.start(None, out);
         write_data(out, &DataChunk { kind, id: Some(id), data, transient: false });
     }
 
-    /// Sends data that does not become part of the message.
+    /// Writes data that does not become part of the message.
     fn told(&mut self, kind: &'static str, data: serde_json::Value, out: &mut Vec<u8>) {
         self.start(None, out);
         write_data(out, &DataChunk { kind, id: None, data, transient: true });
@@ -461,7 +462,7 @@ impl AiSdkEncoder {
 
     fn steered(&mut self, id: &str, items: &[Item], out: &mut Vec<u8>) {
         for (index, content) in items.iter().filter_map(Item::as_user).enumerate() {
-            // What has the same id replaces what was sent.
+            // A part with an id that was sent before would replace it, so each needs its own id.
             let id = &if index == 0 { id.to_owned() } else { format!("{id}.{index}") };
             if self.version >= Version::V7 {
                 write_data(out, &Chunk::SteeringMessage { id, parts: content_to_parts(content) });
@@ -488,7 +489,7 @@ impl AiSdkEncoder {
             (None, _) => None,
         };
         if let Some(text) = failure {
-            // What comes behind an error is lost.
+            // Clients ignore everything after an error, so the metadata is sent first.
             write_data(out, &Chunk::MessageMetadata { message_metadata: metadata });
             write_data(out, &Chunk::Error { error_text: &text });
             let finish_reason = self.finish_reason("error");
@@ -500,7 +501,8 @@ impl AiSdkEncoder {
             _ => self.state.has_calls_in_step,
         };
         if has_calls && outcome.reason != EndReason::Pending {
-            // A client whose last step has nothing but results asks for what comes next, and again.
+            // An empty step, because a client whose last step contains only results would send
+            // requests without end.
             write_data(out, &Chunk::StartStep);
             write_data(out, &Chunk::FinishStep);
         }
@@ -550,7 +552,7 @@ fn finish_reason(reason: EndReason, version: Version) -> &'static str {
     }
 }
 
-/// The arguments of a call; those that are not JSON as a string.
+/// The arguments of a call as JSON; arguments that are not JSON become a string.
 pub(super) fn call_input(call: &ToolCall) -> RawJson {
     RawJson::parse(call.arguments_or_empty_object())
         .unwrap_or_else(|_| text_to_json(&call.arguments))
@@ -560,7 +562,8 @@ fn text_to_json(text: &str) -> RawJson {
     RawJson::new(text).unwrap_or_else(|_| serde_json::Value::Null.into())
 }
 
-/// An object or array that a tool gave is sent as it is, any other text as a string, and parts as a list.
+/// A text that is a JSON object or array is sent unchanged, any other text as a string, and parts
+/// as a list.
 pub(super) fn content_to_json(content: &Content) -> RawJson {
     match content {
         Content::Text(text) if text.trim_start().starts_with(['{', '[']) => {

@@ -1,33 +1,35 @@
 //! The AI SDK's UI message stream, which `useChat` reads.
 //!
-//! [`AiSdk`] sends a run as one message of the assistant, and [`ChatRequest`] reads what
-//! `DefaultChatTransport` posts. The chunks are those of `ai` 5, 6 and 7; see [`Version`]. The format is
+//! [`AiSdk`] sends a run as one assistant message, and [`ChatRequest`] parses the requests of
+//! `DefaultChatTransport`. The chunks are those of `ai` 5, 6 and 7; see [`Version`]. The format is
 //! described at <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol>.
 //!
-//! Besides the words and calls of the model, the message has:
+//! Besides the model's text and calls, the message has these parts:
 //!
-//! | part | what it has |
+//! | part | content |
 //! |---|---|
-//! | metadata | `model` at the start; at the end `reason`, `why`, `turns` and `usage`, with that of sub-agents |
-//! | `data-progress` | how far a tool is; its id is that of the call |
-//! | `data-agent` | a sub-agent: its turn, its last words, its calls; its id is that of the call, with those of its parents before it |
-//! | `data-approval` | what is to be approved, for a call of a sub-agent and for clients of version 5 |
-//! | `data-retracted` | the step before was taken back; not for version 7 |
-//! | `data-steer` | what was steered in; not for version 7 |
-//! | `data-retry`, `data-compacted` | that a request is sent again, or the history was shortened; no part of the message |
+//! | metadata | `model` at the start; at the end `reason`, `why`, `turns` and `usage`, including sub-agents |
+//! | `data-progress` | the progress of a tool; its id is the id of the call |
+//! | `data-agent` | a sub-agent's turn, latest text and calls; its id is the call's id, after those of its parents |
+//! | `data-approval` | a request for approval, for a sub-agent's call and for clients of version 5 |
+//! | `data-retracted` | the previous step was retracted; not for version 7 |
+//! | `data-steer` | steering input; not for version 7 |
+//! | `data-retry`, `data-compacted` | a request is sent again, or the history was compacted; not part of the message |
 //!
-//! Not sent are reasoning that is encrypted, the words of a sub-agent as they come, items that hooks add,
-//! and the results of tools that only the model is to see.
+//! These are not sent: encrypted reasoning, the text deltas of sub-agents, items that hooks add,
+//! and results of tools that are only meant for the model.
 //!
-//! A call of a sub-agent that needs an approval is sent as `data-approval`, and asked for on the call that the
-//! sub-agent runs as. The answer holds for all calls of that sub-agent that wait.
+//! If a sub-agent's call needs an approval, it is sent as `data-approval`, and the approval is
+//! requested on the call that the sub-agent runs as. The answer applies to all waiting calls of
+//! that sub-agent.
 //!
-//! A client of version 5 has no approvals. It gets `data-approval`, and its app posts the answer as
-//! `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`. [`ChatRequest`] reads that from
-//! clients of any version, and with it each call of a sub-agent can have an answer of its own.
+//! Version 5 of the client does not support approvals. It gets `data-approval`, and its app posts
+//! the answer as `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`.
+//! [`ChatRequest`] accepts this from clients of any version; in this form each call of a sub-agent
+//! can get its own answer.
 //!
-//! A page that is opened again begins with the [messages](AiSdk::load_messages) of the session. The `GET` with
-//! which a client wants to resume a stream is answered by [`AiSdk::respond_to_resume`].
+//! When a page is opened again, it begins with the session's [messages](AiSdk::load_messages). If
+//! the client sends a `GET` to resume a stream, answer it with [`AiSdk::respond_to_resume`].
 
 mod chunk;
 mod encode;
@@ -43,7 +45,7 @@ pub use version::Version;
 use crate::ui::request::RequestError;
 use crate::ui::response::Response;
 
-/// The response to a request that is refused. Clients show its body.
+/// Makes the response for a rejected request. Clients show its body.
 pub fn refuse(error: &RequestError) -> Response<String> {
     Response::of_text(error.status(), "text/plain; charset=utf-8", error.to_string())
 }

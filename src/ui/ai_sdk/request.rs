@@ -1,4 +1,4 @@
-//! What `DefaultChatTransport` posts.
+//! Parses the requests of `DefaultChatTransport`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,11 +11,11 @@ use crate::ui::message_name::entry_of_message;
 use crate::ui::nested_run::call_path;
 use crate::ui::request::{ClientLimits, RequestError, check_count};
 
-/// A request of `DefaultChatTransport`, with the whole list of messages or, where the app prepares its requests
-/// so, with the last `message` alone.
+/// A request of `DefaultChatTransport`, with the whole list of messages or, if the app is
+/// configured so, with only the last `message`.
 ///
-/// The list is not the history: that is in the session. Of the list only the last message counts, what the user
-/// has said or what was answered to the calls of the assistant.
+/// The list is not the history: the history is in the session. Only the last message of the list is
+/// used: the user's input, or the answers to the assistant's calls.
 ///
 /// ```
 /// use turnstream::provider::Scripted;
@@ -42,7 +42,7 @@ use crate::ui::request::{ClientLimits, RequestError, check_count};
 ///         let run = session.resume(&agent, verdicts).await?;
 ///         AiSdk::new(Version::V6).continue_message(message_id).respond(run)
 ///     }
-///     // With `Session::fork_at`, where the app offers it.
+///     // An app that offers the other actions handles them with `Session::fork_at`.
 ///     _ => return Err(turnstream::ui::RequestError::new(400, "an answer is given once")),
 /// };
 /// # drop(response);
@@ -59,27 +59,30 @@ pub struct ChatRequest {
     approvals: Vec<Approval>,
 }
 
-/// The request of a client, checked against the session.
+/// The action that a client requests, checked against the session.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user has said something: [`Session::run`]. Calls that are pending are answered as interrupted.
+    /// The user sent a message: call [`Session::run`]. Pending calls are answered as interrupted.
     Run(Content),
-    /// Pending calls are answered, or a run that was interrupted is to continue: [`Session::resume`].
+    /// Pending calls are answered, or an interrupted run is to be continued: call
+    /// [`Session::resume`].
     Resume {
         /// The message that the run continues.
         message_id: String,
-        /// The answers, each to a call of the session that waits.
+        /// The answers, each to a pending call of the session.
         verdicts: Vec<(PendingCall, Verdict)>,
     },
-    /// Another answer is wanted: [`Session::fork_at`] this entry, and [`Session::resume`] there.
+    /// Another answer is requested: call [`Session::fork_at`] with this entry, and
+    /// [`Session::resume`] on the fork.
     Regenerate {
-        /// The entry with which the answer begins that is replaced.
+        /// The first entry of the answer to replace.
         before: u64,
     },
-    /// The user has said something else: [`Session::fork_at`] this entry, and [`Session::run`] there.
+    /// The user changed a message: call [`Session::fork_at`] with this entry, and [`Session::run`]
+    /// on the fork.
     Edit {
-        /// The entry that is replaced.
+        /// The entry to replace.
         before: u64,
         /// The message that replaces it.
         input: Content,
@@ -94,7 +97,7 @@ enum LastMessage {
     Assistant { id: String, answers: Vec<Answer> },
 }
 
-/// The answer to a call in one of its parts.
+/// The answer to a call, in one of the message's parts.
 #[derive(Clone, Debug)]
 enum Answer {
     Approval(Approval),
@@ -122,7 +125,7 @@ struct Body {
     trigger: Option<Trigger>,
     #[serde(default)]
     message_id: Option<String>,
-    /// Not of the transport: what an app sends along that has no approvals of its own.
+    /// Not sent by the transport itself: an app whose client does not support approvals adds them.
     #[serde(default)]
     approvals: Vec<Approval>,
 }
@@ -151,7 +154,7 @@ enum Role {
     Assistant,
 }
 
-/// The parts of a message that are read.
+/// The fields of a tool part that are used.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolPart {
@@ -176,12 +179,12 @@ struct FilePart {
 }
 
 impl ChatRequest {
-    /// Reads a request. `content_type` is the header of that name.
+    /// Parses a request. `content_type` is the header of that name.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with it, in one line: it is not JSON, has another shape or is too large, or the client
-    /// sent what is not [allowed](ClientLimits).
+    /// A one-line message with the problem: the body is not JSON, has a wrong structure or is too
+    /// large, or the client sent something that is not [allowed](ClientLimits).
     pub fn parse(
         content_type: Option<&str>,
         body: &[u8],
@@ -220,26 +223,27 @@ impl ChatRequest {
         })
     }
 
-    /// The id of the chat. It is the client's word: look whether the user may have it.
+    /// The id of the chat. The client chooses it: check that the user may access this chat.
     pub fn chat_id(&self) -> &str {
         &self.chat_id
     }
 
-    /// The texts of the `system` messages, where [those are allowed](ClientLimits::allow_instructions).
+    /// The texts of the `system` messages, if [they are allowed](ClientLimits::allow_instructions).
     pub fn instructions(&self) -> &[String] {
         &self.instructions
     }
 
     /// Checks the request against this session.
     ///
-    /// A call is what the session says it is, with the arguments that it has there. An approval has to name a
-    /// call that is pending, and a result one whose tool is [external](Tool::external); others are passed over,
-    /// since clients send those of former calls again.
+    /// The name and the arguments of a call are taken from the session, not from the client. An
+    /// approval must name a pending call, and a result must name one whose tool is
+    /// [external](Tool::external). Other answers are ignored, because clients send the answers to
+    /// earlier calls again.
     ///
     /// # Errors
     ///
-    /// 409 if no call waits for what was answered or others wait as well, or if the message that is to be
-    /// replaced is not of this session; 400 if nothing was said.
+    /// 409 if no call waits for the answers or some waiting calls have no answer, or if the message
+    /// to replace does not belong to this session; 400 if the request has no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
         let find = |id: &str| {
             let entry = entry_of_message(id, session.id());
@@ -271,7 +275,7 @@ impl ChatRequest {
         }
     }
 
-    /// The verdicts on the calls that are pending, one for each.
+    /// The verdicts on the pending calls, one for each.
     fn verdicts(
         &self,
         answers: &[Answer],
@@ -289,7 +293,8 @@ impl ChatRequest {
                 let tool = agent.toolkit().get(&call.name);
                 call.path.is_empty() && tool.is_some_and(Tool::is_external)
             };
-            // An approval of the call that a sub-agent runs as holds for all its calls that have none.
+            // An approval of the call that a sub-agent runs as applies to all the sub-agent's calls
+            // without their own approval.
             let root = call.root_call_id();
             let approval_of = |id: &str| {
                 let own = self.approvals.iter();
@@ -333,7 +338,7 @@ impl Answer {
         }
     }
 
-    /// The id of the call, and its result.
+    /// The id of the call and its result, if this is a result.
     fn as_output(&self) -> Option<(&str, &ToolOutput)> {
         match self {
             Self::Output { tool_call_id, output } => Some((tool_call_id, output)),
@@ -352,7 +357,7 @@ impl Approval {
     }
 }
 
-/// The content of a message of the user, or of an instruction.
+/// The content of a user message or an instruction.
 fn content(message: &Message, limits: &ClientLimits) -> Result<Content, RequestError> {
     let mut parts = Vec::new();
     for part in &message.parts {
@@ -366,7 +371,7 @@ fn content(message: &Message, limits: &ClientLimits) -> Result<Content, RequestE
                 let FilePart { media_type, url } = read_part(part)?;
                 parts.push(limits.file(&media_type, &url)?);
             }
-            // Data of the app's own, and what later versions have.
+            // Data parts of the app, and parts of later versions.
             Some(_) => {}
             None => return Err(RequestError::new(422, "a part has no type")),
         }

@@ -1,4 +1,4 @@
-//! How a run is sent as a message.
+//! Settings for sending a run as a message.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::ui::error_texts::ErrorTexts;
 use crate::ui::message_name::MessageName;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
-/// How a run is sent as a UI message stream.
+/// Sends a run as a UI message stream.
 ///
 /// ```
 /// use futures::TryStreamExt;
@@ -42,7 +42,7 @@ pub struct AiSdk {
     has_replays: bool,
 }
 
-/// That of [`Version::V6`].
+/// Settings for [`Version::V6`].
 impl Default for AiSdk {
     fn default() -> Self {
         Self::new(Version::default())
@@ -50,8 +50,9 @@ impl Default for AiSdk {
 }
 
 impl AiSdk {
-    /// The stream for this version of the client. The client finds an id for the message, tools have no types,
-    /// a comment is sent every 15 seconds of silence, and texts of errors are hidden.
+    /// Makes the default settings for this version of the client: the client makes the message's
+    /// id, tools are untyped, a comment is sent after 15 seconds without data, and error messages
+    /// are hidden.
     pub fn new(version: Version) -> Self {
         let encoder = AiSdkEncoder { version, ..AiSdkEncoder::default() };
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE), has_replays: version >= Version::V7 }
@@ -63,45 +64,48 @@ impl AiSdk {
         self
     }
 
-    /// Names the message after the session, `{session}:{number}`. The number is that of the entries which the
-    /// session has when the message begins, after the input of the run. It never changes, so a client can ask
-    /// for [another answer](super::ChatRequest::action) by it.
+    /// Derives the message's id from the session: `{session}:{number}`. The number is the number of
+    /// entries that the session has when the message begins, after the input of the run. It never
+    /// changes, so a client can use it to request [another answer](super::ChatRequest::action).
     ///
-    /// Call it when the run was made and nothing was pulled from it. A run in a [hub](crate::hub) is pulled at once:
-    /// there an app keeps the id beside the run, and gives it to [`with_message_id`](Self::with_message_id) also when a
-    /// client resumes the stream; the example `web` does so.
+    /// Call this after the run was made and before it is polled. A run in a [hub](crate::hub) is
+    /// polled immediately: in that case store the id together with the run, and pass it to
+    /// [`with_message_id`](Self::with_message_id), also when a client resumes the stream. The
+    /// example `web` does this.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.name = MessageName::of_session(session);
         self
     }
 
-    /// Continues a message that the client has, the one whose calls were approved or answered: results of calls
-    /// from before this run go into it.
+    /// Continues an existing message of the client, the one whose calls were approved or answered:
+    /// results of calls that were made before this run are added to it.
     pub fn continue_message(mut self, id: impl Into<String>) -> Self {
         self.encoder.continues = true;
         self.with_message_id(id)
     }
 
-    /// Sends calls as parts `tool-{name}`, which the client's own types check, instead of `dynamic-tool`.
+    /// Sends calls as parts `tool-{name}`, which the client can check against its own types,
+    /// instead of `dynamic-tool`.
     pub fn with_typed_tools(mut self) -> Self {
         self.encoder.has_typed_tools = true;
         self
     }
 
-    /// Sets how long the connection may be silent before a comment is sent; 15 seconds unless set. `None` sends
-    /// no comments. They need a tokio runtime with timers.
+    /// Sets the time without data after which a comment is sent; the default is 15 seconds. `None`
+    /// disables comments. They require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
     }
 
-    /// Sets whether texts of errors are sent; they are hidden unless set.
+    /// Sets whether error messages are sent; by default they are hidden.
     pub fn with_error_texts(mut self, texts: ErrorTexts) -> Self {
         self.encoder.error_texts = texts;
         self
     }
 
-    /// The response that sends this run, up to [`Finished`](Event::Finished) or the first error.
+    /// Makes the response that sends this run, up to [`Finished`](Event::Finished) or the first
+    /// error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,
@@ -110,11 +114,13 @@ impl AiSdk {
         Response::of_stream(body, Some(("x-vercel-ai-ui-message-stream", "v1")))
     }
 
-    /// Answers the `GET` with which a client resumes a stream. `events` are those of the session's present run,
-    /// from its first one; without a run the answer is 204.
+    /// Answers the `GET` request with which a client resumes a stream. `events` are the events of
+    /// the session's active run, from the first one. Without an active run the response has the
+    /// status 204.
     ///
-    /// Clients of version 7 take the events as those of the message from its start. Those of versions 5 and 6
-    /// would show its text twice, so they get 204 unless [replays](Self::with_replays) are asked for.
+    /// Clients of version 7 apply the events to the message from its start. Clients of versions 5
+    /// and 6 would show the text twice, so they get 204 unless [replays](Self::with_replays) are
+    /// enabled.
     pub fn respond_to_resume<S>(self, events: Option<S>) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,
@@ -129,18 +135,20 @@ impl AiSdk {
         }
     }
 
-    /// Lets clients of versions 5 and 6 resume streams. The app has to remove the message that is sent again.
+    /// Lets clients of versions 5 and 6 resume streams. The app must then remove the message that
+    /// is sent again.
     pub fn with_replays(mut self) -> Self {
         self.has_replays = true;
         self
     }
 
-    /// The messages that a page begins with, in the JSON of `UIMessage`: those of the user, named after their
-    /// entries, and those of the assistant under the ids that [`with_session`](Self::with_session) gives them.
+    /// Loads the messages that a page begins with, as the JSON of `UIMessage`. User messages have
+    /// ids from their entries, and assistant messages have the ids that
+    /// [`with_session`](Self::with_session) gives them.
     ///
-    /// They include all that was compacted, and leave out all that is void. A message of the user in the middle of
-    /// a run begins another message of the assistant. Calls that wait for an approval ask for it; `agent` tells which of them
-    /// wait for a result instead.
+    /// Compacted items are included, void items are left out. A user message in the middle of a run
+    /// starts a new assistant message. Pending calls request an approval, except those that `agent`
+    /// shows to wait for an external result.
     ///
     /// # Errors
     ///

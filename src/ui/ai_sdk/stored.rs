@@ -1,4 +1,4 @@
-//! A session as the messages that a client begins with.
+//! Converts a session to the messages that a client begins with.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,14 +14,14 @@ use crate::ui::message_name::message_id;
 use crate::ui::nested_run::call_path;
 use crate::ui::stored_items::StoredItems;
 
-/// Makes messages of entries.
+/// Builds messages from entries.
 pub(super) struct StoredMessages<'a> {
     session_id: &'a str,
     version: Version,
     has_typed_tools: bool,
     error_texts: &'a ErrorTexts,
     messages: Vec<UiMessage>,
-    /// The entry that follows the last one of the user.
+    /// The entry that follows the user's last entry.
     begins_at: u64,
 }
 
@@ -53,7 +53,7 @@ impl<'a> StoredMessages<'a> {
         let mut is_new_turn = true;
         let items = StoredItems::new(entries);
         for (number, item) in items.iter() {
-            // An answer that was given again begins after the first one became void.
+            // A regenerated answer begins after the entry that voided the previous answer.
             if let Some(voided) = items.voided_before(number).filter(|_| !self.is_answering()) {
                 self.begins_at = self.begins_at.max(voided + 1);
             }
@@ -81,12 +81,12 @@ impl<'a> StoredMessages<'a> {
         self.messages.iter().map(|message| json!(message)).collect()
     }
 
-    /// Whether the last message is one of the assistant.
+    /// Whether the last message is an assistant message.
     fn is_answering(&self) -> bool {
         self.messages.last().is_some_and(|message| message.role == "assistant")
     }
 
-    /// The parts of the message of the assistant that is last.
+    /// The parts of the last message. Adds an assistant message if the last one is a user message.
     fn parts(&mut self) -> &mut Vec<Value> {
         if !self.is_answering() {
             let id = message_id(self.session_id, self.begins_at);
@@ -117,7 +117,7 @@ impl<'a> StoredMessages<'a> {
         }
     }
 
-    /// The part of a call, wherever it stands.
+    /// The part of a call, in any message.
     fn call(&mut self, call_id: &str) -> Option<&mut Value> {
         let parts =
             self.messages.iter_mut().rev().flat_map(|message| message.parts.iter_mut().rev());

@@ -25,7 +25,7 @@ fn status(parsed: Result<ChatRequest, RequestError>) -> u16 {
     parsed.unwrap_err().status()
 }
 
-/// A request whose last message is the user's, with these parts.
+/// A request whose last message is a user message with these parts.
 fn user_request(parts: &Value) -> Value {
     json!({
         "id": "c", "trigger": "submit-message",
@@ -33,7 +33,7 @@ fn user_request(parts: &Value) -> Value {
     })
 }
 
-/// A request whose last message is the assistant's, with these parts.
+/// A request whose last message is an assistant message with these parts.
 fn assistant_request(parts: &Value) -> Value {
     json!({
         "id": "c", "trigger": "submit-message", "messageId": "c:1",
@@ -93,7 +93,7 @@ async fn the_last_message_of_the_user_is_the_input() {
     let (session, agent) = (session_after(&agent(&[])).await, agent(&[]));
     let action = request.action(&session, &agent).unwrap();
     assert_eq!(action, Action::Run(Content::Text("Hi".into())));
-    // An app may send that message alone.
+    // An app may send only this message.
     let alone = json!({
         "id": "c", "message": { "id": "u", "role": "user", "parts": [
             { "type": "text", "text": "Look" },
@@ -393,7 +393,7 @@ async fn a_stream_is_resumed_from_its_start_by_clients_that_replay_it() {
     assert_eq!(nothing.body.count().await, 0, "204 has no body");
 }
 
-/// The types of the chunks of a run, but for those of its words.
+/// The types of a run's chunks, except those of text.
 async fn types(events: Vec<Result<Event, Error>>, version: Version) -> Vec<String> {
     let chunks = frames(events, AiSdk::new(version)).await;
     let name = |chunk: &Value| chunk["type"].as_str().unwrap().to_owned();

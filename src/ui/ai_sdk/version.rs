@@ -4,20 +4,21 @@
 ///
 /// | | V5 | V6 | V7 |
 /// |---|---|---|---|
-/// | a call that needs an approval | `data-approval` | an approval of its part | the same |
-/// | a verdict that came during the run | | | `tool-approval-response` |
+/// | a call that needs an approval | `data-approval` | an approval of its part | same as V6 |
+/// | a verdict that arrived during the run | | | `tool-approval-response` |
 /// | a call that was denied | an error | denied | denied |
-/// | a turn that was taken back | `data-retracted` | the same | its parts vanish |
-/// | what was steered in | `data-steer` | the same | `steering-message` |
+/// | a retracted turn | `data-retracted` | `data-retracted` | its parts are removed |
+/// | steering input | `data-steer` | `data-steer` | `steering-message` |
 /// | an interrupted run | ends with `abort` | with `abort` and `other` | with `abort` and `interrupted` |
 ///
-/// Clients refuse a whole stream for one chunk that they do not know. What V6 sends is also read by 7.
+/// Clients reject the whole stream if it contains an unknown chunk. Version 7 also accepts the
+/// chunks of V6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Version {
     /// Any `ai` 5.
     V5,
-    /// Any `ai` 6 or 7: the default.
+    /// Any `ai` 6 or 7. The default.
     #[default]
     V6,
     /// `ai` 7.

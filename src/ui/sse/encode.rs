@@ -1,4 +1,4 @@
-//! Events as frames.
+//! Encodes events as frames.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive, write_text};
 use crate::ui::response::EncodeEvents;
 
-/// Writes events as they are.
+/// Encodes events without changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SseEncoder {
     pub(super) id_prefix: String,
-    /// How many events the client has.
+    /// The number of events that the client already has.
     pub(super) skipped_events: u64,
     pub(super) retry: Option<Duration>,
     pub(super) error_texts: ErrorTexts,
-    /// Of the event that was read last, from 1.
+    /// The number of the most recent event, from 1.
     pub(super) number: u64,
 }
 
@@ -35,7 +35,7 @@ impl EncodeEvents for SseEncoder {
     fn begin(&mut self, out: &mut Vec<u8>) {
         match self.retry {
             Some(wait) => write_text(out, format_args!("retry: {}\n\n", wait.as_millis())),
-            // Something is sent at once, so that the client sees the head of the response.
+            // A comment is sent immediately, so that the client receives the head of the response.
             None => self.keep_alive(out),
         }
     }

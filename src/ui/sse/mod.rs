@@ -1,7 +1,7 @@
-//! The events of this crate as server-sent events, for a page of your own.
+//! Sends the events of this crate as server-sent events, for a custom page.
 //!
-//! The `data` of each event is the JSON of an [`Event`](crate::Event), so a reader in Rust gets it back with
-//! [`FrameReader`](crate::sse::FrameReader) and `serde_json`, and a page with `JSON.parse`:
+//! The `data` of each event is the JSON of an [`Event`](crate::Event). Clients in Rust parse it
+//! with [`FrameReader`](crate::sse::FrameReader) and `serde_json`, and pages with `JSON.parse`:
 //!
 //! ```text
 //! retry: 2000
@@ -17,9 +17,10 @@
 //!
 //! ```
 //!
-//! The last event of a run is `end`: a page closes its `EventSource` there, which would connect again otherwise.
-//! `{"finished":false,"error":{…}}` is the end of a stream that broke off before its run had finished. The
-//! format is <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
+//! The last event of a run is `end`. A page must close its `EventSource` then, because it would
+//! reconnect otherwise. A stream that broke before its run finished ends with
+//! `{"finished":false,"error":{…}}`. The format is specified at
+//! <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 
 mod encode;
 #[cfg(feature = "hub")]

@@ -1,4 +1,4 @@
-//! The items of a reader of a hub, as frames.
+//! Encodes the items of a hub's reader as frames.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive, write_text};
 use crate::ui::response::EncodeEvents;
 
-/// How long a browser waits for a server that is started again.
+/// How long a browser waits before it reconnects to a server that restarts.
 const RETRY_AFTER_SHUT_DOWN: Duration = Duration::from_secs(5);
 
-/// Writes events with the numbers of the hub.
+/// Encodes events with the hub's numbers as ids.
 #[derive(Clone, Debug)]
 pub(super) struct ReaderEncoder {
     pub(super) retry: Option<Duration>,
     pub(super) error_texts: ErrorTexts,
     /// Whether the run has [finished](Event::Finished).
     pub(super) has_finished: bool,
-    /// The error of a run that has ended before it had finished.
+    /// The error of a run that ended before it finished.
     pub(super) failure: Option<Error>,
 }
 
-/// Data that is not an event.
+/// Data other than an event.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Data<'a> {
@@ -91,7 +91,8 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
         }
     }
 
-    /// After the end of a run, a reader of the run ends, and a reader of the session does not.
+    /// Always `false`: after a run's end, a reader of the run ends on its own, and a reader of the
+    /// session continues.
     fn is_last(&self, _event: &HubEvent) -> bool {
         false
     }
@@ -126,7 +127,7 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
     }
 }
 
-/// The id of a run may be one that the app has chosen: no line end may come from it.
+/// Writes the id, unless it contains a line break: the app may have chosen the run's id.
 fn write_id(out: &mut Vec<u8>, number: &EventNumber) {
     let id = number.to_string();
     if !id.contains(['\n', '\r', '\0']) {

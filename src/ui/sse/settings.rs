@@ -1,4 +1,4 @@
-//! How events are sent.
+//! Settings for sending server-sent events.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::hub::HubEvent;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
-/// How long a browser waits before it connects again.
+/// How long a browser waits before it reconnects.
 const DEFAULT_RETRY: Duration = Duration::from_secs(2);
 
-/// How events are sent as server-sent events.
+/// Sends events as server-sent events.
 ///
 /// ```
 /// use futures::TryStreamExt;
@@ -32,7 +32,7 @@ const DEFAULT_RETRY: Duration = Duration::from_secs(2);
 /// let response = Sse::new().respond(run);
 /// assert_eq!(response.status, 200);
 ///
-/// // A web server does this: `axum::body::Body::from_stream(response.body)`, for example.
+/// // A web server sends the body, for example with `axum::body::Body::from_stream(response.body)`.
 /// let body: Vec<_> = response.body.try_collect().await.unwrap();
 /// let text = String::from_utf8(body.concat()).unwrap();
 /// assert!(text.contains(r#""text":"Hello!""#));
@@ -52,15 +52,15 @@ impl Default for Sse {
 }
 
 impl Sse {
-    /// Ids count from 1, a comment is sent every 15 seconds of silence, a browser connects again after 2
-    /// seconds, and texts of errors are hidden.
+    /// Makes the default settings: ids count from 1, a comment is sent after 15 seconds without
+    /// data, browsers reconnect after 2 seconds, and error messages are hidden.
     pub fn new() -> Self {
         let encoder = SseEncoder { retry: Some(DEFAULT_RETRY), ..SseEncoder::default() };
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
     }
 
-    /// Puts a name before the number of each id: with `run-7` the third event has the id `run-7-3`. Line ends
-    /// in it are left out.
+    /// Sets a prefix for the number in each id: with `run-7` the third event has the id `run-7-3`.
+    /// Line breaks in it are removed.
     pub fn with_id_prefix(mut self, prefix: &str) -> Self {
         let is_allowed = |c: &char| !matches!(c, '\n' | '\r' | '\0');
         self.encoder.id_prefix = prefix.chars().filter(is_allowed).collect();
@@ -68,38 +68,40 @@ impl Sse {
         self
     }
 
-    /// Leaves out the events that a client has, for a stream that begins anew with the first one: a recorded
-    /// run, for example. `last_event_id` is the value of the header `last-event-id`; it is ignored if it has
-    /// another prefix or is not an id.
+    /// Leaves out the events that a client already has, for a stream that starts again with the
+    /// first event, such as a recorded run. `last_event_id` is the value of the header
+    /// `last-event-id`; it is ignored if it has another prefix or is not an id.
     ///
-    /// A run that was dropped cannot be continued by this. The runs of a hub can: see `respond_to_reader`.
+    /// This cannot continue a run that was dropped. To continue reading a run in a hub, use
+    /// `respond_to_reader`.
     pub fn resume_after(mut self, last_event_id: Option<&str>) -> Self {
         let last = last_event_id.and_then(|id| parse_last_event_id(id, &self.encoder.id_prefix));
         self.encoder.skipped_events = last.unwrap_or(0);
         self
     }
 
-    /// Sets how long the connection may be silent before a comment is sent; 15 seconds unless set. `None` sends
-    /// no comments. They need a tokio runtime with timers.
+    /// Sets the time without data after which a comment is sent; the default is 15 seconds. `None`
+    /// disables comments. They require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
     }
 
-    /// Sets how long a browser waits before it connects again; 2 seconds unless set. `None` leaves it to the
-    /// browser.
+    /// Sets how long a browser waits before it reconnects; the default is 2 seconds. `None` uses
+    /// the browser's own default.
     pub fn with_retry(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.encoder.retry = wait.into();
         self
     }
 
-    /// Sets whether texts of errors are sent; they are hidden unless set.
+    /// Sets whether error messages are sent; by default they are hidden.
     pub fn with_error_texts(mut self, texts: ErrorTexts) -> Self {
         self.encoder.error_texts = texts;
         self
     }
 
-    /// The response that sends these events, up to [`Finished`](Event::Finished) or the first error.
+    /// Makes the response that sends these events, up to [`Finished`](Event::Finished) or the first
+    /// error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,
@@ -107,27 +109,30 @@ impl Sse {
         Response::of_stream(ResponseBody::new(events, self.encoder, self.keep_alive), None)
     }
 
-    /// The response that sends what a reader of a [hub](crate::hub) gets, a [`Reader`](crate::hub::Reader) or a
-    /// [`SessionReader`](crate::hub::SessionReader).
+    /// Makes the response that sends the items of a [hub](crate::hub)'s reader, a
+    /// [`Reader`](crate::hub::Reader) or a [`SessionReader`](crate::hub::SessionReader).
     ///
     /// Ids are the [numbers](crate::hub::EventNumber) of the hub, so a prefix and
-    /// [`resume_after`](Self::resume_after) have no effect: parse the header `last-event-id`, and give it to the hub,
-    /// or `None` if it cannot be parsed. Besides events there are two more values of `type`:
+    /// [`resume_after`](Self::resume_after) have no effect: parse the header `last-event-id` and
+    /// pass it to the hub, or pass `None` if it cannot be parsed. In addition to events, two more
+    /// values of `type` are sent:
     ///
     /// ```text
     /// {"type":"snapshot","run":"5f0c…","starts_at":4,"events":[…],"pending":[…]}
     /// {"type":"ended","error":null}
     /// ```
     ///
-    /// After a snapshot, a page keeps the first `starts_at` entries of the session, discards all that it shows after
-    /// them, and applies `events`; [`Session::entries`](crate::session::Session::entries) has the entries. `run` is
-    /// null if no run is active, and `starts_at` is null for a run without a session.
+    /// After a snapshot, a page keeps the first `starts_at` entries of the session, discards
+    /// everything that it shows after them, and applies `events`;
+    /// [`Session::entries`](crate::session::Session::entries) returns the entries. `run` is null if
+    /// no run is active, and `starts_at` is null for a run without a session.
     ///
-    /// A reader of one run ends with `event: end`, like [`respond`](Self::respond). There are two more ends:
-    /// `event: too_slow`, if the reader was cut, and `event: shutting_down`, which sets the time until a browser
-    /// connects again to five seconds. A page that reads a session connects again after each of the three: `end` is
-    /// then the end of a run that was dropped, or of a store that failed. An `EventSource` does so unless the page
-    /// closes it.
+    /// The response for a reader of one run ends with `event: end`, as with
+    /// [`respond`](Self::respond). It can also end with `event: too_slow`, if the reader was cut
+    /// off, or with `event: shutting_down`, which sets the browser's time until it reconnects to
+    /// five seconds. A page that reads a session reconnects after each of the three: for a session,
+    /// `end` means that a run was dropped or that the store failed. An `EventSource` reconnects
+    /// unless the page closes it.
     ///
     /// Dropping the body stops reading; the run continues.
     #[cfg(feature = "hub")]

@@ -35,7 +35,7 @@ fn frames_of(body: &str) -> Vec<(String, String)> {
     frames
 }
 
-/// The data of the last frame, which has to be the end.
+/// The data of the last frame, which must be the end.
 fn end_of(body: &str) -> Value {
     assert!(body.ends_with("\n\n") && !body.contains('\r'), "{body}");
     let frames = frames_of(body);
@@ -50,7 +50,7 @@ fn failing_agent() -> Agent {
     Agent::new(Scripted::new([Reply::text("Let me see.").fail(secret)])).with_max_turns(1)
 }
 
-/// An agent whose tool fails with a text that is not for everybody.
+/// An agent whose tool fails with a message that must stay hidden.
 fn agent_with_failing_tool() -> Agent {
     let spec = ToolSpec::new("read", "Reads a file", json!({ "type": "object" }));
     let read = Tool::raw(spec, |_, cx| async move {

@@ -1,4 +1,4 @@
-//! Old thoughts and inputs get shorter with time.
+//! Old reasoning and arguments are shortened as they age.
 
 use futures::executor::block_on;
 use serde_json::json;
@@ -17,7 +17,7 @@ use crate::support::runs::test_agent;
 use crate::support::tools::constant_tool;
 use crate::support::world::{FinishedRun, finish_run};
 
-/// A turn with a long thought and a long input.
+/// A turn with long reasoning and long arguments.
 fn long_turn(n: usize) -> Vec<Item> {
     let mut items = look_turn(n);
     items[0] = Item::reasoning(format!("thought {n} {}", "t".repeat(1_000)));
@@ -30,7 +30,7 @@ fn compacted_count(history: &History) -> usize {
     history.iter().filter(|item| item.compacted).count()
 }
 
-/// Replies that think and call, and a last one.
+/// Replies with reasoning and a call, and a final one.
 fn tool_turn_replies(turns: usize) -> Vec<Reply> {
     let reply = |n: usize| {
         let arguments = json!({ "text": format!("{n} {}", "i".repeat(3_000)) });
@@ -88,7 +88,7 @@ async fn ageing_is_off_by_default_and_needs_no_window() {
     assert_eq!((rewrite_count(&told), compacted_count(&requests[12].context)), (0, 0));
     let (told, requests) = run_with_ageing(12, Some(Ageing::after_turns(4))).await;
     assert_eq!(rewrite_count(&told), 2);
-    // Two marks a turn: its thought and its call.
+    // Two marks per turn: its reasoning and its call.
     let marks: Vec<usize> = requests.iter().map(|it| compacted_count(&it.context)).collect();
     assert_eq!(marks, [0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 16]);
     assert!(!was_reactively_compacted(&told.outcome.history));
@@ -107,7 +107,7 @@ async fn between_batches_each_request_extends_the_previous_one() {
     }
 }
 
-/// The messages of a request as text, without the marks of caches.
+/// The messages of a request as text, without cache marks.
 fn encoded_messages(wire: Wire, request: &Request) -> String {
     let mut request = Request::new(request.context.clone());
     request.options.max_output_tokens = Some(100);
@@ -130,7 +130,7 @@ async fn ageing_is_not_the_one_compaction_of_a_request_that_did_not_fit() {
     first.check_outcome(EndReason::Completed, 2);
     assert_eq!(rewrite_count(&first), 2);
     assert!(was_reactively_compacted(&first.outcome.history));
-    // Ageing goes on, and the note stays.
+    // Ageing continues, and the note stays.
     let second = finish_run(agent.run_from(first.outcome.history.clone(), "more")).await;
     second.check_outcome(EndReason::ContextWindow, 1);
     assert!(was_reactively_compacted(&second.outcome.history));
@@ -140,7 +140,7 @@ async fn ageing_is_not_the_one_compaction_of_a_request_that_did_not_fit() {
 async fn usage_reported_after_a_batch_counts_and_usage_before_it_does_not() {
     let mut items: Vec<Item> = (0..4).flat_map(long_turn).collect();
     let sign = |item: Item| with_provider_data(item, "anthropic", json!({ "signature": "s" }));
-    // Nothing but a signed thought becomes old.
+    // Of these items, only signed reasoning is old enough to be shortened.
     items.splice(
         0..4,
         [sign(Item::reasoning("hm")), look_turn(0)[2].clone(), look_turn(0)[3].clone()],

@@ -1,4 +1,4 @@
-//! An agent that makes room before its window is full.
+//! An agent that compacts its history before its window is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::support::items::{
     history_of, message_texts, round_trip_json, session_items, token_usage,
 };
 
-/// Its requests are near the window from 800 tokens on.
+/// An agent whose requests are near the window from 800 tokens on.
 fn agent_near_window(model: &Scripted, compactor: impl Compactor + 'static) -> Agent {
     Agent::new(model.clone())
         .with_tools([look_tool(120)])
@@ -38,7 +38,7 @@ fn summary_reply() -> Reply {
     Reply::text("The name is Ada.").usage(token_usage(50, 5))
 }
 
-/// A compactor that counts how often it is asked.
+/// A compactor that counts how many times it is called.
 fn counting_compactor<C: Compactor + 'static>(
     compactor: C,
 ) -> (Arc<AtomicUsize>, impl Compactor + 'static) {
@@ -96,7 +96,7 @@ async fn below_the_threshold_or_without_a_window_the_compactor_is_not_called() {
     let model = Scripted::new(replies());
     let (events, _) = run_to_end(agent_near_window(&model, never).run("go")).await;
     assert_eq!((compaction_order(&events).as_str(), asked.load(Ordering::Relaxed)), ("ttt", 0));
-    // The same with a longer answer in mind.
+    // The same with a larger output limit.
     let (asked, some) = counting_compactor(Truncator::new());
     let model = Scripted::new(replies());
     run_to_end(agent_near_window(&model, some).with_max_output_tokens(300).run("go")).await;
@@ -146,7 +146,7 @@ async fn usage_from_before_a_compaction_does_not_trigger_another() {
     let model = Scripted::new([
         look_call_reply(token_usage(100, 1)),
         look_call_reply(token_usage(990, 10)),
-        // A server that counts nothing: what was counted before is not the history any more.
+        // A server that reports no usage: the earlier count no longer applies to the history.
         look_call_reply(token_usage(0, 0)),
         look_call_reply(token_usage(0, 0)),
         "done".into(),
@@ -179,7 +179,7 @@ async fn a_fruitless_compaction_is_not_retried_until_the_request_has_grown() {
         (compaction_order(&events).as_str(), outcome.reason),
         ("ttttt", EndReason::Completed)
     );
-    // At 844, with 34 for the result, not at 864 and 894, but at 914.
+    // Compactions run at 844, with 34 tokens for the result, and at 914, but not at 864 and 894.
     assert_eq!(asked.load(Ordering::Relaxed), 2);
     assert_eq!(*seen.lock().unwrap(), [ErrorKind::Other; 2]);
 }
@@ -314,7 +314,7 @@ async fn dropping_or_interrupting_the_run_drops_the_summary_request() {
         let mut run = agent_near_window(&model, summarize).run("go");
         let handle = run.handle();
         let mut events = Vec::new();
-        // The next event is not there as long as nobody waits for the summary.
+        // No further event is ready until the summary is awaited.
         while let std::task::Poll::Ready(Some(event)) = futures::poll!(run.next()) {
             events.push(event.unwrap());
         }
@@ -401,7 +401,7 @@ async fn a_failed_reactive_summary_is_counted_and_the_run_ends_with_the_overflow
     );
     assert_eq!((outcome.error, outcome.usage), (Some(full), token_usage(70, 7)));
 
-    // The same where a turn has said it.
+    // The same if the overflow is reported by a turn.
     let model = Scripted::new([
         look_call_reply(token_usage(10, 1)),
         look_call_reply(token_usage(10, 1)),
@@ -419,7 +419,7 @@ async fn a_failed_reactive_summary_is_counted_and_the_run_ends_with_the_overflow
 
 #[tokio::test]
 async fn reported_usage_accounts_for_hooks_that_shrink_the_request() {
-    // The ledger is long, what is sent is not.
+    // The history is long, but the request is short.
     let model = Scripted::new([
         look_call_reply(token_usage(90, 1)),
         look_call_reply(token_usage(95, 1)),
@@ -453,7 +453,7 @@ async fn compaction_repeats_until_the_request_is_a_quarter_below_the_threshold()
         Ok(Some(Compaction::new(0, 2.min(history.len()), Vec::new())))
     });
     let model = Scripted::new(["Done."]);
-    // 29 tokens each, of which 800 have room for 27 and 600 for 20.
+    // 29 tokens each: 800 tokens hold 27 of them, and 600 hold 20.
     let long = history_of((0..40).map(|_| Item::user("x".repeat(100))));
     let (_, outcome) = run_to_end(agent_near_window(&model, forget).run_from(long, "go")).await;
     assert_eq!(outcome.reason, EndReason::Completed);
@@ -462,7 +462,7 @@ async fn compaction_repeats_until_the_request_is_a_quarter_below_the_threshold()
 
 #[tokio::test]
 async fn after_a_reactive_compaction_the_next_one_starts_at_the_threshold_again() {
-    // The first came to nothing, so the next would have to wait until the request has grown.
+    // The first compaction had no effect, so the next one has to wait until the request has grown.
     let run = async |overflows: bool| {
         let times = AtomicUsize::new(0);
         let (asked, first_fails) = counting_compactor(compactor_fn(move |history: &History| {
@@ -482,7 +482,7 @@ async fn after_a_reactive_compaction_the_next_one_starts_at_the_threshold_again(
         assert_eq!(outcome.reason, EndReason::Completed);
         (compaction_order(&events), asked.load(Ordering::Relaxed))
     };
-    // At 844 it fails. At 874 it is above the limit, and below what it has to grow to.
+    // The compaction fails at 844. At 874 the request is above the limit, but has not grown enough.
     assert_eq!(run(false).await, ("ttt".to_owned(), 1));
     assert_eq!(run(true).await, ("ttctct".to_owned(), 3));
 }

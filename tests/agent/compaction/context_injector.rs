@@ -1,4 +1,4 @@
-//! What one request is told besides the conversation.
+//! Context that is injected into a single request besides the conversation.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ fn context_candidate(source: &str, text: &str, why: &str) -> ContextCandidate {
     ContextCandidate { source: source.into(), text: text.into(), why: why.into() }
 }
 
-/// Counts bytes, so that the numbers can be read.
+/// Counts bytes instead of tokens, so that the numbers are easy to check.
 fn byte_counting_injector(cap: u64, candidates: Vec<ContextCandidate>) -> ContextInjector {
     ContextInjector::new(cap, move |_| candidates.clone())
         .with_counter(|text: &str| text.len() as u64)
@@ -23,7 +23,7 @@ fn byte_counting_injector(cap: u64, candidates: Vec<ContextCandidate>) -> Contex
 
 #[test]
 fn candidates_are_selected_in_order_up_to_the_cap_with_recorded_reasons() {
-    // Each block is `# s\n(w)\n` and the text; the gaps have two bytes.
+    // Each block is `# s\n(w)\n` and the text; the separators have two bytes.
     let candidates = vec![
         context_candidate("a", "12345", "w"),
         context_candidate("b", "no reason", "  "),

@@ -1,4 +1,4 @@
-//! How many tokens there are.
+//! Token estimates.
 
 use serde_json::json;
 use turnstream::context::{
@@ -49,7 +49,7 @@ fn a_turn_without_usage_is_counted_by_the_token_counter() {
     it = history_of([Item::user("u"), as_tool_turn_end(Item::text("a"), token_usage(40, 2))]);
     it.extend([Item::user("u"), as_tool_turn_end(Item::text("12345678"), none)]);
     assert_estimate(&it, 42 + 5 + 6);
-    // The provider cut off what it says it has counted.
+    // The usage of a tombstoned turn does not count.
     it.push(as_tool_turn_end(Item::text("void"), token_usage(9_999, 1)).with_mark(Mark::Tombstone));
     assert_estimate(&it, 42 + 5 + 6);
 }
@@ -82,7 +82,7 @@ fn without_usage_a_request_estimate_includes_system_prompt_and_tools() {
         of(history_of([Item::user("u"), as_tool_turn_end(Item::text("a"), token_usage(70, 5))])),
         75
     );
-    // What is sent counts, not the ledger.
+    // The context that is sent counts, not the history.
     let narrow = Request { context: history_of([]), ..request(history_of(session_items(9))) };
     assert_eq!(estimate_request_tokens(&narrow, &BytesDiv4), 13);
 }
@@ -127,7 +127,7 @@ fn usage_from_before_a_compaction_does_not_count() {
         ] {
             let mut after = apply_compaction(&compaction, &before);
             assert_estimate(&after, estimate_without_usage(&after));
-            // The next turn is counted as it was sent.
+            // The next turn's usage counts what was sent.
             after.push(as_tool_turn_end(Item::text("fine"), token_usage(500, 20)));
             assert_estimate(&after, 520);
             after.push(Item::user("1234"));
@@ -145,7 +145,7 @@ fn of_several_compactions_the_newest_one_counts_at_any_position() {
     assert_estimate(&it, estimate_without_usage(&it));
     it.extend(look_turn(7));
     assert_estimate(&it, 110 + 2 + 4);
-    // The second stands in front of a turn that is counted, and of the first one's place.
+    // The second compaction replaces items before a counted turn, including the first compaction.
     let second = Compaction::new(0, 5, sum(2));
     it = apply_compaction(&record_stale_usage(second, &it), &it);
     assert_estimate(&it, estimate_without_usage(&it));

@@ -1,5 +1,5 @@
-//! A history that would outgrow the model's window: how long it is, who makes it shorter and when,
-//! and what one request is told besides.
+//! Compaction of a history that would outgrow the model's window: its size, the compactor, and the
+//! time of the compaction; and context that is injected into a single request.
 
 mod ageing;
 mod automatic;
@@ -21,24 +21,25 @@ use turnstream::{ErrorKind, Event, Journal, Outcome, Run, Usage};
 use crate::support::runs::push_event;
 use crate::support::tools::spec;
 
-/// A tool `look` whose results have so many bytes.
+/// A tool `look` whose results have this number of bytes.
 fn look_tool(bytes: usize) -> Tool {
     Tool::raw(spec("look"), move |_, _| async move { "x".repeat(bytes) }).unwrap()
 }
 
-/// A turn that calls `look` and used so many tokens.
+/// A turn that calls `look` and has this usage.
 fn look_call_reply(usage: Usage) -> Reply {
     Reply::text("Let me look.").call("look", json!({})).usage(usage)
 }
 
-/// A hook that notes what failed.
+/// A hook that records failures.
 fn failure_log_hook() -> (Arc<Mutex<Vec<ErrorKind>>>, impl Hook + 'static) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = seen.clone();
     (seen, hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind())))
 }
 
-/// A run to its end: what was told, and how it ended. Its events fold to its history and its usage.
+/// Drives a run to its end, and returns the events and the outcome. Checks that the fold of the
+/// events has the run's history and usage.
 async fn run_to_end(mut run: Run) -> (Vec<Event>, Outcome) {
     let journal = Journal::new(run.history());
     let mut events = Vec::new();
@@ -53,7 +54,8 @@ async fn run_to_end(mut run: Run) -> (Vec<Event>, Outcome) {
     (events, outcome)
 }
 
-/// The places of the compactions: `c` for one, `0` for one that came to nothing, `t` for a request.
+/// The order of compactions and requests: `c` is a compaction, `0` one without effect, `t` a
+/// request.
 fn compaction_order(events: &[Event]) -> String {
     let sign = |event: &Event| match event {
         Event::Rewritten { why: RewriteReason::Compacted, from, to, items, .. } => {

@@ -1,4 +1,4 @@
-//! A summary in the place of old turns.
+//! A summary that replaces old turns.
 
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ fn as_many_recent_turns_are_kept_as_fit_and_at_least_one() {
     let all = || scripted_summarizer(4).0;
     assert_eq!(kept(all()), 4);
     assert_eq!(kept(all().with_keep_turns(0)), 1);
-    // A turn is guessed at some 27 tokens.
+    // A turn is estimated at about 27 tokens.
     assert_eq!(kept(all().with_keep_tokens(60)), 2);
     assert_eq!(kept(all().with_keep_tokens(0)), 1);
     assert_eq!(kept(all().with_keep_tokens(60).with_counter(|_: &str| 0)), 3);
@@ -221,7 +221,7 @@ fn or_else_uses_the_second_compactor_if_the_first_yields_nothing_or_fails() {
     assert_eq!(run_compactor(&none().or_else(none()), &before), None);
     assert!(block_on(fails().or_else(none()).compact(&before)).is_err());
     assert!(block_on(none().or_else(fails()).compact(&before)).is_err());
-    // Shortening comes before a model is asked.
+    // Truncation comes before the summary by a model.
     let chain = Truncator::new().with_keep_turns(1).with_max_reasoning_bytes(0).or_else(summarize);
     let it = apply_compaction(&run_compactor(&chain, &before).unwrap(), &before);
     assert!(model.requests().is_empty() && it.iter().any(|item| item.turn.is_some()));

@@ -1,4 +1,4 @@
-//! When a window is nearly full.
+//! The threshold at which a window is nearly full.
 
 use turnstream::context::Window;
 use turnstream::request::Options;
@@ -19,7 +19,7 @@ fn the_threshold_is_80_percent_or_where_the_answer_no_longer_fits() {
     assert_window(&window, Some(100), 800);
     assert_window(&window, Some(300), 700);
     assert_window(&window, Some(999), 1);
-    // An answer as long as the window is no plan.
+    // An output limit as large as the window is ignored.
     assert_window(&window, Some(1_000), 800);
     assert_window(&window, Some(u32::MAX), 800);
     assert_window(&window.clone().with_threshold_percent(50), Some(300), 500);

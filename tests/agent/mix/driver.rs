@@ -1,4 +1,5 @@
-//! Who drives: polls a run by hand, gives verdicts between two polls, and looks at everything.
+//! The driver: polls a run by hand, gives verdicts between two polls, and checks the state after
+//! each.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
@@ -22,21 +23,21 @@ use crate::support::random_agent::{self, ToolLog};
 use crate::support::replays;
 use crate::support::seeded_random::Dice;
 
-/// All that is known of one seed.
+/// The observations of one seed.
 pub(crate) struct SeedRun {
     pub(crate) dice: Arc<Dice>,
     pub(crate) tools: Arc<ToolLog>,
     pub(crate) agent: Agent,
     pub(crate) is_dry: bool,
-    /// By key, as all that follows.
+    /// Idempotency keys, as in the fields below.
     pub(crate) executed_keys: HashSet<String>,
-    /// How many of what ran were looked at.
+    /// The number of executions that were checked.
     pub(crate) checked_count: usize,
     pub(crate) allowed_keys: HashSet<String>,
     pub(crate) started_keys: HashSet<String>,
     pub(crate) answer_counts: HashMap<String, usize>,
     pub(crate) verdicts: HashMap<String, (PendingCall, Verdict)>,
-    /// Who waits for a verdict, by the ids of the calls that lead there.
+    /// The calls that wait for a verdict, with the ids of the calls that lead to their sub-agent.
     pub(crate) approval_requests: Vec<(Vec<String>, String, ToolCall)>,
 }
 
@@ -49,7 +50,7 @@ impl Wake for WakeFlag {
     }
 }
 
-/// How the runs of the seed ended.
+/// Returns how the runs of the seed ended.
 pub(crate) fn check_seed(seed: u64) -> Vec<String> {
     clock::paused_runtime().block_on(run_seed(seed))
 }
@@ -88,13 +89,13 @@ async fn run_seed(seed: u64) -> Vec<String> {
             true => history.clone(),
             false => history.settled(),
         };
-        // A store may have the events of all of them in a row.
+        // A store may have the events of several runs in sequence.
         let whole = chain.take().filter(|it| it.history() == began);
         let whole = whole.unwrap_or_else(|| Journal::new(began.clone()));
         let (outcome, left, usage) = mix.drive_run(run, began, &whole).await;
         if outcome.is_some() {
             assert_eq!(whole.history(), left, "the fold of all runs is the last history");
-            // Behind a drop nothing says that what is held is written.
+            // After a drop, the history may have items that no event reported.
             chain = Some(whole);
         }
         assert_eq!(pool.used_tokens() - used, usage.total(), "the pool is drained once");
@@ -108,7 +109,7 @@ async fn run_seed(seed: u64) -> Vec<String> {
         assert_eq!(history, left, "a history is what was written of it");
         pending = match outcome {
             Some(outcome) => outcome.pending,
-            // What a drop has left open can be resumed as well, and may run once more.
+            // Calls that a drop left unfinished can be resumed as well, and may run once more.
             None if mix.dice.one_in(2)
                 && mix
                     .agent
@@ -124,7 +125,7 @@ async fn run_seed(seed: u64) -> Vec<String> {
     ends
 }
 
-/// A body that says something of its own before each lap.
+/// A body that emits an event of its own before each iteration.
 fn chatty_body(
     cx: RunContext,
     state: State,
@@ -141,7 +142,7 @@ fn chatty_body(
     }
 }
 
-/// Replays every run, where it is dropped.
+/// A recorder that replays every run when it is dropped.
 pub(crate) fn shared_recorder() -> &'static Recorder {
     static RECORDER: LazyLock<Recorder> = LazyLock::new(|| {
         Recorder::to_callback(|run| {
@@ -159,11 +160,11 @@ pub(crate) fn shared_recorder() -> &'static Recorder {
 }
 
 impl SeedRun {
-    /// The open calls, and all below them, may run again.
+    /// Allows unfinished calls, and all calls below them, to run again.
     fn forget_open_calls(&mut self, history: &History) {
         for call in history.unanswered_calls() {
             let key = format!("{}/{}", history.id(), call.call_id);
-            // A task may have been ahead: its turn was complete, and nobody was told.
+            // A task may have been ahead: its turn was complete, but was not reported yet.
             self.allowed_keys.insert(key.clone());
             let below = format!("{key}/");
             let is_it = |it: &String| *it == key || it.starts_with(&below);
@@ -220,7 +221,7 @@ impl SeedRun {
         run.unwrap_or_else(|error| panic!("it cannot be resumed: {error:?} {history:?}"))
     }
 
-    /// Its outcome, unless it was dropped; the history that is left; what it used.
+    /// Returns the outcome unless the run was dropped, the history that is left, and the usage.
     async fn drive_run(
         &mut self,
         run: Run,
@@ -232,7 +233,7 @@ impl SeedRun {
         let waker = Waker::from(Arc::clone(&bell));
         let (handle, journal) = (run.handle(), run.journal().clone());
         *self.tools.journal.lock().unwrap() = Some(journal.clone());
-        // A task is ahead of whoever pulls.
+        // The task may run ahead of the consumer.
         let ahead = NonZero::new(usize::try_from(self.dice.roll(8)).unwrap());
         let mut run = match ahead {
             Some(ahead) => run.in_task(ahead).boxed(),
@@ -301,11 +302,11 @@ impl SeedRun {
         let before = journal.history();
         drop(run);
         if ahead.is_some() {
-            // The task is told, and drops what it has.
+            // The task is notified, and drops what it has.
             for _ in 0..3 {
                 tokio::task::yield_now().await;
             }
-            // It was ahead: not all that ran was told before the drop.
+            // The task was ahead: some calls ran without being reported before the drop.
             let ran = self.tools.executed_calls.lock().unwrap();
             for (key, ..) in &ran[self.checked_count..] {
                 assert!(self.executed_keys.insert(key.clone()), "law 4: {key} ran twice");
@@ -330,8 +331,8 @@ impl SeedRun {
         (outcome, handle.history(), journal.usage() + journal.nested_usage())
     }
 
-    /// Does anything between two polls, or nothing. Tells whether something was handed in; `None`
-    /// wants it dropped.
+    /// Performs a random action between two polls, or none. Returns whether it sent input; `None`
+    /// means that the run is to be dropped.
     fn disturb_run(&mut self, handle: &RunHandle) -> Option<bool> {
         match self.dice.roll(400) {
             0..6 => return Some(handle.steer("Look here.").is_ok()),
@@ -391,12 +392,12 @@ impl SeedRun {
     }
 }
 
-/// The handle that the ids of calls lead to.
+/// The handle at the end of a path of call ids.
 fn handle_at(handle: &RunHandle, path: &[String]) -> Option<RunHandle> {
     path.iter().try_fold(handle.clone(), |handle, call_id| handle.sub_agent_handle(call_id))
 }
 
-/// An `Err` of the stream is the error of the outcome, after it.
+/// Checks that an `Err` of the stream is the outcome's error, and comes after the outcome.
 #[track_caller]
 fn check_stream_error(outcome: Option<&Outcome>, error: &Error) {
     let own = outcome.and_then(|outcome| outcome.error.as_ref());

@@ -1,4 +1,4 @@
-//! What holds behind each event of a run, and at its end.
+//! Invariants after each event of a run, and at its end.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use turnstream::{Event, Item, Journal, Outcome};
 use super::driver::SeedRun;
 
 impl SeedRun {
-    /// What one event says.
+    /// Records an event.
     pub(crate) fn record_event(&mut self, history: &str, path: &mut Vec<String>, event: &Event) {
         let key = |call_id: &str| format!("{history}/{call_id}");
         match event {
@@ -26,7 +26,7 @@ impl SeedRun {
             Event::Tool(ToolEvent::Started { call_id, .. }) => {
                 assert!(self.started_keys.insert(key(call_id)), "{call_id} started twice");
             }
-            // It starts again when its sub-agent continues.
+            // The call starts again when its sub-agent continues.
             Event::Tool(ToolEvent::Suspended { call_id, .. }) => {
                 assert!(self.started_keys.remove(&key(call_id)), "{call_id} did not start");
             }
@@ -46,7 +46,7 @@ impl SeedRun {
         }
     }
 
-    /// What holds behind each event.
+    /// Checks the invariants after each event.
     pub(crate) fn check_state(&mut self, journal: &Journal, folded: &Journal) {
         let history = journal.history();
         assert_eq!(folded.history(), history, "law 7");
@@ -70,7 +70,7 @@ impl SeedRun {
                         "" => "{}",
                         text => text,
                     };
-                    // What a hook repairs in the same way each time is approved with it.
+                    // A deterministic repair by a hook is part of what was approved.
                     let judged: Value = serde_json::from_str(text).unwrap();
                     assert_eq!(judged, *args, "{key} was approved with other arguments");
                 }

@@ -1,6 +1,6 @@
-//! Runs that mix everything: verdicts given between two pulls, runs that suspend and are resumed,
-//! tools of every kind, sub-agents of sub-agents with a shared pool, hooks that repair and rewrite,
-//! compaction, fallbacks, steering. The laws hold after each pull.
+//! Runs that mix all features: verdicts between two polls, runs that suspend and are resumed, tools
+//! of every kind, nested sub-agents with a shared pool, hooks that repair and rewrite, compaction,
+//! fallbacks, steering. The invariants hold after each poll.
 
 mod driver;
 mod invariants;

@@ -1,12 +1,12 @@
-//! What a stream of AG-UI 1.0 has to look like, from its schema and its rules of order.
+//! The grammar of an AG-UI 1.0 stream, from its schema and its ordering rules.
 //!
-//! It is stricter than the client, which passes over a missing end.
+//! It is stricter than the client, which accepts a missing end event.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-/// The fields of an event: name, what it holds, and whether it has to be there.
+/// The fields of an event: the name, the type of its value, and whether it is required.
 type Fields = &'static [(&'static str, Kind, bool)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ fn fields(kind: &str) -> Option<Fields> {
     })
 }
 
-/// Reads the frames of a body. What is no comment is one line of data.
+/// Parses the frames of a body. Each frame is a comment or one line of data.
 pub(crate) fn events(body: &str) -> Result<Vec<Map<String, Value>>, String> {
     if body.contains('\r') {
         return Err("a carriage return".into());
@@ -106,13 +106,14 @@ pub(crate) fn check(body: &str) -> Result<(), String> {
     }
 }
 
-/// What is open. A key is the kind of thing, its id, and the sub-agent that it is of.
+/// The open messages, calls and steps. A key has the kind, the id, and the sub-agent that it
+/// belongs to.
 #[derive(Default)]
 struct State {
     has_ended: bool,
     open: HashSet<(&'static str, String, String)>,
     ended_sub_agents: HashSet<String>,
-    /// The ids of results, which are new each.
+    /// The ids of results, which must be unique.
     results: HashSet<String>,
 }
 
@@ -250,7 +251,7 @@ fn check_outcome(outcome: &Value) -> Result<(), String> {
     }
 }
 
-/// All messages of a snapshot have an id of their own, and a result comes with its call.
+/// Checks that the messages of a snapshot have unique ids, and that each result has its call.
 fn check_messages(messages: &Value) -> Result<(), String> {
     let mut ids = HashSet::new();
     let mut calls = HashSet::new();

@@ -1,4 +1,4 @@
-//! AG-UI.
+//! The AG-UI protocol.
 
 mod grammar;
 mod projection;

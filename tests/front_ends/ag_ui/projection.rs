@@ -1,14 +1,15 @@
-//! What a client should end up with: the history that the events tell, as far as its messages can hold it.
+//! The messages that a client should have at the end: the history from the events, as far as
+//! messages can represent it.
 //!
-//! What they cannot hold, and is left out on both sides:
+//! Facts that messages cannot represent are left out on both sides:
 //!
 //! | | |
 //! |---|---|
 //! | provider data, marks, the stop reason and usage of a turn | |
-//! | reasoning that is not shown | |
-//! | the order of words, calls and reasoning in a turn | a turn is one message, and one for each piece of reasoning |
-//! | the order of the results of a turn | a client has them as they came |
-//! | input, and what hooks add | a client has its own messages |
+//! | hidden reasoning | |
+//! | the order of text, calls and reasoning in a turn | a turn is one message, and one for each piece of reasoning |
+//! | the order of a turn's results | a client has them in order of arrival |
+//! | input, and items that hooks add | a client has its own messages |
 //! | that the history was compacted | the messages stay |
 //! | the kind of a result | it is in the metadata |
 
@@ -18,7 +19,7 @@ use turnstream::{History, Item, Journal};
 
 use crate::support::conversations::Events;
 
-/// The messages of one agent: words with calls, reasoning, and results, the last sorted by call.
+/// The messages of one agent: text with calls, reasoning, and results, the last sorted by call.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Messages {
     turns: Vec<Value>,
@@ -26,7 +27,7 @@ pub(crate) struct Messages {
     results: Vec<Value>,
 }
 
-/// The messages that these runs should have left, those of the run and those of its sub-agents.
+/// The messages that these runs should produce: those of the run and those of its sub-agents.
 pub(crate) fn expected(start: &History, runs: &[Events]) -> (Messages, Messages) {
     let journal = Journal::new(start.clone());
     let events = runs.iter().flatten().filter_map(|event| event.as_ref().ok());
@@ -61,7 +62,7 @@ impl Messages {
                     calls.push(json!([id, call.name, call.arguments]));
                 }
                 ItemKind::ToolResult(ToolResult { call_id, content, kind, .. })
-                    // Those of a call that was not made to its end are ours.
+                    // Results of incomplete calls were added by this crate, so they are skipped.
                     if !item.interrupted =>
                 {
                     let id = format!("{path}{call_id}");
@@ -82,7 +83,7 @@ impl Messages {
     }
 }
 
-/// The same of the messages that a client has: those of the run and those of its sub-agents.
+/// The same for the messages that a client has: those of the run and those of its sub-agents.
 pub(crate) fn found(messages: &Value) -> (Messages, Messages) {
     let (mut own, mut nested) = (Messages::default(), Messages::default());
     for message in messages.as_array().unwrap() {
@@ -98,7 +99,7 @@ pub(crate) fn found(messages: &Value) -> (Messages, Messages) {
                 into.turns.push(json!({ "content": content, "calls": calls }));
             }
             "reasoning" if !content.is_empty() => into.reasoning.push(content.to_owned()),
-            // The answer to a call that was not made to its end.
+            // The answer to an incomplete call.
             "tool" if message["id"].as_str().unwrap().starts_with("withdrawn-") => {}
             "tool" => {
                 let kind = message["metadata"]["kind"].as_str().unwrap_or("ok");

@@ -1,4 +1,4 @@
-//! Every kind of run as events of AG-UI.
+//! Every kind of run, encoded as AG-UI events.
 
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub(super) fn first_request() -> Value {
     })
 }
 
-/// The body that answers a request.
+/// The response body for a request.
 pub(super) async fn body_of(run: Events, request: &Value) -> String {
     let limits = ClientLimits::default();
     let request = request.to_string();

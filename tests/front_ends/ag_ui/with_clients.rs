@@ -1,4 +1,4 @@
-//! What the client itself makes of the streams.
+//! Streams as the AG-UI client reads them.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::clients::Clients;
 use crate::mutations::{Mutation, Table};
 use crate::support::conversations::conversations;
 
-/// What the client answers to the calls that wait: approvals, and results of its own tools.
+/// The client's input for pending calls: verdicts, and results of its own tools.
 fn next_input(read: &Value, run: usize) -> Value {
     let interrupts = &read["interrupts"];
     let mut messages = read["messages"].clone();
@@ -72,7 +72,7 @@ async fn the_client_ends_up_with_the_history_that_the_events_tell() {
     assert!(rejected.is_empty(), "{}", rejected.join("\n\n"));
 }
 
-/// Damages, each seen in a stream with reasoning, words, calls and their results.
+/// Mutations of a stream with reasoning, text, calls and results, each of which must be detected.
 fn mutations() -> Vec<Mutation> {
     let mutation = |name, change| Mutation { name, change };
     vec![

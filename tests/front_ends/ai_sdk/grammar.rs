@@ -1,13 +1,13 @@
-//! What a UI message stream has to look like, from the client's schema of chunks and its docs.
+//! The grammar of a UI message stream, from the client's chunk schema and its documentation.
 //!
-//! It is stricter than the clients, which pass over a missing end.
+//! It is stricter than the clients, which accept a missing end chunk.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 use turnstream::ui::ai_sdk::Version;
 
-/// The fields of a chunk: those that it has to have, and those that it may have, with what they hold.
+/// The required and the optional fields of a chunk, with the types of their values.
 type Fields = &'static [(&'static str, Kind, bool)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,8 @@ enum Kind {
 
 use Kind::{Any, Flag, List, Text};
 
-/// The chunks that all releases of a version know, with no field that one of them does not know.
+/// The chunks that all releases of a version support, with only those fields that all of them
+/// support.
 fn fields(kind: &str, version: Version) -> Option<Fields> {
     let (v6, v7) = (version >= Version::V6, version >= Version::V7);
     Some(match kind {
@@ -67,7 +68,7 @@ fn fields(kind: &str, version: Version) -> Option<Fields> {
     })
 }
 
-/// Reads the frames of a body. What is no comment is one line of data.
+/// Parses the frames of a body. Each frame is a comment or one line of data.
 pub(crate) fn chunks(body: &str) -> Result<Vec<Map<String, Value>>, String> {
     if body.contains('\r') {
         return Err("a carriage return".into());
@@ -87,7 +88,7 @@ pub(crate) fn chunks(body: &str) -> Result<Vec<Map<String, Value>>, String> {
     frames.into_iter().map(read).collect()
 }
 
-/// Checks a body. `known` are the calls that the message has from before, with their approvals.
+/// Checks a body. `known` are the calls that the message already has, with their approvals.
 pub(crate) fn check(body: &str, version: Version, known: &[String]) -> Result<(), String> {
     let mut state = State {
         version,
@@ -128,7 +129,7 @@ enum Phase {
 
 #[derive(Default)]
 struct Call {
-    /// Its arguments stream.
+    /// Whether its arguments are still streaming.
     is_open: bool,
     has_result: bool,
 }
@@ -215,7 +216,7 @@ impl State {
         match kind {
             "tool-input-start" => {
                 let id = text("toolCallId");
-                // A turn that was taken back may be followed by one with the same ids, in a step of its own.
+                // A retracted turn may be followed by one with the same ids, in a step of its own.
                 let is_free = self.calls.get(&id).is_none_or(|call| call.has_result)
                     && !self.in_step.contains(&id);
                 if !self.is_in_step || !is_free {
@@ -242,7 +243,7 @@ impl State {
             | "tool-output-denied" => {
                 let call = self.calls.get_mut(&text("toolCallId")).ok_or("an unknown call")?;
                 let is_result = kind.starts_with("tool-output");
-                // What was wrong with the arguments is told again as the result.
+                // An error in the arguments is reported again as the result.
                 let is_repeated = kind == "tool-output-error";
                 if call.is_open || call.has_result && !is_repeated {
                     return Err("its arguments are not whole, or it has its result".into());

@@ -1,16 +1,17 @@
-//! What a client should end up with: the history that the events tell, as far as a message can hold it.
+//! The message that a client should have at the end: the history from the events, as far as a
+//! message can represent it.
 //!
-//! What a message cannot hold, and is left out on both sides:
+//! Facts that a message cannot represent are left out on both sides:
 //!
 //! | | |
 //! |---|---|
 //! | provider data, marks, the stop reason and usage of a turn | |
-//! | reasoning that is not shown | |
-//! | input, and what hooks add | a message of the assistant has none of the user's |
-//! | the history before, and that it was compacted | it is one message |
-//! | turns that were taken back | versions 5 and 6 keep their steps, each with `data-retracted` |
-//! | the kind of an error | an error is an error, but for what was denied |
-//! | parts that begin with `data-`, steering messages, empty steps | no part of the history |
+//! | hidden reasoning | |
+//! | input, and items that hooks add | an assistant message has no user input |
+//! | earlier history, and that it was compacted | it is one message |
+//! | retracted turns | versions 5 and 6 keep their steps, each with `data-retracted` |
+//! | the kind of an error | all errors are alike, except for denied calls |
+//! | parts whose type starts with `data-`, steering messages, empty steps | not part of the history |
 
 use serde_json::{Value, json};
 use turnstream::item::{ItemKind, PendingCall, ResultKind, ToolResult};
@@ -19,7 +20,7 @@ use turnstream::{Event, History, Journal};
 
 use crate::support::conversations::Events;
 
-/// The steps that these runs should have left.
+/// The steps that these runs should produce.
 pub(crate) fn expected_steps(start: &History, runs: &[Events], version: Version) -> Vec<Value> {
     let journal = Journal::new(start.clone());
     let events = || runs.iter().flatten().filter_map(|event| event.as_ref().ok());
@@ -46,7 +47,7 @@ pub(crate) fn expected_steps(start: &History, runs: &[Events], version: Version)
                     "type": "dynamic-tool", "toolCallId": call.call_id, "toolName": call.name,
                 });
                 match result {
-                    // The call was never whole: nothing of it was made.
+                    // The call was incomplete, so it was never executed.
                     None | Some(_) if item.interrupted => part["state"] = json!("output-error"),
                     Some(result) if result.kind == ResultKind::Ok => {
                         part["state"] = json!("output-available");
@@ -64,7 +65,7 @@ pub(crate) fn expected_steps(start: &History, runs: &[Events], version: Version)
                         }
                         part["input"] = input;
                     }
-                    // It is told at once that it cannot be run.
+                    // The client learns immediately that the call cannot be run.
                     None if input.is_string() => {
                         part["state"] = json!("output-error");
                         part["input"] = input;
@@ -98,7 +99,7 @@ fn output(result: &ToolResult) -> Value {
     }
 }
 
-/// The same of a message as a client has it.
+/// The same for a client's message.
 pub(crate) fn steps_of_message(message: &Value) -> Vec<Value> {
     let mut steps: Vec<Vec<Value>> = vec![Vec::new()];
     let mut is_retracted = false;

@@ -1,4 +1,4 @@
-//! What the clients themselves post.
+//! Requests as the clients themselves send them.
 
 use serde_json::{Value, json};
 use turnstream::Agent;

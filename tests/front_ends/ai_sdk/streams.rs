@@ -1,4 +1,4 @@
-//! Every kind of run as a UI message stream.
+//! Every kind of run, encoded as a UI message stream.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::support::conversations::{Conversation, Events, agent_of_conversations
 
 pub(super) const VERSIONS: [Version; 3] = [Version::V5, Version::V6, Version::V7];
 
-/// The body that a run is sent as.
+/// The response body for a run.
 pub(super) async fn body_of(run: Events, version: Version, continues: bool) -> String {
     let stream = AiSdk::new(version).with_error_texts(ErrorTexts::shown());
     let stream = match continues {
@@ -40,7 +40,7 @@ async fn every_run_is_a_lawful_stream_however_it_ends() {
         for version in VERSIONS {
             let last = conversation.runs.len() - 1;
             for (at, run) in conversation.runs.iter().enumerate() {
-                // A run that goes on, cut behind each of its events.
+                // A continued run, truncated after each of its events.
                 let lengths = if at == last { 0..=run.len() } else { run.len()..=run.len() };
                 for length in lengths {
                     let cut = run[..length].to_vec();

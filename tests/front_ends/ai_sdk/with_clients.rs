@@ -1,4 +1,4 @@
-//! What the clients themselves make of the streams.
+//! Streams as the AI SDK clients themselves read them.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::clients::Clients;
 use crate::mutations::{Mutation, Table};
 use crate::support::conversations::{Conversation, Events, conversations};
 
-/// The releases that read what is sent for a version: its first one, which is the strictest, and the newest of
-/// it and of those behind it.
+/// The client releases that read a version's stream: the version's first release, which is the
+/// strictest, and the newest releases of this and later versions.
 fn readers(version: Version) -> &'static [&'static str] {
     match version {
         Version::V5 => &["ai5_0_0", "ai5", "ai6", "ai7"],
@@ -22,13 +22,13 @@ fn readers(version: Version) -> &'static [&'static str] {
     }
 }
 
-/// The first releases look for a call in the whole message: one that comes again after its turn was taken back
-/// they show in the step that was.
+/// Whether the client shows a repeated call in another place: the first releases search the whole
+/// message for the call, and show it in the retracted step.
 fn shows_elsewhere(client: &str, conversation: &Conversation) -> bool {
     client.ends_with("_0_0") && conversation.name == "a call taken back"
 }
 
-/// Does to a message what an app does when its user has answered.
+/// Updates a message as an app does when its user has answered.
 fn answer_calls(message: &mut Value) {
     for part in message["parts"].as_array_mut().unwrap() {
         if part["state"] == "approval-requested" {
@@ -38,7 +38,7 @@ fn answer_calls(message: &mut Value) {
     }
 }
 
-/// What a client has in the end, and whether it has seen an error.
+/// Returns the client's final message, and whether the client has reported an error.
 fn read_all(
     clients: &mut Clients,
     client: &str,
@@ -68,7 +68,7 @@ async fn bodies_of(runs: &[Events], version: Version) -> Vec<String> {
     bodies
 }
 
-/// The conversation as it is after each event of its last run.
+/// The conversation truncated after each event of its last run.
 fn cuts(conversation: &Conversation) -> impl Iterator<Item = Vec<Events>> {
     let length = conversation.runs.last().unwrap().len();
     (0..=length).map(|count| {
@@ -125,7 +125,7 @@ async fn clients_end_up_with_the_history_that_the_events_tell() {
     assert!(rejected.is_empty(), "{}", rejected.join("\n\n"));
 }
 
-/// Damages, each seen in a stream with words, calls and their results.
+/// Mutations of a stream with text, calls and results, each of which must be detected.
 fn mutations() -> Vec<Mutation> {
     let mutation = |name, change| Mutation { name, change };
     vec![
@@ -168,7 +168,7 @@ fn mutations() -> Vec<Mutation> {
     ]
 }
 
-/// The body without the first frame that contains this.
+/// The body without the first frame that contains this text.
 fn without_frame(body: &str, content: &str) -> String {
     let mut is_found = false;
     let is_kept = |frame: &&str| {

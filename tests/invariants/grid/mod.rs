@@ -27,11 +27,11 @@ struct CaseRun {
     executions: Arc<Executions>,
     events: Vec<Event>,
     poll_count: usize,
-    /// Looks at the fold behind every event, not only where the world is left.
+    /// Checks the fold after every event, not only at the end.
     checks_every_event: bool,
 }
 
-/// So many polls in a row with nothing: the model hangs.
+/// After this number of consecutive pending polls, the model counts as hanging.
 const MAX_SILENT_POLLS: usize = 40;
 
 impl CaseRun {
@@ -53,7 +53,7 @@ impl CaseRun {
         }
     }
 
-    /// Polls up to `polls` times in all; true if the run is over.
+    /// Polls until there were `polls` polls in total; returns true if the run has ended.
     async fn poll_until(&mut self, polls: usize) -> bool {
         let mut silent = 0;
         while self.poll_count < polls && silent < MAX_SILENT_POLLS {
@@ -76,12 +76,12 @@ impl CaseRun {
         false
     }
 
-    /// Laws 3, 5 and 7 at this instant.
+    /// Checks laws 3, 5 and 7 at this moment.
     fn check_fold(&self) {
         let history = self.run.history();
         let folded = Journal::new(History::from_id("h"));
         for event in &self.events {
-            // Through JSON, as a store has it.
+            // Through JSON, as a store does it.
             let line = serde_json::to_string(event).unwrap();
             folded.observe(&serde_json::from_str(&line).unwrap());
         }
@@ -102,7 +102,8 @@ impl CaseRun {
         self.check_executions(&history);
     }
 
-    /// Law 4: what ran was called by a complete turn under a reason that allows it, once.
+    /// Checks law 4: every executed call is in a complete turn whose stop reason allows it, and ran
+    /// once.
     fn check_executions(&self, history: &History) {
         let mut ran = self.executions.executed_call_ids();
         let all = ran.len();
@@ -119,13 +120,13 @@ impl CaseRun {
         }
     }
 
-    /// Law 2: nothing runs.
+    /// Checks law 2: nothing is running.
     fn check_nothing_runs(&self) {
         assert_eq!(self.model.in_flight(), 0, "law 2: a turn streams on");
         assert_eq!(self.executions.running_count(), 0, "law 2: a tool runs on");
     }
 
-    /// Laws 2, 3 and 6 at the end.
+    /// Checks laws 2, 3 and 6 at the end.
     fn check_end(&mut self) {
         let finished: Vec<_> = self.events.iter().filter_map(Event::outcome).collect();
         assert_eq!(finished.len(), 1, "law 6");
@@ -154,7 +155,7 @@ impl CaseRun {
     }
 }
 
-/// Runs `check` on every case, with how many polls it takes to its end or to where it hangs.
+/// Runs `check` on every case, with the number of polls until the case ends or hangs.
 fn for_each_case(name: &str, mut check: impl FnMut(&Case, usize, bool)) {
     let cases = scripts::cases();
     let mut worlds = 0;
@@ -232,7 +233,7 @@ fn an_interrupt_at_every_poll_leaves_every_call_answered() {
                     return;
                 }
                 let outcome = world.events.last().unwrap().outcome().unwrap();
-                // The loop may have ended already, with only `finished` left to be given.
+                // The loop may have ended already, so that only `finished` is left.
                 if !over || matches!(outcome.reason, EndReason::Interrupted(_)) {
                     assert_eq!(outcome.reason, EndReason::Interrupted(phase));
                     assert!(outcome.partial);
@@ -243,7 +244,7 @@ fn an_interrupt_at_every_poll_leaves_every_call_answered() {
     });
 }
 
-/// Behind an interrupt there is an answer for each open call, and nothing else.
+/// After an interrupt, the events are a result for each open call, and nothing else.
 fn check_interrupted_results(behind: &[Event], calls: usize) {
     let answers: Vec<_> = behind.iter().filter_map(Event::tool_output).collect();
     assert_eq!(answers.len(), calls);

@@ -16,9 +16,9 @@ use crate::support::tools::Executions;
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) replies: Vec<Reply>,
-    /// How many calls of a turn run at once.
+    /// The maximum number of a turn's concurrent calls.
     pub(crate) max_concurrency: usize,
-    /// It never ends by itself.
+    /// The run never ends on its own.
     pub(crate) hangs: bool,
 }
 
@@ -151,7 +151,7 @@ fn first_turns() -> Vec<(String, Reply, bool)> {
     turns
 }
 
-/// What a run meets behind its first turn, as far as it goes on.
+/// The replies after the first turn, as far as the run continues.
 fn continuations() -> Vec<(&'static str, Vec<Reply>, bool)> {
     let call = || Reply::new().call("ok", json!({})).call_raw("fixed", "slow", "{}");
     vec![
@@ -169,7 +169,7 @@ pub(crate) fn cases() -> Vec<Case> {
         for (then, more, hangs_then) in continuations() {
             let replies: Vec<Reply> = [reply.clone()].into_iter().chain(more).collect();
             let name = format!("{first}, {then}");
-            // Whether the run gets so far is what the run itself tells.
+            // The run itself determines whether it continues to these replies.
             let reaches = is_continued_after(&first);
             let hangs = hangs || (reaches && hangs_then);
             for at_once in [4, 1] {
@@ -186,7 +186,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Whether a run asks again behind this first turn.
+/// Whether a run sends another request after this first turn.
 fn is_continued_after(first: &str) -> bool {
     const CONTINUED_TURNS: &[&str] = &[
         "nothing",

@@ -1,5 +1,5 @@
-//! The items that a run has added, compared with what its provider, its compactor and its tools
-//! saw, with a compaction of every range before every request.
+//! The items that a run has added, compared with the observations of its provider, its compactor
+//! and its tools, with a compaction of every range before every request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use super::script::{self, Script, TurnEnding};
 use super::world::{Disturbance, Simulation};
 use crate::support::clock;
 
-/// The range that is replaced, when that many requests were sent.
+/// The range that is replaced, after this number of requests was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ReplacedRange {
     after_requests: usize,
@@ -23,12 +23,12 @@ struct ReplacedRange {
     to: usize,
 }
 
-/// What those saw who take part in a run, in their own words.
+/// The observations of the run's provider, compactor and tools.
 #[derive(Default)]
 struct Observations {
-    /// The histories that the compactor saw, each with the place of what it wanted to replace there.
+    /// The histories that the compactor received, each with the range that it replaced.
     compactor_histories: Mutex<Vec<(ReplacedRange, Vec<Item>)>>,
-    /// The results that the tools' side let pass.
+    /// The results that the tools returned.
     tool_results: Mutex<Vec<ToolResult>>,
 }
 
@@ -44,7 +44,7 @@ fn new_items_match_what_provider_and_tools_exchanged_at_any_compaction() {
         let requests = runtime.block_on(run_with_compaction(&stage, script, None)).requests;
         worlds += 1;
         for (sent, seen) in requests.iter().enumerate() {
-            // One entry more than the request of the plain run has is never there.
+            // A longer range than the plain run's request never exists.
             for to in 1..=seen.history.len() {
                 for from in 0..to {
                     let place = ReplacedRange { after_requests: sent, from, to };
@@ -59,7 +59,7 @@ fn new_items_match_what_provider_and_tools_exchanged_at_any_compaction() {
     assert!(rewritten * 4 > worlds, "{rewritten} of {worlds} were compacted");
 }
 
-/// Of the longest scripts, which take most of the time.
+/// The step for the longest scripts, which take most of the time.
 const SAMPLE_STEP: usize = 20;
 
 struct CompactedRun {
@@ -67,7 +67,7 @@ struct CompactedRun {
     is_rewritten: bool,
 }
 
-/// Runs a script and compares what the run says it has added with what was seen.
+/// Runs a script, and compares the items that the run reports as added with the observations.
 async fn run_with_compaction(
     stage: &Environment,
     script: &Script,
@@ -82,7 +82,7 @@ async fn run_with_compaction(
     let replaced = AtomicBool::new(false);
     let compactor = compactor_fn(move |history: &History| {
         let sent = asked.requests().len();
-        // The first question after a turn that did not fit is how the run reacts to that.
+        // The first compaction after a turn that did not fit is the run's reaction to it.
         let reacts = sent.checked_sub(1).is_some_and(|turn| {
             overflows.get(turn) == Some(&true)
                 && !std::mem::replace(&mut reacted.lock().unwrap()[turn], true)
@@ -99,7 +99,7 @@ async fn run_with_compaction(
         };
         let compaction =
             Compaction::new(from, to, vec![Item::user("n").with_mark(Mark::Compacted)]);
-        // A note alone gets no shorter.
+        // A note alone cannot be shortened.
         let is_note = to - from == 1 && history.iter().nth(from).is_some_and(|item| item.compacted);
         if is_note || compaction.validate(history).is_err() {
             return Ok(None);
@@ -126,7 +126,7 @@ async fn run_with_compaction(
     CompactedRun { requests, is_rewritten: rewritten }
 }
 
-/// Puts together what was added from what was seen, and compares. Returns whether items were
+/// Reconstructs the added items from the observations, and compares. Returns whether items were
 /// replaced.
 fn check_added_items(
     world: &Simulation,
@@ -154,7 +154,7 @@ fn check_added_items(
                 (sent, last) = (sent + 1, None);
             }
             Event::Rewritten { from, to, items, .. } => {
-                // A range may be made longer, up to where a note may be put.
+                // A range may be extended, up to a position where a note is allowed.
                 let is_it = |it: &ReplacedRange| {
                     it.after_requests == sent && it.from == *from && it.to <= *to
                 };
@@ -168,7 +168,7 @@ fn check_added_items(
             _ => {}
         }
     }
-    // No request shows the last turn, nor the results of its calls.
+    // No request contains the last turn, nor the results of its calls.
     let outcome = world.events.last().and_then(Event::outcome).expect("the run has ended");
     if let Some(last) = last {
         record.extend(last.to_history_items());

@@ -1,4 +1,4 @@
-//! What a world stands on: its agent, its model behind a wire that can break, its tools.
+//! The environment of a world: its agent, its model with a wire that can break, its tools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use super::world::{Disturbance, Fault, FaultKind};
 use crate::support::replays;
 use crate::support::tools::{Executions, spec};
 
-/// What the worlds of one thread stand on: the clock, which only they move, and the tools.
+/// The environment of the worlds on one thread: the clock, which only they advance, and the tools.
 pub(crate) struct Environment {
     pub(crate) executions: Arc<Executions>,
     toolkit: Toolkit,
@@ -65,12 +65,12 @@ impl Environment {
     }
 }
 
-/// What a run begins with: an exchange that is over.
+/// The history that a run starts with: a completed exchange.
 pub(crate) fn prior_history() -> History {
     History::from_items("h", [Item::user("before"), Item::text("said before")])
 }
 
-/// A model behind a wire that breaks.
+/// A model whose wire can break.
 struct FaultyProvider {
     model: Scripted,
     fault: Option<Fault>,
@@ -87,7 +87,7 @@ impl Provider for FaultyProvider {
             FaultKind::Cut => None,
             FaultKind::Error => Some(Err(Error::new(ErrorKind::Overloaded, "busy"))),
         };
-        // It breaks in the middle of the event behind these.
+        // The stream breaks in the middle of the event after these.
         let whole =
             events.take(fault.after_events + 1).enumerate().filter_map(move |(at, event)| {
                 futures::future::ready((at < fault.after_events).then_some(event))

@@ -1,4 +1,4 @@
-//! Worlds in which somebody has a say: who steers, who stops, who allows.
+//! Worlds with external input: steering, stops and verdicts.
 
 use turnstream::agent::InputReceipt;
 use turnstream::event::{AppendReason, EndReason, InterruptedPhase};
@@ -11,7 +11,7 @@ use super::script::{CallFate, Script};
 use super::world::{Disturbance, Simulation};
 use crate::support::runs::phase_after;
 
-/// Somebody says something behind so many polls, or wants the run to stop.
+/// Sends input after a number of polls, or requests a stop.
 pub(crate) async fn run_with_user_input(
     stage: &Environment,
     script: &Script,
@@ -53,7 +53,7 @@ pub(crate) async fn run_with_user_input(
     }
 }
 
-/// What was said is in the history once, in its place; or the outcome gives it back.
+/// Checks that the input is in the history once, at its position; or that the outcome returns it.
 fn check_delivered_or_returned(world: &Simulation, receipt: &InputReceipt, why: AppendReason) {
     let Some(outcome) = world.events.last().and_then(Event::outcome) else { return };
     let back = outcome.undelivered.iter().filter(|back| back.id == receipt.id).count();
@@ -73,8 +73,8 @@ fn check_delivered_or_returned(world: &Simulation, receipt: &InputReceipt, why: 
     );
 }
 
-/// The run of a call that needs an approval ends as pending; then it goes on with each verdict, and
-/// is dropped and interrupted at every poll.
+/// Runs a call that needs approval: the run ends as pending; then it is resumed with each verdict,
+/// and dropped and interrupted at every poll.
 pub(crate) async fn run_with_verdicts(stage: &Environment, script: &Script) -> usize {
     let mut worlds = 0;
     for verdict in [Verdict::Approve, Verdict::Deny("no".into())] {

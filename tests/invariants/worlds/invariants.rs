@@ -1,4 +1,4 @@
-//! The laws, each as a check of one world at one instant.
+//! The laws, each as a check of one world at one moment.
 
 use turnstream::event::{EndReason, InterruptedPhase, ToolEvent};
 use turnstream::item::ResultKind;
@@ -8,7 +8,7 @@ use turnstream::{Event, History, Item, Outcome, Request, TurnEvent, Usage};
 
 use super::world::Simulation;
 
-/// Laws 3, 4, 5 and 7 behind any poll.
+/// Checks laws 3, 4, 5 and 7 after any poll.
 pub(crate) fn check_after_poll(world: &Simulation) {
     let history = world.handle.history();
     check_sendable(world, &history);
@@ -17,13 +17,13 @@ pub(crate) fn check_after_poll(world: &Simulation) {
     check_journal_matches_state(world, &history);
 }
 
-/// Law 2: nothing streams and nothing runs.
+/// Checks law 2: nothing streams and nothing runs.
 pub(crate) fn check_nothing_runs(world: &Simulation) {
     world.check_eq(&world.model.in_flight(), &0, "law 2: a turn streams on");
     world.check_eq(&world.executions.running_count(), &0, "law 2: a tool runs on");
 }
 
-/// Law 3: what a reader sees settles to what can be sent.
+/// Checks law 3: the history that a reader sees settles to one that can be sent.
 pub(crate) fn check_sendable(world: &Simulation, history: &History) {
     let settled = history.settled();
     world
@@ -35,7 +35,7 @@ pub(crate) fn check_sendable(world: &Simulation, history: &History) {
     }
 }
 
-/// The same told again: each call is answered once, behind it and before the next words.
+/// Law 3 in other words: each call is answered once, after it and before the next text.
 fn has_paired_calls(history: &History) -> bool {
     let mut open: Vec<&str> = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
@@ -56,7 +56,8 @@ fn has_paired_calls(history: &History) -> bool {
     open.is_empty()
 }
 
-/// Law 4: a tool ran only for a call of a complete turn that allows it, once, and said so first.
+/// Checks law 4: a tool ran only for a call of a complete turn that allows it, once, and after an
+/// event.
 fn check_no_phantom_execution(world: &Simulation) {
     let ran = world.executions.executed_call_ids();
     let all = || world.earlier_events.iter().chain(&world.events);
@@ -75,7 +76,7 @@ fn check_no_phantom_execution(world: &Simulation) {
     }
 }
 
-/// Law 5: results and turns that were seen are in the history, and all usage counts.
+/// Checks law 5: results and turns that were reported are in the history, and all usage counts.
 fn check_no_paid_work_lost(world: &Simulation, history: &History) {
     let mut held = history.iter();
     let mut usage = Usage::default();
@@ -105,7 +106,7 @@ fn check_no_paid_work_lost(world: &Simulation, history: &History) {
     world.check_eq(&world.handle.usage(), &(usage + open), "law 5: all usage counts");
 }
 
-/// Law 7: the fold of the events, as a store has them, is the state.
+/// Checks law 7: the fold of the events, as a store has them, is the state.
 fn check_journal_matches_state(world: &Simulation, history: &History) {
     let folded = &world.folded_journal;
     world.check_eq(&folded.history(), history, "law 7: the history is the fold");
@@ -118,7 +119,7 @@ fn check_journal_matches_state(world: &Simulation, history: &History) {
     }
 }
 
-/// Law 7: each request held what was folded when its turn began.
+/// Checks law 7: each request contained the fold at the start of its turn.
 pub(crate) fn check_requests_match_fold(world: &Simulation) {
     let requests = world.model.requests();
     for (request, folded) in
@@ -131,12 +132,12 @@ pub(crate) fn check_requests_match_fold(world: &Simulation) {
         );
         world.check(request.history.is_settled(), "law 3: a request is lawful");
     }
-    // A turn that began may not have been asked for yet.
+    // The request of a turn that has started may not have been sent yet.
     let (sent, began) = (world.request_count(), world.turn_start_histories.len());
     world.check(sent == began || sent + 1 == began, format!("{sent} requests, {began} turns"));
 }
 
-/// Law 6: one ending, then nothing for ever; and with it law 2.
+/// Checks law 6: there is one ending, then nothing for ever; and with it law 2.
 pub(crate) async fn check_one_ending<'w>(world: &'w mut Simulation<'_>) -> &'w Outcome {
     let endings = world.events.iter().filter(|event| event.outcome().is_some()).count();
     world.check_eq(&endings, &1, "law 6: it ends once");
@@ -164,7 +165,7 @@ pub(crate) async fn check_one_ending<'w>(world: &'w mut Simulation<'_>) -> &'w O
     outcome
 }
 
-/// Law 8: a second run gives the same, byte for byte.
+/// Checks law 8: a second run is the same, byte for byte.
 pub(crate) fn check_same_bytes(first: &Simulation, second: &Simulation) {
     first.check_eq(&event_lines(second), &event_lines(first), "law 8: the same events");
     first.check_eq(&request_bodies(second), &request_bodies(first), "law 8: the same requests");
@@ -180,8 +181,8 @@ fn request_bodies(world: &Simulation) -> Vec<Vec<u8>> {
     world.model.requests().iter().map(encode).collect()
 }
 
-/// What an interrupt, which came behind so many events, must lead to: an answer for each open call,
-/// and the ending.
+/// Checks the events after an interrupt, which came after this number of events: a result for each
+/// open call, and the ending.
 pub(crate) fn check_interrupted(
     world: &Simulation,
     cut: usize,
@@ -199,7 +200,7 @@ pub(crate) fn check_interrupted(
     world.check_eq(&reason, &Some(EndReason::Interrupted(phase)), "an interrupt: the reason");
 }
 
-/// Every item of the turn that broke off is marked, and none of its calls ran.
+/// Checks that every item of the incomplete turn is marked, and that none of its calls ran.
 pub(crate) fn check_broken_off_turn(world: &Simulation) {
     let completed = |event: &Event| event.turn_complete().is_some();
     let from = world.events.iter().rposition(completed).map_or(0, |at| at + 1);

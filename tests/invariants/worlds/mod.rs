@@ -1,13 +1,13 @@
-//! Small worlds: every script of [`script`], undisturbed and with a disturbance at every
-//! poll, and the laws in all of them.
+//! Small worlds: every script of [`script`], undisturbed and with a disturbance at every poll, and
+//! the laws in all of them.
 //!
 //! A world is one run of one script with one disturbance, or none. Undisturbed runs are checked
-//! behind every poll. A run gives the same up to a disturbance as it does without one, which is
-//! checked too, so that a disturbed run is checked from the disturbance on, and disturbed only in
-//! the last turn of its script: before it, it is the world of a shorter script.
+//! after every poll. Up to a disturbance, a run is the same as without one, which is checked too.
+//! So a disturbed run is checked only from the disturbance on, and disturbed only in the last turn
+//! of its script: before that turn, it is the world of a shorter script.
 //!
-//! By default every [`SAMPLE_STEP`]th script is walked, with each of its disturbances. All of them are
-//! walked, in about two minutes of CPU time, with
+//! By default every [`SAMPLE_STEP`]th script is run, with each of its disturbances. All of them are
+//! run, in about two minutes of CPU time, with
 //!
 //! ```text
 //! TURNSTREAM_WORLDS=all cargo test --test invariants worlds -- --nocapture
@@ -37,11 +37,11 @@ use self::world::{Disturbance, Fault, FaultKind, Simulation};
 use crate::support::clock;
 use crate::support::runs::phase_after;
 
-/// By default one script in this number is walked. It shares no factor with the number of last turns
+/// By default, one script in this number is run. It shares no factor with the number of last turns
 /// of the longer scripts, so that each of these turns is in the sample.
 const SAMPLE_STEP: usize = 13;
 
-/// Which disturbances a script is tried with.
+/// The disturbances that a script is run with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DisturbanceSet {
     Breaks,
@@ -86,7 +86,7 @@ fn sample_step() -> usize {
     }
 }
 
-/// Shares the scripts out among threads. Each has a clock of its own, which stands still.
+/// Distributes the scripts over threads. Each has a paused clock of its own.
 fn simulate_scripts(scripts: &[&Script], with: DisturbanceSet) -> usize {
     let threads = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
     let (next, worlds) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -105,11 +105,11 @@ fn simulate_scripts(scripts: &[&Script], with: DisturbanceSet) -> usize {
     worlds.into_inner()
 }
 
-/// Returns how many there were.
+/// Returns the number of worlds.
 async fn simulate_script(stage: &Environment, script: &Script, with: DisturbanceSet) -> usize {
     let plain = run_undisturbed(stage, script).await;
     let last = script.0.len() - 1;
-    // From where the last turn is asked for, to where the next is, or to the end.
+    // From the poll that requests the last turn to the one that requests the next, or to the end.
     let from = if last == 0 { 0 } else { plain.turn_start_polls[last] };
     let to = plain.turn_start_polls.get(last + 1).copied().unwrap_or(plain.poll_count);
     let mut worlds = 1;
@@ -154,7 +154,7 @@ async fn simulate_script(stage: &Environment, script: &Script, with: Disturbance
     worlds
 }
 
-/// How many events the stream of a turn gives before it is complete.
+/// The number of events that the stream of a turn yields before the turn is complete.
 fn turn_event_count(world: &Simulation, turn: usize) -> usize {
     let starts = world
         .events
@@ -188,7 +188,7 @@ async fn run_undisturbed<'a>(stage: &Environment, script: &'a Script) -> Simulat
     world
 }
 
-/// Dropped: nothing runs from that call on, and what was seen is there and can be sent.
+/// A dropped run: nothing runs after the drop, and the reported items are there and can be sent.
 async fn run_dropped(stage: &Environment, script: &Script, plain: &Simulation<'_>, at: usize) {
     let mut world = Simulation::new(stage, script, Disturbance::Drop(at));
     world.poll_until(at, plain).await;
@@ -207,7 +207,8 @@ async fn run_dropped(stage: &Environment, script: &Script, plain: &Simulation<'_
     world.check(anthropic::encode(&request, "m").is_ok(), "law 3: it can be sent");
 }
 
-/// Interrupted from elsewhere: it is woken, and its next poll drops everything and ends it.
+/// A run that is interrupted through a handle: it is woken, and its next poll drops everything and
+/// ends the run.
 async fn run_interrupted(stage: &Environment, script: &Script, plain: &Simulation<'_>, at: usize) {
     let mut world = Simulation::new(stage, script, Disturbance::Interrupt(at));
     world.poll_until(at, plain).await;
@@ -243,7 +244,7 @@ async fn run_interrupted(stage: &Environment, script: &Script, plain: &Simulatio
     }
 }
 
-/// The wire breaks, and nobody asks again: the run ends with that.
+/// The wire breaks, and the agent does not retry: the run ends with the error.
 async fn run_with_broken_stream(
     stage: &Environment,
     script: &Script,
@@ -265,8 +266,8 @@ async fn run_with_broken_stream(
     world.check_eq(&(outcome.turns as usize), &(fault.turn + 1), "nobody asks again");
 }
 
-/// The wire breaks, and the agent asks again: what came is void and counts, and the run ends as it
-/// would have.
+/// The wire breaks, and the agent retries: the received items are void, their usage counts, and the
+/// run ends as it would have without the fault.
 async fn run_with_retry(
     stage: &Environment,
     script: &Script,

@@ -1,5 +1,5 @@
-//! What a run that nobody disturbs must come to, told a second time: from what is asked of an
-//! agent, without a look at how it decides.
+//! The expected result of an undisturbed run, computed a second time: from the requirements of an
+//! agent, independently of its implementation.
 
 use turnstream::agent::Limits;
 use turnstream::event::EndReason;
@@ -7,7 +7,7 @@ use turnstream::item::ResultKind;
 
 use super::script::{CallFate, Script, ScriptTurn, TurnEnding};
 
-/// Numbers so small that every counter is full within three turns.
+/// Limits so small that every counter is reached within three turns.
 pub(crate) const SHORT_LIMITS: Limits = Limits {
     max_turns: 3,
     max_corrections: 2,
@@ -20,19 +20,19 @@ pub(crate) const SHORT_LIMITS: Limits = Limits {
     max_turn_bytes: turnstream::turn::TurnBuilder::DEFAULT_MAX_BYTES,
 };
 
-/// Numbers with which a script of more turns ends only where it repeats.
+/// Limits with which a script of more turns ends only if it repeats.
 const LONG_LIMITS: Limits =
     Limits { max_turns: 20, nudge_after_repeats: 4, end_after_repeats: 6, ..SHORT_LIMITS };
 
-/// The limits of the agent that a script is tried with.
+/// The limits of the agent that runs a script.
 pub(crate) fn limits_for(script: &Script) -> Limits {
     if script.0.len() > SHORT_LIMITS.max_turns as usize { LONG_LIMITS } else { SHORT_LIMITS }
 }
 
-/// What must come of a script.
+/// The expected result of a script.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ExpectedRun {
-    /// `None` if the model is asked for a turn behind the script.
+    /// `None` if the model receives a request after the script's last turn.
     pub(crate) reason: Option<EndReason>,
     /// The kinds of all results, in call order.
     pub(crate) result_kinds: Vec<ResultKind>,
@@ -42,10 +42,11 @@ pub(crate) fn expects_more_turns(script: &Script) -> bool {
     predict_run(script).reason.is_none()
 }
 
-/// Foretells the run of a script. No script has a turn behind its end.
+/// Predicts the run of a script. No script has a turn after its end.
 pub(crate) fn predict_run(script: &Script) -> ExpectedRun {
     let mut results = Vec::new();
-    // How often in a row, or at all: bad replies, texts and calls cut off, odd ends, compactions.
+    // The counts, in a row or in total: bad replies, truncated texts and calls, odd ends,
+    // compactions.
     let (mut bad, mut texts, mut cuts, mut odd, mut compacted) = (0, 0, 0, false, false);
     let mut behind_results = false;
     let limits = limits_for(script);
@@ -109,7 +110,7 @@ pub(crate) fn predict_run(script: &Script) -> ExpectedRun {
             }
         };
         if has_vetoed_calls(turn) {
-            // Its calls are always answered, and in another way than those that run.
+            // Its calls are always answered, and differently from those that run.
             push_repeatable(turn, &mut rows);
         }
         if reason.is_none() && at + 1 == limits.max_turns as usize {
@@ -119,10 +120,11 @@ pub(crate) fn predict_run(script: &Script) -> ExpectedRun {
     ExpectedRun { reason, result_kinds: results }
 }
 
-/// A turn as another may repeat it: how it ends if that keeps its calls from running, and its calls.
+/// A turn as another one may repeat it: its ending, if that keeps its calls from running, and its
+/// calls.
 type RepeatableTurn<'a> = (Option<TurnEnding>, Vec<&'a CallFate>);
 
-/// Adds a turn to those that may repeat. One that only polls is none of them.
+/// Adds a turn to those that may repeat, unless it only polls.
 fn push_repeatable<'a>(turn: &'a ScriptTurn, rows: &mut Vec<RepeatableTurn<'a>>) -> bool {
     let calls: Vec<_> = turn.calls.iter().filter(|fate| **fate != CallFate::Pollable).collect();
     let counts = !calls.is_empty();
@@ -132,7 +134,7 @@ fn push_repeatable<'a>(turn: &'a ScriptTurn, rows: &mut Vec<RepeatableTurn<'a>>)
     counts
 }
 
-/// How long the longest end is that is a cycle of up to four, made twice at least.
+/// The length of the longest suffix that is a cycle of up to four turns, repeated at least once.
 fn repeating_suffix_len(rows: &[RepeatableTurn<'_>]) -> usize {
     let repeats = |cycle: usize, end: &[RepeatableTurn<'_>]| {
         end.len() >= 2 * cycle && end[cycle..] == end[..end.len() - cycle]
@@ -146,7 +148,7 @@ fn has_vetoed_calls(turn: &ScriptTurn) -> bool {
     !turn.calls.is_empty() && !matches!(turn.ending, TurnEnding::Stop | TurnEnding::ToolCalls)
 }
 
-/// How a call is answered; not at all if nobody judges it.
+/// The kind of a call's result; `None` if the call has no verdict.
 fn expected_result_kind(stop: TurnEnding, fate: CallFate) -> Option<ResultKind> {
     Some(match (stop, fate) {
         (

@@ -1,22 +1,23 @@
-//! The scripts: what a model may say in up to three turns, and which of it is tried.
+//! The scripts: the replies of a model in up to three turns, and the selection that is tested.
 //!
-//! A script is a list of turns that a run reads to its end: where a run ends, nobody asks for a
-//! turn behind it, so that a script with one more turn there is the same script. Every script of
-//! the first kind below is complete; what the others leave out is named.
+//! A script is a list of turns that a run reads to its end: if a run ends earlier, no further turn
+//! is requested, so a script with one more turn there is the same script. The one-turn scripts
+//! below are complete; for the others, the omissions are listed.
 //!
-//! - **One turn**: all of them. Words or none, × each stop reason, × no call, one call of every
+//! - **One turn**: all of them. Text or none, × each stop reason, × no call, one call of every
 //!   fate, or two calls of every ordered pair of fates.
-//! - **Two turns**: a turn of [`continuing_turns`] or of [`more_continuing_turns`], then a turn of [`last_turns`].
+//! - **Two turns**: a turn of [`continuing_turns`] or of [`more_continuing_turns`], then a turn of
+//!   [`last_turns`].
 //! - **Three turns**: two turns of [`continuing_turns`], then a turn of [`last_turns`].
-//! - **More turns**: cycles of one to four turns, until the run ends for them, and what is nearly
-//!   one, with polls in between. They are tried undisturbed.
+//! - **More turns**: cycles of one to four turns, until the run ends because of them, and
+//!   near-cycles with polls in between. They are run undisturbed.
 //!
-//! What is left out behind the first turn is what decides nothing there. What comes next depends on
-//! the stop reason, on whether there are words or calls, and, where the calls run, on what became
-//! of them. So: no call of a vetoed turn runs, and its fate is no matter; calls run under `stop` as
-//! they do under `tool_calls`; words beside calls are text of the turn and nothing more. Pairs of
-//! fates are told in pairs that hold each fate. Every stop reason and every fate is tried in every
-//! place of a script.
+//! After the first turn, the properties that have no influence are left out. The continuation
+//! depends on the stop reason, on whether there are text or calls, and, if the calls run, on their
+//! results. So: no call of a vetoed turn runs, and its fate is irrelevant; calls run under `stop`
+//! as they do under `tool_calls`; text besides calls is the turn's text and nothing more. Pairs of
+//! fates are covered by pairs that contain each fate. Every stop reason and every fate is tested at
+//! every position of a script.
 
 use std::fmt;
 
@@ -37,10 +38,10 @@ pub(crate) enum TurnEnding {
     Other,
 }
 
-/// What becomes of a call that may run.
+/// The fate of a call that may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallFate {
-    /// It has its result with the first poll.
+    /// It returns its result on the first poll.
     Ok,
     /// It waits once.
     PendingOnce,
@@ -49,11 +50,11 @@ pub(crate) enum CallFate {
     Panic,
     /// A hook denies it.
     Denied,
-    /// There is no such tool.
+    /// The tool does not exist.
     Unknown,
     /// It needs an approval.
     NeedsApproval,
-    /// It may be called again and again.
+    /// It may be called repeatedly.
     Pollable,
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct ScriptTurn {
     pub(crate) calls: Vec<CallFate>,
 }
 
-/// What the model says, turn by turn. Behind the last turn it says one word and stops.
+/// The model's replies, turn by turn. After the last turn it says one word and stops.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Script(pub(crate) Vec<ScriptTurn>);
 
@@ -96,7 +97,7 @@ impl TurnEnding {
 }
 
 impl CallFate {
-    /// All but the one that ends a run, and the one that is only told apart where calls repeat.
+    /// All fates except the one that ends a run, and the one that differs only if calls repeat.
     pub(crate) const ALL: [Self; 7] = [
         Self::Ok,
         Self::PendingOnce,
@@ -107,7 +108,7 @@ impl CallFate {
         Self::Unknown,
     ];
 
-    /// The name of the tool that it is the fate of.
+    /// The name of the tool with this fate.
     pub(crate) fn tool_name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -147,7 +148,7 @@ fn all_turns() -> Vec<ScriptTurn> {
     turns
 }
 
-/// Turns behind which a run goes on: every fate, every way on.
+/// Turns after which a run continues: every fate, every kind of continuation.
 fn continuing_turns() -> Vec<ScriptTurn> {
     vec![
         script_turn(TurnEnding::ToolCalls, false, &[CallFate::Ok, CallFate::Error]),
@@ -177,7 +178,7 @@ fn more_continuing_turns() -> Vec<ScriptTurn> {
     .collect()
 }
 
-/// Every stop reason with nothing, with words and with a call, and every fate.
+/// Every stop reason with nothing, with text and with a call, and every fate.
 fn last_turns() -> Vec<ScriptTurn> {
     let mut turns = Vec::new();
     for stop in TurnEnding::ALL {
@@ -201,7 +202,7 @@ pub(crate) fn one_turn_scripts() -> Vec<Script> {
     all_turns().into_iter().map(|turn| Script(vec![turn])).collect()
 }
 
-/// The scripts of two turns. `wants_more` tells whether a run asks for a turn behind a script.
+/// The scripts of two turns. `wants_more` returns whether a run requests a turn after a script.
 pub(crate) fn two_turn_scripts(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
     let first: Vec<ScriptTurn> =
         continuing_turns().into_iter().chain(more_continuing_turns()).collect();
@@ -219,14 +220,14 @@ pub(crate) fn three_turn_scripts(wants_more: impl Fn(&Script) -> bool) -> Vec<Sc
     extend_scripts(two, &last_turns(), wants_more)
 }
 
-/// The smallest scripts in which something can be said at every poll.
+/// The smallest scripts in which input can be sent at every poll.
 pub(crate) fn user_input_scripts(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
     let one: Vec<Script> = last_turns().into_iter().map(|turn| Script(vec![turn])).collect();
     let more = extend_scripts(one.clone(), &continuing_turns()[..3], wants_more);
     one.into_iter().chain(more).collect()
 }
 
-/// All turns of up to two calls of which one needs an approval.
+/// All turns of up to two calls of which one needs approval.
 pub(crate) fn approval_scripts() -> Vec<Script> {
     let fates: Vec<CallFate> = CallFate::ALL.into_iter().chain([CallFate::NeedsApproval]).collect();
     let calls =
@@ -240,9 +241,9 @@ pub(crate) fn approval_scripts() -> Vec<Script> {
     turns.map(|turn| Script(vec![turn])).collect()
 }
 
-/// The scripts that go round in a cycle of one to four turns, to their ends, and with one turn less:
-/// as they are, after another turn, with another turn instead of the third or the last, with polls in
-/// turns of their own and beside the other calls. The same number of turns that only poll, too.
+/// The scripts that repeat a cycle of one to four turns, up to their ends, and with one turn less:
+/// as they are, after another turn, with another turn instead of the third or the last, with polls
+/// in turns of their own and besides the other calls. Also the same number of turns that only poll.
 pub(crate) fn repeating_scripts(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
     const TURN_COUNT: usize = 11;
     let run = |calls: &[CallFate]| script_turn(TurnEnding::ToolCalls, false, calls);
@@ -271,7 +272,7 @@ pub(crate) fn repeating_scripts(wants_more: impl Fn(&Script) -> bool) -> Vec<Scr
     for row in rows {
         let prefix = |turns: usize| Script(row[..turns].to_vec());
         let goes_on = |turns: &usize| wants_more(&prefix(*turns));
-        // No shorter one has the limits of these.
+        // The limits require at least this number of turns.
         let turns = (4..TURN_COUNT).take_while(goes_on).last().expect("it goes on at first");
         scripts.extend([prefix(turns), prefix(turns + 1)]);
     }
@@ -294,7 +295,7 @@ fn extend_scripts(
     scripts.flat_map(longer).collect()
 }
 
-/// What every turn costs.
+/// The usage of every turn.
 const TURN_USAGE: Usage = Usage {
     input_tokens: 10,
     output_tokens: 3,
@@ -304,7 +305,7 @@ const TURN_USAGE: Usage = Usage {
 };
 
 impl ScriptTurn {
-    /// The model is silent for a moment, and then says it.
+    /// The reply, after a short delay.
     pub(crate) fn reply(&self) -> Reply {
         let mut reply = Reply::new().delay(std::time::Duration::from_millis(1)).usage(TURN_USAGE);
         if self.has_text {
@@ -324,7 +325,7 @@ impl Script {
     }
 }
 
-/// As it can be found again: `tool_calls[ok,panic] + words, then stop[]`.
+/// A readable form: `tool_calls[ok,panic] + words, then stop[]`.
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, turn) in self.0.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! One world: a run of a script, its model, its tools, and what becomes of them poll by poll.
+//! One world: a run of a script, its model, its tools, and their state poll by poll.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,13 +17,13 @@ use super::environment::{Environment, prior_history};
 use super::script::Script;
 use crate::support::tools::Executions;
 
-/// What happens to a run that it did not ask for. Polls are counted from 0.
+/// An external disturbance of a run. Polls are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disturbance {
     Nothing,
-    /// It is dropped behind so many polls.
+    /// The run is dropped after this number of polls.
     Drop(usize),
-    /// It is interrupted behind so many polls, by a handle.
+    /// The run is interrupted through a handle after this number of polls.
     Interrupt(usize),
     /// The wire breaks.
     Wire(Fault),
@@ -35,12 +35,12 @@ pub(crate) enum Disturbance {
 /// How the stream of a turn breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// In which turn, from 0.
+    /// The turn, from 0.
     pub(crate) turn: usize,
-    /// Behind how many of its events.
+    /// The number of its events before the fault.
     pub(crate) after_events: usize,
     pub(crate) kind: FaultKind,
-    /// The agent asks once more.
+    /// Whether the agent retries.
     pub(crate) is_retried: bool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum FaultKind {
     Error,
 }
 
-/// Counts how often a run said that it wants to be polled.
+/// Counts how many times a run was woken.
 #[derive(Default)]
 struct WakeCounter(AtomicUsize);
 
@@ -61,39 +61,40 @@ impl Wake for WakeCounter {
     }
 }
 
-/// One run, and all that was seen of it.
+/// One run, and all observations of it.
 pub(crate) struct Simulation<'a> {
     script: &'a Script,
     disturbance: Disturbance,
-    /// `None` once it was dropped.
+    /// `None` after a drop.
     pub(crate) run: Option<Run>,
     pub(crate) handle: RunHandle,
     pub(crate) journal: Journal,
     pub(crate) model: Scripted,
     pub(crate) executions: Arc<Executions>,
-    /// What runs before this one gave.
+    /// The events of earlier runs.
     pub(crate) earlier_events: Vec<Event>,
     pub(crate) events: Vec<Event>,
-    /// The same, written and read.
+    /// The events after a round trip through JSON.
     pub(crate) reparsed_events: Vec<Event>,
-    /// The fold of what was read.
+    /// The fold of those events.
     pub(crate) folded_journal: Journal,
-    /// What was folded when a turn began.
+    /// The fold at the start of each turn.
     pub(crate) turn_start_histories: Vec<History>,
-    /// Behind how many polls each turn began.
+    /// The number of polls before the start of each turn.
     pub(crate) turn_start_polls: Vec<usize>,
     pub(crate) poll_count: usize,
-    /// How many requests other runs had sent.
+    /// The number of requests that other runs have sent.
     pub(crate) earlier_request_count: usize,
     wake_counter: Arc<WakeCounter>,
-    /// The last poll gave nothing.
+    /// Whether the last poll was pending.
     pub(crate) was_pending: bool,
     pending_polls: usize,
-    /// The run has yielded its error.
+    /// Whether the run has yielded its error.
     has_yielded_error: bool,
 }
 
-/// So many polls in a row without an event, each a second behind the other: it hangs.
+/// After this number of consecutive polls without an event, a second apart, the run counts as
+/// hanging.
 const MAX_PENDING_POLLS: usize = 10;
 
 impl<'a> Simulation<'a> {
@@ -138,7 +139,7 @@ impl<'a> Simulation<'a> {
         assert!(holds, "{law}, behind {} polls, in the world of {self:?}", self.poll_count);
     }
 
-    /// The same for two values.
+    /// Fails with the world's name if two values differ.
     #[track_caller]
     pub(crate) fn check_eq<T: PartialEq + fmt::Debug + ?Sized>(
         &self,
@@ -154,17 +155,17 @@ impl<'a> Simulation<'a> {
         );
     }
 
-    /// How often the run wanted to be polled.
+    /// How many times the run was woken.
     pub(crate) fn wake_count(&self) -> usize {
         self.wake_counter.0.load(Ordering::Relaxed)
     }
 
-    /// How many requests this run has sent.
+    /// The number of requests that this run has sent.
     pub(crate) fn request_count(&self) -> usize {
         self.model.requests().len() - self.earlier_request_count
     }
 
-    /// Polls once; false if the run is over. `known` is what another run of the script gave.
+    /// Polls once; returns false if the run has ended. `known` is another run of the same script.
     pub(crate) async fn poll(&mut self, known: Option<&Simulation<'_>>) -> bool {
         let wakes = self.wake_count();
         let Some(run) = &mut self.run else { return false };
@@ -236,7 +237,7 @@ impl<'a> Simulation<'a> {
         read
     }
 
-    /// Polls until `polls` were made in all, or to the end.
+    /// Polls until there were `polls` polls in total, or to the end.
     pub(crate) async fn poll_until(&mut self, polls: usize, known: &Simulation<'_>) {
         while self.poll_count < polls && self.poll(Some(known)).await {}
     }

@@ -1,10 +1,10 @@
-//! The working directory, and the law that nothing outside of it is read or written.
+//! The working directory, and the invariant that nothing outside of it is read or written.
 //!
-//! It is opened once, and every path of the model is walked from there, directory by directory, each
-//! opened relative to the one before it and never through a link: a directory that is swapped for a
-//! link in the middle is an error and no way out. A link is read, and its target walked like the rest,
-//! so that a link that stays inside works for reading; nothing is written through one. A directory
-//! that is itself moved away in the middle stays the one that is looked at.
+//! The directory is opened once, and every path from the model is resolved from there: each
+//! directory is opened relative to its parent, and never through a link. If a directory is replaced
+//! by a link meanwhile, that is an error, not a way out. A link is read, and its target is resolved
+//! in the same way, so links that stay inside work for reading; nothing is written through a link.
+//! If a directory is moved away meanwhile, the open one is still used.
 
 #[cfg(not(unix))]
 #[path = "other.rs"]
@@ -24,27 +24,27 @@ use turnstream::tool::ToolContext;
 use crate::text::one_line;
 use dir::Dir;
 
-/// Longer and deeper paths are refused: a question shows the whole path, and each directory on the way
-/// is held open.
+/// Longer and deeper paths are refused: a question shows the whole path, and each directory of the
+/// path is kept open.
 pub(crate) const MAX_PATH_BYTES: usize = 1_024;
 const MAX_PATH_PARTS: usize = 64;
 
-/// A path that leads through more links than this one leads in a circle.
+/// A path that leads through more links than this is taken for a cycle.
 const MAX_LINKS: usize = 40;
 
-/// The directory that tools may look at. Cheap to clone.
+/// The directory that tools may access. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Root(Arc<OpenRoot>);
 
 struct OpenRoot {
-    /// As it was given and as it is without links: what an absolute path may begin with.
+    /// The path as given, and with links resolved: an absolute path has to start with one of them.
     path_prefixes: Vec<PathBuf>,
     dir: Result<Arc<Dir>, String>,
-    /// The file in which the conversation is kept, which is not written.
+    /// The file in which the conversation is stored, which tools must not write.
     session_file: Option<PathBuf>,
 }
 
-/// Something that was found to be inside.
+/// A file or directory that was found inside of the root.
 pub(crate) struct Location {
     path: PathBuf,
     target: LocationTarget,
@@ -52,7 +52,7 @@ pub(crate) struct Location {
 
 enum LocationTarget {
     Directory(Arc<Dir>),
-    /// A file, or something that is neither a file nor a directory: an entry of its directory.
+    /// A file, or something that is neither a file nor a directory, as an entry of its directory.
     Entry(Arc<Dir>, OsString, EntryKind),
 }
 
@@ -62,11 +62,11 @@ pub(crate) enum EntryKind {
     File(u64),
     Directory,
     Link,
-    /// Something that is not read, such as a pipe or a device.
+    /// An entry that is not read, such as a pipe or a device.
     Other,
 }
 
-/// What becomes of a link on the way.
+/// How links in a path are handled.
 #[derive(Clone, Copy, PartialEq)]
 enum LinkPolicy {
     Follow,
@@ -74,7 +74,7 @@ enum LinkPolicy {
 }
 
 impl Root {
-    /// `session` is the file in which the conversation is kept, if any.
+    /// `session` is the file in which the conversation is stored, if any.
     pub(crate) fn new(path: PathBuf, session: Option<PathBuf>) -> Self {
         let dir = Dir::open(&path)
             .map(Arc::new)
@@ -84,15 +84,15 @@ impl Root {
         Self(Arc::new(OpenRoot { path_prefixes: names, dir, session_file: session }))
     }
 
-    /// Finds what a model named; nothing means the working directory itself.
+    /// Finds the path that a model named; `None` is the working directory itself.
     pub(crate) fn find(&self, given: Option<&str>) -> Result<Location, String> {
         let given = given.filter(|given| !given.trim().is_empty()).unwrap_or(".");
         check_path_limits(given)?;
         self.walk_path(Path::new(given), LinkPolicy::Follow)
     }
 
-    /// Where a file goes that a model wants to write: an entry, there or not, of a directory, which is
-    /// made when the file is written if it is not there.
+    /// The target of a file that a model wants to write: an entry, new or existing, of a directory.
+    /// A missing directory is created when the file is written.
     pub(crate) fn write_target(&self, given: &str) -> Result<WriteTarget, String> {
         check_path_limits(given)?;
         if given == "~" || given.starts_with("~/") {
@@ -125,7 +125,7 @@ impl Root {
         })
     }
 
-    /// Whether it is the file of the session, or one that SQLite keeps beside it.
+    /// Whether the file is the session's, or one that SQLite stores next to it.
     fn is_session_file(&self, dir: &Dir, file: &OsStr) -> bool {
         let Some(given) = &self.0.session_file else { return false };
         // The user may have named a link.
@@ -135,7 +135,7 @@ impl Root {
             let is_name = |ending| {
                 let mut name = name.to_owned();
                 name.push(ending);
-                // On some systems it is the same file.
+                // On some systems file names ignore case.
                 file.eq_ignore_ascii_case(name)
             };
             let parent = session.parent().filter(|parent| *parent != Path::new(""));
@@ -151,7 +151,7 @@ impl Root {
         }
     }
 
-    /// The last of the way that is there, and the names of the directories that are not.
+    /// The last existing directory of the path, and the names of the missing ones.
     fn walk_existing(
         &self,
         given: &Path,
@@ -169,7 +169,7 @@ impl Root {
             _ => format!("`{named}` cannot be read: {error}"),
         };
         let root = self.0.dir.as_ref().map_err(Clone::clone)?;
-        // The directories from the root to where the walk is, and what is left of the path.
+        // The directories from the root to the current one, and the rest of the path.
         let mut at: Vec<(OsString, Arc<Dir>)> = Vec::new();
         let mut rest = Vec::new();
         let mut last = None;
@@ -207,7 +207,7 @@ impl Root {
                     self.push_path(&target, &mut at, &mut rest).ok_or_else(outside)?;
                 }
                 EntryKind::Directory => {
-                    // If it was swapped since, this fails.
+                    // Fails if the directory was replaced meanwhile.
                     let dir = here.open_subdir(&name).map_err(|error| failed(&error))?;
                     at.push((name, Arc::new(dir)));
                 }
@@ -232,7 +232,7 @@ impl Root {
         Ok((Location { path: name, target: found }, missing))
     }
 
-    /// Puts a path before what is left to walk. `None` if it is absolute and begins elsewhere.
+    /// Prepends a path to the rest of the path. `None` if it is absolute and outside of the root.
     fn push_path(
         &self,
         path: &Path,
@@ -289,7 +289,7 @@ impl Location {
         display_path(&self.path)
     }
 
-    /// Its entries, in order; an error if it is not a directory.
+    /// The directory's entries, in order; an error if it is not a directory.
     pub(crate) fn entries(&self) -> Result<Vec<(OsString, EntryKind)>, String> {
         match &self.target {
             LocationTarget::Directory(dir) => {
@@ -302,7 +302,7 @@ impl Location {
         }
     }
 
-    /// The file itself, opened; an error if it is something else.
+    /// Opens the file; an error if it is not a file.
     pub(crate) fn open_file(&self) -> Result<File, String> {
         let name = self.display_name();
         match &self.target {
@@ -316,8 +316,8 @@ impl Location {
         }
     }
 
-    /// Its files, sorted, without those in hidden and in build directories, and without following
-    /// links. A file is its own and only file.
+    /// The files below a directory, sorted, without those in hidden and build directories, and
+    /// without following links. For a file, just the file itself.
     pub(crate) fn files(&self, extension: Option<&str>) -> Result<FileIter, String> {
         let mut files = FileIter {
             extension: extension.and_then(plain_extension),
@@ -348,11 +348,11 @@ impl Location {
     }
 }
 
-/// An entry of a directory that is held open, so that what is found out about it and what is written
-/// concern the same directory.
+/// An entry of a directory that is kept open, so that the checks and the write refer to the same
+/// directory.
 pub(crate) struct WriteTarget {
     dir: Arc<Dir>,
-    /// The directories below it that are made first.
+    /// The directories below it that have to be created first.
     missing_dirs: Vec<OsString>,
     file_name: OsString,
     path: String,
@@ -360,12 +360,12 @@ pub(crate) struct WriteTarget {
 }
 
 impl WriteTarget {
-    /// The path from the working directory on, without anything that leads back.
+    /// The path relative to the working directory, without `..`.
     pub(crate) fn path(&self) -> String {
         self.path.clone()
     }
 
-    /// The same in one line.
+    /// The path in one line.
     pub(crate) fn display_name(&self) -> &str {
         &self.display_name
     }
@@ -374,13 +374,13 @@ impl WriteTarget {
         !self.missing_dirs.is_empty()
     }
 
-    /// Whether there is a file already, and how many bytes it has; an error if it is not to be written.
+    /// The size of the existing file in bytes, if there is one; an error if it must not be written.
     pub(crate) fn existing_size(&self) -> Result<Option<u64>, String> {
         if !self.missing_dirs.is_empty() {
             return Ok(None);
         }
         match self.dir.entry_kind(&self.file_name) {
-            // The file is replaced, which needs no permission of its own.
+            // The file is replaced, which would not need write permission on the file itself.
             Ok(EntryKind::File(bytes)) => match self.dir.is_writable(&self.file_name) {
                 Ok(true) => Ok(Some(bytes)),
                 Ok(false) => Err(format!("`{}` is write-protected", self.display_name)),
@@ -394,14 +394,14 @@ impl WriteTarget {
         }
     }
 
-    /// What is in the file.
+    /// Reads the existing content of the file.
     pub(crate) fn read(&self, limit: u64, cx: &ToolContext) -> Result<Vec<u8>, String> {
         let file = self.dir.open_file(&self.file_name).map_err(ReadError::Io);
         let read = file.and_then(|file| read_bounded(file, limit, cx));
         read.map_err(|why| why.into_message(&self.display_name, limit))
     }
 
-    /// Writes the whole file, or nothing of it.
+    /// Writes the file completely or not at all.
     pub(crate) fn write(&self, text: &[u8]) -> Result<(), String> {
         let write = || {
             let mut made = None;
@@ -428,17 +428,17 @@ fn sorted_entries(dir: &Dir) -> io::Result<Vec<(OsString, EntryKind)>> {
     Ok(entries)
 }
 
-/// The files below a directory, one after the other; each directory is read when it is reached.
+/// The files below a directory, in order; each directory is read when it is reached.
 pub(crate) struct FileIter {
     extension: Option<String>,
-    /// The next one last.
+    /// In reverse order: the next entry is the last.
     pending: Vec<PendingEntry>,
     unreadable_count: usize,
 }
 
 struct PendingEntry {
     parent: Arc<Dir>,
-    /// From the root on.
+    /// Relative to the root.
     path: PathBuf,
     file_name: OsString,
     kind: EntryKind,
@@ -449,7 +449,7 @@ impl FileIter {
         self.extension.as_deref()
     }
 
-    /// How many directories could not be read so far.
+    /// The number of directories that could not be read so far.
     pub(crate) fn unreadable_count(&self) -> usize {
         self.unreadable_count
     }
@@ -471,7 +471,7 @@ impl FileIter {
     }
 }
 
-/// The directory, unless it is hidden or one of build output.
+/// Opens the directory, unless it is hidden or has build output.
 fn open_unless_ignored(
     PendingEntry { parent, path, file_name: file, .. }: &PendingEntry,
 ) -> Option<io::Result<Dir>> {
@@ -480,7 +480,7 @@ fn open_unless_ignored(
     }
     let is_in_root = path.as_os_str() == file;
     let has = |dir: &Dir, name: &str| dir.entry_kind(OsStr::new(name)).is_ok();
-    // A folder of sources may be called `target` as well.
+    // A source folder may also be called `target`.
     let may_be_output = file == OsStr::new("target");
     if may_be_output && (is_in_root || has(parent, "Cargo.toml")) {
         return None;
@@ -492,7 +492,7 @@ fn open_unless_ignored(
 }
 
 impl Iterator for FileIter {
-    /// The file, opened, and its path.
+    /// The result of opening the file, and its path.
     type Item = (io::Result<File>, String);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -516,13 +516,13 @@ impl Iterator for FileIter {
     }
 }
 
-/// `rs` for `rs`, `.rs` and `*.rs`.
+/// Returns `rs` for `rs`, `.rs` and `*.rs`.
 fn plain_extension(given: &str) -> Option<String> {
     let plain = given.trim().trim_start_matches('*').trim_start_matches('.');
     (!plain.is_empty()).then(|| plain.to_owned())
 }
 
-/// Why a file was not read to its end.
+/// The reason why a file was not read completely.
 pub(crate) enum ReadError {
     /// With its size in bytes, as far as it is known.
     TooLarge(u64),
@@ -530,7 +530,7 @@ pub(crate) enum ReadError {
 }
 
 impl ReadError {
-    /// For the model.
+    /// The message for the model.
     pub(crate) fn into_message(self, name: &str, limit: u64) -> String {
         match self {
             Self::TooLarge(bytes) => {
@@ -541,7 +541,7 @@ impl ReadError {
     }
 }
 
-/// Reads a whole file of at most `limit` bytes, and stops in the middle if the call is cancelled.
+/// Reads a whole file of at most `limit` bytes, and stops early if the call is cancelled.
 pub(crate) fn read_bounded(file: File, limit: u64, cx: &ToolContext) -> Result<Vec<u8>, ReadError> {
     let size = file.metadata().map_err(ReadError::Io)?.len();
     if size > limit {
@@ -550,7 +550,7 @@ pub(crate) fn read_bounded(file: File, limit: u64, cx: &ToolContext) -> Result<V
     let mut bytes = Vec::new();
     read_in_pieces(file, cx, |piece| {
         bytes.extend_from_slice(piece);
-        // The file may have grown since, and some have no size to tell.
+        // The file may have grown since its size was read, and some files report no size.
         bytes.len() as u64 <= limit
     })
     .map_err(ReadError::Io)?;
@@ -560,7 +560,7 @@ pub(crate) fn read_bounded(file: File, limit: u64, cx: &ToolContext) -> Result<V
     }
 }
 
-/// Reads a file piece by piece, for as long as `each` says so and the call is not cancelled.
+/// Reads a file in pieces, until `each` returns `false` or the call is cancelled.
 pub(crate) fn read_in_pieces(
     mut file: impl Read,
     cx: &ToolContext,
@@ -581,7 +581,7 @@ pub(crate) fn read_in_pieces(
     }
 }
 
-/// Whether these are the first bytes of something that is not text.
+/// Whether the first bytes of a file show that it is not text.
 pub(crate) fn is_binary(bytes: &[u8]) -> bool {
     bytes.iter().take(8_000).any(|byte| *byte == 0)
 }

@@ -1,5 +1,6 @@
-//! A directory by its path, where none can be held open. Links are looked for before each step, but a
-//! program that swaps a directory for a link at just that moment is not noticed.
+//! A directory by its path, for platforms where directories cannot be kept open. Links are checked
+//! before each step, but a program that replaces a directory by a link at that very moment is not
+//! detected.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileType};
@@ -11,13 +12,13 @@ use super::EntryKind;
 pub(super) struct Dir(PathBuf);
 
 impl Dir {
-    /// Opens a directory of the user's, links and all.
+    /// Opens a directory that the user named, following links.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         fs::read_dir(path)?;
         Ok(Self(path.canonicalize()?))
     }
 
-    /// Whether it is the directory at a path.
+    /// Whether this is the directory at a path.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         path.canonicalize().is_ok_and(|path| path == self.0)
     }
@@ -31,7 +32,7 @@ impl Dir {
         }
     }
 
-    /// Makes a directory, unless it is there by now, and opens it.
+    /// Creates a directory if it does not exist, and opens it.
     pub(super) fn create_subdir(&self, name: &OsStr) -> io::Result<Self> {
         match fs::create_dir(self.0.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -44,12 +45,12 @@ impl Dir {
         Ok(kind_from_metadata(meta.file_type(), meta.len()))
     }
 
-    /// Whether a file may be written as it is.
+    /// Whether a file's permissions allow writing.
     pub(super) fn is_writable(&self, name: &OsStr) -> io::Result<bool> {
         Ok(!fs::symlink_metadata(self.0.join(name))?.permissions().readonly())
     }
 
-    /// Where a link leads.
+    /// The target of a link.
     pub(super) fn read_link(&self, name: &OsStr) -> io::Result<PathBuf> {
         fs::read_link(self.0.join(name))
     }
@@ -66,7 +67,7 @@ impl Dir {
         let mut entries = Vec::new();
         for entry in fs::read_dir(&self.0)? {
             let name = entry?.file_name();
-            // One that is gone by now is left out.
+            // An entry that was deleted meanwhile is left out.
             if let Ok(kind) = self.entry_kind(&name) {
                 entries.push((name, kind));
             }
@@ -74,7 +75,7 @@ impl Dir {
         Ok(entries)
     }
 
-    /// Puts a file with this content in the place of the one that is there, if any.
+    /// Creates a file with this content, or replaces the existing one.
     pub(super) fn replace_file(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         match self.entry_kind(name) {
             Ok(EntryKind::File(_)) => {}

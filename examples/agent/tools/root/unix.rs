@@ -1,4 +1,4 @@
-//! A directory that is held open, and its entries, none of which is reached through a link.
+//! A directory that is kept open, and its entries, none of which is reached through a link.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,18 +16,18 @@ use super::EntryKind;
 
 pub(super) struct Dir(OwnedFd);
 
-/// So that no two files that are being written have the same name.
+/// Makes the names of temporary files unique.
 static NEXT_TEMP_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Dir {
-    /// Opens a directory of the user's, links and all.
+    /// Opens a directory that the user named, following links.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(fs::open(path, DIRECTORY_FLAGS, Mode::empty())?))
     }
 
-    /// Whether it is the directory at a path.
+    /// Whether this is the directory at a path.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
         match (fs::fstat(&self.0), fs::stat(path)) {
@@ -40,7 +40,7 @@ impl Dir {
         Ok(Self(fs::openat(&self.0, name, DIRECTORY_FLAGS | OFlags::NOFOLLOW, Mode::empty())?))
     }
 
-    /// Makes a directory, unless it is there by now, and opens it.
+    /// Creates a directory if it does not exist, and opens it.
     pub(super) fn create_subdir(&self, name: &OsStr) -> io::Result<Self> {
         match fs::mkdirat(&self.0, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => self.open_subdir(name),
@@ -52,8 +52,8 @@ impl Dir {
         Ok(kind_from_stat(&fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
-    /// Whether a file may be written as it is. One without any permission to write is protected also
-    /// from a user who may do everything.
+    /// Whether a file's permissions allow writing. A file without any write permission is protected
+    /// even from a privileged user.
     pub(super) fn is_writable(&self, name: &OsStr) -> io::Result<bool> {
         let stat = fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if !Mode::from_raw_mode(stat.st_mode).intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH) {
@@ -66,14 +66,14 @@ impl Dir {
         }
     }
 
-    /// Where a link leads.
+    /// The target of a link.
     pub(super) fn read_link(&self, name: &OsStr) -> io::Result<PathBuf> {
         let target = fs::readlinkat(&self.0, name, Vec::new())?;
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 
-    /// Opens a file for reading. Something else that took its place is an error, and is not waited
-    /// for as a pipe would be.
+    /// Opens a file for reading. If another kind of entry has replaced it, that is an error;
+    /// opening a pipe, for example, does not block.
     pub(super) fn open_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = fs::openat(&self.0, name, flags | OFlags::CLOEXEC, Mode::empty())?;
@@ -91,7 +91,7 @@ impl Dir {
             if name == OsStr::new(".") || name == OsStr::new("..") {
                 continue;
             }
-            // One that is gone by now is left out.
+            // An entry that was deleted meanwhile is left out.
             if let Ok(kind) = self.entry_kind(name) {
                 entries.push((name.to_owned(), kind));
             }
@@ -99,7 +99,7 @@ impl Dir {
         Ok(entries)
     }
 
-    /// A new file, with its name.
+    /// Creates a temporary file, and returns it with its name.
     fn create_temp_file(&self) -> io::Result<(File, String)> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(0o666);
@@ -107,16 +107,16 @@ impl Dir {
             let number = NEXT_TEMP_NUMBER.fetch_add(1, Ordering::Relaxed);
             let name = format!(".turnstream-{}-{number}.new", process::id());
             match fs::openat(&self.0, &name, flags | OFlags::CLOEXEC, mode) {
-                // A process of this id that was killed has left it.
+                // A killed process with the same id has left it.
                 Err(Errno::EXIST) => {}
                 opened => return Ok((opened?.into(), name)),
             }
         }
     }
 
-    /// Puts a file with this content in the place of the one that is there, if any. It is written
-    /// under another name first, so that neither a link that appears in the middle nor a second name
-    /// of the old file is written through, and the old content is there until the new one is whole.
+    /// Creates a file with this content, or replaces the existing one. The content is written to a
+    /// temporary file first, so that it is never written through a link or to another hard link of
+    /// the old file, and the old content stays until the new one is complete.
     pub(super) fn replace_file(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         let old = match fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(old) if matches!(kind_from_stat(&old), EntryKind::File(_)) => Some(old),

@@ -1,4 +1,5 @@
-//! Repairs: which of several counts, how one fails, and what is unwrapped.
+//! Argument repair: which of several hooks wins, how a repair fails, and which arguments are
+//! unwrapped.
 
 use super::*;
 

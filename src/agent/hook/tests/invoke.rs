@@ -1,4 +1,4 @@
-//! One question: its errors, its time, its panics, its drop.
+//! A single hook call: its errors, its timeout, its panics, its drop.
 
 use std::future::{pending, poll_fn};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -166,7 +166,7 @@ async fn each_hook_call_has_its_own_timeout() {
     assert!(error.message().ends_with("it took longer than 800ms"), "{error}");
 }
 
-/// Set when it is dropped.
+/// Sets the flag when it is dropped.
 struct SetOnDrop(Arc<AtomicBool>);
 
 impl Drop for SetOnDrop {

@@ -1,4 +1,4 @@
-//! Whose hook runs.
+//! The label of an agent in its hooks and in their errors.
 
 use super::*;
 use crate::agent::hook::invoke::catch_hook_panic;
@@ -7,7 +7,7 @@ fn labelled(label: &str) -> State {
     state().update(|it| it.label = label.into())
 }
 
-/// Panics with the label wherever it is called.
+/// Panics with the label in every method.
 struct PanicsWithLabel;
 
 fn says(state: &State) -> ! {

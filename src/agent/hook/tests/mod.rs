@@ -1,4 +1,4 @@
-//! How several hooks are put together, and what closures give.
+//! How several hooks are combined, and what closures may return.
 
 mod argument_repair;
 mod invoke;
@@ -57,13 +57,13 @@ fn single_hook(hook: impl Hook + 'static) -> Hooks {
     hooks([Box::new(hook) as Box<dyn Hook>])
 }
 
-/// What a future gives at its first poll, outside of any runtime.
+/// Returns the output of a future at its first poll, outside any runtime.
 #[track_caller]
 fn poll_once<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("an answer at the first poll")
 }
 
-/// What hooks that observe give, each at its first poll.
+/// Returns the output of each observing hook at its first poll.
 #[track_caller]
 fn observed(observers: impl Iterator<Item = Observer>) -> Vec<Result<Vec<Item>, Error>> {
     let mut cx = Context::from_waker(Waker::noop());
@@ -111,7 +111,7 @@ fn check_stop<const N: usize>(answers: [StopDecision; N], expected: &StopDecisio
     assert_eq!(&poll_once(hooks.before_stop(&state(), &turn("done"))).unwrap(), expected);
 }
 
-/// Checks kind and message of an error, and the kind and the words of its source.
+/// Checks the kind and message of an error, and the kind and message of its source.
 #[track_caller]
 fn check_error(error: &Error, named: &str, source: (ErrorKind, &str)) {
     assert_eq!(error.kind(), ErrorKind::Hook, "{error}");

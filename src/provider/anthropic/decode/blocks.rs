@@ -1,4 +1,4 @@
-//! One content block: how it begins, grows and ends.
+//! The state of one content block between its start and its end.
 
 use serde_json::value::RawValue;
 
@@ -12,19 +12,19 @@ use crate::provider::lenient::{Lenient, read_lenient};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
-/// A block that has begun and not ended.
+/// A block that has started and not ended.
 #[derive(Debug)]
 pub(super) enum Block {
     Text {
         citations: Vec<RawJson>,
     },
     Thinking {
-        /// The signature that the start held; deltas win over it.
+        /// The signature in the start event. Deltas override it.
         initial_text: String,
         signature: String,
     },
     ToolUse {
-        /// The input that the start held; deltas win over it.
+        /// The input in the start event. Deltas override it.
         input: Option<String>,
         has_deltas: bool,
     },
@@ -50,7 +50,7 @@ impl DeltaKind {
 }
 
 impl Block {
-    /// Begins a block. `None` if it is whole already, or no block at all.
+    /// Starts a block. Returns `None` if the block is complete already or the value is not a block.
     pub(super) fn start(
         key: u32,
         raw: &RawValue,
@@ -58,7 +58,7 @@ impl Block {
         turn: &mut TurnBuilder,
     ) -> Result<Option<Self>, Error> {
         let mut room = String::new();
-        // What is no object is no block.
+        // A value that is not an object is not a block.
         let block = read_lenient::<Lenient<WireBlock<'_>>>(raw.get(), &mut room)
             .ok()
             .and_then(|block| block.0);
@@ -104,8 +104,8 @@ impl Block {
         Ok(Some(begun))
     }
 
-    /// Takes a delta. One of a kind that the block does not have says nothing: new kinds may come
-    /// (docs: "handle unknown event types gracefully").
+    /// Applies a delta. A delta whose kind does not belong to the block is ignored, since new kinds
+    /// may appear (docs: "handle unknown event types gracefully").
     pub(super) fn push_delta(
         &mut self,
         key: u32,
@@ -138,7 +138,8 @@ impl Block {
         }
     }
 
-    /// The text of a delta that was taken, and its kind. `None` if the delta does something else as well.
+    /// The text of a delta that was applied, and its kind. `None` if the delta has any other
+    /// effect.
     pub(super) fn repeatable_text<'a>(&self, delta: &'a Delta<'_>) -> Option<(DeltaKind, &'a str)> {
         match (delta.r#type.or_empty(), self) {
             ("text_delta", Self::Text { .. }) => Some((DeltaKind::Text, delta.text.get()?)),
@@ -152,24 +153,24 @@ impl Block {
         }
     }
 
-    /// Takes a delta of a compaction, which has fields that no other has.
+    /// Applies a delta of a compaction block, which has fields that no other delta has.
     pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
         if let Self::Opaque(opaque) = self {
             opaque.push_compaction_delta(delta);
         }
     }
 
-    /// Whether pieces of JSON may belong to it.
+    /// Whether this block can receive pieces of JSON.
     pub(super) fn accepts_json(&self) -> bool {
         matches!(self, Self::ToolUse { .. } | Self::Opaque(_))
     }
 
-    /// Whether it is a call, which may run.
+    /// Whether this is a tool call that the caller can run.
     pub(super) fn is_call(&self) -> bool {
         matches!(self, Self::ToolUse { .. })
     }
 
-    /// Whether what there is of it stands also without its end.
+    /// Whether the content received so far is valid without the end of the block.
     pub(super) fn may_stay_open(&self) -> bool {
         matches!(self, Self::Text { .. } | Self::Thinking { .. })
     }

@@ -1,4 +1,5 @@
-//! What stands on the wire, as far as it is read. Every field is optional and forgiving.
+//! The parts of the wire's events that the decoder reads. Every field is optional, and malformed
+//! values are treated as absent.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -6,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::provider::lenient::{Lenient, LenientNumber, LenientStr, RareObject};
 use crate::usage::Usage;
 
-/// Any event: the fields that belong to another type are absent.
+/// An event of any type. Fields of other types are absent.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
@@ -24,13 +25,13 @@ pub(super) struct Event<'a> {
 pub(super) struct Message<'a> {
     pub(super) id: LenientStr<'a>,
     pub(super) model: LenientStr<'a>,
-    /// Empty, but for programmatic tool calls, whose message is there at once.
+    /// Usually empty. With programmatic tool calling, the message can arrive complete.
     pub(super) content: Option<&'a RawValue>,
     pub(super) stop_reason: LenientStr<'a>,
     pub(super) usage: RareObject<WireUsage>,
 }
 
-/// The delta of a block and that of the message in one.
+/// The delta of a block or of the message.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Delta<'a> {
@@ -43,14 +44,14 @@ pub(super) struct Delta<'a> {
     pub(super) stop_reason: LenientStr<'a>,
 }
 
-/// The fields of a delta as they are written.
+/// The raw JSON of a delta.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct RawDelta<'a> {
     pub(super) delta: Option<&'a RawValue>,
 }
 
-/// A block as it begins. The whole of it is kept beside this where it is not understood.
+/// The start of a block. For blocks of unknown types the raw JSON is kept as well.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Block<'a> {
@@ -90,10 +91,10 @@ struct OutputTokensDetails {
     thinking_tokens: LenientNumber,
 }
 
-/// The usage as the wire counts it: the three kinds of input tokens apart.
+/// Token counts as on the wire, where the three kinds of input tokens are disjoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokenCounts {
-    /// What the messages before this one have cost.
+    /// The usage of the messages before the current one.
     previous_messages: Usage,
     input: u64,
     output: u64,
@@ -103,7 +104,7 @@ pub(super) struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Usage is cumulative: a number that is there replaces the one before.
+    /// Applies counts, which are cumulative: each present number replaces the previous one.
     pub(super) fn update(&mut self, wire: WireUsage) {
         wire.input_tokens.update_count(&mut self.input);
         wire.output_tokens.update_count(&mut self.output);
@@ -119,7 +120,7 @@ impl TokenCounts {
         details.thinking_tokens.update_count(&mut self.reasoning);
     }
 
-    /// Counts anew, on top of what was counted.
+    /// Starts the counts of another message, and adds those of the current one to the total.
     pub(super) fn start_next_message(&mut self) {
         *self = Self { previous_messages: self.to_usage(), ..Self::default() };
     }

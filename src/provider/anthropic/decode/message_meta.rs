@@ -1,4 +1,4 @@
-//! What a message says meta its blocks, and that its sender or its reader may want again.
+//! Metadata of a message outside its blocks, which the next request or the caller may need.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::item::RawJson;
 use crate::provider::body::ObjectWriter;
 use crate::provider::lenient::{self, Lenient, LenientList, LenientNumber, LenientStr};
 
-/// `message_start` or `message_delta`, as far as it is read here.
+/// The fields of `message_start` and `message_delta` that are read here.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct MetaEvent<'a> {
@@ -39,9 +39,10 @@ struct UsageMeta<'a> {
     iterations: Option<&'a RawValue>,
 }
 
-/// The container that code ran in, the stop sequence, the details of a refusal, what of the request
-/// the vendor did not show to the model, and of the usage what no turn counts: the server's own tools, and the models' passes where there were others
-/// than those of the message. What comes later replaces what came before.
+/// The metadata of a message: the container in which code ran, the stop sequence, the details of a
+/// refusal, the changes that Anthropic made to the request, and the parts of the usage that
+/// [`Usage`](crate::Usage) has no field for. These are the use of server tools, and the iterations
+/// if there were any of a type other than `message`. A later value replaces an earlier one.
 #[derive(Debug, Default)]
 pub(super) struct MessageMeta {
     container: Option<RawJson>,
@@ -58,7 +59,7 @@ struct ExtraUsage {
 }
 
 impl MessageMeta {
-    /// Reads the data of an event. What is no such event says nothing.
+    /// Reads the data of an event. Data that is not such an event is ignored.
     pub(super) fn read_event(&mut self, data: &str) {
         let mut room = String::new();
         let Ok(event) = lenient::read_lenient::<MetaEvent<'_>>(data, &mut room) else { return };
@@ -76,8 +77,8 @@ impl MessageMeta {
         }
     }
 
-    /// All of it as one value of the type `message`, which no block has; `None` if there is
-    /// nothing to say.
+    /// Takes all metadata as one JSON object of type `message`, a type that no block has. Returns
+    /// `None` if all of it is absent.
     pub(super) fn take_json(&mut self) -> Option<RawJson> {
         let meta = std::mem::take(self);
         let usage = ObjectWriter::default()

@@ -1,4 +1,4 @@
-//! From frames to a turn.
+//! Decodes frames into a turn.
 
 mod blocks;
 mod frames;
@@ -26,36 +26,43 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
-/// How many blocks may be open at once; the vendor's follow one another.
+/// The maximum number of open blocks. Anthropic's own API opens one block at a time.
 const MAX_OPEN_BLOCKS: usize = 256;
 
-/// Reads the events of the Anthropic Messages wire. Pure: it does no I/O.
+/// Decodes the events of the Anthropic Messages wire. Pure: it does no I/O.
 ///
-/// What a message says beside its blocks is the turn's last item, a
-/// [provider's own](crate::item::ItemKind::Other), where there is any of it: the container that
-/// code ran in, which the next request names again; the stop sequence that was met; the details of
-/// a refusal; what of the request the vendor did not show to the model, which
-/// [`input_transformations`](super::input_transformations) reads; the server's own tools in the usage, and its `iterations` if a model other than the
-/// one that was asked, or a compaction, had some. [`Usage`](crate::Usage) counts what the vendor
-/// counts at the top level: the tokens of those other passes are not among them.
+/// Metadata of a message outside its blocks becomes the last item of the turn, of kind
+/// [`Other`](crate::item::ItemKind::Other). It can hold:
+///
+/// - the container in which code ran, which the next request sends again
+/// - the stop sequence that was matched
+/// - the details of a refusal
+/// - the changes that Anthropic made to the request before the model saw it, which
+///   [`input_transformations`](super::input_transformations) reads
+/// - the use of server tools
+/// - the `iterations` of the usage, if some of them belong to a compaction or to a model other than
+///   the requested one
+///
+/// Without such metadata the item is absent. [`Usage`](crate::Usage) holds the counts that
+/// Anthropic reports at the top level, which do not include the tokens of those other iterations.
 ///
 /// ```json
 /// {"type":"message","container":{"id":"container_1"},"stop_sequence":"END"}
 /// ```
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The model that was asked: what it signs is bound to this name.
+    /// The requested model. The provider data of the turn's items is bound to this name.
     model: String,
     message_id: Option<String>,
     token_counts: TokenCounts,
     meta: MessageMeta,
     open_blocks: Vec<(u64, Block)>,
-    /// The key of the open message's first block, and the one behind its last.
+    /// The keys of the current message's blocks: its first key, and the one after its last.
     item_keys: Range<u32>,
     template: FrameTemplate<RepeatedDelta>,
 }
 
-/// A delta of which only the text may change: its block, and the kind of the text.
+/// A delta that repeats with only another text: its block, and the kind of the text.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedDelta {
     key: u32,
@@ -63,7 +70,7 @@ struct RepeatedDelta {
 }
 
 impl Decoder {
-    /// Makes a decoder for the answer of a model.
+    /// Creates a decoder for the response of a model.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
@@ -78,7 +85,7 @@ impl Decoder {
             Some(open) if open != id => {
                 return Err(protocol_error("a second message began inside the first"));
             }
-            // Without an id it may be another one.
+            // Messages without an id cannot be distinguished, so this may be another message.
             Some(_) if id.is_empty() && self.item_keys.end > self.item_keys.start => {
                 return Err(protocol_error(
                     "a message began behind blocks of one, both without an id",
@@ -100,7 +107,7 @@ impl Decoder {
             self.on_block_start(index, block, turn)?;
             self.on_block_stop(index, turn);
         }
-        // A message that is still to come has no end yet.
+        // The stop reason of a message whose blocks are still to come is not final.
         if self.item_keys.end > self.item_keys.start {
             set_stop_reason(&message.stop_reason, turn);
         }
@@ -139,7 +146,7 @@ impl Decoder {
         let open = self.open_blocks.iter_mut().rfind(|(open, _)| *open == index);
         let is_call = open.as_ref().is_some_and(|(_, block)| block.is_call());
         let Some(delta) = delta else {
-            // It may have been a piece of the call's input.
+            // The lost delta may have held a piece of the call's input.
             let lost = || protocol_error("a piece of a tool call's input is no object");
             return if is_call { Err(lost()) } else { Ok(()) };
         };
@@ -152,22 +159,22 @@ impl Decoder {
         if kind == "input_json_delta" && is_call && adds && turn.is_stopped() {
             return Err(late_call_error());
         }
-        // Without the whole of its arguments it is not known what a call is.
+        // A call is only valid with its complete arguments, so a lost piece is an error.
         let fits = open.as_ref().is_some_and(|(_, block)| block.accepts_json());
         if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {
             return Err(protocol_error(
                 "a piece of a tool call's input belongs to no call, or is no text",
             ));
         }
-        // A delta of a block that never began says nothing: its proxy lost the start.
+        // Other deltas of a block that never started are ignored: a proxy lost the start event.
         if let Some((_, block)) = open {
             block.push_delta(key, kind, delta, turn);
         }
         Ok(())
     }
 
-    /// The text of a delta that was read, if the same event with another text would add that and do
-    /// nothing else.
+    /// The text of a delta that was applied, if the same event with another text would do nothing
+    /// but add that text.
     fn repeatable_text<'a>(
         &self,
         index: u64,
@@ -197,8 +204,8 @@ impl Decoder {
         }
     }
 
-    /// Ends what never ended. Blocks of the provider's own that did not are incomplete: they are
-    /// left out.
+    /// Ends the blocks for which no end event came. Calls and provider-specific blocks are
+    /// incomplete without it and are dropped.
     fn end_open_blocks(&mut self, turn: &mut TurnBuilder) {
         for (index, block) in std::mem::take(&mut self.open_blocks) {
             if block.may_stay_open() {
@@ -207,7 +214,8 @@ impl Decoder {
         }
     }
 
-    /// The index of a block as a key of the turn; no message has as many blocks.
+    /// The index of a block as an item key of the turn. Saturates, since no message has that many
+    /// blocks.
     fn item_key(&self, index: u64) -> u32 {
         self.item_keys.start.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
     }
@@ -219,8 +227,8 @@ impl Decode for Decoder {
             kind.push(key, &text, turn);
             return Ok(FrameOutcome::Continue);
         }
-        // A kind of event that this reader does not know, and what keeps the connection alive, may
-        // hold anything; `[DONE]` comes from proxies.
+        // Unknown event types and keep-alive events may contain arbitrary data. `[DONE]` is sent by
+        // proxies.
         let known = frame.event == "message"
             || frame.event == "error"
             || frame.event.starts_with("message_")
@@ -232,7 +240,7 @@ impl Decode for Decoder {
         let mut room = String::new();
         let event: Event<'_> = read_frame("an event", frame.data, &mut room)?;
         let kind = event.r#type.get().unwrap_or(frame.event);
-        // One that does not say which block it is of is of the only one that is open.
+        // An event without an index belongs to the only open block.
         let is_anybodys = event.index.0.is_none()
             && matches!(kind, "content_block_delta" | "content_block_stop")
             && self.open_blocks.iter().any(|(_, block)| block.is_call());
@@ -284,14 +292,14 @@ impl Decode for Decoder {
             }
             "error" => return Err(failure::error_in_stream(frame.data)),
             "message" if event.error.is_some() => return Err(failure::error_in_stream(frame.data)),
-            // `ping`, and whatever comes with a later version.
+            // `ping`, and event types of later versions.
             _ => {}
         }
         Ok(FrameOutcome::Continue)
     }
 
-    /// Another message begins behind the end of one: programmatic tool calls come so. It belongs to
-    /// the turn, which ends as the last of them does.
+    /// Handles a further message after the end of one, as programmatic tool calling sends it. It
+    /// belongs to the same turn, which ends with the last message.
     fn after_done(
         &mut self,
         frame: Frame<'_>,
@@ -333,7 +341,7 @@ fn set_stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) {
         "end_turn" | "stop_sequence" => StopReason::Stop,
         "tool_use" => StopReason::ToolCalls,
         "max_tokens" => StopReason::MaxTokens,
-        // Either goes on when the history is sent again.
+        // In both cases the model continues once the history is sent again.
         "pause_turn" | "compaction" => StopReason::Pause,
         "refusal" => StopReason::Refusal,
         "model_context_window_exceeded" => StopReason::ContextWindow,

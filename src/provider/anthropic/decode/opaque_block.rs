@@ -1,4 +1,4 @@
-//! Blocks of the provider's own, and any other value that goes back as it came.
+//! Provider-specific blocks, and other values that are sent back as they were received.
 
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -6,20 +6,21 @@ use crate::item::{RawJson, nesting_depth};
 use crate::provider::lenient::{LenientStr, repair_json};
 use crate::provider::ordered_fields::OrderedFields;
 
-/// What is nested deeper is kept as its text: a reader of JSON stops at 128 levels, and the value
-/// stands some levels deep in the record of a run.
+/// Values nested deeper than this are stored as a string with their JSON text: JSON parsers stop at
+/// 128 levels, and a recorded run nests the value some levels deep.
 const MAX_DEPTH: usize = 64;
 
-/// A block that only the provider understands: a server tool's call or result, a compaction, a
-/// fallback, or a kind of a later version. Kept as it began, with what its deltas added.
+/// A block that only the provider interprets: a call or result of a server tool, a compaction, a
+/// fallback, or a type of a later version. Keeps the JSON of its start event and the additions of
+/// its deltas.
 #[derive(Debug, Default)]
 pub(super) struct OpaqueBlock {
     start_json: Box<str>,
-    /// Of a server tool.
+    /// The input of a server tool.
     pub(super) input_json: String,
     content: String,
     pub(super) citations: Vec<RawJson>,
-    /// Other fields of its deltas, the newest of each.
+    /// Other fields of its deltas, with their latest values.
     other_fields: OrderedFields,
 }
 
@@ -28,7 +29,8 @@ impl OpaqueBlock {
         Self { start_json: began.get().into(), ..Self::default() }
     }
 
-    /// A delta of a compaction: a piece of its content, and what goes back verbatim.
+    /// Applies a delta of a compaction: a piece of its content, and fields that are sent back
+    /// verbatim.
     pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
         for (name, value) in delta.into_iter() {
             match (name.as_str(), value.get()) {
@@ -42,7 +44,7 @@ impl OpaqueBlock {
         }
     }
 
-    /// The whole block. The order of its keys stays.
+    /// The complete block, with its keys in their original order.
     pub(super) fn into_json(self) -> RawJson {
         let fields = || {
             let read = OrderedFields::parse(&self.start_json);
@@ -55,7 +57,7 @@ impl OpaqueBlock {
         let Some(mut fields) = added.then(fields).flatten() else {
             return sendable_json(&self.start_json);
         };
-        // An input that was cut off is kept as the text it is.
+        // A truncated input is stored as a string.
         let input = match serde_json::from_str::<&RawValue>(&self.input_json) {
             Ok(whole) => Ok(whole.to_owned()),
             Err(_) => to_raw_value(&self.input_json),
@@ -79,11 +81,11 @@ impl OpaqueBlock {
     }
 }
 
-/// A value to send back. Half of a surrogate pair is made whole; what is nested too deep to be
-/// read again is kept as a string that holds its text.
+/// A value in a form that can be sent back. Unpaired surrogates are replaced, and a value nested
+/// too deep to be parsed again is stored as a string with its JSON text.
 pub(super) fn sendable_json(text: &str) -> RawJson {
     let read = || {
-        // What is repaired is an object.
+        // `repair_json` expects an object.
         let whole = || OrderedFields::parse(&repair_json(&format!("{{\"value\":{text}}}"))?);
         let value = || RawJson::parse(whole()?.get("value")?.get()).ok();
         RawJson::parse(text).ok().or_else(value)

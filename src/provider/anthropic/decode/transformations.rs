@@ -1,27 +1,28 @@
-//! What the vendor changed in a request before its model saw it.
+//! Changes that Anthropic made to a request before the model saw it.
 
 use serde::Deserialize;
 
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::turn::Turn;
 
-/// One change that the vendor made to a request.
+/// One change that Anthropic made to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct InputTransformation {
-    /// What was done: `thinking_dropped` for a block of thoughts that was not shown to the model.
+    /// The kind of change, for example `thinking_dropped` for a thinking block that was not shown
+    /// to the model.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The place of the block in the body of the request, for example `messages.1.content.0`.
+    /// The path of the block in the request body, for example `messages.1.content.0`.
     #[serde(default)]
     pub path: String,
-    /// Why, for example `prefix_binding_mismatch`: what stood before the block has changed.
+    /// The reason, for example `prefix_binding_mismatch` if something before the block has changed.
     #[serde(default)]
     pub reason: String,
 }
 
-/// What the vendor changed in the request of this turn before its model saw it, in the order of
-/// the request. Empty for the turns of other providers.
+/// Returns the changes that Anthropic made to the request of this turn before the model saw it, in
+/// the order of the request. Empty for turns of other providers.
 ///
 /// ```
 /// use turnstream::TurnEvent;

@@ -1,4 +1,4 @@
-//! A message and its content blocks, as they are written.
+//! Messages and content blocks as they are serialized.
 
 use std::borrow::Cow;
 
@@ -66,7 +66,7 @@ pub(super) enum Block<'a> {
     Verbatim(Box<RawValue>),
 }
 
-/// Where the bytes of an image or a document are.
+/// The source of an image or a document.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Source<'a> {
@@ -76,7 +76,7 @@ pub(super) enum Source<'a> {
 }
 
 impl Block<'_> {
-    /// Whether it is thinking, in words or redacted.
+    /// Whether this is a thinking block, including redacted ones.
     pub(super) fn is_thinking(&self) -> bool {
         match self {
             Self::Thinking { .. } | Self::Redacted(_) => true,
@@ -89,10 +89,10 @@ impl Block<'_> {
         }
     }
 
-    /// The tools that the vendor has found, if it is the result of a search.
+    /// The names of the tools that a tool search has found, if this block is its result.
     pub(super) fn found_tool_names(&self) -> Vec<String> {
         match self {
-            // Few blocks are, and fewer are read for it.
+            // A cheap check first: only few blocks have to be parsed.
             Self::Verbatim(raw) if raw.get().contains("\"tool_search_tool_result\"") => {
                 let read = serde_json::from_str::<SearchResult<'_>>(raw.get()).unwrap_or_default();
                 let found = read.content.0.map(|content| content.tool_references.0);
@@ -103,7 +103,8 @@ impl Block<'_> {
         }
     }
 
-    /// Takes from a call the code that made it, if that is one of these.
+    /// Removes the `caller` of a tool call if `is_gone` holds for the id of the code execution it
+    /// names.
     pub(super) fn remove_caller_if(&mut self, is_gone: impl Fn(&str) -> bool) {
         let Self::ToolUse { caller, .. } = self else { return };
         *caller = caller.take().filter(|caller| {
@@ -112,7 +113,8 @@ impl Block<'_> {
         });
     }
 
-    /// Puts a cache mark on it, if it is of the user: on thinking, "extra inputs are not permitted".
+    /// Puts a cache mark on a user's block. Other blocks do not accept one; for thinking the API
+    /// reports "extra inputs are not permitted".
     pub(super) fn mark_cache(&mut self, mark: CacheControl) {
         match self {
             Self::Text { cache_control, .. }
@@ -127,7 +129,7 @@ impl Block<'_> {
     }
 }
 
-/// The parts of a tool search's result that are read.
+/// The fields of a tool search's result that are used here.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct SearchResult<'a> {
@@ -146,14 +148,14 @@ struct ToolReference<'a> {
     tool_name: LenientStr<'a>,
 }
 
-/// What is read of the code that made a call.
+/// The fields of `caller`, the code execution that made a call, that are used here.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Caller<'a> {
     tool_id: LenientStr<'a>,
 }
 
-/// JSON text, written as it is.
+/// JSON text that is serialized as it is.
 pub(super) struct RawJson<'a>(Cow<'a, str>);
 
 impl Serialize for RawJson<'_> {
@@ -164,7 +166,7 @@ impl Serialize for RawJson<'_> {
     }
 }
 
-/// Reasoning is sent only with what proves it: a signature, or the redacted block itself.
+/// Encodes reasoning, which is sent only with its signature or as the original redacted block.
 pub(super) fn reasoning_block<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
     if let Some(signature) = OrderedFields::provider_data_field(data, "signature") {
         let signature = serde_json::from_str(signature.get()).ok()?;
@@ -186,7 +188,7 @@ pub(super) fn tool_use_block<'a>(call: &'a ToolCall, data: Option<&ProviderData>
     }
 }
 
-/// The whole of an opaque value, verbatim. One that is kept as a string is the JSON text in it.
+/// The complete JSON of an opaque item. If its value is a string, the string holds that JSON.
 pub(super) fn verbatim_block(data: &ProviderData) -> Option<Box<RawValue>> {
     let text =
         data.value.deserialize_as::<String>().unwrap_or_else(|_| data.value.as_str().to_owned());

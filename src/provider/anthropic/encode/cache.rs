@@ -1,4 +1,4 @@
-//! From messages to the bytes of a body, of which those that cannot change are remembered.
+//! Serializes messages, and caches the bytes of those that can no longer change.
 
 use super::blocks::{Block, Message};
 use super::content::text_block;
@@ -7,16 +7,16 @@ use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::JsonArray;
 use crate::provider::portable_values::USER_TEXT_PLACEHOLDER;
 
-/// What is known of the messages that are encoded, the last of which is of the assistant.
+/// State after the messages that are encoded already, the last of which is the assistant's.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
-    /// The newest container that code of this model ran in.
+    /// The newest container in which this model ran code.
     pub(super) container: Option<String>,
-    /// The tools that were called, each once.
+    /// The names of the tools that were called, without duplicates.
     called_tool_names: Vec<String>,
-    /// The tools that the vendor has found in a search, each once.
+    /// The names of the tools that a tool search has found, without duplicates.
     found_tool_names: Vec<String>,
-    /// Whether there are thoughts among them.
+    /// Whether these messages contain thinking blocks.
     has_thinking: bool,
 }
 
@@ -39,15 +39,15 @@ impl EncodedPrefix {
     }
 }
 
-/// The messages of a context, as far as they were not encoded before.
+/// The messages of a context that are not in the cached prefix.
 pub(super) struct NewMessages<'a> {
-    /// What is known of those before.
+    /// State after the messages in the cached prefix.
     cached_prefix: EncodedPrefix,
     messages: Vec<Message<'a>>,
-    /// The place up to which nothing changes any more, how many messages are there, and the
-    /// container.
+    /// The end of the messages that can no longer change: the item index, the number of messages,
+    /// and the container.
     closed_elements: Option<(usize, usize, Option<String>)>,
-    /// What is known of those before and of these.
+    /// State after the cached prefix and these messages together.
     full_prefix: EncodedPrefix,
 }
 
@@ -63,7 +63,8 @@ impl<'a> NewMessages<'a> {
             *count = messages.iter().take(*count).filter(|message| says(message)).count();
         }
         messages.retain(says);
-        // "first message must use the user role"; so does the first behind what is encoded.
+        // "first message must use the user role". The first message after the cached prefix must be
+        // the user's, too.
         if messages.first().is_some_and(|message| message.role == "assistant") {
             let content = text_block(USER_TEXT_PLACEHOLDER).into_iter().collect();
             messages.insert(0, Message { role: "user", content });
@@ -83,23 +84,24 @@ impl<'a> NewMessages<'a> {
         self.full_prefix.container.take()
     }
 
-    /// The names of all tools that were called, each once.
+    /// The names of all called tools, without duplicates.
     pub(super) fn called_tool_names(&self) -> impl Iterator<Item = String> + use<> {
         self.full_prefix.called_tool_names.clone().into_iter()
     }
 
-    /// The names of all tools that the vendor has found in a search, each once.
+    /// The names of all tools that a tool search has found, without duplicates.
     pub(super) fn found_tool_names(&self) -> impl Iterator<Item = String> + use<> {
         self.full_prefix.found_tool_names.clone().into_iter()
     }
 
-    /// Whether any thoughts are sent.
+    /// Whether the request contains thinking blocks.
     pub(super) fn has_thinking(&self) -> bool {
         self.full_prefix.has_thinking
     }
 
-    /// Puts the mark that moves on with the conversation: the next request begins with all up to
-    /// here. What is closed ends with an assistant, so that it stands behind.
+    /// Puts a cache mark on the user's last message, so that the next request can reuse everything
+    /// up to it. The cached prefix ends with an assistant's message, so the mark is always after
+    /// it.
     pub(super) fn mark_moving_breakpoint(&mut self, mark: CacheControl) {
         let last = self.messages.iter_mut().rfind(|message| message.role == "user");
         if let Some(block) = last.and_then(|message| message.content.last_mut()) {

@@ -1,4 +1,4 @@
-//! What a user says and a tool returns: text, images, documents.
+//! Encodes the content of user messages and tool results: text, images and documents.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ const IMAGE_TYPES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/we
 
 const PDF_TYPE: &str = "application/pdf";
 
-/// What is text by other names than `text/…`.
+/// Media types of text formats other than `text/…`.
 const TEXT_TYPES: &[&str] = &[
     "application/json",
     "application/xml",
@@ -25,7 +25,7 @@ const TEXT_TYPES: &[&str] = &[
     "application/javascript",
 ];
 
-/// "text content blocks must contain non-whitespace text"
+/// A text block, or `None` for blank text: "text content blocks must contain non-whitespace text".
 pub(super) fn text_block(text: &str) -> Option<Block<'_>> {
     let is_there = !text.trim().is_empty();
     is_there.then_some(Block::Text { text, citations: None, cache_control: None })
@@ -54,7 +54,7 @@ fn content_block(part: &Part) -> Result<Option<Block<'_>>, Error> {
     }
 }
 
-/// The media type without its parameters.
+/// The media type without its parameters, in lower case.
 fn bare_media_type(media: &Media) -> String {
     let kind = media.media_type.split(';').next().unwrap_or_default();
     match kind.trim().to_ascii_lowercase().as_str() {
@@ -67,7 +67,7 @@ fn image_block<'a>(media: &'a Media, kind: &str) -> Result<Block<'a>, Error> {
     let known = IMAGE_TYPES.iter().find(|image| **image == kind);
     let source = match (&media.source, known) {
         (MediaSource::Data(data), Some(media_type)) => Source::Base64 { media_type, data },
-        // The wire asks for no type here: the server sees what it fetches.
+        // The wire has no media type for a URL: the server detects it from the content.
         (MediaSource::Url(url), Some(_)) => Source::Url { url },
         (MediaSource::Url(url), None) if matches!(kind, "" | "image/*") => Source::Url { url },
         (_, None) => return Err(unsupported_media(kind)),
@@ -75,8 +75,8 @@ fn image_block<'a>(media: &'a Media, kind: &str) -> Result<Block<'a>, Error> {
     Ok(Block::Image { source, cache_control: None })
 }
 
-/// "Input should be 'application/pdf'" holds for base64; text goes as text. One without any words
-/// is left out, as empty text is.
+/// Encodes a file. Only PDF may be base64 ("Input should be 'application/pdf'"), so text files are
+/// sent as plain text. Returns `None` for a blank text file.
 fn document_block<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>, Error> {
     let is_text = kind.starts_with("text/") || TEXT_TYPES.contains(&kind);
     let source = match &media.source {
@@ -106,7 +106,7 @@ fn unsupported_media(kind: &str) -> Error {
     Error::new(ErrorKind::Unsupported, message).with_parameter("content")
 }
 
-/// Reads base64, the standard alphabet, padded or not; white space is passed over.
+/// Decodes base64 in the standard alphabet, with or without padding, ignoring white space.
 fn decode_base64(base64: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)

@@ -1,4 +1,4 @@
-//! From items to messages.
+//! Converts items to messages.
 
 use std::borrow::Cow;
 
@@ -17,32 +17,32 @@ use crate::provider::lenient::{Lenient, LenientStr};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::provider::portable_values::{EMPTY_ERROR_TEXT, MAX_LONG_ID_BYTES, wire_id};
 
-/// The messages so far, alternating roles.
+/// The messages so far, with alternating roles.
 #[derive(Default)]
 pub(super) struct Messages<'a> {
-    /// What is known of those that are encoded.
+    /// State after the messages in the cached prefix.
     cached_prefix: EncodedPrefix,
     written: Vec<Message<'a>>,
-    /// The place before the item that is added.
+    /// The index in the history at which the item being added starts.
     item_index: usize,
-    /// The place where the user began to speak last, how many messages were there, and the
-    /// container: no item changes them any more.
+    /// The most recent point after which no item can change earlier messages, where a user message
+    /// starts: the item index, the number of messages before it, and the container.
     closed_elements: Option<(usize, usize, Option<String>)>,
-    /// Calls of the assistant's message that is being written. Text that comes behind a call is
-    /// put before it: the wire is reported to refuse the other order.
+    /// The calls of the assistant message being written. Text that follows a call is moved in front
+    /// of it, because the API has been reported to refuse text after a call.
     calls: Vec<Block<'a>>,
-    /// Thoughts that nothing of their turn has followed yet: "the final block in an assistant
-    /// message cannot be `thinking`", so those at the end of a turn are not sent.
+    /// Thinking blocks that no other block of their turn has followed yet. They are dropped at the
+    /// end of a turn: "the final block in an assistant message cannot be `thinking`".
     pending_thinking: Vec<Block<'a>>,
-    /// Uses of the server's own tools that have no result yet.
+    /// Calls of server tools that have no result yet.
     pending_server_tool_uses: Vec<ServerToolUsePosition>,
-    /// Whether the request offers tools that the server runs itself.
+    /// Whether the request offers server tools.
     offers_server_tools: bool,
-    /// The newest container that code of this model ran in.
+    /// The newest container in which this model ran code.
     container: Option<String>,
 }
 
-/// A use of one of the server's own tools, and its place.
+/// A call of a server tool and its position.
 struct ServerToolUsePosition {
     id: String,
     message: usize,
@@ -50,7 +50,7 @@ struct ServerToolUsePosition {
 }
 
 impl<'a> Messages<'a> {
-    /// Begins behind messages that are encoded, or with nothing.
+    /// Starts after the cached prefix, if the cache has one.
     pub(super) fn new(known: Option<&EncodedPrefix>, offers_native: bool) -> Self {
         let known = known.cloned().unwrap_or_default();
         Self {
@@ -61,12 +61,12 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Adds an item, behind which is the place `at`.
+    /// Adds an item; `at` is the index after it.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         let data = handoff(item, PROVIDER_NAME, model).data();
         match &item.kind {
             ItemKind::User { content } => self.push_user_blocks(content_blocks(content)?),
-            // The wire has no system role between messages.
+            // The wire has no system messages between other messages.
             ItemKind::System { text } => {
                 self.push_user_blocks(text_block(text).into_iter().collect());
             }
@@ -114,8 +114,8 @@ impl<'a> Messages<'a> {
         if let Some(turn) = &item.turn {
             self.end_turn(turn);
         }
-        // "final assistant content cannot end with trailing whitespace": what ends a turn, or was
-        // cut off, may come to stand last.
+        // "final assistant content cannot end with trailing whitespace". The last item of a turn
+        // and an interrupted item may both become the end of the request.
         if item.turn.is_some() || item.interrupted {
             self.trim_end();
         }
@@ -125,7 +125,7 @@ impl<'a> Messages<'a> {
 
     fn end_turn(&mut self, turn: &TurnInfo) {
         self.pending_thinking.clear();
-        // Where a turn goes on, the result may come in a later response.
+        // If the turn continues, the result may be part of a later response.
         let goes_on = match turn.stop_reason {
             StopReason::Pause | StopReason::ToolCalls => true,
             StopReason::Stop => !self.calls.is_empty(),
@@ -140,8 +140,9 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Removes the uses that no result will follow: the vendor refuses them. A call that such a use
-    /// made goes as one that the model made itself.
+    /// Removes the server tool calls that will never get a result, since the API refuses them.
+    /// Calls made by the code of a removed call lose their `caller`, and are sent as the model's
+    /// own.
     fn remove_pending_server_tool_uses(&mut self) {
         let pending = std::mem::take(&mut self.pending_server_tool_uses);
         let Some(first) = pending.first().map(|used| used.message) else { return };
@@ -152,20 +153,22 @@ impl<'a> Messages<'a> {
         for block in made_calls.chain(&mut self.calls) {
             block.remove_caller_if(|id| pending.iter().any(|used| used.id == id));
         }
-        // Thoughts that nothing follows any more go as well. Calls follow those of the last message.
+        // Thinking blocks at the end of a message are removed, too. In the last message, `calls`
+        // still follow them.
         let ended = self.written.len() - usize::from(!self.calls.is_empty());
         for message in &mut self.written[first..ended] {
             while message.content.last().is_some_and(Block::is_thinking) {
                 message.content.pop();
             }
         }
-        // Law: a message before the last one has a call, which is answered in the next.
+        // Invariant: each earlier message has a tool call that the next message answers, so only
+        // the last can be empty.
         self.written.pop_if(|last| last.content.is_empty() && self.calls.is_empty());
     }
 
-    /// An item of the provider's own: a block, or what a message said beside its blocks, which is
-    /// none. The vendor refuses a use that was cut off inside its input, and a result without its
-    /// use.
+    /// Adds a provider-specific item. This is a content block, or the metadata of a message, which
+    /// is not sent as a block. A server tool call whose input was truncated and a result without
+    /// its call are left out, because the API refuses both.
     fn push_provider_item(&mut self, data: &ProviderData) {
         let Some(raw) = verbatim_block(data) else { return };
         let own: ProviderItem<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -196,7 +199,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// The user speaks, or who runs the agent: the turn before does not go on.
+    /// Adds content in the user's role, which ends the turn before it.
     fn push_user_blocks(&mut self, content: Vec<Block<'a>>) {
         if !content.is_empty() {
             self.flush_calls();
@@ -224,7 +227,7 @@ impl<'a> Messages<'a> {
             self.flush_calls();
             if role == "user" {
                 self.pending_thinking.clear();
-                // What still waits for its result may be left out later.
+                // A server tool call that still waits for its result may be removed later.
                 if !self.written.is_empty() && self.pending_server_tool_uses.is_empty() {
                     self.closed_elements =
                         Some((self.item_index, self.written.len(), self.container.clone()));
@@ -263,7 +266,7 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// Whether the user speaks with this item, in a message behind that of an assistant.
+/// Whether this item starts a user message when it follows an assistant message.
 pub(super) fn starts_user_message(item: &Item) -> bool {
     match &item.kind {
         ItemKind::ToolResult(_) => true,
@@ -278,7 +281,7 @@ pub(super) fn starts_user_message(item: &Item) -> bool {
     }
 }
 
-/// What is read of an item of the provider's own.
+/// The fields of a provider-specific item that are used here.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct ProviderItem<'a> {

@@ -1,4 +1,4 @@
-//! From a request to a body.
+//! Encodes a request as a body.
 
 mod blocks;
 mod cache;
@@ -24,70 +24,72 @@ use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::EncodeContext;
 use crate::request::{Request, ToolSpec};
 
-/// Writes the body of a request to the Anthropic Messages wire.
+/// Encodes the body of a request to the Anthropic Messages wire.
 ///
-/// Content is always written as arrays. The items of a turn become one message; tool results stand
-/// together and first in the message of the user that follows.
+/// Message content is always an array. All items of a turn form one message. Tool results are
+/// placed together, at the start of the user message that follows.
 ///
 /// # The two zones of the system prompt
 ///
-/// Both go into `system`, the volatile one behind the stable one. Whatever it is replaced by is
-/// read anew from there on: only the tools and the stable zone stay in the cache, and models that
-/// bind their thoughts to all that stood before them ("a prefix check fails if `system`, `tools`,
-/// or an earlier message changed") no longer take those of earlier turns. It stands there, and not
-/// behind the conversation, because there it would move with every request, and the same check
-/// would fail each time. What changes often is better said as a
-/// [`System`](crate::item::ItemKind::System) item of the history, in its place.
+/// Both zones are sent in `system`, the volatile zone after the stable one. When the volatile zone
+/// changes, only the tools and the stable zone can be read from the cache. Models that bind their
+/// reasoning to everything before it ("a prefix check fails if `system`, `tools`, or an earlier
+/// message changed") then no longer accept the reasoning of earlier turns. Placing the volatile
+/// zone after the conversation would not help: it would move with each request, and the check would
+/// fail every time. For text that changes often, prefer a [`System`](crate::item::ItemKind::System)
+/// item in the history.
 ///
-/// # The server's own tools
+/// # Server tools
 ///
-/// What they were asked and what they returned goes back as it came. A use without its result goes
-/// back as long as the result may still come: at the end of a paused turn, and while calls of the
-/// same turn are answered, if the request offers such tools. Otherwise it is left out, because the
-/// vendor refuses it; so is a result without its use.
+/// Calls and results of server tools are sent back exactly as received. A call without a result is
+/// sent as long as the result may still come: at the end of a paused turn, and while the tool calls
+/// of the same turn are being answered, if the request offers server tools. Otherwise it is left
+/// out, because the API refuses it. A result without its call is left out, too.
 ///
 /// # Deferred tools
 ///
-/// [Deferred](ToolSpec::deferred) tools are sent with `defer_loading`, and the vendor's search of them,
-/// `tool_search_tool_bm25`, is sent first. The result of a search goes back as it came; a tool that it has found and
-/// that the request does not offer any more is declared as a deferred one, because the vendor demands it.
+/// [Deferred](ToolSpec::deferred) tools are sent with `defer_loading`, after the server tool
+/// `tool_search_tool_bm25` that searches them. Search results are sent back exactly as received.
+/// The API requires a definition of each tool that a result names: if the request does not offer
+/// such a tool any more, it is declared as a deferred tool.
 ///
 /// # Cache marks
 ///
-/// At most three of the four that the wire allows: on the last tool that is not deferred, on the stable zone, and on the
-/// last block of the last message of the user. None with [`Cache::Off`](crate::request::Cache::Off).
+/// A request has at most three cache marks, one fewer than the wire allows: on the last tool that
+/// is not deferred, on the stable zone, and on the last block of the last user message. With
+/// [`Cache::Off`](crate::request::Cache::Off) it has none.
 ///
 /// # Options
 ///
-/// - `max_output_tokens` is 8192 unless set; the wire demands a number. It counts thoughts, too:
-///   where a budget would leave nothing of it, it is raised by the budget.
-/// - `reasoning`: a budget is the wire's `enabled`, for models before Claude 4.7; an effort is
-///   `adaptive` with `output_config.effort`, for models from Claude 4.6 on, and `Minimal` is `low`,
-///   the least that there is.
-/// - `output`: a schema is `output_config.format`; its name has no place on this wire.
+/// - `max_output_tokens` defaults to 8192, because the wire requires a value. It includes reasoning
+///   tokens: a thinking budget that is not smaller than the limit is added to it.
+/// - `reasoning`: a budget is encoded as `enabled`, for models before Claude 4.7. An effort is
+///   encoded as `adaptive` with `output_config.effort`, for models from Claude 4.6 on; `Minimal`
+///   becomes `low`, the lowest level of the wire.
+/// - `output`: a schema is encoded as `output_config.format`; the wire has no field for its name.
 /// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata` and JSON without a schema are
 ///   [`Unsupported`](crate::ErrorKind::Unsupported).
-/// - The server's own tools go into `extra`, as `tools` that replace all others. The container that
-///   their code ran in is sent again by itself, unless `extra` has a `container`.
+/// - Server tools are set in `extra`, as `tools` that replace all others. The container in which
+///   their code ran is sent again automatically, unless `extra` has a `container`.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if every message is empty, and for options that
-/// the vendor refuses beside one another: a temperature other than 1, a `top_k` or a `top_p` below
-/// 0.95 beside thinking, a forced tool call beside a budget or without tools, a budget below 1024.
-/// [`Unsupported`](crate::ErrorKind::Unsupported) for images that are not JPEG, PNG, GIF or WebP and for
-/// files that are neither PDF nor text.
+/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if every message is empty, or if options
+/// are combined that the API refuses together: with reasoning, a temperature other than 1, a
+/// `top_k`, or a `top_p` below 0.95; a forced tool call with a thinking budget or without tools.
+/// Also for a thinking budget below 1024. [`Unsupported`](crate::ErrorKind::Unsupported) for images
+/// that are not JPEG, PNG, GIF or WebP, and for files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     encode_body(request, model, BodyHead::Vendor, PrefixMismatchBehavior::Unspecified)
         .map(|(body, _)| body)
 }
 
-/// What the vendor is to do with thoughts whose prefix has changed.
+/// How Anthropic treats thinking blocks whose preceding context has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PrefixMismatchBehavior {
-    /// It is not told, and refuses the request.
+    /// The field is not sent; Anthropic refuses the request.
     Unspecified,
-    /// It does not show them to the model.
+    /// Anthropic does not show the blocks to the model.
     #[cfg_attr(
         not(feature = "http"),
         expect(dead_code, reason = "only a provider over HTTP knows whom it asks")
@@ -95,7 +97,7 @@ pub(super) enum PrefixMismatchBehavior {
     DropBlock,
 }
 
-/// The body of a request, and the name of the beta feature that it uses.
+/// Encodes the body of a request, and returns it with the beta feature that it requires, if any.
 pub(super) fn encode_body(
     request: &Request,
     model: &str,
@@ -106,7 +108,8 @@ pub(super) fn encode_body(
     let mut context =
         EncodeContext::<EncodedPrefix>::from_request(request, PROVIDER_NAME, model, ());
     if !context.peek_items_to_encode().next().is_some_and(starts_user_message) {
-        // What is encoded ends with an assistant, to whose message this may belong.
+        // The cached prefix ends with an assistant message, and this item may belong to the same
+        // message.
         context = context.restart();
     }
     let has_deferred_tools = request.tools.iter().any(|tool| tool.deferred);
@@ -139,7 +142,7 @@ pub(super) fn encode_body(
     let mark = CacheControl::from_option(options.cache);
     if let Some(mark) = mark {
         written.mark_moving_breakpoint(mark);
-        // A deferred tool takes no mark, and is not among what is cached.
+        // A deferred tool accepts no cache mark and is not part of the cached prefix.
         if let Some(tool) = tools.iter_mut().rfind(|tool| !tool.defer_loading) {
             tool.cache_control = Some(mark);
         }
@@ -164,19 +167,19 @@ pub(super) fn encode_body(
     Ok((body, binds.then_some(options::BLOCK_BINDING_BETA)))
 }
 
-/// What a body begins with.
+/// The first fields of a body, by host.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum BodyHead<'a> {
-    /// As the vendor has it.
+    /// Anthropic's own API.
     Vendor,
-    /// As Vertex AI has it: the model stands in the address, and headers in the body.
+    /// Vertex AI: the model is part of the URL, and headers are sent as fields of the body.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "it depends on the address"))]
     Vertex { anthropic_version: &'static str, anthropic_beta: &'a [String] },
 }
 
 #[derive(Serialize)]
 struct Tool<'a> {
-    /// Of a tool that the vendor runs.
+    /// Set for server tools only.
     #[serde(skip_serializing_if = "Option::is_none")]
     r#type: Option<&'static str>,
     name: Cow<'a, str>,
@@ -191,7 +194,7 @@ struct Tool<'a> {
 }
 
 impl Tool<'_> {
-    /// The vendor's own search of deferred tools,
+    /// The server tool that searches the deferred tools,
     /// <https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool>.
     const SEARCH: Self = Self {
         r#type: Some("tool_search_tool_bm25_20251119"),
@@ -202,7 +205,7 @@ impl Tool<'_> {
         cache_control: None,
     };
 
-    /// A tool of which only the name is known.
+    /// A definition of a tool of which only the name is known.
     fn unavailable(name: String) -> Self {
         static ANY_OBJECT_SCHEMA: LazyLock<RawJson> =
             LazyLock::new(|| json!({ "type": "object" }).into());
@@ -230,14 +233,14 @@ impl<'a> From<&'a ToolSpec> for Tool<'a> {
     }
 }
 
-/// The tools that were called: the wire demands that they are declared, also when none may be
-/// called any more.
+/// Declares the tools that were called. The API requires their definitions even if none of them may
+/// be called any more.
 fn declare_called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
     names.map(Tool::unavailable).collect()
 }
 
-/// The tools that searches of the vendor have found, as far as they are not declared: the wire demands them, too.
-/// They are deferred, so that the model does not see them.
+/// Declares the tools that searches have found, unless they are declared already: the API requires
+/// their definitions, too. They are deferred, so that the model does not see them.
 fn declare_found_tools(tools: &mut Vec<Tool<'_>>, names: impl Iterator<Item = String>) {
     for name in names {
         if tools.iter().all(|tool| tool.name != name) {

@@ -1,4 +1,4 @@
-//! How a model is asked, in the words of this wire.
+//! Encodes the options of a request.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::to_anthropic_output_schema;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 
-/// What is asked for unless a request says how many tokens; the wire demands a number.
+/// The value of `max_tokens` if a request sets no limit; the wire requires one.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
 /// "must be ≥ 1024 and less than `max_tokens`"
@@ -17,18 +17,17 @@ const MIN_THINKING_BUDGET: u32 = 1024;
 
 const WIRE_NAME: &str = "Anthropic Messages";
 
-/// The words for an effort.
+/// The wire's names of the effort levels.
 const EFFORT_NAMES: EffortNames = EffortNames { max: "max", ..EffortNames::LOW_MEDIUM_HIGH };
 
-/// Whether a request offers tools that the server runs itself: each has a `type` of its own, or is
-/// on an MCP server.
+/// Whether a request offers server tools, each of which has its own `type`, or an MCP server.
 pub(super) fn offers_server_tools(extra: &Map<String, Value>) -> bool {
     let is_native = |tool: &Value| tool["type"].as_str().is_some_and(|kind| kind != "custom");
     let tools = extra.get("tools").and_then(Value::as_array);
     tools.is_some_and(|tools| tools.iter().any(is_native)) || extra.contains_key("mcp_servers")
 }
 
-/// The fields of a body that follow from more than one option.
+/// The fields of a body that depend on more than one option.
 pub(super) struct Settings {
     max_tokens: u32,
     tool_choice: ObjectWriter,
@@ -46,7 +45,7 @@ enum Thinking {
         block_binding: Option<BlockBinding>,
     },
     Adaptive {
-        /// The models that know it show no thoughts unless asked to.
+        /// Models with adaptive thinking return no thinking text unless asked to.
         #[serde(skip_serializing_if = "Option::is_none")]
         display: Option<&'static str>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,16 +60,16 @@ struct BlockBinding {
     prefix_mismatch_behavior: &'static str,
 }
 
-/// The beta feature that knows of it.
+/// The beta feature that enables `block_binding`.
 pub(super) const BLOCK_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// Models that think only when they are asked to: for them, asking is more than saying what
-/// becomes of earlier thoughts. The newer ones think by default.
+/// Models that think only if asked to. For them, setting `thinking` to control earlier thinking
+/// blocks would also turn thinking on. Newer models think by default.
 const OPT_IN_THINKING_MODELS: [&str; 5] =
     ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 
 impl Settings {
-    /// `has_tools` tells whether the body declares any.
+    /// `has_tools` is whether the body declares any tools.
     pub(super) fn from_options(options: &Options, has_tools: bool) -> Result<Self, Error> {
         ensure_options_unset(
             WIRE_NAME,
@@ -91,8 +90,8 @@ impl Settings {
                 let thinking = Thinking::Adaptive { display, block_binding: None };
                 (Some(thinking), Some(EFFORT_NAMES.name_of(effort)), asked)
             }
-            // The limit counts thoughts, too: where the budget would leave nothing of it, it is
-            // raised by the budget.
+            // The limit includes thinking tokens. If the budget would leave none for the answer,
+            // the limit is raised by the budget.
             Some(Reasoning::Budget(budget_tokens)) => {
                 let raised = asked.saturating_add(budget_tokens);
                 let max_tokens = if budget_tokens < asked { asked } else { raised };
@@ -127,8 +126,8 @@ impl Settings {
             .set_some("metadata", options.user.as_ref().map(|user| json!({ "user_id": user })))
     }
 
-    /// Asks that thoughts whose prefix has changed are not shown to the model, and says whether it
-    /// could be asked.
+    /// Requests that thinking blocks whose preceding context has changed are not shown to the
+    /// model. Returns `false` if the request cannot carry this setting.
     pub(super) fn set_drop_block(&mut self, options: &Options, model: &str) -> bool {
         if options.extra.contains_key("thinking") {
             return false;
@@ -154,10 +153,10 @@ impl Settings {
     }
 }
 
-/// What the vendor refuses beside thinking: "`temperature` may only be set to 1 when thinking is
-/// enabled or in adaptive mode", "`top_k` must be unset", "`top_p` must be greater than or equal
-/// to 0.95 or unset", and a forced tool call beside a budget ("adaptive thinking supports forced
-/// tool use").
+/// Refuses options that the API does not accept together with thinking: "`temperature` may only be
+/// set to 1 when thinking is enabled or in adaptive mode", "`top_k` must be unset", "`top_p` must
+/// be greater than or equal to 0.95 or unset", and a forced tool call with a budget ("adaptive
+/// thinking supports forced tool use").
 fn check_thinking_options(options: &Options, reasoning: Option<Reasoning>) -> Result<(), Error> {
     let budget = match reasoning {
         None | Some(Reasoning::Off) => return Ok(()),
@@ -192,7 +191,8 @@ fn refused_option_error(parameter: &str, why: &str) -> Error {
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(parameter)
 }
 
-/// "`tool_choice` may only be specified while providing `tools`"
+/// The `tool_choice` object. It is empty without tools: "`tool_choice` may only be specified while
+/// providing `tools`".
 fn tool_choice(options: &Options, has_tools: bool) -> Result<ObjectWriter, Error> {
     let one_at_most = (options.parallel_tool_calls == Some(false)).then_some(true);
     let (kind, name, one_at_most) = match &options.tool_choice {

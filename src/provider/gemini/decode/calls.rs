@@ -1,4 +1,4 @@
-//! Which call a part belongs to, and when it is whole.
+//! Assigns parts to calls, and detects when a call is complete.
 
 use serde_json::value::RawValue;
 
@@ -11,7 +11,7 @@ use crate::provider::gemini::passthrough::PassthroughFields;
 use crate::provider::lenient::read_object;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// The calls of a turn. Their place here is their key.
+/// The calls of a turn. The position of a call is its key.
 #[derive(Debug, Default)]
 pub(super) struct Calls(Vec<Call>);
 
@@ -24,12 +24,13 @@ struct Call {
 }
 
 impl Calls {
-    /// Whether there are none.
+    /// Whether the turn has no calls so far.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Something stood where a piece of a call may: without it an open call is not known whole.
+    /// Returns an error if a call is open. Called for a malformed value that may have been a piece
+    /// of it.
     pub(super) fn check_no_open_call(&self) -> Result<(), Error> {
         match self.0.iter().any(|call| !call.is_ended) {
             true => Err(protocol_error("a piece of a tool call is not understood")),
@@ -37,10 +38,11 @@ impl Calls {
         }
     }
 
-    /// Takes a call of `model`, or the next piece of one.
+    /// Applies a call of `model`, or the next piece of one.
     ///
-    /// "Whether this is the last part of the `FunctionCall`. If true, another partial message for
-    /// the current `FunctionCall` is expected to follow", says the reference of `willContinue`.
+    /// The API reference of `willContinue` says: "Whether this is the last part of the
+    /// `FunctionCall`. If true, another partial message for the current `FunctionCall` is expected
+    /// to follow".
     pub(super) fn push(
         &mut self,
         raw: &RawValue,
@@ -63,7 +65,7 @@ impl Calls {
             self.0.push(Call { id, signature: None, arguments: None, is_ended: false });
         }
         let Some(call) = self.0.get_mut(at) else { return Ok(()) };
-        // A piece without a signature takes none away.
+        // A piece without a signature does not remove an earlier one.
         if let Some(signature) = signature {
             call.signature = Some(signature.to_owned());
         }
@@ -97,7 +99,7 @@ impl Calls {
         }
         if !goes_on {
             call.is_ended = true;
-            // Otherwise the call stays open, and the turn may not run it.
+            // An incomplete call stays open, and the turn may not run it.
             if let Some(whole) =
                 call.arguments.take().and_then(PartialArguments::into_complete_json)
             {
@@ -108,8 +110,8 @@ impl Calls {
         Ok(())
     }
 
-    /// The place of the call that a piece goes on with, or of the one that it begins; `None` if it
-    /// is the empty end of none.
+    /// The position of the call that a piece continues or starts. `None` for an empty piece while
+    /// no call is open.
     fn call_index_for(&self, piece: &FunctionCall<'_>) -> Result<Option<usize>, Error> {
         let (id, name) = (piece.id.or_empty(), piece.name());
         let mut open = self.0.iter().enumerate().filter(|(_, call)| !call.is_ended);

@@ -1,4 +1,5 @@
-//! What stands on the wire, as far as it is read. Every field is optional and forgiving.
+//! The parts of the wire's chunks that the decoder reads. Every field is optional, and malformed
+//! values are treated as absent.
 
 use std::borrow::Cow;
 
@@ -44,7 +45,7 @@ pub(super) struct PromptFeedback<'a> {
     pub(super) block_reason: LenientStr<'a>,
 }
 
-/// A part, as far as it is understood. The whole of it is kept beside this where it is not.
+/// The known fields of a part. For parts of other types the raw JSON is kept as well.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Part<'a> {
@@ -59,7 +60,7 @@ pub(super) struct Part<'a> {
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct FunctionCall<'a> {
     pub(super) id: LenientStr<'a>,
-    /// The name is not guessed: one of another type is an error.
+    /// Strict, unlike the other fields: a name that is not a string is an error.
     pub(super) name: Option<Cow<'a, str>>,
     pub(super) args: Option<&'a RawValue>,
     pub(super) partial_args: Option<Vec<&'a RawValue>>,
@@ -79,7 +80,7 @@ pub(super) struct WireUsage {
 }
 
 impl WireUsage {
-    /// Replaces the number of this name, if it is one that is read.
+    /// Sets the count with this field name; unknown names are ignored.
     pub(super) fn set(&mut self, name: &str, count: u64) {
         let field = match name {
             "promptTokenCount" => &mut self.prompt_token_count,
@@ -93,8 +94,7 @@ impl WireUsage {
         *field = LenientNumber(Some(count));
     }
 
-    /// Whether the numbers add up to the total that is said to be theirs. What was cached is part of
-    /// the prompt.
+    /// Whether the counts add up to the reported total. Cached tokens are included in the prompt.
     fn is_complete(&self) -> bool {
         let parts = [
             self.prompt_token_count,
@@ -112,21 +112,22 @@ impl FunctionCall<'_> {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether it says nothing.
+    /// Whether the piece contains neither a name nor arguments.
     pub(super) fn is_empty(&self) -> bool {
         self.name().is_empty() && self.args.is_none() && self.partial_args.is_none()
     }
 }
 
 impl<'a> Chunk<'a> {
-    /// The candidate with index 0, or without one; others were not asked for.
+    /// The candidate with index 0 or without an index. Other candidates were not requested and are
+    /// ignored.
     pub(super) fn candidate(&self) -> Option<&Candidate<'a>> {
         self.candidates.0.iter().find(|candidate| candidate.index.0.unwrap_or(0) == 0)
     }
 }
 
 impl<'a> Candidate<'a> {
-    /// The parts; `None` if the value is not a list.
+    /// The parts. `None` if the value is not an array.
     pub(super) fn parts(&self) -> Option<Vec<&'a RawValue>> {
         match self.content.0.as_ref().and_then(|content| content.parts) {
             None => Some(Vec::new()),
@@ -134,13 +135,13 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Why it ended. The first value of the enumeration says that there is none.
+    /// The finish reason, unless it is the unspecified value of the enumeration.
     pub(super) fn specified_finish_reason(&self) -> Option<&str> {
         let said = |word: &&str| !matches!(*word, "" | "FINISH_REASON_UNSPECIFIED");
         self.finish_reason.get().filter(said)
     }
 
-    /// Where it comes from: by the name of the field.
+    /// The metadata about the sources of the answer, by field name.
     pub(super) fn source_metadata(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
         [
             ("groundingMetadata", self.grounding_metadata),
@@ -153,13 +154,13 @@ impl<'a> Candidate<'a> {
 }
 
 impl Part<'_> {
-    /// `thought` alone marks thinking: a signature stands on parts of any kind.
+    /// Only `thought` marks reasoning: parts of any type can have a signature.
     pub(super) fn is_thought(&self) -> bool {
         self.thought.is_some_and(|flag| flag.get() == "true")
     }
 }
 
-/// The usage as the wire counts it.
+/// Token counts as on the wire.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokenCounts {
     prompt: u64,
@@ -170,8 +171,8 @@ pub(super) struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Usage is cumulative: a number that is there replaces the one before. One that adds up to its own
-    /// total is whole, and replaces all numbers.
+    /// Applies counts, which are cumulative: each present number replaces the previous one. Counts
+    /// that add up to their total are complete and replace all numbers.
     pub(super) fn update(&mut self, wire: WireUsage) {
         if wire.is_complete() {
             *self = Self::default();
@@ -183,8 +184,9 @@ impl TokenCounts {
         wire.cached_content_token_count.update_count(&mut self.cached);
     }
 
-    /// What tools of the provider fed back is input, what was thought is output: the wire counts
-    /// both apart. What was cached is part of the prompt.
+    /// Converts the counts. The wire counts the results of hosted tools and the reasoning
+    /// separately; here they are part of the input and the output. Cached tokens are included in
+    /// the prompt.
     pub(super) fn to_usage(self) -> Usage {
         Usage {
             input_tokens: self.prompt.saturating_add(self.tool_use),

@@ -1,4 +1,4 @@
-//! From frames to a turn.
+//! Decodes frames into a turn.
 
 mod calls;
 mod frames;
@@ -20,41 +20,42 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
-/// So many values of each kind are kept of where an answer comes from.
+/// The maximum number of source metadata values stored per field.
 const MAX_SOURCES_PER_KIND: usize = 64;
 
-/// How many characters of a message are shown.
+/// The maximum number of characters of a finish message in an error.
 const MAX_FINISH_MESSAGE_CHARS: usize = 500;
 
-/// Reads the chunks of the Gemini wire. Pure: it does no I/O.
+/// Decodes the chunks of the Gemini wire. Pure: it does no I/O.
 ///
-/// The wire has no last word: a turn is whole when the body ends after a `finishReason`. More may come
-/// after one, as after code that the provider has run; the turn is then open until the next.
+/// The wire has no end-of-stream marker: a turn is complete if the body ends after a
+/// `finishReason`. Further content can follow a `finishReason`, for example after code run by the
+/// provider. The turn then stays open until the next one.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The model that was asked: what it signs is bound to this name.
+    /// The requested model. The provider data of the turn's items is bound to this name.
     model: String,
     calls: Calls,
     token_counts: TokenCounts,
-    /// How many items there are: the wire has no indices for them.
+    /// The number of items so far, used for item keys. The wire has no indices for items.
     item_count: u32,
-    /// The item that the next piece without a signature goes on with.
+    /// The item that the next part without a signature continues.
     open_text: Option<OpenText>,
     last_text: Option<LastText>,
-    /// Where the answer comes from, by the names of the wire.
+    /// Metadata about the sources of the answer, by the wire's field names.
     sources: Map<String, Value>,
     is_finished: bool,
     template: FrameTemplate<RepeatedPart>,
 }
 
-/// A chunk with one part, of which only the text and the usage may change.
+/// A chunk with one part that repeats with only another text and other usage.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedPart {
     is_thought: bool,
     usage: Option<WireUsage>,
 }
 
-/// A run of pieces of one kind.
+/// Consecutive parts of one kind, which form one item.
 #[derive(Clone, Copy, Debug)]
 struct OpenText {
     index: u32,
@@ -68,13 +69,13 @@ struct LastText {
 }
 
 impl Decoder {
-    /// Makes a decoder for the answer of a model.
+    /// Creates a decoder for the response of a model.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    /// Returns the text of the chunk, if the same chunk with another text and other usage would add those
-    /// and do nothing else.
+    /// Applies a chunk. Returns its text if the same chunk with another text and other usage would
+    /// do nothing but apply these.
     fn on_chunk<'a>(
         &mut self,
         chunk: &Chunk<'a>,
@@ -108,7 +109,7 @@ impl Decoder {
         turn.set_usage(self.token_counts.to_usage());
     }
 
-    /// Takes the text of a chunk that repeats the one before but for it and the usage.
+    /// Applies the text and the usage of a chunk that otherwise equals the chunk parsed last.
     fn push_repeated(&mut self, part: RepeatedPart, text: &str, turn: &mut TurnBuilder) {
         if let Some(mut usage) = part.usage {
             self.template.counts().for_each(|(name, count)| usage.set(name, count));
@@ -119,7 +120,8 @@ impl Decoder {
         }
     }
 
-    /// Returns its text and whether that is a thought, if it has nothing else.
+    /// Applies a candidate. Returns its text, and whether this is a thought, if the candidate has
+    /// no other content.
     fn on_candidate<'a>(
         &mut self,
         candidate: &Candidate<'a>,
@@ -156,20 +158,21 @@ impl Decoder {
             self.sources.insert("finishMessage".to_owned(), message.into());
         }
         self.is_finished = true;
-        // The last one counts.
+        // If there are several finish reasons, the last one applies.
         turn.clear_stop();
         turn.stop(stop_reason(raw, !self.calls.is_empty()), raw);
         Ok(None)
     }
 
-    /// Returns its text and whether that is a thought, if it has nothing else.
+    /// Applies a part. Returns its text, and whether this is a thought, if the part has no other
+    /// content.
     fn on_part<'a>(
         &mut self,
         raw: &'a RawValue,
         turn: &mut TurnBuilder,
     ) -> Result<Option<(bool, &'a str)>, Error> {
         let mut room = String::new();
-        // A value that is no object is no part.
+        // A value that is not an object is not a part.
         if !raw.get().starts_with('{') {
             if raw.get() != "null" {
                 self.calls.check_no_open_call()?;
@@ -202,9 +205,9 @@ impl Decoder {
         Ok(None)
     }
 
-    /// A piece of text or of a thought. One with a signature is an item of its own: "Don't merge a
-    /// `Part` containing a signature with one that does not", says
-    /// <https://ai.google.dev/gemini-api/docs/function-calling>.
+    /// Adds a piece of text or of a thought. A part with a signature becomes an item of its own, as
+    /// required by <https://ai.google.dev/gemini-api/docs/function-calling>: "Don't merge a `Part`
+    /// containing a signature with one that does not".
     fn push_text_part(
         &mut self,
         text: &str,
@@ -225,7 +228,8 @@ impl Decoder {
         };
         self.open_text = signature.is_none().then_some(said);
         let signed = signature.and_then(|signature| {
-            // Without words it is a plain part of text or a thought: `text` says which of them.
+            // The signature of an empty part: the presence of `text` in the data marks a text part,
+            // its absence a thought.
             let text = (text.is_empty() && !is_thought).then(String::new);
             let thought_signature = Some(signature.to_owned());
             PassthroughFields { text, thought_signature, ..PassthroughFields::default() }
@@ -246,7 +250,7 @@ impl Decoder {
         self.last_text = Some(LastText { index, signature: signature.map(str::to_owned) });
     }
 
-    /// Keeps where an answer comes from; what was said before stays.
+    /// Stores metadata about the sources of the answer, in addition to earlier metadata.
     fn add_source(&mut self, name: &str, value: &RawValue) {
         let Ok(Value::Object(value)) = serde_json::from_str(value.get()) else { return };
         if value.is_empty() {
@@ -273,10 +277,10 @@ impl Decode for Decoder {
         let mut room = String::new();
         match frame.data.trim() {
             "" => {}
-            // It comes from proxies.
+            // Sent by proxies.
             "[DONE]" => return Ok(FrameOutcome::Done),
             _ if frame.event == "error" => return Err(failure::error_in_stream(frame.data)),
-            // The form of the wire without `alt=sse`, and of errors.
+            // The format of the wire without `alt=sse`, and of errors.
             list if list.starts_with('[') => {
                 for chunk in read_chunk::<Vec<&RawValue>>(list, &mut room)? {
                     let mut room = String::new();
@@ -293,7 +297,7 @@ impl Decode for Decoder {
         Ok(FrameOutcome::Continue)
     }
 
-    /// Where the answer comes from stands with its last text.
+    /// Attaches the metadata about the sources to the last text item.
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         let mut value = std::mem::take(&mut self.sources);
         let Some(last) = self.last_text.take().filter(|_| !value.is_empty()) else { return Ok(()) };
@@ -308,8 +312,8 @@ impl Decode for Decoder {
     }
 }
 
-/// Reads JSON, with patience for what a strict reader trips over, unless there is a call in it: what
-/// is mended there could be its arguments.
+/// Parses JSON leniently, but strictly if it contains a call, because a repair could change the
+/// arguments.
 fn read_chunk<'a, T: serde::Deserialize<'a>>(
     json: &'a str,
     room: &'a mut String,
@@ -319,8 +323,8 @@ fn read_chunk<'a, T: serde::Deserialize<'a>>(
     })
 }
 
-/// Whether a part is more of the answer: words, a call, or an item of the provider's own. A signature
-/// alone is not.
+/// Whether a part continues the answer: with text, a call or a provider-specific part. A signature
+/// alone does not.
 fn has_content(raw: &RawValue) -> bool {
     if !raw.get().starts_with('{') {
         return false;
@@ -336,21 +340,21 @@ fn has_content(raw: &RawValue) -> bool {
     }
 }
 
-/// Whether a part is neither text nor call: code that the provider ran, files, and what a later
-/// version brings.
+/// Whether a part is neither text nor a call, but code run by the provider, a file, or a type of a
+/// later version.
 fn is_provider_part(raw: &RawValue) -> bool {
     let known = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata"];
     let fields = OrderedFields::parse(raw.get()).unwrap_or_default();
     fields.names().any(|name| !known.contains(&name))
 }
 
-/// What the wire's word for an end means, <https://ai.google.dev/api/generate-content#FinishReason>.
+/// Converts a finish reason, <https://ai.google.dev/api/generate-content#FinishReason>.
 fn stop_reason(raw: &str, calls: bool) -> StopReason {
     match raw {
-        // The wire has no word of its own for a turn that wants tools.
+        // The wire has no separate finish reason for tool calls.
         "STOP" if calls => StopReason::ToolCalls,
         "STOP" => StopReason::Stop,
-        // Gateways have one.
+        // Used by gateways.
         "FUNCTION_CALL" | "TOOL_CALLS" => StopReason::ToolCalls,
         "MAX_TOKENS" => StopReason::MaxTokens,
         "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
@@ -360,7 +364,7 @@ fn stop_reason(raw: &str, calls: bool) -> StopReason {
     }
 }
 
-/// The error of a turn that the model or the provider could not write, where it is one.
+/// The error for a finish reason that reports a failed generation. `None` for other finish reasons.
 fn generation_error(raw: &str, message: &str) -> Option<Error> {
     let kind = match raw {
         "MALFORMED_FUNCTION_CALL"

@@ -1,4 +1,4 @@
-//! Arguments that come in pieces, each a path and a value, as Vertex streams them:
+//! Arguments that arrive in pieces, each with a path and a value, as streamed by Vertex AI:
 //! <https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling#streaming-fc>.
 
 use std::collections::BTreeSet;
@@ -11,17 +11,17 @@ use crate::error::Error;
 use crate::provider::failure::protocol_error;
 use crate::provider::ordered_fields::OrderedFields;
 
-/// Nothing is nested deeper: what is read with these arguments could not be read again.
+/// The maximum nesting depth. Deeper arguments could not be parsed again.
 const MAX_DEPTH: usize = 100;
 
-/// Whole numbers below are exact as a double, which is what the wire counts in.
+/// Integers below this value are exact as a double, which is the wire's number type.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// The arguments of a call as far as they have come.
+/// The arguments of a call received so far.
 #[derive(Debug)]
 pub(super) struct PartialArguments {
     root: Value,
-    /// Paths whose text goes on.
+    /// The paths of strings that are not complete.
     unfinished_paths: BTreeSet<String>,
 }
 
@@ -37,16 +37,16 @@ impl PartialArguments {
         Self { root: Value::Object(Map::new()), unfinished_paths: BTreeSet::new() }
     }
 
-    /// Begins with what came in one piece.
+    /// Sets the arguments that were received as one value.
     pub(super) fn set_initial(&mut self, whole: &str) -> Result<(), Error> {
         self.root = serde_json::from_str(whole).map_err(|_| arguments_error("are no object"))?;
         Ok(())
     }
 
-    /// Puts the next piece where it belongs: "Whether this is not the last part of the same
-    /// `json_path`" says that a text goes on.
+    /// Stores the next piece at its path. A string may be split over several pieces: `willContinue`
+    /// is "Whether this is not the last part of the same `json_path`".
     ///
-    /// Anything that is not understood is an error: arguments are known as a whole or not at all.
+    /// Any malformed piece is an error, because partially known arguments are of no use.
     pub(super) fn push(&mut self, piece: &RawValue) -> Result<(), Error> {
         let fields = OrderedFields::parse(piece.get())
             .ok_or_else(|| arguments_error("hold what is no piece"))?;
@@ -78,12 +78,12 @@ impl PartialArguments {
         Ok(())
     }
 
-    /// The whole as JSON text, or `None` if a text of it was to go on.
+    /// The complete arguments as JSON text, or `None` if a string is incomplete.
     pub(super) fn into_complete_json(self) -> Option<String> {
         self.unfinished_paths.is_empty().then(|| self.root.to_string())
     }
 
-    /// The place of a path, made if it is not there.
+    /// The value at a path, which is created if necessary.
     fn slot_at(&mut self, path: &str) -> Result<(&mut Value, SlotState), Error> {
         let steps = parse_path(path)
             .ok_or_else(|| arguments_error("have a path that is not understood"))?;
@@ -104,7 +104,7 @@ impl PartialArguments {
     }
 }
 
-/// Whether something was there before.
+/// Whether a value existed before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum SlotState {
     Created,
@@ -126,7 +126,7 @@ fn child_slot<'v>(
             if is == SlotState::Created {
                 elements.push(Value::Null);
             }
-            // What stands before it, an empty object or list perhaps, was never said.
+            // An index beyond the end skips elements that were never sent.
             let element =
                 elements.get_mut(*at).ok_or_else(|| arguments_error("leave out an element"))?;
             Ok((element, is))
@@ -135,7 +135,7 @@ fn child_slot<'v>(
     }
 }
 
-/// The one value that a piece has.
+/// The single value of a piece.
 fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
     let text = read_field::<String>(fields, "stringValue")?.map(Value::String);
     let number = match read_field::<Number>(fields, "numberValue")? {
@@ -154,8 +154,8 @@ fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
     }
 }
 
-/// A double that is a whole number is written as one: that is what the model wrote. `None` if a double
-/// cannot hold it.
+/// Converts a double with an integral value to an integer, as the model wrote it. `None` if the
+/// number is not a finite double.
 fn normalize_number(number: &Number) -> Option<Number> {
     match (number.as_i64(), number.as_u64(), number.as_f64()?) {
         (Some(whole), ..) => Some(whole.into()),
@@ -178,7 +178,7 @@ fn not_understood_error() -> Error {
     arguments_error("hold a piece that is not understood")
 }
 
-/// Reads a path such as `$.a.b[0]['c.d']`, the part of RFC 9535 that names one place.
+/// Parses a path such as `$.a.b[0]['c.d']`, the subset of RFC 9535 that identifies a single value.
 fn parse_path(path: &str) -> Option<Vec<PathStep>> {
     let mut rest = path.strip_prefix('$')?;
     let mut steps = Vec::new();

@@ -1,4 +1,4 @@
-//! A content and its parts, as they are written.
+//! Contents and parts as they are serialized.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::item::{self, MediaSource, ToolResult};
 use crate::provider::portable_values::result_text;
 
-/// What one side says before the other does.
+/// A message of one role, with consecutive items of this role as its parts.
 #[derive(Serialize)]
 pub(super) struct Content<'a> {
     pub(super) role: &'static str,
@@ -63,8 +63,8 @@ pub(super) struct FunctionResponse<'a> {
 
 /// "Use `output` key to specify function output and `error` key to specify error details."
 ///
-/// The text of a tool stays a text, also where it is JSON: as an object its numbers would become
-/// doubles on the way.
+/// The text of a tool result stays a string, even if it is JSON. As an object, its numbers would be
+/// converted to doubles.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ResponseValue<'a> {
@@ -93,7 +93,7 @@ pub(super) fn response_value(result: &ToolResult) -> ResponseValue<'_> {
     }
 }
 
-/// A part of text, unless it is blank: "Unable to submit request because it must have a text
+/// A text part, unless the text is blank: "Unable to submit request because it must have a text
 /// parameter."
 pub(super) fn text_part(text: &str) -> impl Iterator<Item = Part<'_>> {
     let part = Part::Text { text, thought: false, thought_signature: None };

@@ -1,18 +1,18 @@
-//! Which requests a model takes, by its name.
+//! The request features that a model supports, derived from its name.
 
-/// The generations of models that need different requests.
+/// Generations of models that require different requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ModelGeneration {
     /// Gemini 1 and 2, and Gemma.
     Gemini2OrEarlier,
-    /// Gemini 3 and later: it refuses a call without a signature, knows levels of thinking, and
-    /// takes files in the result of a tool.
+    /// Gemini 3 and later. These models refuse a call without a signature, support thinking levels,
+    /// and accept files in tool results.
     Gemini3OrLater,
 }
 
 impl ModelGeneration {
-    /// Reads it off a name, such as `models/gemini-2.5-flash`. One that tells nothing, such as
-    /// `gemini-flash-latest`, stands for a newer model.
+    /// Determines the generation from a name such as `models/gemini-2.5-flash`. A name without a
+    /// version, such as `gemini-flash-latest`, is assumed to be a newer model.
     pub(super) fn from_model_name(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or_default();
         let number = name.strip_prefix("gemini-").unwrap_or_default();

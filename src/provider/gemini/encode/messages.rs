@@ -1,4 +1,5 @@
-//! From items to contents: roles that alternate, results together and in the order of their calls.
+//! Converts items to contents with alternating roles. The results of a turn are placed together, in
+//! the order of their calls.
 
 use std::collections::HashMap;
 
@@ -15,11 +16,11 @@ use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
 use crate::provider::handoff;
 use crate::provider::portable_values::{USER_TEXT_PLACEHOLDER, arguments_as_object, wire_name};
 
-/// The signature of a call that nobody signed, as the guide on thought signatures has it:
+/// The placeholder for a missing signature of a call, from the guide on thought signatures:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
-/// A call that waits for its result, or had it.
+/// A call, with or without its result.
 struct CalledFunction<'a> {
     order: usize,
     id: Option<&'a str>,
@@ -30,18 +31,18 @@ struct CalledFunction<'a> {
 pub(super) struct Contents<'a> {
     model: &'a str,
     generation: ModelGeneration,
-    /// Contents are encoded, the last of them of the user.
+    /// Whether there is a cached prefix, which ends with a content of the user.
     has_encoded_prefix: bool,
     written: Vec<Content<'a>>,
-    /// The place before the item that is added.
+    /// The index in the history at which the item being added starts.
     item_index: usize,
-    /// The place where the model began to speak last, and how many contents were there: no item
-    /// changes them any more.
+    /// The most recent point after which no item can change earlier contents, where a content of
+    /// the model starts: the item index and the number of contents before it.
     closed_elements: Option<(usize, usize)>,
     calls: HashMap<&'a str, CalledFunction<'a>>,
-    /// Results of the calls of one turn, with the places of the calls.
+    /// The results of the current turn's calls, each with the position of its call.
     results: Vec<(usize, Part<'a>)>,
-    /// Files of these results that the wire takes behind them only.
+    /// Files of these results that the wire only accepts after the results.
     result_media: Vec<Part<'a>>,
 }
 
@@ -62,7 +63,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Adds an item, behind which is the place `at`.
+    /// Adds an item; `at` is the index after it.
     pub(super) fn push(&mut self, item: &'a Item, at: usize) {
         self.push_item(item);
         self.item_index = at;
@@ -75,7 +76,7 @@ impl<'a> Contents<'a> {
             .unwrap_or_default();
         match &item.kind {
             ItemKind::User { content } => self.push_parts("user", content_parts(content)),
-            // The wire has no system role between contents.
+            // The wire has no system role for contents.
             ItemKind::System { text } => self.push_parts("user", text_part(text)),
             ItemKind::Text { text } => {
                 if !text.trim().is_empty() || bound.thought_signature.is_some() {
@@ -86,7 +87,7 @@ impl<'a> Contents<'a> {
                     );
                 }
             }
-            // A thought that nobody signed proves nothing.
+            // The API has no use for unsigned thoughts, so they are left out.
             ItemKind::Reasoning { text } => {
                 if bound.thought_signature.is_some() {
                     let thought = bound.text.is_none();
@@ -103,14 +104,15 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// An id goes back where the wire gave one: Vertex has no such field, and refuses it.
+    /// The id is sent back only if the wire assigned one: Vertex AI has no such field and refuses
+    /// it.
     fn push_call(&mut self, call: &'a ToolCall, bound: PassthroughFields) {
         let id = bound.id.map(|_| call.call_id.as_str());
         let order = self.calls.len();
         self.calls.insert(&call.call_id, CalledFunction { order, id, name: &call.name });
         let args = RawValue::from_string(arguments_as_object(call).into_owned()).ok();
         let function_call = FunctionCall { id, name: wire_name(&call.name), args };
-        // Only the first of several calls is signed.
+        // Only the first of several calls has a signature.
         let parts = &self.open_content("model").parts;
         let is_first = !parts.iter().any(|part| matches!(part, Part::Call { .. }));
         let unsigned = is_first && self.generation == ModelGeneration::Gemini3OrLater;
@@ -134,7 +136,7 @@ impl<'a> Contents<'a> {
         for part in content_parts(&result.content) {
             match part {
                 Part::Text { .. } => {}
-                // A file by its address "is not supported in Gemini API" there.
+                // A file by URL "is not supported in Gemini API" in a result.
                 Part::Inline { .. } if self.generation == ModelGeneration::Gemini3OrLater => {
                     response.parts.push(part);
                 }
@@ -151,7 +153,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// The content that is being written. What answers the calls before it is written first.
+    /// The content for `role`, to which parts can be added. Pending results are written before it.
     fn open_content(&mut self, role: &'static str) -> &mut Content<'a> {
         if !self.results.is_empty() {
             self.results.sort_by_key(|(order, _)| *order);
@@ -188,7 +190,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Whether the model is the first to speak in these items, as far as they tell it by themselves.
+/// Whether these items start a content of the model, as far as the items alone show it.
 pub(super) fn starts_model_content<'a>(items: impl Iterator<Item = &'a Item>) -> bool {
     for item in items {
         match &item.kind {

@@ -1,4 +1,4 @@
-//! From a request to a body.
+//! Encodes a request as a body.
 
 mod blocks;
 mod generation;
@@ -21,25 +21,29 @@ use crate::provider::gemini::passthrough::PROVIDER_NAME;
 use crate::provider::schema;
 use crate::request::{Request, ToolSpec};
 
-/// Writes the body of a request to the Gemini wire. The model is not in it: it is in the address.
+/// Encodes the body of a request to the Gemini wire. The body does not contain the model, which is
+/// part of the URL.
 ///
-/// The words of one side are one content, so that the roles alternate. The results of a turn stand
-/// together and in the order of its calls. Files in them stand in the result for Gemini 3 and
-/// later, and after the results for models before and where they are given by their address.
-/// A call without a signature gets the one that Gemini 3 does not check. The name of an
-/// output schema and [`Options::cache`](crate::request::Options::cache) do nothing here: the wire caches by itself.
+/// Consecutive items of one role form one content, so that the roles alternate. The results of a
+/// turn are placed together, in the order of its calls. Files in results are sent inside the result
+/// to Gemini 3 and later. They are sent after the results to earlier models, and if they are given
+/// by URL. A call without a signature gets the placeholder that Gemini 3 does not validate. The
+/// name of an output schema and [`Options::cache`](crate::request::Options::cache) have no effect:
+/// the provider caches automatically.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if every content is empty, and
-/// [`Unsupported`](crate::ErrorKind::Unsupported) for `user`, `metadata`, `parallel_tool_calls: Some(false)`
-/// and a `seed` beyond 31 bits.
+/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if every content is empty.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) for `user`, `metadata`,
+/// `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.validate()?;
-    // Where the model begins to speak, all before is closed, and nothing of it has to be known.
+    // The cached prefix ends where a content of the model starts, so no further encoder state is
+    // needed.
     let mut context = EncodeContext::<()>::from_request(request, PROVIDER_NAME, model, ());
     if !starts_model_content(context.peek_items_to_encode()) {
-        // What is encoded ends with the user, to whose content this may belong.
+        // The cached prefix ends with a content of the user, and this item may belong to the same
+        // content.
         context = context.restart();
     }
     let mut contents = Contents::new(model, context.encoder_state().is_some());
@@ -69,8 +73,8 @@ struct ToolDeclarations<'a> {
 struct FunctionDeclaration<'a> {
     name: &'a str,
     description: &'a str,
-    /// "This field is mutually exclusive with `parameters`", which takes a subset of JSON
-    /// Schema in a form of its own.
+    /// "This field is mutually exclusive with `parameters`", which accepts a subset of JSON Schema
+    /// in a format of its own.
     parameters_json_schema: Cow<'a, RawJson>,
 }
 

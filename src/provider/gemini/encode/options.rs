@@ -1,4 +1,4 @@
-//! How a model is asked, in the words of this wire.
+//! Encodes the options of a request.
 
 use super::generation::ModelGeneration;
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_erro
 use crate::provider::schema;
 use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
 
-/// How this wire is called in an error.
+/// The name of this wire in errors.
 const WIRE_NAME: &str = "Gemini";
 
 pub(super) fn tool_config(request: &Request) -> Result<ObjectWriter, Error> {
@@ -57,8 +57,8 @@ pub(super) fn generation_config(
         .set_some("responseJsonSchema", schema))
 }
 
-/// Models before Gemini 3 refuse levels; for them the budgets are those that the vendor's own
-/// compatible endpoint has for the same words,
+/// Models before Gemini 3 do not accept levels. For them an effort is sent as the budget that
+/// Google's OpenAI-compatible endpoint uses for the same level,
 /// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
 fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectWriter {
     let shown = ObjectWriter::default().set("includeThoughts", true);
@@ -69,7 +69,7 @@ fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectW
         Reasoning::Effort(Effort::Minimal) => ("minimal", 1_024),
         Reasoning::Effort(Effort::Low) => ("low", 1_024),
         Reasoning::Effort(Effort::Medium) => ("medium", 8_192),
-        // The most that the wire has a word for.
+        // The highest level of the wire.
         Reasoning::Effort(Effort::High | Effort::Max) => ("high", 24_576),
     };
     match generation {

@@ -1,4 +1,5 @@
-//! The calls of a turn. The server sends each whole; gateways may send arguments as text, in pieces.
+//! The calls of a turn. The server sends each call whole, but gateways may send arguments as text
+//! in pieces.
 
 use serde_json::value::RawValue;
 
@@ -11,13 +12,13 @@ use crate::turn::{MAX_ITEMS, TurnBuilder};
 /// The calls so far.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// How many there are; each has its number, from zero, for a key.
+    /// The number of calls. The key of a call is its position, counted from zero.
     call_count: usize,
-    /// The newest, while more of its arguments may come.
+    /// The last call, while more of its arguments may follow.
     open_call: Option<OpenCall>,
 }
 
-/// A call whose arguments are text.
+/// A call whose arguments are sent as text.
 #[derive(Debug)]
 struct OpenCall {
     key: u32,
@@ -25,21 +26,21 @@ struct OpenCall {
     id: String,
 }
 
-/// Arguments as they are written.
+/// The arguments of a call delta.
 enum Arguments<'a> {
-    /// An object, which is all of them.
+    /// The complete arguments as a JSON object.
     Object(&'a str),
-    /// Text that is one, or a piece of it.
+    /// The arguments as a string, complete or in pieces.
     Text(String),
 }
 
 impl Calls {
-    /// Whether there are none.
+    /// Whether the turn has no calls so far.
     pub(super) fn is_empty(&self) -> bool {
         self.call_count == 0
     }
 
-    /// Takes what stands in the place of calls.
+    /// Applies the value of `tool_calls`.
     pub(super) fn push(
         &mut self,
         calls: Option<&RawValue>,
@@ -104,7 +105,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Nothing is added to the newest call any more.
+    /// Ends the last call, if it is open.
     pub(super) fn end_open_call(&mut self, turn: &mut TurnBuilder) {
         if let Some(open) = self.open_call.take() {
             turn.end_tool_call(open.key);
@@ -113,7 +114,7 @@ impl Calls {
 }
 
 impl OpenCall {
-    /// Whether a piece without a name belongs to this call.
+    /// Whether a piece without a name continues this call.
     fn continues_with(&self, id: &str, function: &Function<'_>) -> bool {
         let same_index =
             self.index.is_none() || function.index.0.is_none() || self.index == function.index.0;

@@ -1,4 +1,5 @@
-//! The lines of the wire, as far as they are read. Every field is optional and forgiving.
+//! The parts of the wire's lines that the decoder reads. Every field is optional, and malformed
+//! values are treated as absent.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -46,7 +47,7 @@ pub(super) struct Function<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line; `None` if it is JSON and no object, which says nothing.
+    /// Parses a line. `None` if it is valid JSON but not an object; such a line is ignored.
     pub(super) fn parse(
         json: &'a str,
         room: &'a mut String,
@@ -57,7 +58,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The error that the server tells of.
+    /// The error that the server reports.
     pub(super) fn error(&self) -> Option<&'a RawValue> {
         non_null_error(self.error)
     }
@@ -66,21 +67,21 @@ impl<'a> Line<'a> {
         self.done.is_some_and(|done| done.get() == "true")
     }
 
-    /// Whether there is anything in the place of calls.
+    /// Whether `tool_calls` has any value except an empty array.
     pub(super) fn has_calls(&self) -> bool {
         let calls = self.message.0.as_ref().and_then(|message| message.tool_calls);
         calls.is_some_and(|calls| !matches!(calls.get(), "null" | "[]"))
     }
 
-    /// Whether there is a number of tokens.
+    /// Whether the line contains token counts.
     pub(super) fn has_counts(&self) -> bool {
         [self.prompt_eval_count, self.prompt_eval_cached_count, self.eval_count]
             .iter()
             .any(|count| count.0.is_some())
     }
 
-    /// Replaces the numbers that are there. What was cached is part of the prompt, which servers
-    /// before left out where all of it was.
+    /// Replaces the counts that are present. The prompt count includes cached tokens. Older servers
+    /// left it out if the whole prompt was cached.
     pub(super) fn update_usage(&self, usage: &mut Usage) {
         self.prompt_eval_count.update_count(&mut usage.input_tokens);
         self.prompt_eval_cached_count.update_count(&mut usage.cache_read_input_tokens);

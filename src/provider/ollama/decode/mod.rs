@@ -1,4 +1,4 @@
-//! From lines to a turn.
+//! Decodes lines into a turn.
 
 mod calls;
 mod frames;
@@ -14,26 +14,26 @@ use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 use crate::usage::Usage;
 
-/// The items of a turn on this wire, which has no indices for them.
+/// The item keys of a turn. The wire itself has no indices for items.
 const TEXT_ITEM_KEY: u32 = 0;
 const REASONING_ITEM_KEY: u32 = 1;
 
-/// Reads the lines of Ollama's own wire. Pure: it does no I/O.
+/// Decodes the lines of Ollama's native wire. Pure: it does no I/O.
 ///
-/// A line with `"done": true` ends the turn; without it the turn is not whole. Calls that the server
-/// gave no id get one that is new in the history.
+/// A line with `"done": true` ends the turn; without it the turn is incomplete. A call without an
+/// id gets one that is unique in the history.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The model that was asked: its thoughts are bound to this name.
+    /// The requested model. The turn's reasoning is bound to this name.
     model: String,
     calls: Calls,
     usage: Usage,
-    /// It is noted whose thoughts they are.
+    /// Whether the reasoning item has its provider data.
     is_reasoning_bound: bool,
     template: FrameTemplate<TextKind>,
 }
 
-/// The kind of text in a line that has nothing else.
+/// The kind of text in a line that has no other content.
 #[derive(Clone, Copy, Debug)]
 enum TextKind {
     Text,
@@ -41,7 +41,7 @@ enum TextKind {
 }
 
 impl Decoder {
-    /// Makes a decoder for the answer of a model.
+    /// Creates a decoder for the response of a model.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
@@ -73,7 +73,7 @@ impl Decoder {
         Ok(FrameOutcome::Done)
     }
 
-    /// Thoughts go back to the model that wrote them and to no other.
+    /// Sets provider data, so that reasoning is sent back only to the model that wrote it.
     fn bind_reasoning_to_model(&mut self, turn: &mut TurnBuilder) {
         if !std::mem::replace(&mut self.is_reasoning_bound, true) {
             let data = ProviderData::new(super::PROVIDER_NAME, &self.model, serde_json::json!({}));
@@ -83,12 +83,12 @@ impl Decoder {
 
     fn stop_reason(&self, raw: &str) -> StopReason {
         match raw {
-            // The wire has no word of its own for a turn that wants tools, and old servers have none
-            // for any end.
+            // The wire has no separate stop reason for tool calls, and old servers send no stop
+            // reason at all.
             "" | "stop" if self.calls.is_empty() => StopReason::Stop,
             "" | "stop" | "tool_calls" => StopReason::ToolCalls,
             "length" => StopReason::MaxTokens,
-            // `load` and `unload` among them, which answer requests without messages.
+            // This includes `load` and `unload`, the responses to requests without messages.
             other => StopReason::Other(other.to_owned()),
         }
     }
@@ -105,8 +105,8 @@ impl TextKind {
     }
 }
 
-/// The text of a line that was read, if the same line with another text would add that and do nothing
-/// else.
+/// The text of a line that was applied, if the same line with another text would do nothing but add
+/// that text.
 fn repeatable_text<'a>(line: &'a Line<'_>) -> Option<(TextKind, &'a str)> {
     let message = line.message.0.as_ref()?;
     if line.is_done() || line.has_counts() || line.has_calls() {
@@ -142,7 +142,7 @@ impl Decode for Decoder {
         }
     }
 
-    /// A call that comes too late is not run, and must not be lost without a word.
+    /// Returns an error for a call after the end, because dropping it silently would lose it.
     fn after_done(
         &mut self,
         frame: Frame<'_>,

@@ -1,4 +1,4 @@
-//! From the items of a history to messages.
+//! Converts the items of a history to messages.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ struct Message<'a> {
     tool_call_id: Option<&'a str>,
 }
 
-/// Servers without ids of calls pass them over.
+/// Servers that do not support call ids ignore them.
 #[derive(Serialize)]
 struct Call<'a> {
     id: &'a str,
@@ -42,17 +42,18 @@ struct Function<'a> {
     arguments: Option<Box<RawValue>>,
 }
 
-/// The messages so far. Nothing that was closed is looked at again.
+/// The messages so far. Completed messages are not read again.
 pub(super) struct Messages<'a> {
     model: &'a str,
     written: Vec<Message<'a>>,
-    /// The place up to which all is closed, and how many messages are.
+    /// The end of the messages that can no longer change: the item index and the number of
+    /// messages.
     closed_elements: Option<(usize, usize)>,
-    /// The message of the turn that is being written.
+    /// The message of the current turn.
     open_turn: Option<Message<'a>>,
-    /// The item before was of a turn that did not complete.
+    /// Whether the previous item was interrupted.
     was_interrupted: bool,
-    /// How many calls have no result yet.
+    /// The number of calls without a result.
     open_call_count: usize,
 }
 
@@ -69,7 +70,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// The messages of a context, the system prompt in front.
+    /// Encodes the items of a context, after one message with the system prompt.
     pub(super) fn write(mut self, context: &'a EncodeContext<()>) -> Result<JsonArray<()>, Error> {
         for (at, item) in context.items_to_encode() {
             self.push(item)?;
@@ -93,9 +94,9 @@ impl<'a> Messages<'a> {
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
-        // What was cut off is a message of its own; what comes next does not change it. Nor does
-        // another that was cut off: nothing tells where the first ended but its text. But between
-        // calls and their results no message may stand.
+        // An interrupted item is a message of its own, which no later item changes. Two interrupted
+        // items in a row are two messages if the first has text. No message may be between calls
+        // and their results, however.
         let went_on = std::mem::replace(&mut self.was_interrupted, item.interrupted);
         let ends = |turn: &Message<'_>| match item.interrupted {
             true => !turn.content.trim().is_empty(),
@@ -119,7 +120,8 @@ impl<'a> Messages<'a> {
             }
             ItemKind::Text { text } => append_text(&mut self.open_turn().content, text),
             ItemKind::Reasoning { text } => {
-                // Whose thoughts they are is in their data; half a thought helps no model.
+                // The provider data names the model that wrote the reasoning. Truncated reasoning
+                // is of no use.
                 let is_own = handoff(item, PROVIDER_NAME, self.model).data().is_some();
                 if is_own && !item.interrupted {
                     append_text(&mut self.open_turn().thinking, text);
@@ -135,7 +137,7 @@ impl<'a> Messages<'a> {
                 let message = tool_message(result)?;
                 self.written.push(message);
             }
-            // This wire has no place for them.
+            // This wire cannot carry provider-specific items.
             ItemKind::Other => {}
         }
         if item.turn.is_some() {
@@ -148,10 +150,10 @@ impl<'a> Messages<'a> {
         self.open_turn.get_or_insert_with(|| Message { role: "assistant", ..Message::default() })
     }
 
-    /// An assistant that neither said nor called anything has no message.
+    /// Ends the current turn. A turn without text and calls produces no message.
     fn close_turn(&mut self) {
         let Some(mut turn) = self.open_turn.take() else { return };
-        // White space says nothing: models write it before they call a tool.
+        // White space alone is dropped: models write it before they call a tool.
         if turn.content.trim().is_empty() {
             turn.content = Cow::Borrowed("");
             if turn.tool_calls.is_empty() {
@@ -180,7 +182,7 @@ fn tool_message(result: &ToolResult) -> Result<Message<'_>, Error> {
     Ok(Message { tool_name: Some(tool_name), tool_call_id: Some(tool_call_id), ..message })
 }
 
-/// A message of text, and of images that the server puts in front of it.
+/// Encodes content as a message with text and images. The server places the images before the text.
 fn message_from_content<'a>(
     role: &'static str,
     content: &'a Content,

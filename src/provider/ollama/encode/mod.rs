@@ -1,4 +1,4 @@
-//! From a request to a body.
+//! Encodes a request as a body.
 
 mod messages;
 mod options;
@@ -13,23 +13,25 @@ use crate::provider::function_tool::FunctionTool;
 use crate::provider::schema;
 use crate::request::{Request, ToolChoice, ToolSpec};
 
-/// Writes the body of a request to Ollama's own wire.
+/// Encodes the body of a request to Ollama's native wire.
 ///
-/// The items of one turn are one message. Both zones of the system prompt are one message in front:
-/// most models read all instructions there. Thoughts go back to the model that wrote them, in the
-/// message that they came with. The schema of a tool's parameters is written without references,
-/// which the server drops. [`ToolChoice::None`] leaves the tools out.
+/// The items of one turn form one message. Both zones of the system prompt are sent in one message
+/// at the start, since most models read all instructions there. Reasoning is sent back to the model
+/// that wrote it, in the message of its turn. The parameter schemas of tools are sent with
+/// references inlined, because the server drops references. [`ToolChoice::None`] leaves the tools
+/// out.
 ///
-/// An effort of `minimal` is sent as `low` and one of `max` as `high`; see also [`Chat::with_think`].
-/// The name of an output schema and [`Options::cache`](crate::request::Options::cache) do nothing
-/// here: the server caches by itself.
+/// An effort of `minimal` is sent as `low` and an effort of `max` as `high`; see also
+/// [`Chat::with_think`]. The name of an output schema and
+/// [`Options::cache`](crate::request::Options::cache) have no effect: the server caches
+/// automatically.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if there are no messages, which the server
-/// takes for a wish to load the model, and [`Unsupported`](crate::ErrorKind::Unsupported) for
-/// `user`, `metadata`, a `tool_choice` that demands a call, `parallel_tool_calls: Some(false)`, a
-/// budget of reasoning, a `seed` beyond 53 bits, and media other than images by their bytes.
+/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) for a request without messages, which the
+/// server would treat as a command to load the model. [`Unsupported`](crate::ErrorKind::Unsupported)
+/// for `user`, `metadata`, a `tool_choice` that requires a call, `parallel_tool_calls: Some(false)`,
+/// a reasoning budget, a `seed` beyond 53 bits, and media other than images as base64 data.
 pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;
@@ -42,7 +44,7 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
             ("parallel_tool_calls", one_at_most),
         ],
     )?;
-    // Where no turn is open all before is closed, and nothing of it has to be known.
+    // The cached prefix ends where no turn is open, so no further encoder state is needed.
     let context = EncodeContext::from_request(request, PROVIDER_NAME, model, ());
     let messages = Messages::new(model).write(&context)?;
     context.ensure_not_empty(messages.is_empty(), "message")?;
@@ -58,7 +60,7 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
 fn tool_declarations(request: &Request) -> Result<Vec<FunctionTool<'_>>, Error> {
     match request.options.tool_choice {
         ToolChoice::Auto => request.tools.iter().map(tool_declaration).collect(),
-        // The wire has no word that forbids them.
+        // The wire has no `tool_choice` to forbid calls.
         ToolChoice::None => Ok(Vec::new()),
         ToolChoice::Required | ToolChoice::Tool(_) => {
             Err(unsupported_error(WIRE_NAME, "tool_choice"))

@@ -1,4 +1,4 @@
-//! From the options of a request to the fields of a body.
+//! Encodes the options of a request.
 
 use crate::error::Error;
 use crate::provider::body::{ObjectWriter, unsupported_error};
@@ -9,11 +9,12 @@ use crate::request::{Options, Output, Reasoning};
 /// The name of this wire in errors.
 pub(super) const WIRE_NAME: &str = "Ollama";
 
-/// The largest seed: the server reads numbers as doubles, and larger ones could be the same.
+/// The largest seed. The server parses numbers as doubles, which cannot distinguish all larger
+/// integers.
 const MAX_SEED: u64 = (1 << 53) - 1;
 
-/// Adds the form of the answer, the reasoning, and `options` as the server's `api.Options` names
-/// them.
+/// Sets the output format, the reasoning, and `options` with the names of the server's
+/// `api.Options`.
 pub(super) fn write_options(
     body: ObjectWriter,
     options: &Options,
@@ -22,7 +23,8 @@ pub(super) fn write_options(
     if options.seed.is_some_and(|seed| seed > MAX_SEED) {
         return Err(unsupported_error(WIRE_NAME, "seed"));
     }
-    // The server turns a schema into a grammar; it takes references, and drops what it does not know.
+    // The server converts a schema to a grammar. It supports references and ignores unknown
+    // keywords.
     let body = match &options.output {
         Output::Text => body,
         Output::Json => body.set("format", "json"),

@@ -1,4 +1,4 @@
-//! Which call a delta belongs to. Servers disagree on how they say it.
+//! Assigns the deltas of tool calls to calls. Servers identify calls in different ways.
 
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -17,15 +17,15 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// The calls of a turn while they stream. Their place here is their key.
+/// The calls of a turn during streaming. The position of a call in `all` is its key.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     all: Vec<Call>,
     /// The newest call of each index.
     newest_by_index: SmallMap<u64, usize>,
-    /// The order in which the calls are in the turn: by their index, or else as they came.
+    /// The order of the calls in the turn: by index, or by arrival if they have none.
     call_order: Vec<usize>,
-    /// How many calls, in this order, have started.
+    /// The number of calls, in this order, that have started.
     started_count: usize,
 }
 
@@ -34,15 +34,15 @@ struct Call {
     index: Option<u64>,
     id: String,
     name: String,
-    /// Whether the turn knows of it: from then on its name is fixed.
+    /// Whether the turn builder has received the call. From then on its name is fixed.
     is_started: bool,
-    /// Arguments that came before the name, or before the calls in front of it.
+    /// Arguments received before the name, or before the calls that precede this one have started.
     buffered_arguments: String,
-    /// A piece of its arguments was none: what the model wrote is not known.
+    /// A piece of the arguments was malformed, so the complete arguments are unknown.
     is_broken: bool,
-    /// It came whole: nothing adds to it.
+    /// The call was received as a whole and cannot grow.
     is_complete: bool,
-    /// What goes back with it.
+    /// Provider data that is sent back with the call.
     data: OrderedFields,
 }
 
@@ -51,7 +51,7 @@ impl Calls {
         self.all.is_empty()
     }
 
-    /// Takes the next delta of a call.
+    /// Applies the next delta of a call.
     pub(super) fn push(&mut self, delta: &WireCall<'_>, turn: &mut TurnBuilder) {
         if turn.is_finished() {
             return;
@@ -85,7 +85,7 @@ impl Calls {
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
-        // A name may come in pieces, or be repeated with every chunk.
+        // A name may arrive in pieces, or be repeated in every chunk.
         if !call.is_started && call.name != name {
             call.name.push_str(name);
         }
@@ -102,7 +102,8 @@ impl Calls {
         }
     }
 
-    /// The call that a delta like `delta`, which was just taken, adds nothing to but arguments.
+    /// The call to which a delta equal to `delta`, except for the arguments, would only add these
+    /// arguments. `delta` itself was just applied.
     pub(super) fn find_repeatable(&self, delta: &WireCall<'_>) -> Option<usize> {
         let id = delta.id.or_empty();
         let function = delta.function.value.as_ref()?;
@@ -121,15 +122,15 @@ impl Calls {
         is_repeatable.then_some(at)
     }
 
-    /// Adds arguments to a call, as [`push`](Self::push) does with a delta that it was
-    /// [found for](Self::find_repeatable).
+    /// Appends arguments to a call that [`find_repeatable`](Self::find_repeatable) returned, with
+    /// the same effect as [`push`](Self::push).
     pub(super) fn push_arguments(at: usize, arguments: &str, turn: &mut TurnBuilder) {
         if !turn.is_finished() {
             turn.push_tool_call_args(item_key(at), arguments);
         }
     }
 
-    /// Adds a call at its place in the order. Those that have started stay where they are.
+    /// Inserts a call at its position in the order. Calls that have started keep their positions.
     fn insert_call(&mut self, call: Call) -> usize {
         let at = self.all.len();
         let comes_after = |other: &usize| match (self.all[*other].index, call.index) {
@@ -143,8 +144,8 @@ impl Calls {
         at
     }
 
-    /// Starts a call that has arguments, and before it those in front of it, whose names are complete
-    /// then. One without a name, or a place that is still empty, holds up all after it.
+    /// Starts a call that has arguments and the calls before it, whose names are complete by then.
+    /// A call without a name, and a missing index, delay all calls after it.
     fn start_calls_up_to(&mut self, at: usize, turn: &mut TurnBuilder) {
         let mut is_reached = false;
         while let Some(next) = self.call_order.get(self.started_count).copied() {
@@ -161,7 +162,7 @@ impl Calls {
         }
     }
 
-    /// Takes a call that the model wrote into its text; `false` if it is none.
+    /// Adds a call that the model wrote in its text. Returns `false` if the text is not a call.
     pub(super) fn push_text_call(&mut self, written: &str, turn: &mut TurnBuilder) -> bool {
         #[derive(Default, Deserialize)]
         #[serde(default, bound(deserialize = "'de: 'a"))]
@@ -192,7 +193,8 @@ impl Calls {
         true
     }
 
-    /// Ends every call: the finish reason was seen. `data` marks what goes back with one.
+    /// Ends every call after the finish reason. `data` turns the stored fields of a call into
+    /// provider data.
     pub(super) fn end_all(
         &mut self,
         turn: &mut TurnBuilder,
@@ -217,13 +219,14 @@ impl Calls {
         Ok(())
     }
 
-    /// A piece was none, or may be of any call: what the model wrote is not known.
+    /// Marks all open calls as broken, after a piece that was malformed or may belong to any of
+    /// them.
     pub(super) fn mark_open_calls_broken(&mut self) {
         self.all.iter_mut().filter(|call| !call.is_complete).for_each(|call| call.is_broken = true);
     }
 
-    /// Whether a piece does not say which of several calls it is of, though the server tells them
-    /// apart by index.
+    /// Whether a piece does not identify its call although there are several open calls with an
+    /// index.
     fn is_ambiguous(&self, index: Option<u64>, id: &str, name: &str) -> bool {
         let counted = |call: &Call| !call.is_complete && call.index.is_some();
         index.is_none()
@@ -232,7 +235,7 @@ impl Calls {
             && self.all.iter().filter(|call| counted(call)).nth(1).is_some()
     }
 
-    /// The call that a delta continues, or `None` if it begins one.
+    /// The call that a delta continues, or `None` if the delta starts a new call.
     fn find_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let fits = |call: &Call| id.is_empty() || call.id.is_empty() || call.id == id;
         if let Some(at) = index.and_then(|index| self.newest_by_index.get(&index))
@@ -244,7 +247,7 @@ impl Calls {
             self.all.iter().rposition(|call| !call.is_complete && belongs(call))
         };
         match (index, id) {
-            // The same index under another id is another call.
+            // The same index with another id is another call.
             (Some(index), _) => newest(&|call| call.index == Some(index) && fits(call)),
             (None, "") if name.is_empty() => newest(&|_| true),
             (None, "") => None,
@@ -261,8 +264,9 @@ impl Call {
         }
     }
 
-    /// Keeps what goes back with the call: the signature of a thought, under whatever name. A later
-    /// delta without it takes nothing away. Returns how many bytes are kept.
+    /// Stores the provider data of the call, including the signature of reasoning, under the name
+    /// that the server uses. A later delta without a field does not remove it. Returns the number
+    /// of bytes stored.
     fn keep_data(&mut self, delta: &WireCall<'_>, thought: Option<&str>) -> usize {
         let thought = thought.and_then(|thought| to_raw_value(thought).ok());
         let function = delta.function.value.as_ref();

@@ -1,4 +1,4 @@
-//! The sources that a text refers to, kept with it.
+//! Sources that a text cites, stored with it.
 
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -14,12 +14,12 @@ pub(super) struct Citations {
 }
 
 impl Citations {
-    /// Takes the annotations of a delta.
+    /// Adds the annotations of a delta.
     pub(super) fn add_annotations(&mut self, annotations: Option<&RawValue>) {
         self.annotations.extend(OrderedFields::parse_list(annotations));
     }
 
-    /// Takes the citations of a chunk, which repeats those before it.
+    /// Sets the citations of a chunk, which include those of earlier chunks.
     pub(super) fn set_citations(&mut self, citations: Option<&RawValue>) {
         let held = self.citations.as_deref().map(RawValue::get);
         if let Some(citations) = non_null(citations).filter(|raw| Some(raw.get()) != held) {
@@ -27,7 +27,7 @@ impl Citations {
         }
     }
 
-    /// All of it; `None` if there is nothing.
+    /// All annotations and citations, or `None` if the text has neither.
     pub(super) fn into_json(self) -> Option<RawJson> {
         let mut fields = OrderedFields::default();
         if !self.annotations.is_empty() {

@@ -1,4 +1,4 @@
-//! Reasoning that goes back as it came: signed, encrypted, or in a server's own form.
+//! Reasoning that is sent back as received: signed, encrypted, or in a server-specific format.
 
 use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
@@ -10,34 +10,37 @@ use crate::provider::openai_chat::passthrough::{REASONING_DETAILS_FIELD, THINKIN
 use crate::provider::ordered_fields::OrderedFields;
 use crate::small_map::SmallMap;
 
-/// The reasoning of a turn, put together from its pieces.
+/// The reasoning of a turn, assembled from its pieces.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningData {
     details: Vec<ReasoningPiece>,
-    /// The newest of `details` of each kind and index.
+    /// The position in `details` of the newest element of each kind and index.
     newest_detail: SmallMap<(&'static str, String), usize>,
     thinking_blocks: Vec<ReasoningPiece>,
 }
 
-/// More fields are not put together: no element has as many.
+/// The maximum number of fields of an element that is assembled from pieces. Real elements have far
+/// fewer.
 const MAX_FIELDS: usize = 64;
 
-/// The types of details and of blocks whose text comes in pieces, each with the field it is in.
+/// The types of details and blocks whose text arrives in pieces, each with the name of its text
+/// field.
 const DETAIL_TEXT_FIELDS: &[(&str, &str)] =
     &[("reasoning.text", "text"), ("reasoning.summary", "summary")];
 const BLOCK_TEXT_FIELDS: &[(&str, &str)] = &[("thinking", "thinking")];
 
-/// An element of one of the arrays. Its text grows by what later elements add.
+/// An element of one of the arrays. Later elements can append to its text.
 #[derive(Debug)]
 struct ReasoningPiece {
     fields: OrderedFields,
-    /// The field that the text goes to; empty for what is kept as it is.
+    /// The field that holds the text; empty for an element that is stored unchanged.
     text_field: &'static str,
     text: String,
 }
 
 impl ReasoningData {
-    /// Takes what a delta holds, and gives the words in it. `None` if it holds nothing of the kind.
+    /// Adds the reasoning of a delta and returns its text. `None` if the delta contains no such
+    /// reasoning.
     pub(super) fn push_rare_fields(&mut self, delta: &RareFields<'_>) -> Option<String> {
         if delta.reasoning_details.is_none() && delta.thinking_blocks.is_none() {
             return None;
@@ -71,7 +74,7 @@ impl ReasoningData {
         Some(words)
     }
 
-    /// All of it, to be sent back; `None` if there is nothing.
+    /// All of it, in a form that can be sent back. `None` if it is empty.
     pub(super) fn into_json(self) -> Option<RawJson> {
         let mut fields = OrderedFields::default();
         for (name, pieces) in
@@ -89,7 +92,7 @@ impl ReasoningData {
 }
 
 impl ReasoningPiece {
-    /// An element whose type may be one of these, each with the field that its text is in.
+    /// Creates an element. `texts` lists the types with text, each with the name of its text field.
     fn new(fields: OrderedFields, texts: &[(&str, &'static str)]) -> Self {
         let kind = string_field(&fields, "type").unwrap_or_default();
         let text_field = texts.iter().find(|(of, _)| *of == kind).map_or("", |(_, field)| field);
@@ -97,8 +100,8 @@ impl ReasoningPiece {
         Self { fields, text_field, text }
     }
 
-    /// Whether `next` adds to this element of `reasoning_details`: it is of the same kind under the
-    /// same index. What is encrypted comes whole.
+    /// Whether `next` continues this element of `reasoning_details`: both have the same kind and
+    /// index. Encrypted data is never split.
     fn is_continued_by(&self, next: &Self) -> bool {
         let same = |name| raw_field(&self.fields, name) == raw_field(&next.fields, name);
         let other = |name| raw_field(&next.fields, name).is_some() && !same(name);
@@ -109,7 +112,7 @@ impl ReasoningPiece {
             && !(other("id") && raw_field(&self.fields, "id").is_some())
     }
 
-    /// Whether `next` adds to this thinking block: it is signed at its end.
+    /// Whether `next` continues this thinking block. A block is complete once it has a signature.
     fn is_open_for(&self, next: &Self) -> bool {
         let signed = string_field(&self.fields, "signature").is_some_and(|sign| !sign.is_empty());
         let is_thinking = !self.text_field.is_empty() && self.text_field == next.text_field;
@@ -140,7 +143,7 @@ impl ReasoningPiece {
     }
 }
 
-/// A field that says something, as it is written.
+/// The raw JSON of a field, unless it is absent or `null`.
 fn raw_field<'a>(fields: &'a OrderedFields, name: &str) -> Option<&'a str> {
     non_null(fields.get(name)).map(RawValue::get)
 }

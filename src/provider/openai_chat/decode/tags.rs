@@ -1,4 +1,4 @@
-//! Thoughts and calls that a model writes into its text, between tags.
+//! Parses reasoning and tool calls that a model writes in its text, between tags.
 
 use crate::provider::openai_chat::dialect::ThinkTags;
 
@@ -7,45 +7,45 @@ const THINK_END_TAG: &str = "</think>";
 const CALL_TAG: &str = "<tool_call>";
 const CALL_END_TAG: &str = "</tool_call>";
 
-/// The number of bytes that are taken at once: the held text is moved at each tag.
+/// The maximum number of bytes processed in one step, because each tag moves the text held back.
 const MAX_CHUNK_BYTES: usize = 4 << 10;
 
-/// A piece of text after its tags are read.
+/// A piece of text after parsing the tags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TextPiece<'a> {
     Text(&'a str),
     Reasoning(&'a str),
-    /// What stands between the tags of a call.
+    /// The text between the tags of a call.
     Call(&'a str),
 }
 
-/// Splits a text at its tags, wherever its pieces are cut.
+/// Splits a text at its tags, independent of how the text is divided into pieces.
 #[derive(Debug)]
 pub(super) struct TagParser {
     think_tags: ThinkTags,
     parses_calls: bool,
     state: TagState,
-    /// What is not decided yet.
+    /// Text whose kind is not known yet.
     held_text: String,
-    /// How many of its bytes were searched.
+    /// The number of its bytes that were searched already.
     searched_len: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TagState {
-    /// Nothing but white space has come.
+    /// Only white space was received.
     Start,
-    /// Behind `<think>` and nothing but white space.
+    /// After `<think>`, with only white space since.
     ReasoningStart,
     Reasoning,
-    /// Behind a closing tag and nothing but white space.
+    /// After a closing tag, with only white space since.
     AfterReasoning,
     Text,
     Call,
 }
 
 impl TagParser {
-    /// `None` if the text is to be taken as it is.
+    /// Creates a parser, or returns `None` if the text has no tags to parse.
     pub(super) fn new(think: ThinkTags, calls: bool) -> Option<Self> {
         let position = match think {
             ThinkTags::Off if !calls => return None,
@@ -61,7 +61,7 @@ impl TagParser {
         })
     }
 
-    /// Takes the next piece of the text and says what it makes certain.
+    /// Parses the next piece of the text and emits the pieces whose kind is certain.
     pub(super) fn push(&mut self, piece: &str, mut say: impl FnMut(TextPiece<'_>)) {
         let mut rest = piece;
         while !rest.is_empty() {
@@ -72,7 +72,7 @@ impl TagParser {
         }
     }
 
-    /// The text is at its end; what was held back is what it looked like.
+    /// Ends the text. Text held back because it could have become a tag is emitted as it is.
     pub(super) fn flush(&mut self, mut say: impl FnMut(TextPiece<'_>)) {
         let held = std::mem::take(&mut self.held_text);
         self.searched_len = 0;
@@ -91,7 +91,7 @@ impl TagParser {
         }
     }
 
-    /// Moves on to the next place; `false` if more must come first.
+    /// Advances to the next state. Returns `false` if more text is needed.
     fn step(&mut self, say: &mut impl FnMut(TextPiece<'_>)) -> bool {
         match self.state {
             TagState::Start => {
@@ -145,7 +145,8 @@ impl TagParser {
         true
     }
 
-    /// Says what stands before the tag, and all that cannot be a piece of it.
+    /// Emits the text before the tag. Without a tag, emits all text except an end that may be its
+    /// start.
     fn emit_until(&mut self, tag: &str, next: TagState, say: impl FnOnce(&str)) -> bool {
         if let Some(at) = self.held_text.find(tag) {
             say(&self.held_text[..at]);
@@ -170,7 +171,7 @@ impl TagParser {
 mod tests {
     use super::*;
 
-    /// Reads `text` cut in pieces of every size, and joins what is said of one kind.
+    /// Parses `text` divided into pieces of every size, and joins the output of each kind.
     #[track_caller]
     fn check(think: ThinkTags, calls: bool, text: &str, expected: &[&str]) {
         for size in 1..=text.chars().count().max(1) {

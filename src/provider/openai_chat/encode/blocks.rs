@@ -1,4 +1,4 @@
-//! A message and the parts of its content, as they are written.
+//! Messages and content parts as they are serialized.
 
 use std::borrow::Cow;
 
@@ -18,14 +18,14 @@ pub(super) struct Message<'a> {
     pub(super) tool_call_id: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Content::is_absent")]
     pub(super) content: Content<'a>,
-    /// Boxed, so that the messages of most servers stay small.
+    /// Boxed to keep messages small, since most servers do not use these fields.
     #[serde(flatten)]
     pub(super) rare: Option<Box<RareFields<'a>>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tool_calls: Vec<Call<'a>>,
 }
 
-/// The fields of a message that only some servers have.
+/// Fields of a message that only some servers support.
 #[derive(Default, Serialize)]
 pub(super) struct RareFields<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub(super) struct CallFunction<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Content<'a> {
-    /// No field.
+    /// The field is left out.
     Absent,
     Null,
     Text(Cow<'a, str>),
@@ -75,7 +75,7 @@ pub(super) enum Part<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
-    /// An image, a sound or a file, with its type.
+    /// An image, audio or a file, as a JSON object with its type.
     #[serde(untagged)]
     Media(Value),
 }
@@ -85,25 +85,25 @@ impl<'a> Message<'a> {
         Self { role, tool_call_id: None, content, tool_calls: Vec::new(), rare: None }
     }
 
-    /// Whether the model calls tools in it.
+    /// Whether the message calls tools.
     pub(super) fn has_calls(&self) -> bool {
         !self.tool_calls.is_empty()
     }
 
-    /// Whether the mark that moves with what is newest can stand on it.
+    /// Whether the message can hold the cache mark of the newest message.
     pub(super) fn accepts_cache_mark(&mut self) -> bool {
         matches!(self.role, "user" | "assistant")
             && self.content.cache_control_slots().next().is_some()
     }
 
-    /// The fields that only some servers have, to be filled in.
+    /// The fields that only some servers support, created on first use.
     pub(super) fn rare_fields_mut(&mut self) -> &mut RareFields<'a> {
         self.rare.get_or_insert_default()
     }
 }
 
 impl<'a> Content<'a> {
-    /// White space says nothing: models write it before they call a tool.
+    /// Whether there is any content except white space, which models write before they call a tool.
     pub(super) fn has_content(&self) -> bool {
         let speaks = |part: &Part<'_>| match part {
             Part::Text { text, .. } => !text.trim().is_empty(),
@@ -116,7 +116,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Adds to the text.
+    /// Appends text.
     pub(super) fn append_text(&mut self, more: &'a str, in_parts: bool) {
         match self {
             Self::Text(text) => text.to_mut().push_str(more),
@@ -129,7 +129,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Where a mark can stand: the texts that are parts.
+    /// The fields that can hold a cache mark: those of text parts.
     pub(super) fn cache_control_slots(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = &mut Option<CacheControl>> {
@@ -160,7 +160,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A part of a content as a server takes it.
+/// Encodes a content part, if `takes` includes its kind.
 pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_>, Error> {
     let (needs, what, part) = match part {
         item::Part::Text { text } => return Ok(Part::text(text)),

@@ -1,4 +1,4 @@
-//! From messages to the bytes of a body, of which those that cannot change are remembered.
+//! Serializes messages, and caches the bytes of those that can no longer change.
 
 use super::blocks::Message;
 use super::call_ids::AssignedIds;
@@ -8,48 +8,50 @@ use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::openai_chat::dialect::Dialect;
 
-/// What a message depends on beside the items: the dialect, and whether texts are parts.
+/// The inputs of a message's encoding apart from the items: the dialect, and whether text is sent
+/// as parts.
 pub(super) type EncodingKey = (Dialect, bool);
 
-/// What is known of the messages that are encoded.
+/// State after the messages that are encoded already.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
     pub(super) cursor: WriteCursor,
-    /// One of them has calls.
+    /// Whether any of them has tool calls.
     pub(super) has_calls: bool,
-    /// Where in their bytes the mark goes, if it stands on none of those that follow. Their bytes
-    /// are without it.
+    /// The byte offset at which to insert the cache mark if no later message can hold it. The
+    /// cached bytes do not contain the mark.
     cache_mark_offset: Option<usize>,
 }
 
-/// What is known where no turn, no call and no medium is open.
+/// State at a point where no turn is open, no call is unanswered and no media is pending.
 #[derive(Clone, Default)]
 pub(super) struct WriteCursor {
-    /// A tool has answered and the user has not spoken since.
+    /// Whether there was a tool result, and no user message since.
     pub(super) in_tool_loop: bool,
-    /// The newest message answers a call.
+    /// Whether the last message is a tool result.
     pub(super) follows_result: bool,
-    /// The ids that were given out.
+    /// The ids that were assigned.
     pub(super) assigned_ids: AssignedIds,
 }
 
-/// The messages of a context, as far as they were not encoded before.
+/// The messages of a context that are not in the cached prefix.
 pub(super) struct NewMessages<'a> {
-    /// The instructions before the items, where there are any.
+    /// The instructions before the items, if there are any.
     pub(super) leading_instructions: Option<Message<'a>>,
-    /// Those of the items.
+    /// The messages of the items.
     pub(super) messages: Vec<Message<'a>>,
-    /// The place up to which all is closed, how many messages are, and what is known there.
+    /// The end of the messages that can no longer change: the item index, the number of messages,
+    /// and the state at that point.
     pub(super) closed_elements: Option<(usize, usize, WriteCursor)>,
-    /// The first of the messages is marked as the end of the stable zone.
+    /// Whether the first message holds the mark at the end of the stable zone.
     pub(super) is_first_marked: bool,
-    /// The instructions behind the items, where there are any.
+    /// The instructions after the items, if there are any.
     pub(super) trailing_instructions: Option<Message<'a>>,
 }
 
 impl NewMessages<'_> {
-    /// Encodes them behind those that are `known`, which are `before` bytes. A mark is put on the
-    /// newest message that it can stand on.
+    /// Serializes the messages after the cached prefix, `known`, which has `before` bytes. The
+    /// newest message that can hold a cache mark gets one.
     pub(super) fn into_array(
         mut self,
         known: &EncodedPrefix,
@@ -92,8 +94,8 @@ impl NewMessages<'_> {
     }
 }
 
-/// Adds messages, and gives the place in the bytes where a mark goes that stands on the newest.
-/// None can stand on the first of them, as many as are `marked`.
+/// Appends messages, and returns the byte offset at which to insert a cache mark into the newest
+/// message that can hold one. The first `marked` messages are skipped.
 fn encode_messages(
     messages: Vec<Message<'_>>,
     marked: usize,

@@ -1,4 +1,4 @@
-//! Ids of calls in the form that a server takes.
+//! Call ids in the format that a server requires.
 
 use crate::fnv::fnv1a_64;
 use crate::item::NumberSet;
@@ -8,26 +8,27 @@ use crate::provider::portable_values::{MAX_SHORT_ID_BYTES, wire_id};
 use crate::small_map::SmallMap;
 use std::borrow::Cow;
 
-/// The ids of the calls so far. What an id becomes depends on the calls before it and on nothing
-/// behind it.
+/// Maps the call ids of a history to the ids that are sent. The result for a call depends only on
+/// the calls before it.
 pub(super) struct CallIdMap<'a> {
     rule: CallIdRule,
-    /// Those that are not what the rule alone makes of them.
+    /// The ids that differ from the result of the rule alone.
     sent_ids: SmallMap<&'a str, String>,
-    /// All that were given out, where a rule leaves so little room that two may meet.
+    /// All ids that were assigned, for a rule with so few possible ids that two calls may collide.
     pub(super) assigned_ids: AssignedIds,
 }
 
-/// The ids of nine letters that were given out, as the numbers that they are.
+/// The assigned ids of nine characters, as numbers.
 pub(super) type AssignedIds = NumberSet;
 
 impl<'a> CallIdMap<'a> {
-    /// Begins behind calls that all have their results.
+    /// Starts at a point where every call has its result.
     pub(super) fn new(rule: CallIdRule, given: AssignedIds) -> Self {
         Self { rule, sent_ids: SmallMap::default(), assigned_ids: given }
     }
 
-    /// The id of a call. With the signature of a thought it is the id that LiteLLM made of both.
+    /// The id to send for a call. With the signature of the reasoning before it, this is the
+    /// combined id that LiteLLM uses.
     pub(super) fn call_id(&mut self, id: &'a str, thought: Option<&str>) -> Cow<'a, str> {
         let plain = match self.rule {
             CallIdRule::Max40Chars => wire_id(id, MAX_SHORT_ID_BYTES),
@@ -43,7 +44,7 @@ impl<'a> CallIdMap<'a> {
         sent
     }
 
-    /// The id by which a result answers its call.
+    /// The id to send for the result of a call.
     pub(super) fn result_id(&self, id: &'a str) -> Cow<'a, str> {
         match self.sent_ids.get(id) {
             Some(sent) => Cow::Owned(sent.clone()),
@@ -51,7 +52,7 @@ impl<'a> CallIdMap<'a> {
         }
     }
 
-    /// Nine letters and digits that no call before has.
+    /// An id of nine letters and digits that no earlier call has.
     fn nine_char_id(&mut self, id: &str) -> String {
         let is_legal = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let mut nine = if is_legal { id.to_owned() } else { base62_id(fnv1a_64(id.bytes())) };
@@ -68,7 +69,8 @@ impl<'a> CallIdMap<'a> {
 const BASE62_ALPHABET: &[u8; 62] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The number that nine of the letters are; no two are the same.
+/// The number that an id of nine characters encodes in base 62. Different ids have different
+/// numbers.
 fn base62_value(letters: &str) -> u64 {
     letters.bytes().rev().fold(0_u64, |number, byte| {
         let digit = BASE62_ALPHABET.iter().position(|letter| *letter == byte).unwrap_or_default();

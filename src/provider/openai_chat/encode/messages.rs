@@ -1,4 +1,4 @@
-//! From the items of a history to messages.
+//! Converts the items of a history to messages.
 
 use std::borrow::Cow;
 use std::mem::take;
@@ -21,35 +21,38 @@ use crate::provider::portable_values::{
     arguments_as_object, content_text, has_media, result_text, wire_name,
 };
 
-/// What an assistant says where a server wants one between a tool result and the user.
+/// The assistant message inserted between a tool result and a user message if the dialect requires
+/// one.
 const RESULTS_ACKNOWLEDGEMENT: &str = "I have read the results.";
 
-/// The messages so far. Nothing that was closed is looked at again.
+/// The messages so far. Completed messages are not read again.
 pub(super) struct Messages<'a> {
     dialect: &'a Dialect,
     model: &'a str,
-    /// Texts of the assistant and the user are parts, with and without a mark.
+    /// Whether the text of assistant and user messages is sent as parts, with or without a cache
+    /// mark.
     uses_parts: bool,
     written: Vec<Message<'a>>,
-    /// What is known here, but for the ids.
+    /// The current state, except for the assigned ids.
     cursor: WriteCursor,
-    /// The place up to which all is closed, how many messages are, and what is known there.
+    /// The end of the messages that can no longer change: the item index, the number of messages,
+    /// and the state at that point.
     closed_elements: Option<(usize, usize, WriteCursor)>,
-    /// The message of the turn that is being written.
+    /// The message of the current turn.
     open_turn: Option<Message<'a>>,
-    /// What the turn thought.
+    /// The reasoning of the current turn.
     pending_reasoning: Cow<'a, str>,
-    /// The item before was of a turn that did not complete.
+    /// Whether the previous item was interrupted.
     was_interrupted: bool,
-    /// Images and files of the tool results that are being written.
+    /// Images and files of the tool results being written.
     result_media: Vec<Part<'a>>,
-    /// How many calls have no result yet.
+    /// The number of calls without a result.
     open_call_count: usize,
     call_ids: CallIdMap<'a>,
 }
 
 impl<'a> Messages<'a> {
-    /// Begins at a place, or with nothing.
+    /// Starts at `cursor`, the end of the cached prefix.
     pub(super) fn new(
         dialect: &'a Dialect,
         model: &'a str,
@@ -72,7 +75,8 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// The messages of a context, the zones of the system prompt where the dialect has them.
+    /// Encodes the items of a context, and the zones of the system prompt where the dialect places
+    /// them.
     pub(super) fn write(
         mut self,
         context: &'a EncodeContext<EncodedPrefix, EncodingKey>,
@@ -110,7 +114,7 @@ impl<'a> Messages<'a> {
         self.written.push(message);
     }
 
-    /// Instructions in one message, the zones apart from each other; none if they say nothing.
+    /// A message with the given zones as separate paragraphs or parts. `None` if they are blank.
     fn instruction_message(&self, zones: [&'a str; 2]) -> Option<Message<'a>> {
         let zones = zones.into_iter().filter(|zone| !zone.is_empty());
         let content = match self.uses_parts {
@@ -125,9 +129,9 @@ impl<'a> Messages<'a> {
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
-        // What was cut off is a message of its own; what comes next does not change it. Nor does
-        // another that was cut off: nothing tells where the first ended but its text. But between
-        // calls and their results no message may stand.
+        // An interrupted item is a message of its own, which no later item changes. Two interrupted
+        // items in a row are two messages if the first has text. No message may be between calls
+        // and their results, however.
         let went_on = std::mem::replace(&mut self.was_interrupted, item.interrupted);
         let ends = |turn: &Message<'_>| match item.interrupted {
             true => turn.content.has_content(),
@@ -162,7 +166,7 @@ impl<'a> Messages<'a> {
                 let call = self.encode_call(call, data);
                 let calls = &mut self.open_turn().tool_calls;
                 match calls.is_empty() {
-                    // Most turns have one.
+                    // Most turns have a single call.
                     true => *calls = vec![call],
                     false => calls.push(call),
                 }
@@ -172,7 +176,7 @@ impl<'a> Messages<'a> {
                 self.close_turn();
                 self.push_result(result)?;
             }
-            // This wire has no place for them.
+            // This wire cannot carry provider-specific items.
             ItemKind::Other => {}
         }
         if item.turn.is_some() {
@@ -203,7 +207,7 @@ impl<'a> Messages<'a> {
     fn push_reasoning(&mut self, item: &Item, text: &'a str, data: Option<&'a ProviderData>) {
         match self.dialect.reasoning_echo {
             ReasoningEcho::None => {}
-            // Half of what is signed would be refused.
+            // Truncated signed reasoning would be refused.
             ReasoningEcho::Verbatim if item.interrupted => {}
             ReasoningEcho::Verbatim => {
                 let Some(data) = data else { return };
@@ -275,7 +279,7 @@ impl<'a> Messages<'a> {
         self.close_media();
     }
 
-    /// An assistant that neither said nor called anything has no message.
+    /// Ends the current turn. A turn without text and calls produces no message.
     fn close_turn(&mut self) {
         let thought = take(&mut self.pending_reasoning);
         let Some(mut turn) = self.open_turn.take() else { return };
@@ -305,7 +309,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Has an assistant speak before the user does, where a server wants it.
+    /// Inserts an assistant message before a user message if the dialect requires one.
     fn acknowledge_results(&mut self) {
         if self.dialect.requires_assistant_after_results && self.cursor.follows_result {
             let content = self.text_content(Cow::Borrowed(RESULTS_ACKNOWLEDGEMENT));

@@ -1,4 +1,4 @@
-//! From a request to a body.
+//! Encodes a request as a body.
 
 mod blocks;
 mod cache;
@@ -22,18 +22,17 @@ use crate::provider::function_tool::FunctionTool;
 use crate::provider::openai_chat::dialect::{Dialect, ToolChoices};
 use crate::request::{Request, ToolChoice};
 
-/// Writes the body of a request to a dialect of the Chat Completions wire.
+/// Encodes the body of a request in a dialect of the Chat Completions wire.
 ///
-/// The items of one turn are one message; no two turns and no two messages of the user are merged.
-/// Content that is all text is written as a string, or as a part where the dialect has cache marks.
-/// Images and files in tool results, which this wire cannot carry there, follow the results in a
-/// message of the user. Reasoning is sent as the dialect's
-/// [`reasoning_echo`](Dialect::reasoning_echo) says.
+/// The items of one turn form one message; turns and user messages are never merged. Text-only
+/// content is a string, or a content part if the dialect has cache marks. This wire does not allow
+/// images and files in tool results, so they are sent in a user message after the results. Earlier
+/// reasoning is sent as [`reasoning_echo`](Dialect::reasoning_echo) specifies.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported) for an option or a medium that the dialect cannot
-/// express; the [`parameter`](Error::parameter) names the option.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) for an option or a content part that the dialect
+/// cannot express; [`parameter`](Error::parameter) names the option.
 pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;
@@ -43,7 +42,7 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
         EncodeContext::from_request(request, "openai_chat", model, (*dialect, in_parts));
     if in_parts && !context.stable_system().is_empty() && context.stable_system().trim().is_empty()
     {
-        // Without words in the stable zone its mark may stand on an item.
+        // If the stable zone is blank, its cache mark may be placed on an item.
         context = context.restart();
     }
     let known = context.encoder_state().cloned().unwrap_or_default();
@@ -67,7 +66,7 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     context.write_body(body, array, &options.extra)
 }
 
-/// The tools that are declared; an empty list is refused by most servers.
+/// The tool definitions to send, or `None`. Most servers refuse an empty array.
 fn tool_declarations<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<FunctionTool<'a>>> {
     let choice = &request.options.tool_choice;
     let left_out = *choice == ToolChoice::None && dialect.tool_choice == ToolChoices::None;
@@ -79,7 +78,8 @@ fn tool_declarations<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<
     Some(tools.collect())
 }
 
-/// Marks the tools and the stable zone; where the zone has no message, the first that there is.
+/// Marks the last tool and the stable zone. If the zone has no message, the first message is
+/// marked.
 fn set_cache_marks(
     mark: CacheControl,
     tools: &mut Option<Vec<FunctionTool<'_>>>,
@@ -95,7 +95,7 @@ fn set_cache_marks(
     let first = match &mut written.leading_instructions {
         Some(front) => Some(front),
         None => {
-            // A message with a mark in it is not what the next request has.
+            // The next request does not contain this mark, so the message must not be cached.
             (written.closed_elements, written.is_first_marked) = (None, true);
             written.messages.first_mut()
         }

@@ -1,4 +1,4 @@
-//! How a model is asked, in the words of a dialect.
+//! Encodes the options of a request in a dialect.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::request::{Options, Output, Reasoning, ToolChoice};
 /// The name of this wire in errors.
 const WIRE_NAME: &str = "Chat Completions";
 
-/// An option that a dialect knows, or the error that it does not.
+/// Returns the option, or an error if it is set and the dialect does not support it.
 fn ensure_supported<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {
     match option.is_none() || is_known {
         true => Ok(option),
@@ -23,7 +23,7 @@ fn ensure_supported<T>(option: Option<T>, name: &str, is_known: bool) -> Result<
     }
 }
 
-/// Sets the fields that follow from the options, but for those of the tools.
+/// Sets the fields for all options except those of tools.
 pub(super) fn set_options(
     body: ObjectWriter,
     options: &Options,
@@ -65,18 +65,19 @@ pub(super) fn set_options(
     Ok(body)
 }
 
-/// Sets the declared tools, and how they may be called.
+/// Sets the tool definitions and the options for calling them.
 pub(super) fn set_tools(
     body: ObjectWriter,
     tools: Option<&[impl Serialize]>,
     options: &Options,
     dialect: &Dialect,
 ) -> Result<ObjectWriter, Error> {
-    // "'tool_choice' is only allowed when 'tools' are specified", and the same of its fellow.
+    // "'tool_choice' is only allowed when 'tools' are specified". The same holds for
+    // `parallel_tool_calls`.
     let declared = tools.is_some_and(|tools| !tools.is_empty());
     let tool_choice = match (&options.tool_choice, dialect.tool_choice) {
         (ToolChoice::Auto, _) => None,
-        // Without `tool_choice` the tools are left out.
+        // Tools are left out if the dialect does not support `tool_choice`.
         (ToolChoice::None, _) if !declared => None,
         (ToolChoice::None, _) => Some(json!("none")),
         (ToolChoice::Required, ToolChoices::Keywords | ToolChoices::KeywordsAndNamed) => {
@@ -90,7 +91,7 @@ pub(super) fn set_tools(
             return Err(unsupported_error(WIRE_NAME, "tool_choice"));
         }
     };
-    // That there may be several is so without being said.
+    // Parallel calls are the default, so the dialect does not need a field to allow them.
     let several = options.parallel_tool_calls.filter(|_| declared);
     let several = several.filter(|several| !several || dialect.supports_parallel_tool_calls);
     let several =

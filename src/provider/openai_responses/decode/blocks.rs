@@ -1,4 +1,4 @@
-//! The items of a response while they stream: the blocks of this wire.
+//! The output items of a response during streaming, which are the blocks of this wire.
 
 use std::borrow::Cow;
 use std::mem::discriminant;
@@ -18,42 +18,42 @@ use crate::provider::openai_responses::passthrough::{self, MessagePart, PROVIDER
 use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// Where an event says that its item stands. Ids of items may change from event to event, so the
-/// place counts first.
+/// The position of an item as an event reports it. The index takes precedence over the id, because
+/// item ids may change from event to event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Location<'a> {
     pub(super) index: Option<u64>,
     pub(super) id: &'a str,
 }
 
-/// All items of a response. The place of an item here is its key in the turn.
+/// All output items of a response. The position of an item in `slots` is its item key in the turn.
 #[derive(Debug, Default)]
 pub(super) struct OutputItems {
-    /// The model that was asked: what it writes is bound to this name.
+    /// The requested model. The provider data of the turn's items is bound to this name.
     model: String,
-    /// The tools that were declared.
+    /// The names of the declared tools.
     pub(super) declared_tools: Vec<String>,
     slots: Vec<Slot>,
-    /// The id of the newest reasoning item that is finished.
+    /// The id of the last finished reasoning item.
     last_reasoning_id: Option<String>,
-    /// Something that was streamed is not what the provider says it was.
+    /// Whether streamed content differs from the finished item, so that the turn must be retracted.
     has_mismatch: bool,
-    /// The newest slot of each index; not asked where a slot has none.
+    /// The newest slot of each index. Used only if every slot has an index.
     newest_slot_by_index: SmallMap<u64, usize>,
     has_unindexed_slots: bool,
-    /// A message has more parts than any.
+    /// Whether a message exceeds the limit of parts.
     has_too_many_parts: bool,
-    /// How many keys were given to the calls inside of wrappers.
+    /// The number of item keys assigned to calls inside wrappers.
     wrapped_call_count: u32,
 }
 
 impl OutputItems {
-    /// No items yet, of an answer of a model.
+    /// No items yet, for the response of a model.
     pub(super) fn for_model(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    /// An item begins.
+    /// Handles the start of an item.
     pub(super) fn on_item_added(
         &mut self,
         location: Location<'_>,
@@ -63,7 +63,7 @@ impl OutputItems {
         let mut room = String::new();
         let Some(item) = WireItem::parse(raw, &mut room) else { return };
         let location = Location { id: item.id.or_empty(), ..location };
-        // One that is there already was announced twice.
+        // An item that exists already was announced twice.
         if self.find(location, |slot| slot.may_match(&item)).is_none() {
             let at = self.open_slot(location, SlotKind::from_item(&item));
             if let SlotKind::Call(call) = &mut self.slots[at].kind {
@@ -72,7 +72,7 @@ impl OutputItems {
         }
     }
 
-    /// A piece of the words of a message or of reasoning. Returns the place of its item.
+    /// Handles a piece of the text of a message or of reasoning. Returns the slot of its item.
     pub(super) fn on_text_delta(
         &mut self,
         location: Location<'_>,
@@ -85,7 +85,7 @@ impl OutputItems {
         at
     }
 
-    /// A piece of the words of the item at a place.
+    /// Appends a piece of text to the item in slot `at`.
     pub(super) fn push_text(
         &mut self,
         at: usize,
@@ -99,7 +99,7 @@ impl OutputItems {
         }
     }
 
-    /// The whole text of a part.
+    /// Handles the complete text of a part.
     pub(super) fn on_text_done(
         &mut self,
         location: Location<'_>,
@@ -110,14 +110,15 @@ impl OutputItems {
         let at = self.text_slot(location, part.0);
         if let Some(words) = self.slots[at].open_text_mut() {
             let differs = words.push_whole(part, text, item_key(at), turn) == Comparison::Different;
-            // Thoughts are for reading; what goes back is the item as it is told at its end.
+            // A mismatch in reasoning is tolerated: its text is only for display, and the finished
+            // item is sent back.
             self.has_mismatch |= differs && !part.0.is_reasoning();
             self.has_too_many_parts |= words.has_too_many_parts();
         }
     }
 
-    /// A piece of a call's arguments; `None` if it is not text. Returns the place of the call, unless that is
-    /// ambiguous.
+    /// Handles a piece of a call's arguments; `None` if it is not text. Returns the slot of the
+    /// call, or `None` if the call is ambiguous.
     pub(super) fn on_arguments_delta(
         &mut self,
         location: Location<'_>,
@@ -137,7 +138,7 @@ impl OutputItems {
         Some(at)
     }
 
-    /// A piece of the arguments of the call at a place.
+    /// Appends a piece of the arguments to the call in slot `at`.
     pub(super) fn push_arguments(
         &mut self,
         at: usize,
@@ -149,7 +150,7 @@ impl OutputItems {
         }
     }
 
-    /// The whole of a call's arguments; `None` if it is not text.
+    /// Handles the complete arguments of a call; `None` if they are not text.
     pub(super) fn on_arguments_done(
         &mut self,
         location: Location<'_>,
@@ -170,7 +171,7 @@ impl OutputItems {
         Ok(())
     }
 
-    /// Says a whole call, or the calls that it wraps.
+    /// Emits a complete call, or the calls inside it if it is a wrapper.
     fn emit_call(&mut self, at: usize, turn: &mut TurnBuilder) {
         let SlotKind::Call(call) = &mut self.slots[at].kind else { return };
         let wraps = call.may_be_wrapper && call.is_complete();
@@ -178,7 +179,7 @@ impl OutputItems {
         let Some(inner) = inner else { return call.emit(item_key(at), turn) };
         call.is_started = true;
         for (nth, one) in inner.iter().enumerate() {
-            // Counted down, so that no item has the same.
+            // Counted down from the maximum, so that no output item has the same key.
             let key = u32::MAX - self.wrapped_call_count;
             self.wrapped_call_count += 1;
             let id = match call.id.as_str() {
@@ -202,7 +203,7 @@ impl OutputItems {
         !self.slots.is_empty()
     }
 
-    /// An item is finished.
+    /// Handles the end of an item.
     pub(super) fn on_item_done(
         &mut self,
         location: Location<'_>,
@@ -214,7 +215,7 @@ impl OutputItems {
         let location = Location { id: item.id.or_empty(), ..location };
         let found = self.find_or_newest(location, |slot| slot.may_match(&item));
         let at = found.unwrap_or_else(|| self.open_slot(location, SlotKind::from_item(&item)));
-        // "mcp_list_tools" may come without its tools, which the terminal event has then.
+        // `mcp_list_tools` may arrive without its tools, which the terminal event then contains.
         if item.r#type.or_empty() == "mcp_list_tools" && item.tools.is_none() {
             self.slots[at].data = deserialize_json(raw);
             return Ok(());
@@ -222,7 +223,8 @@ impl OutputItems {
         self.finish_item(at, raw, &item, turn)
     }
 
-    /// The terminal event, whose output is taken for what did not come before it.
+    /// Applies the output of the terminal event, which completes items whose own events were
+    /// missing.
     pub(super) fn apply_terminal_output(
         &mut self,
         output: &[&RawValue],
@@ -252,12 +254,12 @@ impl OutputItems {
         Ok(())
     }
 
-    /// Whether something was streamed that must be taken back; it is said only once.
+    /// Whether streamed content must be retracted. Resets the flag.
     pub(super) fn take_mismatch(&mut self) -> bool {
         std::mem::take(&mut self.has_mismatch)
     }
 
-    /// Says everything once more, after a retraction.
+    /// Emits all content again after a retraction.
     pub(super) fn emit_again(&mut self, turn: &mut TurnBuilder) {
         for at in 0..self.slots.len() {
             match &self.slots[at].kind {
@@ -283,7 +285,7 @@ impl OutputItems {
         self.slots.iter().any(|slot| slot.kind.as_call().is_some())
     }
 
-    /// Says the calls that were cut off before they could be said.
+    /// Emits the calls that were truncated before they could be emitted.
     pub(super) fn emit_unstarted_calls(&mut self, turn: &mut TurnBuilder) {
         for at in 0..self.slots.len() {
             if let SlotKind::Call(call) = &mut self.slots[at].kind
@@ -294,7 +296,7 @@ impl OutputItems {
         }
     }
 
-    /// Checks that every call was written to its end.
+    /// Returns an error unless every call is complete.
     pub(super) fn check_calls(&self) -> Result<(), Error> {
         let mut calls = self.slots.iter().filter_map(|slot| slot.kind.as_call());
         match calls.find(|call| !call.is_complete()).map(|call| call.name.as_str()) {
@@ -304,14 +306,15 @@ impl OutputItems {
         }
     }
 
-    /// Whether a piece of a call does not say which of several it is of.
+    /// Whether an event does not identify its call although several calls are open.
     fn is_ambiguous(&self, location: Location<'_>) -> bool {
         let is_call = |slot: &Slot| matches!(slot.kind, SlotKind::Call(_));
         let mut open = self.slots.iter().filter(|slot| is_call(slot) && !slot.is_done);
         location.index.is_none() && open.nth(1).is_some() && self.find(location, is_call).is_none()
     }
 
-    /// There is more than any response has: nothing is taken any more.
+    /// Whether there are more items or parts than the limits allow. Further content is then
+    /// ignored.
     pub(super) fn exceeds_item_limit(&self) -> bool {
         self.slots.len() > MAX_ITEMS || self.has_too_many_parts
     }
@@ -328,7 +331,7 @@ impl OutputItems {
         self.slots.len() - 1
     }
 
-    /// The newest item that is wanted and stands at a location.
+    /// The newest slot at `location` that matches `wanted`.
     fn find(&self, location: Location<'_>, wanted: impl Fn(&Slot) -> bool) -> Option<usize> {
         if let Some(index) = location.index
             && !self.has_unindexed_slots
@@ -341,7 +344,7 @@ impl OutputItems {
         self.slots.iter().rposition(|slot| slot.is_at(location) && wanted(slot))
     }
 
-    /// The same; without a location, the newest one that is open.
+    /// Like `find`. If the location has no index, falls back to the newest open slot that matches.
     fn find_or_newest(
         &self,
         location: Location<'_>,
@@ -358,15 +361,15 @@ impl OutputItems {
         found.unwrap_or_else(|| self.open_slot(location, kind))
     }
 
-    /// The call at a place; one whose beginning was lost begins here.
+    /// The slot of the call at `location`. Creates it if the start of the call was lost.
     fn call_slot(&mut self, location: Location<'_>) -> usize {
         let is_call = |slot: &Slot| matches!(slot.kind, SlotKind::Call(_));
         let found = self.find_or_newest(location, is_call);
         found.unwrap_or_else(|| self.open_slot(location, SlotKind::Call(Box::default())))
     }
 
-    /// The item that the terminal event tells of: by the id of the call, by its own id, by its
-    /// location, by its turn among those of its kind.
+    /// The slot that an item of the terminal event refers to. Matches by call id, then by item id,
+    /// by index, and finally by the order among items of the same kind.
     fn find_for_terminal_item(&self, location: Location<'_>, item: &WireItem<'_>) -> Option<usize> {
         let kind = SlotKind::from_item(item);
         let call_id = item.call_id.or_empty();
@@ -387,7 +390,7 @@ impl OutputItems {
             .or_else(|| first(&may_be))
     }
 
-    /// Takes an item as it is told as a whole.
+    /// Applies a finished item.
     fn finish_item(
         &mut self,
         at: usize,
@@ -432,7 +435,7 @@ impl OutputItems {
         Ok(())
     }
 
-    /// Gives the turn what goes back verbatim.
+    /// Sets the item's provider data in the turn.
     fn attach_data(&self, at: usize, turn: &mut TurnBuilder) {
         let Slot { kind, data: Some(value), .. } = &self.slots[at] else { return };
         let data = ProviderData::new(PROVIDER_NAME, &self.model, value.clone());
@@ -450,11 +453,11 @@ struct Slot {
     index: Option<u64>,
     id: String,
     kind: SlotKind,
-    /// It was told as a whole.
+    /// Whether the finished item was received.
     is_done: bool,
-    /// What goes back verbatim.
+    /// Provider data to send back verbatim.
     data: Option<RawJson>,
-    /// The terminal event told of it.
+    /// Whether the terminal event contained it.
     is_matched: bool,
 }
 
@@ -463,7 +466,7 @@ enum SlotKind {
     Message(TextParts),
     Reasoning(TextParts),
     Call(Box<Call>),
-    /// The provider's own, with its type: kept as it is when it is done.
+    /// A provider-specific item with its type. It is stored unchanged once it is finished.
     ProviderItem(String),
 }
 
@@ -500,7 +503,7 @@ impl SlotKind {
 }
 
 impl Slot {
-    /// The words of a message or of reasoning that is not done.
+    /// The text of a message or reasoning item that is not finished.
     fn open_text_mut(&mut self) -> Option<&mut TextParts> {
         match &mut self.kind {
             SlotKind::Message(words) | SlotKind::Reasoning(words) if !self.is_done => Some(words),
@@ -511,7 +514,7 @@ impl Slot {
         }
     }
 
-    /// Whether it stands there.
+    /// Whether this slot is at `location`.
     fn is_at(&self, location: Location<'_>) -> bool {
         match (self.index, location.index) {
             (Some(own), Some(index)) => own == index,
@@ -523,7 +526,8 @@ impl Slot {
         !id.is_empty() && self.id == id
     }
 
-    /// Whether an item may be this one. Another one may stand at the place of one that is done.
+    /// Whether `item` may be the item of this slot. A finished item may be followed by another at
+    /// the same position.
     fn may_match(&self, item: &WireItem<'_>) -> bool {
         let fits = |own: &str, told: &str| own.is_empty() || told.is_empty() || own == told;
         let may_be = match self.kind.as_call() {
@@ -545,7 +549,8 @@ fn message_text_parts<'a>(content: &'a [MessagePart<'_>]) -> Vec<(TextKind, u64,
     (0..).zip(content).filter_map(told).collect()
 }
 
-/// The thoughts of an item that streamed none. Those that stand there twice are told once.
+/// The text of a reasoning item that was not streamed. Text that is in both the summary and the
+/// content is used once.
 fn reasoning_text_parts<'a>(item: &'a WireItem<'_>) -> Vec<(TextKind, u64, &'a str)> {
     let parts = |kind_of_text, parts: &'a [MessagePart<'_>]| {
         (0..).zip(parts).map(move |(index, part)| (kind_of_text, index, part.text.or_empty()))

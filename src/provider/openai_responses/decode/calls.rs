@@ -1,5 +1,5 @@
-//! One function call while it streams, and several in one: a wrapper that models write now and then
-//! though it was not declared.
+//! A function call during streaming, and wrappers that combine several calls, which models
+//! sometimes write although no such tool is declared.
 
 use std::borrow::Cow;
 
@@ -13,39 +13,40 @@ use crate::error::Error;
 use crate::provider::openai::{arguments_text, malformed_arguments_error};
 use crate::turn::TurnBuilder;
 
-/// The names under which the wrapper was seen.
+/// The names of wrapper tools that models use.
 const WRAPPER_TOOLS: &[&str] = &["parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"];
 
-/// A function call: what is known of it, and how much of that the turn knows.
+/// The state of a function call.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    /// Arguments that it began with; deltas win over them.
+    /// Arguments in the start event. Deltas override them.
     initial_arguments: String,
-    /// Whether the turn knows of it.
+    /// Whether the call was emitted to the turn.
     pub(super) is_started: bool,
     end: CallEnd,
-    /// A piece of its arguments was none, and their whole was not told since.
+    /// Whether a piece of the arguments was malformed and the complete arguments have not been
+    /// received since.
     is_broken: bool,
-    /// It may wrap others, so that nothing is said of it before its end.
+    /// Whether this may be a wrapper, which must be complete before anything is emitted.
     pub(super) may_be_wrapper: bool,
 }
 
-/// How far a call has come.
+/// The completion state of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CallEnd {
     #[default]
     Open,
-    /// Its own end was seen.
+    /// The end of the call was received.
     Complete,
-    /// The provider says that it was cut off.
+    /// The provider reports that the call is truncated.
     Truncated,
 }
 
 impl Call {
-    /// Takes what an item tells of the call beside its arguments.
+    /// Sets the id and the name of the call from an item.
     pub(super) fn update_identity(&mut self, item: &WireItem<'_>, declared: &[String]) {
         if self.id.is_empty() {
             item.call_id.or_empty().clone_into(&mut self.id);
@@ -56,14 +57,14 @@ impl Call {
     pub(super) fn set_name(&mut self, name: &str, declared: &[String]) {
         if self.name.is_empty() {
             name.clone_into(&mut self.name);
-            // No declared tool has the name of the wrapper.
+            // A declared tool with this name is not a wrapper.
             self.may_be_wrapper = WRAPPER_TOOLS.contains(&name)
                 && !declared.is_empty()
                 && !declared.iter().any(|tool| tool == name);
         }
     }
 
-    /// The item as it is added.
+    /// Handles the start of the call's item.
     pub(super) fn start_from_item(
         &mut self,
         item: &WireItem<'_>,
@@ -76,9 +77,9 @@ impl Call {
         self.emit_start(key, turn);
     }
 
-    /// A piece of the arguments; `None` if there was something that is no text.
+    /// Appends a piece of the arguments; `None` if the piece is not text.
     pub(super) fn push_delta(&mut self, piece: Option<&str>, key: u32, turn: &mut TurnBuilder) {
-        // Its arguments were told as a whole already.
+        // The complete arguments were received before.
         if self.end != CallEnd::Open {
             return;
         }
@@ -93,10 +94,10 @@ impl Call {
         }
     }
 
-    /// Its own end, with all of its arguments where the event tells them; `None` if there was
-    /// something that is no text.
+    /// Handles an end of the call, with its complete arguments if the event contains them; `None`
+    /// if they are not text.
     ///
-    /// An end without arguments leaves those that streamed, or those that it began with.
+    /// If the event has no arguments, the streamed arguments or those of the start event apply.
     pub(super) fn finish(
         &mut self,
         told: Option<Cow<'_, str>>,
@@ -121,7 +122,8 @@ impl Call {
             (false, CallEnd::Open) if self.is_broken => return Err(malformed_arguments_error()),
             (false, CallEnd::Open) => {
                 self.end = CallEnd::Complete;
-                // One that differs is said again, and ends then; one that is unsaid is said later.
+                // A call with a mismatch is emitted again and ends then. A call that was not
+                // emitted yet ends later.
                 if self.is_started && agreement == Comparison::Equal {
                     turn.end_tool_call(key);
                 }
@@ -144,18 +146,18 @@ impl Call {
             }
             _ => {
                 text.clone_into(&mut self.arguments);
-                // What nobody saw need not be taken back.
+                // Arguments that were not emitted need no retraction.
                 if self.is_started { Comparison::Different } else { Comparison::Equal }
             }
         }
     }
 
-    /// Whether it is written to its end.
+    /// Whether the call has its name and its end.
     pub(super) fn is_complete(&self) -> bool {
         self.end == CallEnd::Complete && !self.name.is_empty()
     }
 
-    /// Says everything: late, or once more after a retraction. Nothing without a name.
+    /// Emits the complete call, late or again after a retraction. Does nothing without a name.
     pub(super) fn emit(&mut self, key: u32, turn: &mut TurnBuilder) {
         if self.name.is_empty() {
             return;
@@ -182,7 +184,7 @@ struct WrapperCall<'a> {
     tool_uses: Vec<WrappedToolUse<'a>>,
 }
 
-/// A call inside the wrapper.
+/// A call inside a wrapper.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct WrappedToolUse<'a> {
@@ -196,8 +198,8 @@ impl WrappedToolUse<'_> {
     }
 }
 
-/// The calls inside the wrapper: all of them calls of declared tools with an object as arguments,
-/// or none.
+/// The calls inside a wrapper. `None` unless all of them call declared tools with an object as
+/// arguments.
 pub(super) fn expand_wrapper<'a>(
     arguments: &'a str,
     declared: &[String],

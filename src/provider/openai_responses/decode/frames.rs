@@ -1,4 +1,5 @@
-//! What stands on the wire, as far as it is read. Every field is optional and forgiving.
+//! The parts of the wire's events that the decoder reads. Every field is optional, and malformed
+//! values are treated as absent.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -8,7 +9,7 @@ use crate::provider::openai::TokenDetails;
 use crate::provider::openai_responses::passthrough::MessagePart;
 use crate::usage::Usage;
 
-/// Any event: the fields that belong to another type are absent.
+/// An event of any type. Fields of other types are absent.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
@@ -17,7 +18,7 @@ pub(super) struct Event<'a> {
     pub(super) item_id: LenientStr<'a>,
     pub(super) content_index: LenientNumber,
     pub(super) summary_index: LenientNumber,
-    /// A string, but for some events that are not read.
+    /// A string, except in events that are not read.
     pub(super) delta: Option<&'a RawValue>,
     pub(super) text: LenientStr<'a>,
     pub(super) refusal: LenientStr<'a>,
@@ -27,7 +28,7 @@ pub(super) struct Event<'a> {
     pub(super) part: RareObject<MessagePart<'a>>,
     pub(super) response: RareObject<Response<'a>>,
     pub(super) error: Option<&'a RawValue>,
-    /// What the chunks of Chat Completions have instead of a type.
+    /// Identifies the chunks of Chat Completions, which have no type.
     pub(super) choices: Option<&'a RawValue>,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct Response<'a> {
     pub(super) status: LenientStr<'a>,
     pub(super) incomplete_details: Lenient<IncompleteDetails<'a>>,
     pub(super) error: Option<&'a RawValue>,
-    /// An array; some gateways leave it empty though items streamed.
+    /// An array. Some gateways leave it empty even after streaming items.
     pub(super) output: Option<&'a RawValue>,
     pub(super) usage: RareObject<WireUsage>,
 }
@@ -50,26 +51,26 @@ pub(super) struct IncompleteDetails<'a> {
     pub(super) reason: LenientStr<'a>,
 }
 
-/// An item of the output. The whole of it is kept beside this.
+/// An output item. Its raw JSON is kept as well.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WireItem<'a> {
     pub(super) r#type: LenientStr<'a>,
     pub(super) id: LenientStr<'a>,
     pub(super) status: LenientStr<'a>,
-    /// Of a message: `commentary` or `final_answer`.
+    /// For messages: `commentary` or `final_answer`.
     pub(super) phase: LenientStr<'a>,
     pub(super) call_id: LenientStr<'a>,
     pub(super) name: LenientStr<'a>,
     pub(super) arguments: Option<&'a RawValue>,
     pub(super) summary: LenientList<MessagePart<'a>>,
     pub(super) content: LenientList<MessagePart<'a>>,
-    /// Of `mcp_list_tools`.
+    /// For `mcp_list_tools`.
     pub(super) tools: Option<&'a RawValue>,
 }
 
 impl<'a> WireItem<'a> {
-    /// Reads an item; a value that is not an object, or has no type, is none.
+    /// Parses an item. `None` for a value that is not an object or has no type.
     pub(super) fn parse(raw: &'a RawValue, room: &'a mut String) -> Option<Self> {
         let Lenient(item) = lenient::read_lenient::<Lenient<Self>>(raw.get(), room).ok()?;
         item.filter(|item| !item.r#type.or_empty().is_empty())

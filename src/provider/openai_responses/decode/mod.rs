@@ -1,4 +1,4 @@
-//! From frames to a turn.
+//! Decodes frames into a turn.
 
 mod blocks;
 mod calls;
@@ -23,20 +23,19 @@ use crate::provider::openai_responses::passthrough::{MessagePart, PROVIDER_NAME}
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
-/// Why a turn is begun anew when the end of an item contradicts its deltas.
+/// The retraction message if a finished item contradicts its deltas.
 const MISMATCH_MESSAGE: &str = "the provider corrected what it had streamed";
 
-/// Reads the events of the Responses wire. Pure: it does no I/O.
+/// Decodes the events of the Responses wire. Pure: it does no I/O.
 ///
-/// Items are told apart by their `output_index`. A call is finished by
-/// `response.function_call_arguments.done`, by `response.output_item.done` or by the item of that
-/// call in the terminal event, and by nothing else. Where the end of a message or a call
-/// contradicts its deltas, the end counts: the turn is
-/// [retracted](crate::turn::TurnEvent::Retracted) before it is completed, and all of it comes once
-/// more.
+/// Items are identified by `output_index`. A call is complete only after
+/// `response.function_call_arguments.done`, after `response.output_item.done`, or if the terminal
+/// event contains its item. If the final form of a message or a call contradicts its deltas, the
+/// final form is used: the turn is [retracted](crate::turn::TurnEvent::Retracted), all its content
+/// is emitted again, and then it completes.
 ///
-/// `sequence_number` is not read: a connection loses no event in the middle, some gateways count in
-/// their own way, and what a call needs is told once more at its end.
+/// `sequence_number` is ignored. A connection cannot lose single events, some gateways number
+/// events differently, and the final events repeat everything that a call needs.
 #[derive(Debug, Default)]
 pub struct Decoder {
     items: OutputItems,
@@ -45,10 +44,10 @@ pub struct Decoder {
     template: FrameTemplate<RepeatedDelta>,
 }
 
-/// A delta of which only the text may change.
+/// A delta that repeats with only another text.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedDelta {
-    /// The place of its item.
+    /// The slot of its item.
     at: usize,
     kind: DeltaKind,
 }
@@ -60,16 +59,17 @@ enum DeltaKind {
 }
 
 impl Decoder {
-    /// Makes a decoder for the answer of a model.
+    /// Creates a decoder for the response of a model.
     pub fn new(model: &str) -> Self {
         Self { items: OutputItems::for_model(model), ..Self::default() }
     }
 
-    /// Tells it which tools were declared.
+    /// Sets the names of the declared tools.
     ///
-    /// Models now and then put several calls into one of a tool `parallel` that nobody declared.
-    /// With the tools known, it is read as the calls inside, if all of them are calls of declared
-    /// tools; otherwise it stays what it is, a call of an unknown tool.
+    /// Models sometimes combine several calls into one call of an undeclared tool such as
+    /// `parallel`. If the declared tools are known and all inner calls are calls of declared tools,
+    /// the decoder emits the inner calls instead. Otherwise it emits the call as it is, a call of
+    /// an unknown tool.
     pub fn with_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         self.items.declared_tools = names.into_iter().map(Into::into).collect();
         self
@@ -116,8 +116,8 @@ impl Decoder {
             "response.created" if self.items.has_items() && !self.is_current_response(event) => {
                 return Err(protocol_error("a second response began inside the first"));
             }
-            // The life cycle, what hosted tools tell on their way (it is in their items at the
-            // end), and whatever comes with a later version.
+            // Lifecycle events, progress of hosted tools (their finished items contain the
+            // results), and event types of later versions.
             _ => {
                 if let Some(response) = &event.response.0 {
                     self.set_identity(response, turn);
@@ -127,13 +127,13 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether it tells of the response that is being read.
+    /// Whether the event belongs to the current response.
     fn is_current_response(&self, event: &Event<'_>) -> bool {
         let id = event.response.0.as_ref().map_or("", |response| response.id.or_empty());
         !id.is_empty() && id == self.response_id
     }
 
-    /// Who answers. Repeated after a retraction, which forgets it.
+    /// Sets the response id and the model. Called again after a retraction, which resets them.
     fn set_identity(&mut self, response: &Response<'_>, turn: &mut TurnBuilder) {
         if self.response_id.is_empty() {
             response.id.or_empty().clone_into(&mut self.response_id);
@@ -145,7 +145,7 @@ impl Decoder {
         turn.set_model(&self.response_model);
     }
 
-    /// The last word: `response.completed` and its kin.
+    /// Handles the terminal event: `response.completed` or one of its variants.
     fn on_terminal_event(
         &mut self,
         word: &str,
@@ -155,7 +155,8 @@ impl Decoder {
         self.set_identity(response, turn);
         let word = if word == "done" { "completed" } else { word };
         let status = match response.status.or_empty() {
-            // What says that it is less than complete counts, whichever of the two it is.
+            // An unsuccessful outcome takes precedence, whether the status or the event type
+            // reports it.
             status @ ("incomplete" | "failed" | "cancelled") => status,
             _ => word,
         };
@@ -170,7 +171,8 @@ impl Decoder {
             self.set_identity(response, turn);
             self.items.emit_again(turn);
         }
-        // Counted behind the retraction, which would count it for the run once more.
+        // Set after the retraction. Otherwise the retraction would count the same usage in
+        // addition.
         if let Some(usage) = &response.usage.0 {
             turn.set_usage(usage.to_usage());
         }
@@ -192,7 +194,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// What the wire tells in `incomplete_details` counts whatever the status is: it is a veto.
+    /// The reason in `incomplete_details` takes precedence over any status.
     fn stop_reason(&self, status: &str, incomplete: &str) -> StopReason {
         match (incomplete, status) {
             ("max_output_tokens" | "max_tokens", _) => StopReason::MaxTokens,
@@ -207,12 +209,12 @@ impl Decoder {
 }
 
 impl Event<'_> {
-    /// Where its item stands.
+    /// The location of the event's item.
     fn location(&self) -> Location<'_> {
         Location { index: self.output_index.0, id: self.item_id.or_empty() }
     }
 
-    /// The part of the item that it is about, which holds words of this kind.
+    /// The part of the item that the event refers to, with text of this kind.
     fn part(&self, kind: TextKind) -> (TextKind, u64) {
         let index = if kind == TextKind::Summary { self.summary_index } else { self.content_index };
         (kind, index.or_zero())
@@ -233,8 +235,8 @@ impl DeltaKind {
         Some(Self::Text { part: event.part(kind) })
     }
 
-    /// Takes the text of a delta; `None` if its value is not a string. Returns the place of its item, unless
-    /// that is ambiguous.
+    /// Applies the text of a delta; `None` if its value is not a string. Returns the slot of its
+    /// item, or `None` if that is ambiguous.
     fn push(
         self,
         text: Option<&str>,
@@ -266,8 +268,7 @@ impl Decode for Decoder {
             delta.push(&text, &mut self.items, turn);
             return Ok(FrameOutcome::Continue);
         }
-        // A kind of event that this reader does not know, and what keeps the connection alive, may
-        // hold anything.
+        // Unknown event types and keep-alive events may contain arbitrary data.
         let known =
             matches!(frame.event, "message" | "error") || frame.event.starts_with("response.");
         let data = frame.data.trim();
@@ -318,7 +319,7 @@ impl Decode for Decoder {
     }
 }
 
-/// The words of a part as its end tells them.
+/// The complete text of a part in its end event.
 fn text_of_part<'a>(part: &'a MessagePart<'_>) -> Option<(TextKind, &'a str)> {
     match part.r#type.or_empty() {
         "output_text" => Some((TextKind::Text, part.text.or_empty())),

@@ -1,8 +1,8 @@
-//! The text of one item while it streams: the parts of a message, or of reasoning.
+//! The text of one item during streaming: the parts of a message or of reasoning.
 
 use crate::turn::{ReasoningKind, TurnBuilder};
 
-/// What kind of words a part holds.
+/// The kind of text in a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextKind {
     Text,
@@ -11,11 +11,11 @@ pub(super) enum TextKind {
     Trace,
 }
 
-/// The parts of an item, in the order in which their first words came.
+/// The parts of an item, in the order in which they started.
 #[derive(Debug, Default)]
 pub(super) struct TextParts(Vec<Part>);
 
-/// How many parts an item may have; no model writes as many.
+/// The maximum number of parts of an item. Real items have far fewer.
 const MAX_PARTS: usize = 1024;
 
 #[derive(Debug)]
@@ -23,11 +23,11 @@ struct Part {
     kind: TextKind,
     index: u64,
     text: String,
-    /// Its whole text was told; a delta behind that says nothing.
+    /// Whether the complete text was received. Later deltas are ignored.
     is_whole: bool,
 }
 
-/// Whether what was streamed is what the provider says it was.
+/// Whether streamed content equals the final form that the provider sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Comparison {
@@ -36,7 +36,7 @@ pub(super) enum Comparison {
 }
 
 impl TextParts {
-    /// A piece of a part.
+    /// Appends a piece to a part.
     pub(super) fn push_delta(
         &mut self,
         (kind, index): (TextKind, u64),
@@ -55,7 +55,8 @@ impl TextParts {
         emit_text(piece, kind, key, turn);
     }
 
-    /// The whole text of a part: what its deltas did not say is said. An empty one says nothing.
+    /// Applies the complete text of a part and emits what the deltas did not contain. An empty text
+    /// is ignored.
     pub(super) fn push_whole(
         &mut self,
         (kind, index): (TextKind, u64),
@@ -87,7 +88,7 @@ impl TextParts {
         agreement
     }
 
-    /// All parts as the finished item has them.
+    /// Applies all parts of the finished item.
     pub(super) fn push_all(
         &mut self,
         told: &[(TextKind, u64, &str)],
@@ -95,7 +96,7 @@ impl TextParts {
         turn: &mut TurnBuilder,
     ) -> Comparison {
         let text: String = told.iter().map(|(.., text)| *text).collect();
-        // Some gateways number their parts in two ways.
+        // Some gateways number the parts differently in deltas and finished items.
         if texts_match(&self.text(), &text) {
             return Comparison::Equal;
         }
@@ -107,12 +108,12 @@ impl TextParts {
         })
     }
 
-    /// There are more parts than any item has: the turn is not read on.
+    /// Whether there are more parts than the limit allows. The turn then fails.
     pub(super) fn has_too_many_parts(&self) -> bool {
         self.0.len() > MAX_PARTS
     }
 
-    /// All that was said.
+    /// The text of all parts.
     pub(super) fn text(&self) -> String {
         self.0.iter().map(|part| part.text.as_str()).collect()
     }
@@ -125,7 +126,7 @@ impl TextParts {
         self.0.iter().any(|part| part.kind == TextKind::Refusal && !part.text.is_empty())
     }
 
-    /// Says everything once more, after a retraction.
+    /// Emits all text again after a retraction.
     pub(super) fn emit_again(&self, key: u32, turn: &mut TurnBuilder) {
         let parts = self.0.iter().filter(|part| !part.text.is_empty());
         for (at, part) in parts.enumerate() {
@@ -148,7 +149,7 @@ impl TextParts {
 }
 
 impl TextKind {
-    /// What stands between two parts: those of a message are one text, those of reasoning are
+    /// Whether this is reasoning. The parts of a message form one text; the parts of reasoning are
     /// paragraphs.
     pub(super) fn is_reasoning(self) -> bool {
         matches!(self, Self::Summary | Self::Trace)
@@ -168,8 +169,8 @@ fn emit_text(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
     }
 }
 
-/// White space around a text is no difference worth a retraction, and a text that is missing is
-/// none at all.
+/// Compares a streamed text with its final form. A difference in surrounding white space does not
+/// justify a retraction, and an empty final text is ignored.
 fn texts_match(streamed: &str, told: &str) -> bool {
     told.is_empty() || (!streamed.is_empty() && streamed.trim() == told.trim())
 }

@@ -1,4 +1,4 @@
-//! The parts of a content, as they are written.
+//! Content parts as they are serialized.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub(super) fn text_part(text: &str) -> Option<Value> {
 
 fn file_part(media: &Media) -> Value {
     match &media.source {
-        // The wire knows the type of a file by the ending of its name.
+        // The API determines the type of a file by the extension of its name.
         MediaSource::Data(_) => json!({
             "type": "input_file",
             "filename": format!("file.{}", file_extension(&media.media_type)),
@@ -38,7 +38,7 @@ fn file_part(media: &Media) -> Value {
     }
 }
 
-/// The usual ending of the name of a file.
+/// The usual file name extension for a media type.
 fn file_extension(media_type: &str) -> &str {
     let (of_what, subtype) = media_type.split_once('/').unwrap_or_default();
     match subtype {

@@ -1,10 +1,10 @@
-//! What is known after the encoded items.
+//! The encoder's state after the cached prefix.
 
-/// What is known where nothing waits.
+/// State at a point where no reasoning is pending.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
-    /// The id of the reasoning of this turn that was sent last.
+    /// The id of the last reasoning item sent in the current turn.
     pub(super) last_reasoning_id: Option<String>,
-    /// The item before was of a turn that did not complete.
+    /// Whether the previous item was interrupted.
     pub(super) was_interrupted: bool,
 }

@@ -1,4 +1,4 @@
-//! From the items of a history to those of a request.
+//! Converts the items of a history to the input items of a request.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -16,26 +16,28 @@ use crate::provider::portable_values::{
     MAX_LONG_ID_BYTES, arguments_as_object, has_media, result_text, wire_id, wire_name,
 };
 
-/// The input so far. It only grows: what an item becomes depends on those before it alone.
+/// The input so far. It is append-only: the encoding of an item depends only on the items before
+/// it.
 #[derive(Default)]
 pub(super) struct InputItems<'a> {
     written: JsonElements,
-    /// The place up to which nothing waits, how many bytes are written there, and what is known.
+    /// The end of the input after which no reasoning is pending: the item index, the number of
+    /// bytes, and the state at that point.
     closed_elements: Option<(usize, usize, EncodedPrefix)>,
-    /// Reasoning that waits for what follows it: "Item 'rs_…' of type 'reasoning' was provided
-    /// without its required following item". At the end of its turn it is not sent.
+    /// Reasoning that no other item has followed yet. It is dropped at the end of its turn: "Item
+    /// 'rs_…' of type 'reasoning' was provided without its required following item".
     pending_reasoning: Vec<(ReasoningItem<'a>, &'a RawJson)>,
-    /// What is known here.
+    /// The current state.
     prefix: EncodedPrefix,
 }
 
 impl<'a> InputItems<'a> {
-    /// Begins at a place, or with nothing.
+    /// Starts after the cached prefix, or with an empty input.
     pub(super) fn new(prefix: Option<&EncodedPrefix>) -> Self {
         Self { prefix: prefix.cloned().unwrap_or_default(), ..Self::default() }
     }
 
-    /// Adds an item, behind which is the place `at`.
+    /// Adds an item; `at` is the index after it.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         self.push_item(item, model)?;
         if self.pending_reasoning.is_empty() {
@@ -83,7 +85,7 @@ impl<'a> InputItems<'a> {
         Ok(())
     }
 
-    /// An instruction that stands among what is said.
+    /// Adds an instruction as a `developer` message.
     pub(super) fn push_instruction(&mut self, text: &str) -> Result<(), Error> {
         self.push_message("developer", &text_part(text).into_iter().collect::<Vec<_>>())
     }
@@ -125,8 +127,8 @@ impl<'a> InputItems<'a> {
         })
     }
 
-    /// Adds an item as it came with its reasoning before it; or else what there is without it, and
-    /// the reasoning is not sent.
+    /// Adds an item with its stored fields, after its reasoning. If `linked` is `None`, adds the
+    /// plain item and drops the reasoning.
     fn push_linked_or_plain(
         &mut self,
         linked: Option<Box<RawValue>>,
@@ -156,8 +158,8 @@ impl<'a> InputItems<'a> {
         }))
     }
 
-    /// What is kept of an item, if the reasoning that it belongs to goes before it: with its own
-    /// id and without that of its reasoning it would be refused.
+    /// The stored fields of an item, if the reasoning item before it is the one they are linked to.
+    /// With its own id but without this reasoning, the API would refuse the item.
     fn linked_item(&self, data: &ProviderData) -> Option<PassthroughItem> {
         let kept = PassthroughItem::from_provider_data(data)?;
         let waiting = self.pending_reasoning.last().map(|(thought, _)| thought.id());
@@ -178,7 +180,7 @@ impl<'a> InputItems<'a> {
         self.prefix.last_reasoning_id = None;
     }
 
-    /// An empty message says nothing.
+    /// Adds a message, unless it is empty.
     fn push_message(&mut self, role: &str, content: &[Value]) -> Result<(), Error> {
         match content {
             [] => Ok(()),

@@ -1,4 +1,4 @@
-//! From a request to a body.
+//! Encodes a request as a body.
 
 mod blocks;
 mod cache;
@@ -19,29 +19,31 @@ use crate::provider::encode_context::EncodeContext;
 use crate::provider::openai_responses::passthrough::PROVIDER_NAME;
 use crate::request::Request;
 
-/// Writes the body of a request to the Responses wire.
+/// Encodes the body of a request to the Responses wire.
 ///
-/// Nothing is stored by the provider (`store` is false): each request holds all of its input, with
-/// the reasoning as the provider encrypted it. The stable zone of the system prompt becomes
-/// `instructions`, instructions in between messages of the `developer`; the volatile zone is such a
-/// message, too, and stands last, so that the input before it stays the beginning of the next one.
+/// The provider stores nothing (`store` is false): each request contains the complete input,
+/// including reasoning in encrypted form. The stable zone of the system prompt becomes
+/// `instructions`, and system messages of the history become `developer` messages. The volatile
+/// zone becomes a `developer` message at the end, so that the input before it stays a prefix of the
+/// next request's input.
 ///
-/// Reasoning and the ids of items go back to the model that wrote them, and only together: where
-/// a reasoning item is missing or would stand at the end of its turn, what followed it goes without
-/// its id. Other models get the words and the calls.
+/// Reasoning and item ids are sent back only to the model that wrote them, and only together. If a
+/// reasoning item is missing, or would be the last item of its turn, the items linked to it are
+/// sent without their ids. Other models receive the text and the calls.
 ///
-/// Encrypted reasoning is asked for (`include`) unless the model's name says that it does not
-/// reason, because such models refuse to be asked. [`extra`](crate::request::Options::extra) can set `include`
-/// otherwise. [`cache`](crate::request::Options::cache) does nothing: the provider caches by itself.
+/// Encrypted reasoning is requested with `include`, unless the name of the model shows that it does
+/// not reason, because such models refuse the request. [`extra`](crate::request::Options::extra)
+/// can override `include`. [`cache`](crate::request::Options::cache) has no effect: the provider
+/// caches automatically.
 ///
-/// [Deferred](crate::tool::ToolSpec::deferred) tools are sent with `defer_loading`, and the vendor's search of them,
-/// `tool_search`, is sent first. Its calls and what it has found go back as they came.
+/// [Deferred](crate::tool::ToolSpec::deferred) tools are sent with `defer_loading`, after the tool
+/// `tool_search` that searches them. Searches and their results are sent back exactly as received.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported) for an option that the wire does not have:
-/// `stop_sequences`, `top_k`, `seed`, `frequency_penalty`, `presence_penalty`, and a budget of
-/// `reasoning`. [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if there is nothing to send.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) for options that the wire does not have:
+/// `stop_sequences`, `top_k`, `seed`, `frequency_penalty`, `presence_penalty`, and a `reasoning`
+/// budget. [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if there is nothing to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;
@@ -87,13 +89,14 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Tool<'a> {
-    /// The vendor's own search of deferred tools, <https://developers.openai.com/api/docs/guides/tools-tool-search>.
+    /// The hosted tool that searches the deferred tools,
+    /// <https://developers.openai.com/api/docs/guides/tools-tool-search>.
     ToolSearch,
     Function {
         name: &'a str,
         description: &'a str,
         parameters: &'a RawJson,
-        /// The wire's own default is true, and changes the schema.
+        /// The wire's default is true, which would change the schema.
         strict: bool,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         defer_loading: bool,

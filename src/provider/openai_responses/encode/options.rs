@@ -1,4 +1,4 @@
-//! How a model is asked, in the words of this wire.
+//! Encodes the options of a request.
 
 use serde_json::{Value, json};
 
@@ -24,8 +24,9 @@ pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
     )
 }
 
-/// Whether a model may reason. Those that do not answer with "Encrypted content is not supported
-/// with this model", so the vendor's are known by their names; others are not judged.
+/// Whether a model may support reasoning. Models that do not refuse with "Encrypted content is not
+/// supported with this model", so OpenAI's are recognized by name. Other models are assumed to
+/// support it.
 pub(super) fn supports_reasoning(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or_default();
     let name = name.strip_prefix("ft:").unwrap_or(name);
@@ -33,7 +34,7 @@ pub(super) fn supports_reasoning(model: &str) -> bool {
     !does_not.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// A summary is asked for: it is all of the thoughts that the vendor shows.
+/// The `reasoning` object. It requests a summary, since OpenAI returns no other reasoning text.
 pub(super) fn reasoning_options(reasoning: Reasoning) -> Result<Value, Error> {
     match reasoning {
         Reasoning::Off => Ok(json!({ "effort": EffortNames::OPENAI.off })),

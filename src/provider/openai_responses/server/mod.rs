@@ -1,4 +1,4 @@
-//! `OpenAI` Responses as a server speaks them,
+//! The server side of the `OpenAI` Responses wire, for tests,
 //! <https://platform.openai.com/docs/api-reference/responses-streaming>.
 
 mod item;
@@ -29,7 +29,8 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     })
 };
 
-/// The vendor has two shapes for it: one before the answer has begun, and one after.
+/// The frame of an error in a stream. `OpenAI` uses one shape before the output has started and
+/// another after.
 fn error_frame(body: &Value, n: usize) -> ServerFrame {
     let [code, message, param] = ["code", "message", "param"].map(|name| &body["error"][name]);
     match n {
@@ -59,14 +60,14 @@ struct ResponseWriter {
     /// The number of frames so far.
     frame_count: usize,
     id: String,
-    /// The response without its output, as every event of its life has it.
+    /// The response without its output, as in every lifecycle event.
     response: Value,
-    /// Whether the request asks for encrypted reasoning: without asking it does not come.
+    /// Whether the request asks for encrypted reasoning, which is omitted otherwise.
     encrypts_reasoning: bool,
     sign_fn: fn(&str) -> Option<String>,
     open_item: Option<(u32, OpenItem)>,
     output_items: Vec<Value>,
-    /// The reasoning item that nothing has followed yet.
+    /// The id of the last reasoning item, if no other item has followed it yet.
     pending_reasoning_id: Option<String>,
     has_refusal: bool,
 }
@@ -123,7 +124,7 @@ impl ResponseWriter {
         Box::new(writer)
     }
 
-    /// Opens an item unless it is open.
+    /// Opens an item, unless it is open already.
     fn open_item(&mut self, index: u32, open: OpenItem) {
         if self.open_item.as_ref().is_some_and(|(at, _)| *at == index) {
             return;
@@ -153,7 +154,7 @@ impl ResponseWriter {
         self.finish_item(item);
     }
 
-    /// An item that is written to its end.
+    /// Writes the end of an item.
     fn finish_item(&mut self, item: Value) {
         self.write_event("response.output_item.done", json!({ "item": item }));
         let id = item["id"].as_str().unwrap_or_default().to_owned();
@@ -165,8 +166,8 @@ impl ResponseWriter {
         self.output_items.push(item);
     }
 
-    /// "`encrypted_content` is populated when a response is generated with
-    /// `reasoning.encrypted_content` in the include parameter"
+    /// Adds the encrypted content of a reasoning item: "`encrypted_content` is populated when a
+    /// response is generated with `reasoning.encrypted_content` in the include parameter".
     fn encrypt_reasoning(&mut self, item: &mut Value, own: Option<String>) {
         let id = item["id"].as_str().unwrap_or_default();
         if self.encrypts_reasoning
@@ -177,7 +178,7 @@ impl ResponseWriter {
         }
     }
 
-    /// A piece of what is open.
+    /// Writes a piece of the open item.
     fn write_piece(&mut self, piece: &str) {
         let Some((index, mut open)) = self.open_item.take() else { return };
         open.text.push_str(piece);
@@ -260,7 +261,7 @@ impl TurnWriter for ResponseWriter {
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
         let (name, why) = match reason {
             StopReason::Stop | StopReason::ToolCalls => ("response.completed", None),
-            // The vendor's refusals are complete.
+            // `OpenAI` reports a refusal as completed.
             StopReason::Refusal if self.has_refusal => ("response.completed", None),
             StopReason::MaxTokens => ("response.incomplete", Some("max_output_tokens")),
             StopReason::ContentFilter => ("response.incomplete", Some("content_filter")),
@@ -269,7 +270,8 @@ impl TurnWriter for ResponseWriter {
             StopReason::Pause => return Err("a pause"),
             StopReason::ContextWindow => return Err("the end of the context window"),
         };
-        // A call that was not written to its end stands in the response, and nowhere says `done`.
+        // A call whose arguments are truncated is part of the response, but no `done` event is sent
+        // for it.
         match self.open_item.take() {
             Some((index, open)) if open.is_call() => {
                 let item = open.item_json(&self.id, index, ItemStatus::Incomplete);

@@ -90,7 +90,7 @@ impl Subject for Broken {
     }
 }
 
-/// Stops the clock where a fault waits for ever, so that the suite does not wait for real.
+/// Pauses the clock when a fault waits forever, so that the suite does not wait in real time.
 #[derive(Clone, Default)]
 struct Clock(Arc<AtomicBool>);
 
@@ -144,7 +144,7 @@ impl Provider for BrokenProvider {
                 let dropped = WhenDropped(Some(move || {
                     tokio::spawn(async move { again().next().await });
                 }));
-                // It is dropped with the closure, hence with the turn.
+                // It is dropped with the closure, and therefore with the turn.
                 turn.inspect(move |_| debug_assert!(dropped.0.is_some())).boxed()
             }
             Fault::HasNoEnd => turn

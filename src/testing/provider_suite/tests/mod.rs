@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use self::broken_provider::{Broken, Fault};
 use crate::testing::provider_suite::{check, check_claim};
 
-/// Which fault breaks which claim.
+/// The claim that each fault breaks.
 const BROKEN: &[(Fault, &str)] = &[
     (Fault::SendsAtOnce, "nothing_is_sent_before_the_first_poll"),
     (Fault::NumbersItsRequests, "the_same_request_is_sent_as_the_same_bytes"),
@@ -62,7 +62,7 @@ async fn every_claim_holds_for_a_provider_without_a_fault_and_is_broken_by_some_
 #[test]
 fn every_claim_fails_for_a_provider_that_breaks_it() {
     for (fault, claim) in BROKEN {
-        // Some faults stop the clock.
+        // Some faults pause the clock of their runtime.
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let report = runtime.block_on(check_claim(&Broken::by(*fault), claim));
         assert_eq!(names(report.failed()), [*claim], "{fault:?}: {report}");

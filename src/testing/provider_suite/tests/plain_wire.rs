@@ -1,4 +1,4 @@
-//! A wire as small as they come, and its faults.
+//! A minimal wire, and its faults.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,11 +16,11 @@ use crate::request::Request;
 use crate::turn::{ReasoningKind, TurnBuilder};
 use crate::usage::Usage;
 
-/// JSON lines, each an object with one field.
+/// A wire of JSON lines, each an object with one field.
 #[derive(Clone, Debug)]
 pub(super) struct Plain<const LOSSY: bool>(pub(super) Fault);
 
-/// Lines whose chunks are read as text one by one if they are lossy.
+/// Lines whose chunks are decoded as text one by one if `LOSSY` is set.
 #[derive(Default)]
 pub(super) struct Lines<const LOSSY: bool>(NdJson);
 
@@ -43,7 +43,7 @@ pub(super) fn write(pieces: &[Piece]) -> Vec<u8> {
     pieces.iter().map(line).collect::<String>().into_bytes()
 }
 
-/// How many requests were encoded.
+/// The number of encoded requests.
 static ENCODED: AtomicUsize = AtomicUsize::new(0);
 
 impl<const LOSSY: bool> Wire for Plain<LOSSY> {
