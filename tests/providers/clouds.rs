@@ -35,8 +35,8 @@ async fn request_error(model: &impl Provider) -> Error {
     model.stream_turn(Request::new(history)).into_turn().await.unwrap_err()
 }
 
-/// The URL and the body as a signer receives them, and the headers as a server receives them: only
-/// for the headers, the request is redirected to another server.
+/// Captures the URL and the body as a signer receives them, and the headers as a server receives
+/// them. Only the request for the headers is sent, to a loopback server.
 async fn capture_request<W: Wire>(preset: HttpProvider<W>) -> SentRequest {
     let seen: Arc<Mutex<Option<UnsignedRequest>>> = Arc::default();
     let kept = Arc::clone(&seen);

@@ -41,7 +41,7 @@ impl Wire for FaultyWire {
     }
 
     fn path(&self, model: &str) -> &'static str {
-        // The URL of the provider's own model is requested when the provider is built.
+        // The path of the provider's own model is needed when the provider is built.
         if model == "other" {
             self.panic_if(PanickingPart::Path);
         }

@@ -350,7 +350,7 @@ mod over_http {
     async fn an_overloaded_server_receives_the_same_bytes_again() {
         let server = ModelServer::anthropic(|_, n| match n {
             0 => Reply::error(error_of_kind(ErrorKind::Overloaded).with_status(529)),
-            // In the stream, after the first event of every stream.
+            // In the stream, after the usage that every stream starts with.
             1 => Reply::new().fail(error_of_kind(ErrorKind::Overloaded)),
             _ => Reply::text("Hello!"),
         })
