@@ -49,9 +49,9 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// One lap: deliver what waits, ask the model, act on its turn.
+/// One iteration: deliver queued input, ask the model, act on its turn.
 ///
-/// Dropping the stream drops the request, the hooks and the tools that run.
+/// Dropping the stream drops the open request and the running hooks and tools.
 #[expect(clippy::too_many_lines, reason = "a lap is read from its top to its end")]
 fn loop_body(
     cx: RunContext,
@@ -59,7 +59,7 @@ fn loop_body(
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     forward_turns(|mut turns| {
         try_stream! {
-            // A run that resumes pending calls has its turn already.
+            // A run that resumes pending calls already has its turn.
             let due = match state.approvals.resume_verdicts {
                 Some(_) => {
                     cx.refresh_tools(&state).await?;

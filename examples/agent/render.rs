@@ -352,7 +352,7 @@ fn end_reason_text(reason: EndReason) -> &'static str {
     }
 }
 
-/// Prints why a run failed, and when to try again if the server said so. `variable` is the
+/// Prints why a run failed, and when to try again if the server reported that. `variable` is the
 /// environment variable of the key.
 pub(crate) fn print_failure(outcome: &Outcome, variable: &str) {
     let Some(failure) = &outcome.error else {

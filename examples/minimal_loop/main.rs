@@ -1,5 +1,5 @@
-//! A minimal loop whose success must be proven: one action per step, a trace event for each action,
-//! and a successful end only with evidence.
+//! A minimal loop that ends successfully only with evidence: one action per step, and a trace event
+//! for each action.
 //!
 //! The goal is to add two terms to a glossary. The first edit reads well but fails the check; the
 //! check's output leads to a second edit; the check passes; and the run ends and cites it. The

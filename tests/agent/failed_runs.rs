@@ -29,7 +29,7 @@ fn agent_with_failing_request() -> Agent {
     Agent::new(Scripted::new(replies)).with_tools([uncounted_tool("t")])
 }
 
-/// Pulls a stream to its end, and tells its events from the error after them.
+/// Pulls a stream to its end. Returns its events, and the error after them.
 async fn drain_events(
     mut run: impl Stream<Item = Result<Event, Error>> + Unpin,
 ) -> (Vec<Event>, Option<Error>) {

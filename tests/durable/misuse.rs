@@ -53,7 +53,7 @@ fn run_of(agent: &Agent) -> LossyRun {
     LossyRun::new(agent, &MemoryEngine::new(), Start::Input("Do it."))
 }
 
-/// A model that makes a turn of calls, and then says that it is done.
+/// A model that makes a turn of calls, and then stops.
 fn caller(calls: &'static [(&'static str, &'static str)]) -> Scripted {
     Scripted::from_fn(move |request, _| match results(&request.history) {
         0 => calls.iter().enumerate().fold(Reply::new(), |reply, (at, (name, arguments))| {

@@ -528,8 +528,8 @@ async fn a_server_does_not_raise_the_users_limit_of_a_models_output() {
     assert_eq!(asked[0].options.max_output_tokens, Some(50));
 }
 
-/// The number of times that the user is asked during one call whose every answer is this number of
-/// questions.
+/// How many times the user is asked during one call, if the server sends this number of questions
+/// in each round.
 async fn count_questions(questions: usize) -> usize {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();

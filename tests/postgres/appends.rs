@@ -1,4 +1,5 @@
-//! Appends while connections break and the server crashes: what is acknowledged is there once.
+//! Appends while connections break and the server crashes: each acknowledged append is stored
+//! exactly once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ async fn check_broken_append(when: Break) {
     let url = format!("postgres://{OWNER}:{PASSWORD}@127.0.0.1:{}/postgres", proxy.port());
     let options = PostgresOptions::new(url).with_schema(unique_name()).with_pool_size(1);
     let store = connect(&options).await;
-    // Each kind of append is prepared before its connection breaks.
+    // The statement of each kind of append is prepared before its connection breaks.
     for session in ["a", "b"] {
         let mut version = 0;
         for len in [1, 1, 3, 1, 2] {
@@ -51,7 +52,7 @@ async fn check_broken_append(when: Break) {
     let lease = store.lease("b").await.unwrap();
     proxy.break_next(when);
     assert_eq!(store.append_leased(&lease, "b", 8, numbered_entries(8..9)).await.unwrap(), 9);
-    // Its statement is prepared by another one on the same connection.
+    // Another fork on the same connection has prepared the statement.
     store.fork("b", 9, "e").await.unwrap();
     proxy.break_next(when);
     store.fork("b", 9, "f").await.unwrap();
@@ -74,7 +75,8 @@ async fn an_append_that_does_not_arrive_is_sent_again() {
     check_broken_append(Break::BeforeRequest).await;
 }
 
-/// Another process has written where the append was to be, while it was not known whether that was written.
+/// Another process has written at the append's version, while it was unknown whether the append was
+/// written.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
 async fn an_append_that_does_not_arrive_before_another_is_a_conflict() {
@@ -104,7 +106,8 @@ async fn an_append_that_does_not_arrive_before_another_is_a_conflict() {
 
 const WRITERS: usize = 6;
 
-/// Appends to sessions of their own until there are enough, one or several entries at a time.
+/// Appends to sessions of its own until there are enough entries, with one or several entries per
+/// append.
 async fn write_until(
     store: PostgresStore,
     writer: usize,
@@ -196,7 +199,7 @@ async fn twenty_kills_of_the_server_lose_and_double_no_acknowledged_append() {
     let versions: Vec<u64> =
         join_all(writers).await.into_iter().map(|written| written.unwrap()).collect();
     assert_written_once(&store, &versions).await;
-    // By another connection, which has seen nothing of it.
+    // Through another connection, which has observed none of the writes.
     assert_written_once(&connect(&options).await, &versions).await;
 }
 

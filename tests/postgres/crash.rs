@@ -16,7 +16,8 @@ fn two_hundred_kills_and_twenty_of_the_server_lose_and_double_nothing() {
     start.arg("-l").arg(server.folder().join("log"));
     let words = [start.get_program()].into_iter().chain(start.get_args());
     let start: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
-    // A process of the killed server that was just being started ends on its own, and is in the way until then.
+    // A process of the killed server that was just starting ends on its own, and blocks a restart
+    // until then.
     let restart = format!(
         "first=$(head -1 '{0}/postmaster.pid'); all=\"$first $(ps -o pid= --ppid $first)\"; \
          kill -9 $all; while kill -0 $all; do sleep 0.01; done; \

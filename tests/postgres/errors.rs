@@ -1,4 +1,4 @@
-//! What is wrong is said, and the password is not.
+//! Errors describe the failure without the password.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -80,9 +80,9 @@ async fn a_read_only_server_is_an_error_at_once() {
         let found = expect_postgres_error(&error, PostgresErrorKind::ReadOnly);
         assert_eq!(found.sqlstate(), Some("25006"));
     }
-    // The lock of the lease that could not be taken is given back.
+    // The lock of the lease that could not be taken is released.
     drop(owner.lease("s").await.unwrap());
-    // Who asks for a server that takes writes has none.
+    // A connection that requires a writable server is refused.
     let options = PostgresOptions::new(format!("{url}&target_session_attrs=read-write"));
     let options = options.with_schema(&*schema).with_retry_limit(Duration::from_millis(300));
     expect_postgres_error(&options.connect().await.unwrap_err(), PostgresErrorKind::Unreachable);
@@ -123,7 +123,7 @@ async fn settings_out_of_bounds_are_the_nearest_that_work() {
         let lease = store.lease("s").await.unwrap();
         store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
     }
-    // A millisecond may be enough for it, or not.
+    // A millisecond may or may not be enough.
     let schema = unique_name();
     connect(&options().with_schema(&*schema)).await;
     let options = options().with_schema(&*schema).with_statement_timeout(Duration::ZERO);
@@ -150,7 +150,7 @@ async fn a_statement_over_the_time_limit_is_an_error() {
     store.append("s", 1, numbered_entries(1..2)).await.unwrap();
 }
 
-/// A small file system of its own, in memory; `None` where none can be made.
+/// A small temporary file system in memory; `None` if it cannot be created.
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
@@ -187,7 +187,7 @@ async fn a_full_disk_is_a_typed_error_and_loses_nothing() {
     owner.execute("ALTER DATABASE sessions SET default_tablespace = small", &[]).await.unwrap();
     let url = server.url_of("sessions");
     let store = PostgresStore::connect(url).await.unwrap();
-    // Hexadecimal digits of a hash, which cannot be compressed to nothing.
+    // Hexadecimal digits of a hash, which cannot be compressed much.
     let noise = |seed: u64| -> String {
         let mut state = seed;
         let mut next = || {

@@ -1,4 +1,4 @@
-//! Those who follow a session.
+//! Streams that follow the versions of a session.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn next(versions: &mut (impl futures::Stream<Item = u64> + Unpin)) -> u64 
     tokio::time::timeout(PATIENCE, versions.next()).await.expect("a version").unwrap()
 }
 
-/// Reads until a version; those between may be left out.
+/// Reads until a version; earlier versions may be left out.
 async fn read_to(versions: &mut (impl futures::Stream<Item = u64> + Unpin), wanted: u64) {
     let mut last = 0;
     while last < wanted {
@@ -39,7 +39,7 @@ async fn a_follower_sees_the_version_and_what_other_stores_write() {
     assert_eq!((next(&mut s).await, next(&mut other).await, next(&mut t).await), (2, 2, 0));
     writer.append("s", 2, numbered_entries(2..3)).await.unwrap();
     assert_eq!((next(&mut s).await, next(&mut other).await), (3, 3));
-    // A session that was not there yet.
+    // A session that did not exist when the stream was opened.
     writer.append("t\0", 0, numbered_entries(0..3)).await.unwrap();
     assert_eq!(next(&mut t).await, 3);
     let lease = writer.lease("s").await.unwrap();
@@ -49,7 +49,7 @@ async fn a_follower_sees_the_version_and_what_other_stores_write() {
     writer.append_leased(&lease, "s", 5, numbered_entries(5..6)).await.unwrap();
     drop(lease);
     read_to(&mut other, 6).await;
-    // A fork is a session; one that is deleted has version 0, and may be made again.
+    // A fork is a session of its own; a deleted one has version 0, and may be created again.
     let mut f = reader.follow("f");
     assert_eq!(next(&mut f).await, 0);
     writer.fork("s", 4, "f").await.unwrap();
@@ -89,7 +89,7 @@ async fn a_follower_survives_its_connection_and_ends_it_when_dropped() {
     let admin = admin(shared_server()).await;
     for version in 1..4 {
         assert!(terminate(&admin, &name).await >= 1);
-        // While nobody listens, or already again.
+        // While the listening connection is down, or just after it was restored.
         writer.append("s", version, numbered_entries(version..version + 1)).await.unwrap();
         assert_eq!(next(&mut versions).await, version + 1);
     }
@@ -101,7 +101,7 @@ async fn a_follower_survives_its_connection_and_ends_it_when_dropped() {
     assert_eq!(listens().await, 1);
     drop(versions);
     until("its connection ends", || async { listens().await == 0 }).await;
-    // And another one begins.
+    // Another stream starts with the current version.
     assert_eq!(next(&mut reader.follow("s")).await, 4);
 }
 
@@ -161,7 +161,7 @@ async fn a_follower_sees_a_fork_whose_answer_is_lost() {
     let store = connect(&options_by_proxy.with_notifications()).await;
     let reader = connect(&options().with_schema(&*schema).with_notifications()).await;
     store.append("s", 0, numbered_entries(0..2)).await.unwrap();
-    // Its statement is prepared.
+    // The statement is prepared.
     store.fork("s", 1, "f").await.unwrap();
     let mut versions = reader.follow("the fork");
     assert_eq!(next(&mut versions).await, 0);

@@ -38,7 +38,7 @@ fn expect_lost(appended: Result<u64, Error>, id: &str, lease: &Lease) {
     assert_eq!(LeaseLost::from_error(&error), Some(&lost), "{error}");
 }
 
-/// Takes a lease that another connection is about to give back.
+/// Takes a lease that another connection is about to release.
 async fn take_soon(store: &PostgresStore, id: &str) -> Lease {
     let taken = std::cell::RefCell::new(None);
     until("it is given back", || async {
@@ -76,7 +76,7 @@ async fn a_lease_excludes_others_until_its_last_clone_is_dropped() {
     expect_already_leased(two.lease("s").await, "s");
     let epoch = clone.epoch();
     drop(clone);
-    // At once in the same process, and soon in another.
+    // Immediately in the same process, and soon in another one.
     for n in 0..20 {
         let again = one.lease("s").await.unwrap_or_else(|error| panic!("{n}: {error}"));
         assert!(again.epoch() > epoch);
@@ -97,7 +97,7 @@ async fn a_lease_whose_future_is_dropped_is_given_back() {
     for _ in 0..10 {
         let mut taking = one.lease("s");
         assert!((&mut taking).now_or_never().is_none());
-        // It has been sent, or not yet.
+        // It may or may not have been sent.
         tokio::task::yield_now().await;
         drop(taking);
         drop(one.lease("s").await.unwrap());
@@ -115,7 +115,7 @@ async fn an_append_after_another_lease_was_taken_is_refused() {
     assert_eq!(store.append_leased(&lease, "s", 1, numbered_entries(1..3)).await.unwrap(), 3);
     let error = store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await.unwrap_err();
     assert_eq!(Conflict::from_error(&error).unwrap().found, 3);
-    // As a process sees it that was stopped and does not know yet.
+    // Simulates a process that was suspended and has not noticed it.
     let admin = admin(shared_server()).await;
     let next = format!("UPDATE {}.session SET lease = lease + 1", quoted(&schema));
     admin.execute(&next, &[]).await.unwrap();
@@ -123,7 +123,7 @@ async fn an_append_after_another_lease_was_taken_is_refused() {
         let entries = numbered_entries(entries);
         expect_lost(store.append_leased(&lease, "s", expected, entries).await, "s", &lease);
     }
-    // An append without a lease is none of this.
+    // An append without a lease does not check it.
     assert_eq!(store.append("s", 3, numbered_entries(3..4)).await.unwrap(), 4);
     assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered_entries(0..4)));
 }
@@ -144,7 +144,7 @@ async fn a_lease_is_for_its_session_and_store() {
     assert_eq!(two.list().await.unwrap(), []);
 }
 
-/// The number of rows of sessions, also of those that are not there yet.
+/// The number of session rows, including those of sessions without entries.
 async fn rows(admin: &Client, schema: &str) -> i64 {
     let sql = format!("SELECT count(*) FROM {}.session", quoted(schema));
     admin.query_one(&sql, &[]).await.unwrap().get(0)
@@ -170,7 +170,7 @@ async fn a_session_that_is_only_leased_is_not_there_and_leaves_nothing() {
     drop(lease);
     until("the row is removed", || async { rows(&admin, &schema).await == 0 }).await;
 
-    // A fork, an append and one of the owner make it a session, which stays.
+    // A fork, an append, or an append by the owner creates the session's entries, so its row stays.
     let _forked = store.lease("forked").await.unwrap();
     let leased = store.lease("leased").await.unwrap();
     let appended = store.lease("appended").await.unwrap();
@@ -214,7 +214,7 @@ async fn a_lease_outlives_the_session_that_is_deleted() {
     assert_eq!(Conflict::from_error(&error), Some(&conflict));
     expect_already_leased(two.lease("s").await, "s");
     one.append_leased(&lease, "s", 0, numbered_entries(5..6)).await.unwrap();
-    // And the next one is higher, also if the session is made again.
+    // The epoch of the next lease is higher, also if the session is created again.
     let epoch = lease.epoch();
     drop(lease);
     assert!(two.delete("s").await.unwrap());
@@ -232,10 +232,10 @@ async fn a_lease_whose_connection_is_gone_stays_lost() {
     let admin = admin(shared_server()).await;
     assert!(terminate(&admin, &name).await >= 2);
     until_lost(&store, &lease, "s").await;
-    // Although nobody has taken it since.
+    // Even though the lease has not been taken since.
     expect_lost(store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await, "s", &lease);
     expect_lost(store.append_leased(&other, "t", 0, numbered_entries(0..1)).await, "t", &other);
-    // In this process it is the owner's until it is dropped.
+    // In this process the lease is the owner's until it is dropped.
     expect_already_leased(store.lease("s").await, "s");
     drop(lease.clone());
     let old = lease.epoch();
@@ -253,7 +253,7 @@ async fn leases_outlast_the_lease_time_while_their_process_runs() {
     let options = options().with_lease_time(Duration::from_secs(3));
     let (one, two) = (connect(&options).await, connect(&options).await);
     let lease = one.lease("s").await.unwrap();
-    // Nothing else can be awaited: the time itself is what is tested.
+    // The elapsed time itself is tested, so the test can only sleep.
     tokio::time::sleep(Duration::from_secs(8)).await;
     expect_already_leased(two.lease("s").await, "s");
     one.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
@@ -294,7 +294,7 @@ fn a_lease_is_lost_with_the_runtime_that_it_was_taken_on() {
     });
 }
 
-/// It has nothing to write, and finds out all the same.
+/// The run has nothing to write, and detects the loss nevertheless.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
 async fn a_run_whose_lease_connection_is_ended_stops_in_the_middle_of_a_tool() {
@@ -340,7 +340,7 @@ async fn a_run_whose_lease_connection_is_ended_stops_in_the_middle_of_a_tool() {
     assert_eq!(outcome.text, "On.");
 }
 
-/// Resumes a session in a runtime and with a store of its own, once its lease is free.
+/// Resumes a session, in a runtime and with a store of its own, once its lease is free.
 fn resume_elsewhere(options: &PostgresOptions) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -352,7 +352,7 @@ fn resume_elsewhere(options: &PostgresOptions) {
     });
 }
 
-/// As a process does that is stopped and continued: its tasks are polled in any order afterwards.
+/// Simulates a suspended and continued process: its tasks are polled in any order afterwards.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
 async fn a_run_that_was_not_polled_for_the_lease_time_begins_no_tool_that_another_settled() {
@@ -380,7 +380,7 @@ async fn a_run_that_was_not_polled_for_the_lease_time_begins_no_tool_that_anothe
     assert!(!begun.load(Ordering::SeqCst), "the tool");
 }
 
-/// All connections break at once, so the lease is lost, too.
+/// All connections break at the same time, so the lease is lost as well.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
 async fn an_append_that_was_written_is_no_lost_lease() {
@@ -419,7 +419,7 @@ async fn an_append_that_did_not_arrive_before_the_lease_was_lost_is_not_written(
     std::thread::sleep(Duration::from_millis(1100));
     expect_lost(append.await, "s", &lease);
     assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered_entries(0..1)));
-    // A try that the server gets after all is refused.
+    // A retry that reaches the server after all is refused.
     let admin = admin(shared_server()).await;
     let sql = format!("SELECT lease FROM {}.session", quoted(&schema));
     let epoch: i64 = admin.query_one(&sql, &[]).await.unwrap().get(0);
@@ -444,11 +444,11 @@ async fn a_lease_that_waits_for_a_row_costs_no_other_one() {
     let found = expect_postgres_error(&error, PostgresErrorKind::Timeout);
     assert_eq!(found.sqlstate(), Some("55P03"));
     drop(given_back);
-    // Comes after it on the connection.
+    // This statement follows on the same connection.
     drop(store.lease("other").await.unwrap());
     store.append_leased(&lease, "s", 1, numbered_entries(1..2)).await.unwrap();
     holds_rows.rollback().await.unwrap();
-    // The locks that are given back are free for others.
+    // The released locks are free for others.
     let other_store = connect(&options).await;
     drop((take_soon(&other_store, "busy").await, take_soon(&other_store, "new").await));
 }
@@ -459,7 +459,7 @@ async fn leases_are_lost_with_a_server_that_takes_no_writes_any_more() {
     let (servers, options) = two_servers().await;
     let store = connect(&options.clone().with_lease_time(Duration::from_secs(3))).await;
     let lease = store.lease("s").await.unwrap();
-    // The connection that is cached is not asked before the next call needs it.
+    // The cached connection is not checked before the next call needs it.
     let idle = connect(&options).await;
     drop(idle.lease("t").await.unwrap());
     make_read_only(&servers[0]).await;

@@ -15,7 +15,7 @@ const URL_ENV: &str = "TURNSTREAM_POSTGRES_TEST_URL";
 const SCHEMA_ENV: &str = "TURNSTREAM_POSTGRES_TEST_SCHEMA";
 const LEASE_TIME: Duration = Duration::from_secs(2);
 
-/// Starts a test of this module in a process of its own, with a role.
+/// Starts a test of this module in a separate process, with a role.
 fn start(test: &str, role: &str, schema: &str) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(env::current_exe().unwrap())
         .args([&*format!("processes::{test}"), "--exact", "--nocapture", "--include-ignored"])
@@ -38,12 +38,12 @@ async fn role() -> Option<(String, PostgresStore)> {
     Some((role, connect(&options).await))
 }
 
-/// Reads until a line that begins so, and returns its rest.
+/// Reads until a line that starts with a text, and returns its rest.
 fn read_line(output: &mut impl BufRead, start: &str) -> String {
     loop {
         let mut line = String::new();
         assert!(output.read_line(&mut line).unwrap() > 0, "it ended without `{start}`");
-        // The test runner writes before it, without the end of a line.
+        // The test runner prints the test's name on the same line first.
         if let Some((_, rest)) = line.trim_end().split_once(start) {
             return rest.to_owned();
         }
@@ -55,7 +55,8 @@ fn signal(child: &Child, name: &str) {
     assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
 }
 
-/// Takes a lease, writes once, and says so; then appends again after a line of input, and says how that ended.
+/// Takes a lease, appends once, and prints that; then appends again after a line of input, and
+/// prints the result.
 async fn hold_lease(store: &PostgresStore) {
     let lease = store.lease("s").await.unwrap();
     store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
@@ -98,7 +99,7 @@ async fn a_stopped_process_loses_its_lease_and_writes_nothing_afterwards() {
         let epoch = read_line(&mut output, "TAKEN ");
         let error = store.lease("s").await.unwrap_err();
         assert!(AlreadyLeased::from_error(&error).is_some());
-        // Its kernel still answers for it.
+        // The kernel keeps the connection of a stopped process alive.
         signal(&child, "-STOP");
         let lease = take_soon(&store).await;
         let mut expected = numbered_entries(0..1);
@@ -136,7 +137,7 @@ const SESSIONS: usize = 50;
 const RACERS: usize = 8;
 const ROUNDS: usize = 60;
 
-/// Runs whatever session it gets the lease of. Nothing may interleave with it.
+/// Runs each session whose lease it gets. Appends of other processes must not interleave.
 async fn race(store: &PostgresStore, role: &str) {
     let mut written = 0;
     let mut state = role.bytes().map(usize::from).sum::<usize>();

@@ -1,4 +1,4 @@
-//! A connection that breaks at a chosen moment.
+//! A proxy whose connections break at a chosen moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -8,18 +8,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Forwards connections to a server, and breaks one when it is asked to.
+/// Forwards connections to a server, and breaks one on request.
 pub(crate) struct Proxy {
     port: u16,
     breaks: Arc<AtomicU8>,
 }
 
-/// When the next connection breaks that is used.
+/// The moment at which the next used connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Break {
-    /// What the client sends does not arrive.
+    /// The client's request does not reach the server.
     BeforeRequest = 1,
-    /// The server has done what it was asked for, and its answer does not arrive.
+    /// The server performs the request, and its answer does not reach the client.
     BeforeAnswer = 2,
 }
 
@@ -51,8 +51,9 @@ impl Proxy {
     }
 }
 
-/// Forwards connections to a server. When a request with the marker was answered, the answer is kept back, the
-/// connection breaks (or all of them do), and new ones wait until they are let through.
+/// Forwards connections to a server. When a request with the marker was answered, the answer is
+/// held back, the connection breaks (or all of them do), and new connections wait until they are
+/// released.
 pub(crate) struct MarkerProxy {
     port: u16,
     state: watch::Sender<MarkerState>,
@@ -65,7 +66,7 @@ enum MarkerState {
     Closed(Scope),
 }
 
-/// What breaks.
+/// The connections that break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     OneConnection,

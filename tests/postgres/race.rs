@@ -1,4 +1,4 @@
-//! Processes with agents that race for sessions, and are killed.
+//! Processes with agents that compete for sessions, and are killed.
 
 use std::env;
 

@@ -1,4 +1,4 @@
-//! How a database gets its tables, and who may use them.
+//! How the tables of a database are created, and the privileges that they need.
 
 use futures::future::join_all;
 use turnstream::session::suite::numbered_entries;
@@ -52,7 +52,7 @@ async fn a_database_with_another_encoding_is_refused() {
     );
 }
 
-/// The database may read `\` in literals as an escape.
+/// The database may treat `\` in literals as an escape.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
 async fn a_schema_may_have_any_characters() {
@@ -69,7 +69,7 @@ async fn a_schema_may_have_any_characters() {
     }
 }
 
-/// A role that can log in, with the rights that the docs of `PostgresStore` name.
+/// A role that can log in, with the privileges that the docs of `PostgresStore` name.
 async fn restricted_role(server: &Server, schema: &str, grants: &[&str]) -> PostgresOptions {
     let admin = admin(server).await;
     let role = unique_name();
@@ -83,7 +83,7 @@ async fn restricted_role(server: &Server, schema: &str, grants: &[&str]) -> Post
     PostgresOptions::new(server.url_as(&role, "app")).with_schema(schema)
 }
 
-/// NOTE: the docs of `PostgresStore` have the same.
+/// NOTE: the docs of `PostgresStore` list the same privileges.
 const GRANTS: [&str; 4] = [
     "GRANT USAGE ON SCHEMA turnstream TO app",
     "GRANT SELECT ON turnstream.schema_version TO app",
@@ -115,18 +115,18 @@ async fn a_role_with_the_documented_grants_can_do_everything_but_make_tables() {
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
 async fn a_role_without_rights_gets_a_typed_error() {
     let schema = unique_name();
-    // It may not make the schema.
+    // The role must not create the schema.
     let options = restricted_role(shared_server(), &schema, &[]).await;
     let error = options.connect().await.unwrap_err();
     let found = expect_postgres_error(&error, PostgresErrorKind::PermissionDenied);
     assert_eq!(found.sqlstate(), Some("42501"));
-    // Nor read what is there.
+    // It must not read existing sessions.
     let owner = connect(&options_for(shared_server()).with_schema(&*schema)).await;
     owner.append("s", 0, numbered_entries(0..1)).await.unwrap();
     let options = restricted_role(shared_server(), &schema, &[]).await;
     let error = options.connect().await.unwrap_err();
     expect_postgres_error(&error, PostgresErrorKind::PermissionDenied);
-    // Nor write it.
+    // It must not write.
     let grants =
         [GRANTS[0], GRANTS[1], "GRANT SELECT ON turnstream.session, turnstream.entry TO app"];
     let store = connect(&restricted_role(shared_server(), &schema, &grants).await).await;
@@ -139,7 +139,7 @@ async fn a_role_without_rights_gets_a_typed_error() {
     ] {
         expect_postgres_error(&error, PostgresErrorKind::PermissionDenied);
     }
-    // Nor take a lease, whose lock is given back although the statement got as far as that.
+    // It must not take a lease, and the lock that the statement acquired is released.
     let store = connect(&restricted_role(shared_server(), &schema, &GRANTS[..3]).await).await;
     let error = store.lease("s").await.unwrap_err();
     expect_postgres_error(&error, PostgresErrorKind::PermissionDenied);

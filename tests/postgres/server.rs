@@ -1,8 +1,9 @@
-//! A PostgreSQL server that a test starts, kills and starts again. It depends on std alone, so that other targets can
-//! include it with `#[path]`.
+//! A PostgreSQL server that a test starts, kills and restarts. It depends on std alone, so that
+//! other targets can include it with `#[path]`.
 //!
-//! `initdb` and `pg_ctl` are looked for in the folder `TURNSTREAM_POSTGRES_BIN`, on the `PATH`, and in
-//! `/usr/lib/postgresql`. They refuse to run as root: they are run as `nobody` then.
+//! `initdb` and `pg_ctl` are searched for in the folder `TURNSTREAM_POSTGRES_BIN`, on the `PATH`,
+//! and in `/usr/lib/postgresql`. They refuse to run as root: then they are run as the user
+//! `nobody`.
 #![allow(dead_code, reason = "each target uses a part of it")]
 
 use std::fmt::Write as _;
@@ -17,20 +18,20 @@ use std::{env, fs, process};
 
 /// The superuser.
 pub(crate) const OWNER: &str = "owner";
-/// Its password. No error may show it.
+/// The superuser's password. No error may show it.
 pub(crate) const PASSWORD: &str = "hunter2-is-secret";
 
-/// A server on a free port of the loopback interface. When it is dropped, or the process ends in any way, it is
-/// stopped and its folder removed.
+/// A server on a free port of the loopback interface. When it is dropped, or the process ends in
+/// any way, the server is stopped and its folder removed.
 pub(crate) struct Server {
     folder: PathBuf,
     port: u16,
-    /// A shell that waits for the end of its input, and cleans up.
+    /// A shell that waits for the end of its input, and then cleans up.
     guard: Child,
 }
 
 impl Server {
-    /// Starts one with lines for `postgresql.conf`.
+    /// Starts a server with lines for `postgresql.conf`.
     pub(crate) fn start(settings: &[&str]) -> Self {
         let folder = create_folder();
         let password_file = folder.join("password");
@@ -64,17 +65,18 @@ impl Server {
         server
     }
 
-    /// Starts it after [`kill`](Self::kill).
+    /// Restarts the server after [`kill`](Self::kill).
     pub(crate) fn start_again(&self) {
         let mut command = as_user(&tool("pg_ctl"));
         command.arg("start").arg("-D").arg(self.data()).args(["-w", "-s", "-t", "60", "-l"]);
         command.arg(self.folder.join("log")).stderr(Stdio::null());
-        // A process of the killed server that was just being started ends on its own, and is in the way until then.
+        // A process of the killed server that was just starting ends on its own, and blocks a
+        // restart until then.
         let is_started = (0..100).any(|_| succeeds(&mut command));
         assert!(is_started, "{command:?}: {}", self.log());
     }
 
-    /// Ends all its processes at once, as a crash of the machine would.
+    /// Kills all its processes at the same time, as a crash of the machine would.
     pub(crate) fn kill(&self) {
         let mut pids = self.pids();
         // Some may have ended.
@@ -84,7 +86,7 @@ impl Server {
         }
     }
 
-    /// Holds all its processes, so that they answer nothing, or lets them continue.
+    /// Stops all its processes, so that they answer nothing, or lets them continue.
     pub(crate) fn signal(&self, signal: &str) {
         run(Command::new("kill").arg(format!("-{signal}")).args(self.pids()));
     }
@@ -93,7 +95,7 @@ impl Server {
         self.port
     }
 
-    /// Where its files are.
+    /// The folder of its files.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -116,7 +118,7 @@ impl Server {
         format!("postgres://{OWNER}:{PASSWORD}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// The server's own messages.
+    /// The server's log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
@@ -139,7 +141,7 @@ impl Drop for Server {
     }
 }
 
-/// Makes a file that only the server's user reads, as it demands of a key.
+/// Creates a file that only the server's user can read, as the server requires of a key.
 pub(crate) fn give_to_server(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
     if is_root() {
@@ -148,7 +150,7 @@ pub(crate) fn give_to_server(path: &Path) {
     }
 }
 
-/// Runs a program as the server's user.
+/// A command that runs a program as the server's user.
 pub(crate) fn as_user(program: &Path) -> Command {
     let mut command = match is_root() {
         true => Command::new("runuser"),
@@ -158,7 +160,7 @@ pub(crate) fn as_user(program: &Path) -> Command {
     command
 }
 
-/// One of PostgreSQL's programs.
+/// The path of one of PostgreSQL's programs.
 pub(crate) fn tool(name: &str) -> PathBuf {
     if let Some(folder) = env::var_os("TURNSTREAM_POSTGRES_BIN") {
         return Path::new(&folder).join(name);
@@ -191,7 +193,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// The user that runs the server, if this process is root's.
+/// The user that runs the server, if this process runs as root.
 fn server_user() -> (u32, u32) {
     let id = |option: &str| {
         let output = Command::new("id").args([option, "nobody"]).output().unwrap();
@@ -210,6 +212,6 @@ fn run(command: &mut Command) {
 }
 
 fn succeeds(command: &mut Command) -> bool {
-    // Not `output`: what the server has inherited would be open for as long as it runs.
+    // Not `output`: the server would inherit the pipes and keep them open for as long as it runs.
     command.stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap().success()
 }

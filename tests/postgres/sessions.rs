@@ -1,4 +1,4 @@
-//! What every store keeps, and what this one has beyond it.
+//! The suite for all stores, and the additional properties of this one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,8 +12,8 @@ use crate::support::{
     admin, connect, options, options_by_port, quoted, shared_server, unique_name,
 };
 
-/// Connects on a thread with a runtime of its own, which ends before the store is used: its connections are made
-/// again.
+/// Connects on a thread with a runtime of its own, which ends before the store is used, so the
+/// store has to reconnect.
 fn connect_elsewhere() -> PostgresStore {
     thread::spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -66,7 +66,8 @@ async fn stores_with_different_schemas_share_nothing() {
     let (_one, _two) = (one.lease("s").await.unwrap(), two.lease("s").await.unwrap());
 }
 
-/// An append that a delete has waited for is deleted as well, and one that waited for the delete is refused.
+/// An append that a delete has waited for is deleted as well, and one that waited for the delete is
+/// refused.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
 async fn a_delete_among_appends_leaves_no_entry_behind() {

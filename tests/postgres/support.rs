@@ -15,22 +15,22 @@ use turnstream::{Error, ErrorKind, Item};
 
 use crate::server::{OWNER, PASSWORD, Server};
 
-/// How long anything may take that should happen.
+/// The time limit of a wait for something that should happen.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The server of the tests that do not harm it. Each has a schema of its own.
+/// The server of the tests that do not disturb it. Each test has a schema of its own.
 pub(crate) fn shared_server() -> &'static Server {
     static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(&["fsync = off"]));
     &SERVER
 }
 
-/// A name that no other test of this machine has.
+/// A name that no other test on this machine has.
 pub(crate) fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("test \"{} {}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Settings with a schema of their own on the shared server.
+/// Options with a schema of their own on the shared server.
 pub(crate) fn options() -> PostgresOptions {
     options_for(shared_server())
 }
@@ -81,7 +81,7 @@ pub(crate) fn assert_no_password(error: &Error) {
     assert!(!shown.contains(PASSWORD), "{shown}");
 }
 
-/// Awaits a condition that nothing announces.
+/// Polls a condition that has no notification.
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let awaited = async {
         while !is_so().await {
@@ -91,25 +91,25 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl 
     tokio::time::timeout(PATIENCE, awaited).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
-/// A URL whose connections can be told from others of the server, and ended.
+/// A URL whose connections can be identified on the server, and ended.
 pub(crate) fn named_url(server: &Server, name: &str) -> String {
     format!("{}?application_name={name}", server.url())
 }
 
-/// Ends the connections of that name, and returns how many there were.
+/// Ends the connections with this name, and returns their number.
 pub(crate) async fn terminate(admin: &Client, name: &str) -> usize {
     let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
     admin.query(sql, &[&name]).await.unwrap().len()
 }
 
-/// Settings with one connection for reads and writes, by a proxy on that port.
+/// Options with one connection for reads and writes, through a proxy on this port.
 pub(crate) fn options_by_port(port: u16) -> PostgresOptions {
     PostgresOptions::new(format!("postgres://{OWNER}:{PASSWORD}@127.0.0.1:{port}/postgres"))
         .with_schema(unique_name())
         .with_pool_size(1)
 }
 
-/// Makes a server take no writes any more, as after a failover that ends no connections.
+/// Makes a server read-only, as after a failover that ends no connections.
 pub(crate) async fn make_read_only(server: &Server) {
     let admin = admin(server).await;
     admin.batch_execute("ALTER SYSTEM SET default_transaction_read_only = on").await.unwrap();
@@ -121,7 +121,7 @@ pub(crate) async fn make_read_only(server: &Server) {
     .await;
 }
 
-/// Two servers with the tables of a schema, and settings to use the first of them that takes writes.
+/// Two servers with the tables of a schema, and options that select the first writable one.
 pub(crate) async fn two_servers() -> ([Server; 2], PostgresOptions) {
     let servers = [(); 2].map(|()| Server::start(&["fsync = off"]));
     let schema = unique_name();

@@ -1,4 +1,4 @@
-//! Encrypted connections, with certificates of an authority that openssl makes.
+//! Encrypted connections, with certificates of an authority that openssl creates.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use turnstream::session::{PostgresErrorKind, PostgresOptions, Store};
 use crate::server::{OWNER, PASSWORD, Server, give_to_server};
 use crate::support::{admin, connect, expect_postgres_error, unique_name};
 
-/// Removed when it is dropped.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Drop for Folder {

@@ -1,4 +1,4 @@
-//! What holds for any stream and any history.
+//! Properties that hold for any stream and any history.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ mod fixture;
 
 use self::fixture::*;
 
-/// A stream that has a bit of everything.
+/// A stream with every kind of content.
 fn full_stream() -> Vec<String> {
     let thought = r#"{"type":"thinking","thinking":"","signature":""}"#;
     let call = r#"{"type":"tool_use","id":"t1","name":"f","input":{}}"#;
@@ -58,7 +58,7 @@ fn full_stream() -> Vec<String> {
     ]
 }
 
-/// All events of the stream, as they come of these pieces.
+/// All events of a stream that arrives in these pieces.
 fn decode_pieces(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter(pieces.into_iter().map(Ok));
     let decoding = Decoding::new(body, anthropic::Decoder::new(MODEL));
@@ -81,7 +81,7 @@ fn any_split_of_the_bytes_yields_the_same_events() {
     assert_eq!(decode_pieces(single), whole);
 }
 
-/// What may stand between any two frames, and means nothing.
+/// Frames without meaning, which may occur between any two others.
 fn noise_frames() -> impl Strategy<Value = &'static str> {
     select(vec![
         ": keepalive\n",
@@ -123,14 +123,14 @@ proptest! {
     }
 }
 
-/// What happens in a conversation, in the order it can.
+/// A step of a conversation, in a possible order.
 #[derive(Clone, Debug)]
 enum ConversationStep {
     User(Vec<Part>),
     System(String),
-    /// A turn of these items, and what its calls are answered with.
+    /// A turn of these items, and the results of its calls.
     Turn(Vec<ModelItem>, Vec<Part>),
-    /// A turn that was cut off.
+    /// An incomplete turn.
     CutOff(Vec<ModelItem>),
     Tombstone(String),
 }
@@ -142,12 +142,12 @@ enum ModelItem {
     RedactedThinking(Author),
     ToolCall(String, Author),
     ServerToolUse(Author),
-    /// The result of what was used last.
+    /// The result of the last use of a server tool.
     ServerToolResult(Author),
     MessageData(Author),
 }
 
-/// Who has written it.
+/// The author of an item.
 #[derive(Clone, Copy, Debug)]
 enum Author {
     ThisModel,
@@ -201,7 +201,7 @@ fn any_step() -> impl Strategy<Value = ConversationStep> {
     ]
 }
 
-/// The histories that requests are made of, each the beginning of the next.
+/// The histories of consecutive requests, each a prefix of the next.
 fn growing_histories(scenes: Vec<ConversationStep>) -> Vec<History> {
     let mut history = History::from_id("h");
     let mut calls = 0;
@@ -288,7 +288,7 @@ fn build_item(said: ModelItem, calls: &mut u32) -> Item {
     Item { provider_data: Some(Arc::new(data)), ..Item::new(kind) }
 }
 
-/// A request of the conversation; what is volatile is another each time.
+/// A request of the conversation; its volatile parts differ each time.
 fn build_request(history: &History, n: usize, cache: Cache) -> Request {
     let spec = |name: &str| ToolSpec::new(name, "d", serde_json::json!({ "type": "object" }));
     let mut request = Request::new(history.clone())
@@ -301,7 +301,7 @@ fn build_request(history: &History, n: usize, cache: Cache) -> Request {
     request
 }
 
-/// The text of every block, in order, each with the role of its message, its mark taken out.
+/// The text of every block, in order, each with the role of its message, without cache marks.
 fn block_texts(body: &str) -> Vec<String> {
     #[derive(serde::Deserialize)]
     struct Body<'a> {
@@ -327,9 +327,9 @@ fn block_texts(body: &str) -> Vec<String> {
     tools.chain(system).chain(blocks).collect()
 }
 
-/// Whether these blocks begin with those. A use of the server's own tool that waited for its result
-/// may be left out, with the thoughts before it; words before it may then come to stand last, where
-/// they do not end in white space.
+/// Whether `blocks` start with `before`. A use of the server's own tool that waited for its result
+/// may be left out, with the reasoning before it; text before it may then be at the end, without
+/// trailing white space.
 fn starts_with_blocks(blocks: &[String], mut before: &[String]) -> bool {
     let waits = |blocks: &[String]| {
         let thoughts = blocks.iter().take_while(|block| block.contains("thinking\"")).count();
@@ -350,7 +350,7 @@ fn starts_with_blocks(blocks: &[String], mut before: &[String]) -> bool {
     true
 }
 
-/// What the vendor refuses whatever else is asked.
+/// Checks the rules that the vendor enforces for every request.
 fn check_vendor_rules(body: &str, most_marks: usize) -> Result<(), TestCaseError> {
     prop_assert!(body.matches("\"cache_control\"").count() <= most_marks, "{}", body);
     let body: Value = serde_json::from_str(body).unwrap();
@@ -381,7 +381,7 @@ fn check_vendor_rules(body: &str, most_marks: usize) -> Result<(), TestCaseError
     check_call_result_pairs(messages)
 }
 
-/// Every call is answered in the next message, and every result answers one.
+/// Checks that every call is answered in the next message, and that every result answers a call.
 fn check_call_result_pairs(messages: &[Value]) -> Result<(), TestCaseError> {
     let ids = |message: Option<&Value>, kind: &str, id: &str| -> Vec<Value> {
         let blocks = message.and_then(|message| message["content"].as_array());
@@ -399,7 +399,7 @@ fn check_call_result_pairs(messages: &[Value]) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// Law 9, and that what is sent is taken.
+    /// Law 9, and that the vendor accepts each request.
     #[test]
     fn each_request_extends_the_previous_one(
         scenes in vec(any_step(), 1..8),
@@ -408,7 +408,7 @@ proptest! {
         let most_marks = if cache == Cache::Off { 0 } else { 3 };
         let mut before: Vec<String> = Vec::new();
         for (n, history) in growing_histories(scenes).iter().enumerate() {
-            // Nothing but empty messages is nothing to send.
+            // A history of only empty messages has nothing to send.
             let Ok(body) = encode_to_string(&build_request(history, n, cache), MODEL) else { continue };
             check_vendor_rules(&body, most_marks)?;
             let blocks = block_texts(&body);

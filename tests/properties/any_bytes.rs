@@ -1,7 +1,7 @@
-//! What holds for any bytes that a server sends, whole or in any pieces; `fuzz/checks.rs` says it.
+//! Properties that hold for any bytes from a server, whole or in any pieces; `fuzz/checks.rs` lists
+//! them.
 //!
-//! Here the bytes are lawful streams with something done to them. The fuzz targets in `fuzz` search
-//! for worse ones.
+//! Here the bytes are mutated valid streams. The fuzz targets in `fuzz` search for worse ones.
 
 use std::fs;
 use std::path::Path;
@@ -12,20 +12,20 @@ use proptest::prelude::*;
 #[path = "../../fuzz/checks.rs"]
 pub(crate) mod checks;
 
-/// What is done to a stream.
+/// A mutation of a stream.
 #[derive(Clone, Debug)]
 pub(crate) enum Mutation {
-    /// Some bytes are gone.
+    /// Removes some bytes.
     Remove { at: usize, len: usize },
-    /// Some bytes stand there twice.
+    /// Duplicates some bytes.
     Duplicate { at: usize, len: usize },
-    /// A byte is another one.
+    /// Replaces a byte.
     Replace { at: usize, byte: u8 },
-    /// Words of JSON stand where none belong.
+    /// Inserts JSON text at an invalid position.
     Insert { at: usize, text: &'static str },
-    /// The stream ends.
+    /// Ends the stream.
     Truncate { at: usize },
-    /// Frames have changed places.
+    /// Swaps two frames.
     SwapFrames { first: usize, second: usize },
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn mutate_bytes(mut bytes: Vec<u8>, harm: &Mutation) -> Vec<u8> {
     bytes
 }
 
-/// The streams to begin from, written by hand.
+/// The hand-written streams that are mutated.
 pub(crate) fn seed_streams(folder: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(folder);
     let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
@@ -118,7 +118,7 @@ pub(crate) fn seed_folder(wire: Wire) -> &'static str {
     }
 }
 
-/// Puts a byte in front that says how the rest is cut.
+/// Prepends a byte that determines how the rest is split.
 fn prefix_cut_seed(seed: u8, bytes: &[u8]) -> Vec<u8> {
     [&[seed], bytes].concat()
 }

@@ -1,4 +1,4 @@
-//! A body is the same turn on every wire, however it is framed and cut.
+//! A body decodes to the same turn on every wire, however it is framed and split.
 
 use proptest::prelude::*;
 use turnstream::provider::Reply;
@@ -7,7 +7,7 @@ use turnstream::testing::Wire;
 use crate::support::items::token_usage;
 use crate::support::wires::{decode_events, framing_variants};
 
-/// Says something with characters that take several bytes, or look like line ends, and calls.
+/// A reply whose text has multi-byte characters and characters that resemble line ends, and a call.
 fn multibyte_reply() -> Reply {
     let odd = "\u{e9}\u{1f44d}\u{2028} \u{feff}data:\n\n";
     Reply::new().say(odd).call_raw("c", "t", "{\"s\":\"\u{e9}\u{2028}\"}").usage(token_usage(3, 2))

@@ -1,4 +1,4 @@
-//! Nudging towards a target stops for any progress.
+//! Nudging towards a target always ends, whatever the progress.
 
 use proptest::prelude::*;
 use turnstream::agent::{Target, TargetDecision, TargetProgress};
@@ -6,8 +6,8 @@ use turnstream::agent::{Target, TargetDecision, TargetProgress};
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// Each nudge past the given number comes with a step, at least every second one, and the steps
-    /// are at least as large as the number that counts as little.
+    /// Each nudge beyond the minimum number needs progress of at least the threshold in every
+    /// second step, so the number of nudges is bounded.
     #[test]
     fn token_target_nudging_always_terminates(
         tokens in 0_u64..20_000,

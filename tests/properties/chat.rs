@@ -1,4 +1,4 @@
-//! What holds for every dialect and every answer.
+//! Properties that hold for every dialect and every answer.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use self::fixture::{
     with_provider_data,
 };
 
-/// Deltas of every kind, in an order that is as good as any.
+/// Deltas of every kind, in an arbitrary order.
 fn mixed_deltas() -> Vec<Value> {
     let call = |index: u64, id: &str, name: &str, arguments: &str| json!({ "tool_calls": [{ "index": index, "id": id, "function": { "name": name, "arguments": arguments } }] });
     vec![
@@ -114,7 +114,7 @@ proptest! {
 
 const STEP_KINDS: usize = 7;
 
-/// What a run adds to its history between two requests.
+/// The items that a run adds to its history between two requests.
 fn push_step(items: &mut Vec<Item>, step: usize, at: usize, takes_media: bool, of: &Dialect) {
     let info = |mut item: Item| {
         let stop_reason = StopReason::Stop;
@@ -151,7 +151,8 @@ fn push_step(items: &mut Vec<Item>, step: usize, at: usize, takes_media: bool, o
     }
 }
 
-/// The content blocks of a request, without marks and the volatile zone; beside them the rest of it.
+/// The content blocks of a request, without marks and the volatile zone, and separately the rest of
+/// the request.
 fn content_blocks(
     items: &[Item],
     dialect: &Dialect,

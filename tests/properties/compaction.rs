@@ -1,4 +1,4 @@
-//! A compaction leaves a lawful history lawful, and a shortened one as it is.
+//! A compaction keeps a valid history valid, and leaves a compacted one unchanged.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::support::compaction::{
 };
 use crate::support::items::{apply_compaction, history_of, look_result, look_turn, session_items};
 
-/// Turns, words, instructions, summaries, in any order and with any marks.
+/// Turns, text, instructions and summaries, in any order and with any marks.
 fn any_session() -> impl Strategy<Value = History> {
     let piece = (0_usize..8, 0_usize..100);
     prop::collection::vec(piece, 0..14).prop_map(|pieces| {
@@ -58,13 +58,13 @@ proptest! {
         let summaries = |it: &History| live(it, |item| item.compacted).len();
         let stay = history_of(before.iter().skip(compaction.to).cloned());
         prop_assert_eq!(summaries(&after), 1 + summaries(&stay));
-        // Summarised once more, it is the same turns that stay.
+        // A second summary keeps the same turns.
         let again = run_compactor(&compactor, &after);
         prop_assert_eq!(again, None);
     }
 }
 
-/// The bytes that a model reads of an item.
+/// The bytes of an item that a model receives.
 fn item_size_bytes(item: &Item) -> usize {
     let media = |part: &Part| serde_json::to_string(part).unwrap().len();
     let content = |content: &Content| match content {
@@ -95,7 +95,7 @@ fn any_content() -> impl Strategy<Value = Content> {
     ]
 }
 
-/// Any entry at all, with few call ids, so that they meet.
+/// Any item, with few different call ids, so that they collide.
 fn any_item() -> impl Strategy<Value = Item> {
     let id = || prop::sample::select(vec!["a", "b", "c", "d", "e"]);
     let text = || "[aü]{0,40}";
@@ -132,7 +132,7 @@ fn any_item() -> impl Strategy<Value = Item> {
     )
 }
 
-/// A lawful history: anything, settled, or a session as agents have it.
+/// A valid history: any items, settled, or a session as agents produce it.
 fn any_settled_history() -> impl Strategy<Value = History> {
     let settled =
         prop::collection::vec(any_item(), 0..40).prop_map(|items| history_of(items).settled());
@@ -202,7 +202,7 @@ proptest! {
         let with_note = mark_reactive_compaction(compaction.clone(), &before);
         if compaction.validate(&before).is_ok() {
             prop_assert!(apply_compaction(&compaction, &before).is_settled());
-            // The note is never what makes it unlawful.
+            // The note never makes it invalid.
             let after = apply_compaction(&with_note, &before);
             prop_assert!(after.is_settled() && was_reactively_compacted(&after));
         }

@@ -1,5 +1,5 @@
-//! A history that was encoded before, in part or as another one, is encoded to the same bytes as
-//! one that never was.
+//! A history that was encoded before, in part or as another version, is encoded to the same bytes
+//! as one that was not.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use turnstream::tool::ToolSpec;
 use turnstream::turn::StopReason;
 use turnstream::{Error, History, Item, Request, Usage};
 
-/// What happens to a history.
+/// A change of a history.
 #[derive(Clone, Debug)]
 enum HistoryChange {
     Append(Vec<Item>),
-    /// A turn, with as many calls and as many results.
+    /// A turn, with the same number of calls and results.
     Turn {
         items: Vec<Item>,
         call_count: usize,
@@ -27,21 +27,21 @@ enum HistoryChange {
         stop_reason: StopReason,
         is_complete: bool,
     },
-    /// Entries, told by two numbers, are replaced.
+    /// Entries, selected by two numbers, are replaced.
     Rewrite(usize, usize, Vec<Item>),
-    /// Entries, told by two numbers, become void.
+    /// Entries, selected by two numbers, are tombstoned.
     Tombstone(usize, usize),
-    /// The newest entries are cut off.
+    /// The newest entries are removed.
     Truncate(usize),
-    /// It goes on as a fork.
+    /// The history continues as a fork.
     Fork,
-    /// It goes on as a clone, and its old self says something else.
+    /// The history continues as a clone, and the original receives other items.
     Diverge(Vec<Item>),
-    /// It goes on where it was some acts before.
+    /// The history continues from an earlier state.
     Rewind(usize),
 }
 
-/// How it is asked.
+/// The settings of a request.
 #[derive(Clone, Debug)]
 struct RequestSettings {
     model: &'static str,
@@ -50,7 +50,7 @@ struct RequestSettings {
     stable_system: &'static str,
     volatile_system: &'static str,
     extra: Value,
-    /// How much of the newest the context of the request leaves out or replaces.
+    /// How many of the newest items the request's context leaves out or replaces.
     context_edit: usize,
 }
 
@@ -117,7 +117,7 @@ fn any_appended_items() -> impl Strategy<Value = Vec<Item>> {
         1 => Just(tool_result("c1", "stray", 0)),
         1 => any_text().prop_map(|text| Item::text(text).with_mark(Mark::Interrupted)),
     ];
-    // Most are lawful.
+    // Most are valid.
     prop_oneof![5 => any_text().prop_map(|text| vec![Item::user(text)]), 2 => prop::collection::vec(item, 1..3)]
 }
 
@@ -185,7 +185,7 @@ fn turn_info(stop_reason: StopReason) -> Arc<TurnInfo> {
     Arc::new(TurnInfo { usage, model: None, response_id: None, stop_reason })
 }
 
-/// Does one thing to a history; `ids` counts its calls.
+/// Applies one change to a history; `ids` counts its calls.
 fn apply_change(
     history: &mut History,
     past: &[History],
@@ -228,7 +228,7 @@ fn apply_change(
         }
         HistoryChange::Tombstone(a, b) => {
             let len = history.len().max(1);
-            // Not those of calls that wait.
+            // Pending calls are not tombstoned.
             for tombstones in history.tombstone_edits([a % len, b % len]).unwrap_or_default() {
                 tombstones.apply(history);
             }
@@ -290,10 +290,10 @@ fn build_request(history: History, ask: &RequestSettings) -> Request {
 const DIALECTS: [Dialect; 5] =
     [Dialect::OPENAI, Dialect::OPENROUTER, Dialect::MISTRAL, Dialect::LITELLM, Dialect::DEEPSEEK];
 
-/// How many encoders there are.
+/// The number of encoders.
 const ENCODER_COUNT: usize = DIALECTS.len() + 4;
 
-/// What an encoder makes of a request.
+/// The output of an encoder for a request.
 fn encode_on(wire: usize, request: &Request, model: &str) -> Result<String, String> {
     let told = |encoded: Result<Vec<u8>, Error>| match encoded {
         Ok(bytes) => {
@@ -328,12 +328,12 @@ fn check_growing_history(
     history
 }
 
-/// The same with nothing remembered beside it.
+/// The same history without any cached encoding.
 fn round_trip_json(history: &History) -> History {
     serde_json::from_str(&serde_json::to_string(history).unwrap()).unwrap()
 }
 
-/// What happens, without what a history does not recover from, and how it is asked each time.
+/// Changes from which a history recovers, with the settings of each request.
 fn any_recoverable_changes() -> impl Strategy<Value = Vec<(HistoryChange, RequestSettings)>> {
     let said = || prop_oneof![4 => any_text().prop_map(Item::user), 1 => Just(image_message())];
     let tamed = |act| match act {
@@ -384,7 +384,7 @@ proptest! {
             let request = build_request(history.clone(), &ask);
             let mut fresh = request.clone();
             fresh.context = round_trip_json(&request.context);
-            // Two at most, so that neither is forgotten.
+            // At most two wires, so that both stay cached.
             for wire in [wire, other].into_iter().take(1 + leading % 2) {
                 let (encoded, anew) =
                     (encode_on(wire, &request, ask.model), encode_on(wire, &fresh, ask.model));

@@ -1,4 +1,4 @@
-//! Whatever a history holds, what an encoder makes of it is what its vendor takes.
+//! For any history, an encoder's output is accepted by its vendor.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Ids and names, lawful and not.
+/// Ids and names, valid and invalid.
 fn any_id() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),
@@ -44,7 +44,7 @@ fn image_part() -> Part {
     })
 }
 
-/// One thing that happens in a conversation.
+/// One step of a conversation.
 fn any_conversation_step() -> impl Strategy<Value = Vec<Item>> {
     let said = prop_oneof![
         any_text().prop_map(Item::text),

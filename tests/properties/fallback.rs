@@ -46,7 +46,8 @@ fn any_attempts() -> impl Strategy<Value = Vec<Attempt>> {
     proptest::collection::vec(one, 1..5)
 }
 
-/// The text, the usage, how many are asked, and whether the last one completes.
+/// The text, the usage, the number of providers that are called, and whether the last one
+/// completes.
 fn expected_result(tries: &[Attempt]) -> (String, Usage, usize, bool) {
     let mut usage = Usage::default();
     for (who, one) in tries.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The contract, for any stream: against `eventsource-stream`, and however it is chunked.
+//! The frame reader's contract, for any stream: it agrees with `eventsource-stream`, in any chunks.
 
 use std::convert::Infallible;
 
@@ -31,7 +31,7 @@ fn read_frames<C: AsRef<[u8]>>(
     frames
 }
 
-/// Pieces of which streams are made, the awkward ones above all.
+/// Pieces of streams, with a preference for unusual ones.
 fn any_stream_text() -> impl Strategy<Value = String> {
     let piece = select(vec![
         "data: x\n\n",
@@ -58,7 +58,7 @@ fn any_stream_text() -> impl Strategy<Value = String> {
     vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
-/// Cuts `body` into chunks of these lengths, over and over.
+/// Splits `body` into chunks of these lengths, repeatedly.
 fn split_into_chunks<'a>(body: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = body;
     lengths
@@ -75,7 +75,8 @@ fn split_into_chunks<'a>(body: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
 
-    /// Differs from it only where it panics (a mark at the start) or waits (a CR at the end).
+    /// The two parsers differ only if `eventsource-stream` panics (a byte order mark at the start)
+    /// or waits (a CR at the end).
     #[test]
     fn the_sse_parser_agrees_with_eventsource_stream(body in any_stream_text(), lengths in vec(1_usize..20, 1..8)) {
         prop_assume!(!body.starts_with('\u{feff}'));

@@ -1,4 +1,4 @@
-//! What holds for any cut, any noise and any history.
+//! Properties that hold for any split, any noise and any history.
 
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -64,7 +64,7 @@ fn any_split_of_the_bytes_yields_the_same_events() {
     assert_eq!(decode_pieces(single), expected);
 }
 
-/// What a server may put between two frames.
+/// Noise that a server may send between two frames.
 fn any_noise() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),
@@ -144,7 +144,7 @@ proptest! {
     }
 }
 
-/// The roles and parts of a request, each as it is written.
+/// The roles and parts of a request, each as JSON text.
 fn role_and_part_texts(body: &Value) -> Vec<String> {
     let contents = body["contents"].as_array().unwrap();
     let parts = contents.iter().flat_map(|content| {
@@ -154,11 +154,11 @@ fn role_and_part_texts(body: &Value) -> Vec<String> {
     parts.collect()
 }
 
-/// What a conversation goes on with between two requests: what a model wrote, and what it got.
+/// A step of a conversation between two requests: the model's items and their results.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
 struct ConversationStep {
-    /// Text, thoughts and the provider's own parts, signed or not.
+    /// Text, reasoning and the provider's own parts, signed or not.
     model_items: Vec<(u8, bool)>,
     signed_calls: Vec<bool>,
     is_interrupted: bool,

@@ -1,4 +1,4 @@
-//! JSON lines are the same however the text of a turn is cut.
+//! JSON lines are the same however the text of a turn is split.
 
 use futures::{StreamExt, stream};
 use proptest::prelude::*;

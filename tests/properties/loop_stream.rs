@@ -1,4 +1,4 @@
-//! Every form of the loop yields for any script the values of the same loop over vectors.
+//! For any script, every form of the loop yields the same values as a loop over vectors.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What holds for any cut, any noise and any history.
+//! Properties that hold for any split, any noise and any history.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -38,13 +38,13 @@ fn expected_events() -> Vec<Result<TurnEvent, Error>> {
     events
 }
 
-/// What a server may put between two lines.
+/// Noise that a server may send between two lines.
 fn any_noise() -> impl Strategy<Value = String> {
     let lines = ["", "\n", " \r\n", "{}\n", "null\n", "[1]\n", "{\"novel\":[{\"done\":true}]}\n"];
     prop::sample::select(lines.map(str::to_owned).to_vec())
 }
 
-/// Adds an unknown field to every object of a line but the arguments.
+/// Adds an unknown field to every object of a line except the arguments.
 fn add_unknown_fields(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -110,7 +110,7 @@ proptest! {
     }
 }
 
-/// What a conversation goes on with between two requests: what a model wrote, and what it got.
+/// A step of a conversation between two requests: the model's items and their results.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
 struct ConversationStep {

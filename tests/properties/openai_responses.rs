@@ -1,4 +1,4 @@
-//! What holds for all cuts of the bytes and for all histories.
+//! Properties that hold for all splits of the bytes and for all histories.
 
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -20,7 +20,7 @@ mod fixture;
 
 use self::fixture::*;
 
-/// A response with an item of every kind, and one that contradicts itself.
+/// A response with an item of every kind, and a response with contradictory events.
 fn full_response_events() -> Vec<Vec<Value>> {
     let own = json!({ "type": "web_search_call", "id": "ws_1" });
     let rich = vec![
@@ -69,7 +69,7 @@ fn any_split_of_the_bytes_yields_the_same_events() {
     }
 }
 
-/// What may stand between two events and says nothing.
+/// Noise without meaning between two events.
 const NOISE_FRAMES: &[&str] = &[
     ": OPENROUTER PROCESSING\n\n",
     "\n\n",
@@ -131,7 +131,7 @@ proptest! {
         }
         let read = decode_pieces(vec![bytes.into()]);
         prop_assert!(!read.is_empty());
-        // It is the sum of its events, or failed; `turn_of` checks that.
+        // The turn is the sum of its events, or has failed; `fold_turn` checks that.
         let _ = fold_turn(read);
     }
 
@@ -179,7 +179,7 @@ proptest! {
                 let own = |item: &Value| item["role"] != "user" && item["type"] != "function_call_output";
                 input.into_iter().filter(own).collect()
             };
-            // Reasoning at the end has nothing that follows it.
+            // Reasoning at the end is not followed by any item.
             let mut expected = output;
             while expected.last().is_some_and(|item| item["type"] == "reasoning") {
                 expected.pop();
@@ -192,8 +192,8 @@ proptest! {
     }
 }
 
-/// What the user says and what follows: an instruction or none, and output of these kinds, whole
-/// or cut off.
+/// A user message and what follows: an optional instruction, and output of these kinds, complete or
+/// incomplete.
 #[derive(Clone, Debug)]
 struct ConversationRound {
     output_kinds: Vec<u8>,
@@ -222,7 +222,7 @@ impl ConversationRound {
         self.output_kinds.iter().enumerate().map(item).collect()
     }
 
-    /// The items that it adds to a history: the user's first.
+    /// The items that the round adds to a history, with the user's message first.
     fn history_items(&self, nth: usize) -> Vec<Item> {
         let output = self.output_items(nth);
         let mut list: Vec<Value> =

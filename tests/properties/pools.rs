@@ -1,4 +1,5 @@
-//! A pool grants tokens in order, never more than there are, and every waiting request gets its turn.
+//! A pool grants tokens in order, never more than it has, and every waiting request is granted
+//! eventually.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,11 +16,11 @@ const LIMIT_TOKENS: u64 = 100;
 enum PoolAction {
     /// A request reserves this number of tokens, and is polled.
     Reserve(u64),
-    /// One of those that wait is polled, woken or not.
+    /// A waiting request is polled, woken or not.
     Poll(usize),
-    /// One of those that wait goes away.
+    /// A waiting request is dropped.
     Cancel(usize),
-    /// One that holds tokens uses so many, and gives back the rest.
+    /// A request with tokens uses some of them, and returns the rest.
     Settle(usize, u64),
 }
 
@@ -33,7 +34,7 @@ fn any_action() -> impl Strategy<Value = PoolAction> {
     ]
 }
 
-/// Remembers that it was woken.
+/// Records that it was woken.
 #[derive(Default)]
 struct WakeFlag(AtomicBool);
 
@@ -49,7 +50,7 @@ struct PendingReservation {
     wake_flag: Arc<WakeFlag>,
 }
 
-/// A pool, those that wait in the order in which they came, and those that hold tokens.
+/// A pool, the waiting requests in order of arrival, and the requests with tokens.
 struct PoolModel {
     pool: Pool,
     used_tokens: u64,
@@ -62,7 +63,7 @@ impl PoolModel {
         self.used_tokens + self.granted.iter().map(|(tokens, _)| tokens).sum::<u64>()
     }
 
-    /// Whether the one in this place may go, beside all that hold tokens or came before it.
+    /// Whether the request at this position can be granted, given all granted and earlier requests.
     fn is_grantable(&self, at: usize) -> bool {
         let before: u64 = self.pending[..at].iter().map(|it| it.tokens).sum();
         let is_alone = self.granted.is_empty() && at == 0;
@@ -134,7 +135,7 @@ proptest! {
             world.apply_action(step);
             world.check_pool();
         }
-        // All come to an end when each does what it can once it is woken.
+        // All requests end if each acts once it is woken.
         while !(world.pending.is_empty() && world.granted.is_empty()) {
             let woken = |it: &PendingReservation| it.wake_flag.0.load(Ordering::Relaxed);
             match world.pending.iter().position(woken) {

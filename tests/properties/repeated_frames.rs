@@ -1,6 +1,6 @@
-//! A frame that repeats the one before but for a text is read without a parser, and means what the parser
-//! would have read. White space inside the frames, in every other one, keeps them from being repetitions, so
-//! that the parser reads all of them.
+//! A frame that differs from the previous one only in a text is read without the parser, with the
+//! same result as the parser's. White space in every other frame keeps the frames from being
+//! repetitions, so that the parser reads all of them.
 
 use futures::StreamExt;
 use futures::executor::block_on;
@@ -23,7 +23,7 @@ fn decode(wire: Wire, body: Vec<u8>) -> String {
     block_on(shown.collect::<Vec<_>>()).join("\n")
 }
 
-/// Frames of which streams are made. `TEXT` stands for a string literal and `N` for a number.
+/// The frames of the generated streams. `TEXT` stands for a string literal and `N` for a number.
 fn frame_shapes(wire: Wire) -> &'static [&'static str] {
     match wire {
         Wire::OpenAiChat => &[
@@ -99,7 +99,7 @@ fn frame_shapes(wire: Wire) -> &'static [&'static str] {
     }
 }
 
-/// String literals, the awkward ones above all. Not all of them are JSON.
+/// String literals, with a preference for unusual ones. Not all of them are valid JSON.
 fn any_literal() -> impl Strategy<Value = String> {
     let awkward = select(vec![
         r#""""#,
@@ -148,7 +148,8 @@ fn any_number() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// A frame that fills in a shape: which one, in hundredths of all, with its literals and numbers.
+/// A frame from a shape: the shape's position in hundredths of the list, its literals and its
+/// numbers.
 type FilledShape = (usize, Vec<String>, Vec<&'static str>);
 
 fn fill(wire: Wire, (which, literals, numbers): &FilledShape) -> String {

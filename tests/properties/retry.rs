@@ -88,7 +88,7 @@ struct RunSummary {
     is_completed: bool,
 }
 
-/// The whole of what should happen, told again without any stream.
+/// The expected result, computed a second time without any stream.
 fn expected_summary(tries: &[Attempt], retracts: bool, attempts: u32) -> RunSummary {
     let mut told = RunSummary::default();
     let mut failed = 0;
@@ -115,7 +115,7 @@ fn expected_summary(tries: &[Attempt], retracts: bool, attempts: u32) -> RunSumm
     }
 }
 
-/// A run over a script of tries, pulled by hand.
+/// A run over a script of attempts, polled by hand.
 struct RetryRun {
     model: Scripted,
     run: turnstream::Run,
@@ -141,7 +141,7 @@ impl RetryRun {
         Self { model, run, tool_runs: ran, events: Vec::new() }
     }
 
-    /// Polls so often, or to the end; gives how often.
+    /// Polls up to a number of times, or to the end; returns the number of polls.
     async fn poll_up_to(&mut self, most: usize) -> usize {
         for polls in 0..most {
             match self.run.next().now_or_never() {
@@ -179,7 +179,7 @@ proptest! {
             let finished = world.events.iter().filter(|event| event.outcome().is_some()).count();
             prop_assert_eq!(finished, 1);
             prop_assert_eq!(world.summary(), expected_summary(&tries, retracts, attempts));
-            // The fold of what was seen, through JSON, is the run's own.
+            // The fold of the reported events, after a round trip through JSON, is the run's own.
             let folded = turnstream::Journal::new(History::from_id("h"));
             for event in &world.events {
                 let line = serde_json::to_string(event).unwrap();

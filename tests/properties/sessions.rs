@@ -1,4 +1,4 @@
-//! Events and entries that no lawful run gives.
+//! Events and entries that no valid run produces.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The same with calls whose ids no turn has twice: a stream of a provider that is sealed has none.
+/// The same with unique call ids, as sealed streams of providers have them.
 fn with_unique_call_ids(events: Vec<Event>) -> impl Iterator<Item = Event> {
     let mut next = 0;
     events.into_iter().map(move |event| {
@@ -77,7 +77,7 @@ fn with_unique_call_ids(events: Vec<Event>) -> impl Iterator<Item = Event> {
     })
 }
 
-/// What is durable behind each event, and what the fold says.
+/// Checks that the stored history equals the fold, after each event.
 async fn check_durable_history(events: Vec<Event>) -> Result<(), TestCaseError> {
     let store = MemoryStore::new();
     let session = Session::open(store.clone(), "s").await.unwrap();

@@ -5,7 +5,7 @@ use turnstream::item::{Mark, ResultKind, ToolResult};
 use turnstream::provider::anthropic;
 use turnstream::{History, Item, Request};
 
-/// Small random histories, lawful or not.
+/// Small random histories, valid or not.
 fn any_history() -> impl Strategy<Value = History> {
     let call = |id: &str, interrupted: bool| {
         let item = Item::tool_call(id, "t", "{}");
@@ -33,7 +33,7 @@ fn any_history() -> impl Strategy<Value = History> {
     prop::collection::vec(item, 0..10).prop_map(|items| History::from_items("h", items))
 }
 
-/// Law 3, told again without looking at how `settled` does it.
+/// Law 3, checked independently of the implementation of `settled`.
 fn has_paired_calls(history: &History) -> bool {
     let items: Vec<_> = history.iter().filter(|item| !item.tombstone).collect();
     let calls: Vec<_> = items.iter().filter_map(|item| item.as_tool_call()).collect();
@@ -64,7 +64,7 @@ proptest! {
             prop_assert!(has_paired_calls(&history));
             prop_assert_eq!(&settled, &history);
         }
-        // What was said and what was done is all still there.
+        // All text and all completed calls are still in the history.
         let said = |h: &History| h.iter().filter(|i| i.as_text().is_some()).count();
         prop_assert_eq!(said(&settled), said(&history));
         let mut sent = history;

@@ -1,4 +1,4 @@
-//! What becomes void is never sent, on any wire, and what stays can be.
+//! Tombstoned items are never sent, on any wire, and the remaining ones can be.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,22 +25,22 @@ enum ConversationPart {
     Tombstone,
     Summary,
     Turn(TurnShape),
-    /// Items that no run leaves, told by a number.
+    /// Items that no run produces, selected by a number.
     StrayItem(usize),
 }
 
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is drawn for itself")]
 struct TurnShape {
-    /// Whose signatures it has.
+    /// The wire whose signatures the turn has.
     wire_index: usize,
     has_thought: bool,
     has_second_thought: bool,
-    /// The provider ran something itself.
+    /// Whether the provider executed a tool itself.
     has_server_tool: bool,
     has_text: bool,
     call_count: usize,
-    /// How many of the calls have their results.
+    /// The number of calls with results.
     result_count: usize,
     is_complete: bool,
     is_paused: bool,
@@ -75,7 +75,7 @@ fn any_part() -> impl Strategy<Value = ConversationPart> {
     ]
 }
 
-/// A history in which each item has a word of its own, `word` and its number.
+/// A history in which each item has a unique word: `word` and its number.
 #[derive(Default)]
 struct MarkedHistory {
     items: Vec<Item>,
@@ -269,7 +269,7 @@ proptest! {
         for part in &parts {
             written.push_part(part);
         }
-        // It stays, so that something is sent.
+        // This item stays, so that there is something to send.
         written.items.push(Item::user("go on"));
         let before = History::from_items("h", written.items.clone());
         if before.len() == 1 {
@@ -277,7 +277,7 @@ proptest! {
         }
         let positions: BTreeSet<usize> =
             chosen.iter().map(|index| index.index(before.len() - 1)).collect();
-        // What no run leaves may be refused as it is.
+        // Items that no run produces may be refused even without tombstones.
         let is_taken = Wire::ALL.map(|wire| violations(wire, &encode_body(wire, &before)).is_empty());
         let is_of_runs = !parts.iter().any(|part| matches!(part, ConversationPart::StrayItem(_)));
         prop_assert!(!is_of_runs || is_taken == [true; Wire::ALL.len()], "{is_taken:?} {before:?}");
@@ -291,7 +291,7 @@ proptest! {
                 return Ok(());
             }
         };
-        // What is encoded before is remembered beside the history.
+        // The encoding of the earlier history is cached.
         let wire = Wire::ALL[wire];
         let mut after = before.clone();
         encode_body(wire, &after);
@@ -327,7 +327,7 @@ proptest! {
                 prop_assert!(!body.contains(&word), "{:?} sends {}: {}", wire, word, body);
             }
         }
-        // The items of a turn stay that were not chosen and that are bound to none that was.
+        // The items of a turn stay if they were not selected, and are not bound to a selected one.
         let mut at = 0;
         for part in &parts {
             let mut one = MarkedHistory { items: written.items[..at].to_vec(), call_count: 0 };

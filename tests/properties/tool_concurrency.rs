@@ -1,4 +1,4 @@
-//! What runs beside what.
+//! Which calls run concurrently.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
@@ -20,10 +20,10 @@ mod fixture;
 
 use self::fixture::{ScriptedPolicy, spec, summarize_remaining, turn_from_reply};
 
-/// When each call ran, in ms: from, to.
+/// When each call ran, from and to, in milliseconds.
 type CallSpans = Arc<Mutex<Vec<(usize, u128, u128)>>>;
 
-/// The number of its call is its id.
+/// A tool that records its span; the number of a call is its id.
 fn span_recording_tool(name: &str, spans: &CallSpans, began: tokio::time::Instant) -> Tool {
     let spans = Arc::clone(spans);
     Tool::raw(spec(name), move |args, cx| {
@@ -77,7 +77,7 @@ async fn check_overlaps(sequence: &[(bool, u64)], at_once: usize, gated: bool) {
         let at_begin = spans.iter().filter(|(_, from2, to2)| from2 <= from && from < to2).count();
         assert!(at_begin <= at_once, "{at_begin} at once in {sequence:?}");
         for (j, _, to_before) in &spans {
-            // Whatever stands before an exclusive call, and an exclusive call before anything.
+            // An exclusive call runs after all earlier calls, and all later calls run after it.
             if j < i && (sequence[*j].0 || sequence[*i].0) {
                 assert!(to_before <= from, "{i} begins behind {j} in {sequence:?}");
             }

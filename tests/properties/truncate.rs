@@ -1,4 +1,4 @@
-//! What is left of content that is too long.
+//! The remainder of content that is too long.
 
 use proptest::prelude::*;
 use turnstream::item::{Content, Part};
@@ -46,7 +46,8 @@ proptest! {
             prop_assert!(marker.contains(note.as_str()));
         }
         prop_assert!(text.len() <= max || text.len() == marker.len());
-        // Halves, but for characters that do not fit and digits that the marker saves.
+        // Equal halves, except for multi-byte characters that do not fit and the digits in the
+        // marker.
         prop_assert!(head.len().abs_diff(tail.len()) <= 5);
         prop_assert_eq!(media_parts(&clipped), media_parts(&content));
         if text.len() <= max {

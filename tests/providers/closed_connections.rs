@@ -1,5 +1,5 @@
-//! Servers that close connections which are not in use, as those of local models do: the request
-//! that goes out on one is sent again at once, on a new connection.
+//! Servers that close idle connections, as servers of local models do: a request on such a
+//! connection is sent again immediately, on a new connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,25 +20,25 @@ use crate::support::providers::user_request;
 use crate::support::seeded_random::Dice;
 use crate::support::tools::{Counter, ok_tool};
 
-/// What becomes of a connection once an answer was sent on it.
+/// The server's treatment of a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum AfterAnswer {
-    /// It stays open.
+    /// It keeps the connection open.
     KeepOpen,
-    /// It is closed after other tasks had this number of turns to run.
+    /// It closes the connection after other tasks were polled this number of times.
     CloseAfterYields(u64),
-    /// It is closed when the next request comes, before a byte of the answer.
+    /// It closes the connection on the next request, before a byte of the answer.
     CloseOnRequest,
-    /// The same, and the client is told by a reset.
+    /// The same, with a TCP reset.
     ResetOnRequest,
 }
 
-/// A server that closes connections. Dropping it closes all.
+/// A server that closes connections. Dropping it closes all of them.
 struct ClosingServer {
     url: String,
     accept_task: tokio::task::AbortHandle,
     connection_count: Arc<AtomicUsize>,
-    /// How many requests were read, and how many of them answered.
+    /// The number of requests that were read, and of those that were answered.
     requests_read: Arc<AtomicUsize>,
     requests_answered: Arc<AtomicUsize>,
 }
@@ -49,7 +49,7 @@ impl Drop for ClosingServer {
     }
 }
 
-/// The answer to a request body, and what becomes of its connection; `None` to close it at once.
+/// The answer to a request body, and what happens to its connection; `None` closes it immediately.
 type AnswerScript = dyn Fn(&str) -> Option<(Reply, AfterAnswer)> + Send + Sync;
 
 impl ClosingServer {
@@ -118,7 +118,7 @@ async fn serve_connection(
     }
 }
 
-/// The body of the next request; `None` once the client is gone.
+/// The body of the next request; `None` once the client has disconnected.
 async fn read_request(stream: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
@@ -143,7 +143,7 @@ fn model(server: &ClosingServer, transport: TransportSettings) -> Arc<dyn Provid
     http_provider(Wire::OpenAiChat, &server.url, 0, transport)
 }
 
-/// The attempts that had failed and the waits that were reported, and the error.
+/// The number of failed attempts and the delay of each report, and the error.
 async fn read_waits(mut turn: TurnStream) -> (Vec<(u32, u64)>, Option<Error>) {
     let mut waits = Vec::new();
     while let Some(event) = turn.next().await {
@@ -162,7 +162,7 @@ async fn a_request_on_a_closed_connection_is_resent_immediately_on_a_new_one() {
         let server = ClosingServer::start(move |_| Some(("Hello!".into(), after))).await;
         let model = model(&server, TransportSettings::default());
         assert_eq!(read_waits(model.stream_turn(user_request())).await, (vec![], None));
-        // The pool has the connection, and the server waits to close it.
+        // The connection is in the client's pool, and the server waits to close it.
         assert_eq!(
             read_waits(model.stream_turn(user_request())).await,
             (vec![(1, 0)], None),
@@ -212,7 +212,7 @@ async fn a_closed_connection_does_not_cause_a_failover() {
 
 #[tokio::test]
 async fn under_a_retry_provider_a_closed_connection_is_also_replaced_immediately() {
-    // The other connections of the pool are closed as well.
+    // The pool's other connections are closed as well.
     let server =
         ClosingServer::start(|_| Some(("Hello!".into(), AfterAnswer::CloseOnRequest))).await;
     let below = model_with_closed_connections(&server, 2).await;
@@ -223,7 +223,7 @@ async fn under_a_retry_provider_a_closed_connection_is_also_replaced_immediately
     }
 }
 
-/// A model whose pool has this number of connections, all of which are closed when they are used.
+/// A model with this number of pooled connections, all of which are closed when they are used.
 async fn model_with_closed_connections(
     server: &ClosingServer,
     connections: usize,

@@ -1,5 +1,5 @@
-//! Models in the clouds: where the request of each preset goes, what authorizes it, and what differs
-//! in its body. The sources stand in the docs of the presets.
+//! Models in clouds: the URL of each preset's request, its authorization, and the differences in
+//! its body. The sources are in the docs of the presets.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use turnstream::{Error, ErrorKind, History, Item};
 const API_KEY: &str = "key-12345678";
 const ACCESS_TOKEN: &str = "token-12345678";
 
-/// What a preset sends.
+/// A preset's request.
 struct SentRequest {
     url: String,
     headers: Vec<(String, String)>,
@@ -35,8 +35,8 @@ async fn request_error(model: &impl Provider) -> Error {
     model.stream_turn(Request::new(history)).into_turn().await.unwrap_err()
 }
 
-/// The URL and the body as a signer is shown them, and the headers as a server receives them: the
-/// request goes to another server only for these.
+/// Captures the URL and the body as a signer receives them, and the headers as a server receives
+/// them. Only the request for the headers is sent, to a loopback server.
 async fn capture_request<W: Wire>(preset: HttpProvider<W>) -> SentRequest {
     let seen: Arc<Mutex<Option<UnsignedRequest>>> = Arc::default();
     let kept = Arc::clone(&seen);

@@ -1,4 +1,4 @@
-//! Providers made of providers over HTTP: every wire, every mishap, in an agent with tools.
+//! Nested providers over HTTP: every wire and every fault, in an agent with tools.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ fn provider(wire: Wire, url: &str, number: u32) -> Arc<dyn Provider> {
     over_http::http_provider(wire, url, number, TransportSettings::without_delay())
 }
 
-/// What goes wrong.
+/// The faults.
 fn all_faults() -> Vec<Fault> {
     let places = [
         FaultPosition::Bytes(0),
@@ -59,7 +59,8 @@ fn usage() -> Usage {
     Usage { input_tokens: 100, output_tokens: 20, ..Usage::default() }
 }
 
-/// Calls two tools, then says it is done. The first answer to each request has the mishap.
+/// A server whose model calls two tools, then says that it is done. The first answer to each
+/// request has the fault.
 async fn faulty_server(mishap: Fault) -> ModelServer {
     let asked = Mutex::new([0, 0]);
     let server = ModelServer::start(move |request| {
@@ -85,7 +86,7 @@ async fn faulty_server(mishap: Fault) -> ModelServer {
     server.await.unwrap()
 }
 
-/// The layers, from the inside out.
+/// Wraps a provider in the layers, from the inside out.
 fn wrap_in_layers(
     order: &str,
     model: Arc<dyn Provider>,
@@ -160,7 +161,7 @@ async fn under_any_fault_each_call_runs_once_and_a_replay_is_identical() {
                 let model = provider(wire, &server.url(), 0);
                 let next = provider(wire, &server.url(), 0);
                 let (paper, ran) = (SharedBuffer::new(), Arc::default());
-                // Gzip and the like are no mishap that passes by itself.
+                // An unsupported encoding such as gzip is not a transient fault.
                 let made = wrap_in_layers(order, model, &next);
                 let made = match mishap {
                     Fault::Gzip => Arc::new(
@@ -191,7 +192,7 @@ async fn under_any_fault_each_call_runs_once_and_a_replay_is_identical() {
     }
 }
 
-/// Thoughts, signed where the wire has signatures, and a call.
+/// A reply with reasoning, signed if the wire has signatures, and a call.
 fn signed_call_reply(wire: Wire, x: &str) -> Reply {
     let thought = Reply::new().think("Hm.");
     let signed = if wire == Wire::Ollama { thought } else { thought.sign("c2lnbmVk") };
@@ -202,7 +203,7 @@ fn signed_call_reply(wire: Wire, x: &str) -> Reply {
 async fn a_history_can_move_between_wires_and_back() {
     for one in Wire::ALL {
         for other in Wire::ALL {
-            // The first fails in the second turn, and is back in the third.
+            // The first provider fails in the second turn, and works again in the third.
             let first = ModelServer::start(|asked| match asked.index {
                 0 => Answer::reply(signed_call_reply(asked.wire, "a").usage(usage())),
                 1 => Answer::error(503),

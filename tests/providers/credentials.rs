@@ -1,4 +1,4 @@
-//! What requests are authorized by: keys, tokens that are fetched, and signatures.
+//! Authorization of requests: keys, tokens that are fetched, and signatures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -27,7 +27,7 @@ async fn request_turn(model: &impl Provider) -> Result<Arc<Turn>, Error> {
     model.stream_turn(request()).into_turn().await
 }
 
-/// Tokens `token-0`, `token-1`, …, each after the scheduler has run the others.
+/// A credential with the tokens `token-0`, `token-1`, …, each returned after other tasks have run.
 fn counting_credential() -> (Arc<AtomicUsize>, Credential) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
@@ -45,7 +45,7 @@ fn authorization_header(request: &HttpRequest) -> &str {
     request.header("authorization").unwrap_or_default()
 }
 
-/// A server that takes one token only, the newest of `calls`.
+/// A server that accepts only the newest token of `calls`.
 async fn newest_token_server(calls: &Arc<AtomicUsize>) -> ModelServer {
     let calls = Arc::clone(calls);
     ModelServer::start(move |asked| {
@@ -92,7 +92,7 @@ async fn rejected_tokens_are_refreshed_once_and_the_requests_resent() {
     let server = newest_token_server(&calls).await;
     let model = model(&server.url()).with_credential(credential).without_retries();
     request_turn(&model).await.unwrap();
-    // As if it had been revoked: the server wants another one, which no request has seen.
+    // Simulates a revoked token: the server requires one that no request has received.
     calls.fetch_add(1, SeqCst);
     let turns = join_all((0..50).map(|_| request_turn(&model))).await;
     let errors: Vec<_> = turns.iter().filter_map(|turn| turn.as_ref().err()).collect();
@@ -108,7 +108,7 @@ async fn a_rejected_fresh_token_fails_the_turn() {
     let error = request_turn(&model).await.unwrap_err();
     assert_eq!((error.kind(), error.status()), (ErrorKind::Auth, Some(401)));
     assert_eq!((calls.load(SeqCst), server.requests().len()), (1, 1));
-    // The next request does not know yet that the token is of no use; it finds out once.
+    // The next request does not know yet that the token is invalid; it finds out once.
     request_turn(&model).await.unwrap_err();
     assert_eq!((calls.load(SeqCst), server.requests().len()), (2, 3));
 }
@@ -241,7 +241,7 @@ async fn an_api_key_is_sent_in_the_configured_header() {
     let received = server.requests().pop().unwrap();
     assert_eq!(received.header("x-own-key"), Some("key-12345678"));
     assert_eq!(received.header("authorization"), None);
-    // A header of the user's takes its place.
+    // A header that the user sets replaces it.
     request_turn(&model.with_header("Authorization", "Basic own")).await.unwrap_err();
     assert_eq!(authorization_header(server.requests().last().unwrap()), "Basic own");
 }

@@ -1,4 +1,5 @@
-//! `Fallback` and `CircuitBreaker`: who is asked, for what, and what a consumer sees of it.
+//! `Fallback` and `CircuitBreaker`: which provider is called, for which errors, and what a consumer
+//! observes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -172,7 +173,7 @@ async fn the_circuit_opens_after_the_configured_number_of_consecutive_failures()
         Reply::error(error_of_kind(ErrorKind::Server)),
         Reply::text("fine"),
         Reply::error(error_of_kind(ErrorKind::Server)),
-        // Not the provider's failure: it changes nothing.
+        // An error that is not the provider's fault: it changes nothing.
         Reply::error(error_of_kind(ErrorKind::InvalidRequest)),
         Reply::new().cut(),
     ]);
@@ -205,7 +206,7 @@ async fn an_open_circuit_error_reveals_nothing_of_the_turn_that_opened_it() {
     assert!(!format!("{refused:?}{breaker:?}").contains("somebody"));
 }
 
-/// A breaker that is open, over a script, and its rest is over.
+/// A circuit breaker that was opened and is half-open now, and its script.
 async fn half_open_breaker(replies: impl IntoIterator<Item = Reply>) -> (CircuitBreaker, Scripted) {
     let first = Reply::error(error_of_kind(ErrorKind::Server));
     let model = Scripted::new([first].into_iter().chain(replies));
@@ -252,7 +253,7 @@ async fn a_dropped_or_inconclusive_probe_lets_another_request_probe() {
     assert_eq!(request_turn(&breaker).await.unwrap_err().kind(), ErrorKind::InvalidRequest);
     assert_eq!(request_turn(&breaker).await.unwrap().text(), "fine");
     assert_eq!((model.requests().len(), model.in_flight()), (4, 0));
-    // One that was never polled takes no place.
+    // A stream that was never polled does not count as a trial.
     let _unasked = breaker.stream_turn(user_request());
     assert!(!breaker.is_open());
 }
@@ -367,7 +368,7 @@ async fn provider_data_of_the_first_model_is_not_sent_to_the_second() {
     .unwrap()
     .lenient();
     let up = ModelServer::anthropic(|_, _| "fine").await.unwrap();
-    // The signature is none that a model gave.
+    // The signature was not made by a model.
     let (down, up) = (down.lenient(), up.lenient());
     let at = |model: &str, server: &ModelServer| {
         let model = Anthropic::new(model).with_base_url(server.url()).unwrap();

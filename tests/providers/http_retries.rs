@@ -1,4 +1,5 @@
-//! Which failed requests a provider over HTTP sends again by itself, and what it says of it.
+//! The failed requests that a provider over HTTP retries on its own, and the events that report
+//! retries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ use crate::support::buffer::SharedBuffer;
 use crate::support::providers::{collect_turn, user_request};
 use crate::support::runs::collect_rest;
 
-/// The number of attempts that had failed, and the wait, of each report.
+/// The number of failed attempts and the delay of each report.
 fn reported_waits(events: &[TurnEvent]) -> Vec<(u32, u64)> {
     let wait = |event: &TurnEvent| match event {
         TurnEvent::Retrying { attempt, delay_ms, .. } => Some((*attempt, *delay_ms)),
@@ -29,7 +30,7 @@ fn reported_waits(events: &[TurnEvent]) -> Vec<(u32, u64)> {
     events.iter().filter_map(wait).collect()
 }
 
-/// The first event of a turn, which is dropped then: nothing waits for real.
+/// The first event of a turn, which is then dropped: the test does not wait in real time.
 async fn first_event(model: &dyn Provider) -> Result<TurnEvent, Error> {
     model.stream_turn(user_request()).next().await.expect("a turn is never empty")
 }
@@ -43,7 +44,7 @@ async fn wait_after_answer(answer: Answer) -> Result<u64, Error> {
     }
 }
 
-/// How many requests a server gets that answers all of them so.
+/// The number of requests that a server receives if it gives this answer to all of them.
 async fn count_requests(wire: Wire, answer: Answer) -> usize {
     let server = ModelServer::start(move |_| answer.clone()).await.unwrap();
     let model = http_provider(wire, &server.url(), 0, TransportSettings::without_delay());
@@ -110,12 +111,13 @@ async fn the_status_takes_precedence_over_the_error_message() {
         let body = format!(r#"{{"error":{{"message":"oh","type":"{code}","code":"{code}"}}}}"#);
         Answer::raw("application/json", body).with_status(status)
     };
-    // A gateway that calls its time-out a bad request, and one that calls a bad request a time-out.
+    // A gateway that reports its timeout as a bad request, and one that reports a bad request as a
+    // timeout.
     assert_eq!(count_requests(Wire::OpenAiChat, answer(504, "timeout")).await, 3);
     assert_eq!(count_requests(Wire::OpenAiChat, answer(502, "failed_generation")).await, 3);
     assert_eq!(count_requests(Wire::OpenAiChat, answer(400, "timeout")).await, 1);
     assert_eq!(count_requests(Wire::OpenAiChat, answer(400, "rate_limit_exceeded")).await, 1);
-    // What cannot pass is told by the words.
+    // Permanent errors are recognized by their text.
     assert_eq!(count_requests(Wire::OpenAiChat, answer(500, "context_length_exceeded")).await, 1);
 }
 
@@ -152,7 +154,7 @@ async fn retry_after_is_honoured_up_to_one_minute() {
     assert_eq!(wait_after_answer(asks("60")).await.unwrap(), 60_000);
     let error = wait_after_answer(asks("61")).await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(61)));
-    // Without a word of the server it is at most half a second, drawn.
+    // Without a delay from the server, it is random and at most half a second.
     let drawn = wait_after_answer(Answer::error(503)).await.unwrap();
     assert!((1..=500).contains(&drawn), "{drawn}");
     assert_eq!(
@@ -202,7 +204,7 @@ async fn a_client_side_timeout_is_not_retried() {
             while server.requests().is_empty() {
                 tokio::task::yield_now().await;
             }
-            // From here on nothing but waiting is skipped.
+            // From here on, waits take no real time.
             tokio::time::pause();
         };
         let ((events, failed), ()) =
@@ -252,7 +254,8 @@ async fn one_setting_disables_or_configures_retries() {
     assert_eq!((server.requests().len() - before, reported_waits(&events)), (1, vec![]));
 }
 
-/// Two servers: the first refuses all, the second answers all. And how many requests each got.
+/// Two servers, of which the first refuses all requests and the second answers all; and their
+/// request counts.
 async fn failing_and_ok_servers(status: u16) -> (ModelServer, ModelServer) {
     let failing = ModelServer::start(move |_| Answer::error(status)).await.unwrap();
     let fine = ModelServer::start(|_| Answer::from("Hello!")).await.unwrap();
@@ -272,7 +275,7 @@ async fn under_a_retry_provider_each_attempt_is_one_request() {
         let retry = || Retry::new(provider_at(&server, 0)).with_backoff(backoff);
         collect_turn(retry().stream_turn(user_request())).await;
         assert_eq!(server.requests().len(), attempts as usize);
-        // Of two, only the outer one retries.
+        // Of two nested retries, only the outer one retries.
         let outer = Retry::new(retry()).with_backoff(TransportSettings::without_delay().backoff);
         let (events, _) = collect_turn(outer.stream_turn(user_request())).await;
         assert_eq!(server.requests().len(), attempts as usize + 3);
@@ -433,7 +436,7 @@ async fn retry_events_are_recorded_and_replayed_without_waiting() {
         collect_turn(Record::to_writer(model, paper.clone()).stream_turn(user_request())).await;
     assert_eq!(reported_waits(&recorded.0).len(), 1);
 
-    // As if the wait had been a long one.
+    // Simulates a long wait.
     let text = paper.text();
     let at = text.find("\"delay_ms\":").unwrap() + "\"delay_ms\":".len();
     let end = at + text[at..].find(|c: char| !c.is_ascii_digit()).unwrap();

@@ -1,22 +1,22 @@
-//! Providers made of providers, and providers over a network.
+//! Nested providers, and providers over a network.
 //!
 //! | module | claims |
 //! |---|---|
-//! | `retry` | which errors are retried, after which delay, and what the consumer sees |
+//! | `retry` | which errors are retried, after which delay, and what the consumer observes |
 //! | `fallback` | `Fallback` and `CircuitBreaker`: which provider is called, and for which errors |
 //! | `custom` | providers made of a closure |
 //! | `record_replay` | `Record` and `Replay`: the files they write and read, and their errors |
-//! | `old_records` | files of `Record` that earlier versions have written are played |
+//! | `old_records` | files of `Record` that earlier versions have written can be replayed |
 //! | `composition` | every wire and every fault, through a stack of providers, in an agent with tools |
-//! | `http_retries` | which failed requests a provider over HTTP sends again by itself |
-//! | `closed_connections` | servers that close connections which are not in use |
+//! | `http_retries` | the failed requests that a provider over HTTP retries on its own |
+//! | `closed_connections` | servers that close idle connections |
 //! | `transport` | HTTP between a request and its turn: statuses, timeouts, broken bodies |
-//! | `runtime_changes` | turns that are begun in one tokio runtime and read in another |
+//! | `runtime_changes` | turns that are started in one tokio runtime and read in another |
 //! | `transport_settings` | headers, keys, proxies and the client, the same for every provider |
 //! | `credentials` | keys, tokens that are fetched once for all requests, and signatures |
 //! | `clouds` | the request of each preset for a model in a cloud |
 //! | `suite` | the claims that hold for every provider, over every wire and over the example `own_wire`'s |
-//! | `own_wires` | wires that are written outside of the crate, and their faults |
+//! | `own_wires` | wires that are implemented outside of the crate, and their faults |
 //! | `other_servers` | the example `agent` against a mock server that is not part of this crate |
 
 #[cfg(feature = "http")]

@@ -1,5 +1,5 @@
-//! Records that earlier versions have written are played: those of version 1, where each request is
-//! written whole, and those of version 2, where only the new items are.
+//! Records that earlier versions have written can be replayed: those of version 1, in which each
+//! request is written in full, and those of version 2, which have only the new items.
 
 use futures::StreamExt;
 use serde_json::json;
@@ -28,7 +28,7 @@ fn model() -> Scripted {
     ])
 }
 
-/// A conversation that grows; the last three requests are sent with another context than what was said.
+/// A growing conversation; the last three requests have a context that differs from the history.
 fn requests() -> Vec<Request> {
     let look = ToolSpec::new(
         "look",

@@ -1,8 +1,9 @@
-//! The example `agent` drives every wire against a server that is not this crate's own.
+//! The example `agent` uses every wire with a server that is not part of this crate.
 //!
-//! `TURNSTREAM_OTHER_SERVER` gives the address of one that speaks all four wires and plays
-//! `tests/aimock/fixtures.json`: a turn with words and two parallel calls, then one of words.
-//! `tests/aimock/run.sh` installs and starts such a server; without it the test says so and passes.
+//! `TURNSTREAM_OTHER_SERVER` is the address of a server that supports all four wires and plays
+//! `tests/aimock/fixtures.json`: a turn with text and two parallel calls, then a turn of text.
+//! `tests/aimock/run.sh` installs and starts such a server; without it the test prints a message
+//! and passes.
 
 use std::process::{Command, Stdio};
 

@@ -20,14 +20,14 @@ pub(crate) struct TransportSettings {
 }
 
 impl TransportSettings {
-    /// The default number of attempts, without any wait between them.
+    /// The default number of attempts, without delays between them.
     pub(crate) fn without_delay() -> Self {
         let backoff = Backoff { base_delay: Duration::ZERO, ..Backoff::default() };
         Self { backoff, ..Self::default() }
     }
 }
 
-/// A provider of a wire. Another number is another model.
+/// A provider of a wire. The number selects the model.
 pub(crate) fn http_provider(
     wire: Wire,
     url: &str,

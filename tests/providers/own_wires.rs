@@ -1,4 +1,4 @@
-//! Wires that are written outside of the crate, with every fault that one may have.
+//! Wires that are implemented outside of the crate, with every fault that one may have.
 
 use turnstream::framing::{Frame, NdJson};
 use turnstream::http::{HttpClient, KeyHeader};
@@ -10,7 +10,7 @@ use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::turn::TurnBuilder;
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
-/// A wire one of whose parts panics.
+/// A wire one of whose methods panics.
 #[derive(Clone, Debug, Default)]
 struct FaultyWire(PanickingPart);
 
@@ -41,7 +41,7 @@ impl Wire for FaultyWire {
     }
 
     fn path(&self, model: &str) -> &'static str {
-        // The provider's own model has an address from the beginning.
+        // The path of the provider's own model is needed when the provider is built.
         if model == "other" {
             self.panic_if(PanickingPart::Path);
         }

@@ -1,4 +1,4 @@
-//! `Record` and `Replay`: what is written, what is played, and what goes wrong.
+//! `Record` and `Replay`: the contents of the files, replays, and errors.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, U
 use crate::support::buffer::SharedBuffer;
 use crate::support::providers::{collect_turn, error_of_kind};
 
-/// A path in the temporary folder, removed at the end.
+/// A path in the temporary folder, removed on drop.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -44,7 +44,7 @@ fn completed_turn(events: &[TurnEvent]) -> &Arc<Turn> {
     }
 }
 
-/// Records one request, plays it, checks that both say the same, and gives that.
+/// Records one request, replays it, checks that both have the same events, and returns them.
 async fn check_round_trip(provider: impl Provider + 'static) -> (Vec<TurnEvent>, Option<Error>) {
     let paper = SharedBuffer::new();
     let record = Record::to_writer(provider, paper.clone());
@@ -100,7 +100,7 @@ async fn a_replay_yields_the_recorded_error() {
     assert_eq!(PartialTurn::from_error(&failed.unwrap()).unwrap().text(), "half");
 }
 
-/// A provider that says what a function pushes.
+/// A provider whose turns are built by a function.
 struct FnProvider(fn(&mut TurnBuilder));
 
 impl Provider for FnProvider {
@@ -127,7 +127,7 @@ async fn provider_data_is_replayed_byte_for_byte() {
         turn.set_model("m-1");
         turn.set_response_id("r");
         turn.push_provider_item(provider_data(r#"{"z":1,"a":[2]}"#));
-        // A thought without words, before and behind one with words.
+        // Reasoning without text, before and after reasoning with text.
         turn.set_reasoning_data(0, provider_data(r#"{"signature":"s0"}"#));
         turn.push_reasoning(1, "hm", turnstream::turn::ReasoningKind::Summary);
         turn.set_reasoning_data(1, provider_data(r#"{"signature":"s1"}"#));
@@ -359,7 +359,7 @@ async fn a_record_truncated_at_any_byte_affects_only_its_last_turn() {
     let file = TempFile::new("torn");
     for cut in 0..text.len() {
         let bytes = &text.as_bytes()[..cut];
-        // Through a file also in the middle of a character.
+        // Through a file, also with an incomplete character.
         let opened = match cut % 50 == 0 || !text.is_char_boundary(cut) {
             true => {
                 std::fs::write(&file.0, bytes).unwrap();
@@ -377,7 +377,7 @@ async fn a_record_truncated_at_any_byte_affects_only_its_last_turn() {
         };
         let (_, one) = collect_turn(replay.stream_turn(user_request("1"))).await;
         let (events, two) = collect_turn(replay.stream_turn(user_request("2"))).await;
-        // Without its line feed a last line that is whole counts.
+        // A complete last line without its line feed counts.
         assert_eq!(one.is_none(), cut + 1 >= first, "cut at {cut}: {one:?}");
         assert_eq!(two.is_none(), cut + 1 >= text.len(), "cut at {cut}: {two:?}");
         let whole_line = text.as_bytes()[cut - 1] == b'\n' || text.as_bytes()[cut] == b'\n';
@@ -440,7 +440,7 @@ async fn secrets_never_appear_in_a_record() {
         assert!(!value.to_string().contains("s3cr\\\"et"), "{line}");
         assert!(!line.contains("cr\\\\\\\"et") && !line.contains("s3c\""), "{line}");
     }
-    // What comes of the pieces is what is in the turn, and the arguments are JSON still.
+    // The deltas add up to the text in the turn, and the arguments are still JSON.
     let replay = Replay::from_text(&text).unwrap().with_secret(SECRET);
     let (played, _) = collect_turn(replay.stream_turn(asked())).await;
     let said: String = played
@@ -459,7 +459,7 @@ async fn secrets_never_appear_in_a_record() {
     assert_eq!(played.len(), events.len());
     let (_, failed) = collect_turn(replay.stream_turn(asked())).await;
     assert_eq!(failed.unwrap().message(), "bad …");
-    // Without the secret the request is another one.
+    // Without the secret, the request does not match.
     let strict = Replay::from_text(&text).unwrap();
     assert!(collect_turn(strict.stream_turn(asked())).await.1.is_some());
 }
@@ -491,7 +491,7 @@ async fn a_full_disk_never_fails_a_turn_and_is_reported_once() {
         let (events, failed) = collect_turn(record.stream_turn(user_request("hi"))).await;
         assert_eq!(record.failure().unwrap().kind(), ErrorKind::Store, "{room}");
         if room < asked {
-            // It was known before anything was sent.
+            // The error was detected before anything was sent.
             assert_eq!((model.requests().len(), events.len()), (0, 0), "{room}");
             assert_eq!(failed, record.failure());
         } else {
@@ -549,7 +549,7 @@ async fn the_size_of_a_record_is_linear_in_the_conversation() {
     let (first, second) = ((hundred - ten) / 90, (more - hundred) / 300);
     assert!(second < first * 11 / 10, "{first} bytes a turn, then {second}");
 
-    // It plays, and so does one of version 1, where nothing is left out.
+    // The file can be replayed, and so can one of version 1, which leaves nothing out.
     let replay = Replay::from_text(&texts[0]).unwrap();
     let agent = Agent::new(replay.clone()).with_tools([add_tool(&Arc::default())]);
     assert_eq!(agent.run("go").outcome().await.text, "Done.");

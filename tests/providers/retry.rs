@@ -1,4 +1,4 @@
-//! `Retry`: when it asks again, how long it waits, and what a consumer sees of it.
+//! `Retry`: the errors that it retries, its delays, and what a consumer observes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
 
 use crate::support::providers::{collect_turn, error_of_kind, usage_with_output, user_request};
 
-/// Waits the longest time there is.
+/// Returns the largest value, so that delays are the longest.
 struct MaxRandom;
 
 impl Random for MaxRandom {
@@ -45,7 +45,7 @@ fn retracted_usages(events: &[TurnEvent]) -> Vec<Usage> {
     events.iter().filter_map(usage).collect()
 }
 
-/// How often a provider is asked that fails with `reply`, then answers.
+/// The number of requests to a provider that first fails with `reply`, then answers.
 async fn count_requests(reply: Reply, change: impl FnOnce(Retry) -> Retry) -> usize {
     let model = Scripted::new([reply, Reply::text("fine")]);
     collect_turn(change(Retry::new(model.clone())).stream_turn(user_request())).await;
@@ -107,7 +107,7 @@ async fn output_is_never_retracted_by_default() {
     assert_eq!(failed.unwrap().kind(), ErrorKind::Server);
     assert_eq!((remaining_text(&events).as_str(), model.requests().len()), ("half of it", 1));
     assert_eq!(retracted_usages(&events), []);
-    // Thoughts, refusals and calls are said, too.
+    // Reasoning, refusals and calls count as output, too.
     let failed = || error_of_kind(ErrorKind::Overloaded);
     assert_eq!(count_requests(Reply::new().think("hm").fail(failed()), |retry| retry).await, 1);
     assert_eq!(count_requests(Reply::new().refuse("no").fail(failed()), |retry| retry).await, 1);
@@ -124,7 +124,7 @@ async fn output_retracted_by_the_inner_provider_does_not_count_as_output() {
     );
     let anew = void().say("anew").fail(error_of_kind(ErrorKind::Server));
     assert_eq!(count_requests(anew, |retry| retry).await, 1);
-    // It was counted once, by the retraction below.
+    // The usage was counted once, by the retraction below.
     let model = Scripted::new([void().fail(error_of_kind(ErrorKind::Server)), Reply::text("fine")]);
     let (events, failed) = collect_turn(Retry::new(model).stream_turn(user_request())).await;
     assert_eq!((retracted_usages(&events), failed), (vec![usage_with_output(3)], None));
@@ -207,7 +207,8 @@ async fn the_delay_grows_with_each_attempt_up_to_the_maximum() {
     let (_, failed) = collect_turn(retry.stream_turn(user_request())).await;
     assert_eq!(failed, Some(error_of_kind(ErrorKind::Overloaded)), "the last error as it is");
     assert_eq!(model.requests().len(), 6);
-    // 1 + 3 + 9 + 10 + 10, less what the largest fraction is short of one, plus a timer's step.
+    // 1 + 3 + 9 + 10 + 10 seconds, minus the difference of the largest fraction from one, plus a
+    // timer step.
     let waited = began.elapsed();
     assert!(waited > Duration::from_millis(32_990) && waited < Duration::from_millis(33_010));
 }
@@ -349,7 +350,7 @@ mod over_http {
     async fn an_overloaded_server_receives_the_same_bytes_again() {
         let server = ModelServer::anthropic(|_, n| match n {
             0 => Reply::error(error_of_kind(ErrorKind::Overloaded).with_status(529)),
-            // In the stream, behind the count that every stream begins with.
+            // In the stream, after the usage that every stream starts with.
             1 => Reply::new().fail(error_of_kind(ErrorKind::Overloaded)),
             _ => Reply::text("Hello!"),
         })

@@ -1,4 +1,4 @@
-//! Turns that are begun in one tokio runtime and read in another.
+//! Turns that are started in one tokio runtime and read in another.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -36,16 +36,17 @@ fn multi_thread_runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// A server in a runtime of its own, which goes on whatever becomes of the client's.
+/// A server in a runtime of its own, which outlives the client's runtime.
 struct HoldingServer {
-    /// While it is there, requests wait for their answers. Dropped first, or the runtime would wait.
+    /// Requests wait for their answers until it is dropped. It is dropped before the runtime, whose
+    /// shutdown would block otherwise.
     response_hold: Option<mpsc::Sender<()>>,
     _loopback: LoopbackServer,
     _runtime: Runtime,
     model: OpenAiChat,
-    /// Notified by each request that has come.
+    /// Notified when a request was received.
     request_received: Arc<Notify>,
-    /// Notified by each head of an answer that has come.
+    /// Notified when the head of a response was received.
     head_received: Arc<Notify>,
 }
 
@@ -59,7 +60,7 @@ fn start_holding_server(status: u16, body: Vec<BodyPart>) -> HoldingServer {
     let on_request = Arc::clone(&asked);
     let server = runtime.block_on(LoopbackServer::start(move |_| {
         on_request.notify_one();
-        // Until the sender is dropped.
+        // Blocks until the sender is dropped.
         let _ = until.lock().unwrap().recv();
         response.clone()
     }));
@@ -77,7 +78,7 @@ fn start_holding_server(status: u16, body: Vec<BodyPart>) -> HoldingServer {
     }
 }
 
-/// A server that answers at once.
+/// A server that answers immediately.
 fn start_server(status: u16, body: Vec<BodyPart>) -> HoldingServer {
     HoldingServer { response_hold: None, ..start_holding_server(status, body) }
 }
@@ -86,7 +87,7 @@ fn request_turn(model: &OpenAiChat) -> TurnStream {
     model.stream_turn(Request::new(History::from_items("h", [Item::user("hi")])))
 }
 
-/// Polls a turn in this runtime until that has happened, which gives no event.
+/// Polls a turn in this runtime until the notification; the turn yields no event.
 fn poll_until_notified(runtime: &Runtime, turn: &mut TurnStream, happened: &Notify) {
     runtime.block_on(async {
         tokio::select! {
@@ -198,12 +199,12 @@ fn a_turn_driven_by_a_multi_thread_runtime_continues_in_another_runtime() {
         vec![body_bytes(TEXT_FRAME), pause, body_bytes(STOP_AND_DONE_FRAMES)],
     );
     let first = multi_thread_runtime();
-    // While the answer is waited for.
+    // While the response is awaited.
     let mut turn = request_turn(&server.model.clone().without_retries());
     poll_until_notified(&first, &mut turn, &server.request_received);
     server.response_hold = None;
     assert_eq!(read_rest_in_other_runtime(turn).unwrap(), "hi!");
-    // In the middle of it.
+    // In the middle of the response.
     let mut turn = request_turn(&server.model);
     read_first_text(&first, &mut turn);
     assert_eq!(read_rest_in_other_runtime(turn).unwrap(), "hi!");

@@ -1,5 +1,5 @@
-//! The claims that hold for every provider, over every wire of the crate and over one that was written
-//! outside of it.
+//! The claims that hold for every provider, over every wire of the crate and over one that is
+//! implemented outside of it.
 
 use turnstream::http::HttpClient;
 use turnstream::provider::{
@@ -12,7 +12,7 @@ use turnstream::{Error, ErrorKind, provider};
 
 use crate::own_wire::QuillworksWire;
 
-/// A provider of the crate, whose server is the crate's own writer of the wire.
+/// A provider of the crate, whose server uses the crate's own encoder of responses.
 struct CrateWireSubject<W> {
     wire: Wire,
     provider: HttpProvider<W>,
@@ -40,7 +40,7 @@ impl<W: provider::Wire> Subject for CrateWireSubject<W> {
             _ => reply.cut(),
         };
         let body = Answer::reply(reply).to_bytes(self.wire);
-        // What the wire cannot say is a document that says so.
+        // A value that the wire cannot express is written as an error document.
         (!body.starts_with(b"{\"error\"")).then_some(body)
     }
 

@@ -1,4 +1,4 @@
-//! What a network and its servers do between a request and a turn.
+//! Faults of a network and its servers between a request and a turn.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
@@ -50,7 +50,7 @@ async fn response_text(response: HttpResponse) -> Result<String, Error> {
     request_turn(&model(&server)).into_turn().await.map(|turn| turn.text())
 }
 
-/// Stops the clock as soon as the server has the request, so that nothing but waiting is skipped.
+/// Pauses the clock as soon as the server has the request, so that only waits are skipped.
 async fn pause_clock_on_request(server: &LoopbackServer) {
     while server.requests().is_empty() {
         tokio::task::yield_now().await;
@@ -58,7 +58,7 @@ async fn pause_clock_on_request(server: &LoopbackServer) {
     tokio::time::pause();
 }
 
-/// Asks, and waits for the error without waiting for real.
+/// Sends a request, and waits for the error with a paused clock.
 async fn timeout_error_and_elapsed(
     response: HttpResponse,
     timeouts: Timeouts,
@@ -120,7 +120,7 @@ async fn an_html_or_json_document_instead_of_a_stream_is_a_protocol_error() {
 #[tokio::test]
 async fn a_connection_lost_inside_a_frame_keeps_the_partial_turn() {
     for end in [BodyPart::Cut, BodyPart::Reset] {
-        // The delay lets the client read what a reset would take from it.
+        // The delay lets the client read the bytes before a reset would discard them.
         let wait = BodyPart::Delay(Duration::from_millis(20));
         let body = vec![body_bytes(TEXT_FRAME), body_bytes("data: {\"choi"), wait, end];
         let server = start_server(http_response(200, &[("x-request-id", "req_1")], body)).await;
@@ -152,7 +152,7 @@ async fn a_body_that_ends_inside_a_frame_is_an_incomplete_turn() {
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
     assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
     assert_eq!(error.find_source::<Error>().unwrap().kind(), ErrorKind::Protocol);
-    // Behind the stop reason it costs nothing.
+    // After the stop reason, an incomplete frame has no effect.
     for half in ["data: {\"choi", "data: [DO"] {
         assert_eq!(
             response_text(sse_response(vec![
@@ -165,7 +165,7 @@ async fn a_body_that_ends_inside_a_frame_is_an_incomplete_turn() {
             "hi"
         );
     }
-    // A whole frame that is no JSON is a breach.
+    // A complete frame that is not JSON violates the protocol.
     let whole = sse_response(vec![
         body_bytes(TEXT_FRAME),
         body_bytes("data: {\"choi\n\n"),
@@ -192,7 +192,7 @@ async fn an_unrequested_compressed_body_is_a_protocol_error() {
         let error = response_text(response).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol);
         assert!(error.message().contains(packing), "{error}");
-        // The status of a refusal says enough.
+        // The status of a refusal is sufficient.
         let headers = [("content-encoding", packing), ("retry-after", "1")];
         let error = response_text(http_response(429, &headers, vec![packed])).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::RateLimited);
@@ -225,12 +225,12 @@ async fn a_model_without_output_hits_the_first_output_timeout() {
     let (error, waited) = timeout_error_and_elapsed(response, timeouts).await;
     check_timeout(&error, "said nothing", None);
     assert!((95..105).contains(&waited.as_secs()), "{waited:?}");
-    // Also before there is an answer.
+    // Also before the response starts.
     let (error, _) = timeout_error_and_elapsed(sse_response(vec![BodyPart::Hang]), timeouts).await;
     check_timeout(&error, "said nothing", None);
 }
 
-/// Takes the first event, and then the error without waiting for real.
+/// Reads the first event, and then waits for the error with a paused clock.
 async fn error_after_first_event(timeouts: Timeouts) -> Error {
     let server = start_server(sse_response(vec![body_bytes(TEXT_FRAME), BodyPart::Hang])).await;
     let mut turn = request_turn(&model(&server).with_timeouts(timeouts));
@@ -302,7 +302,7 @@ async fn a_connection_is_reused_after_an_error_status() {
 async fn nothing_is_sent_for_a_stream_that_is_never_polled() {
     let server = start_server(sse_response(vec![body_bytes(TEXT_FRAME)])).await;
     drop(request_turn(&model(&server)));
-    // The next request is the first that is seen.
+    // The next request is the first one that is received.
     let _ = request_turn(&model(&server)).into_turn().await;
     assert_eq!(server.requests().len(), 1);
 }
@@ -315,7 +315,7 @@ async fn dropping_the_stream_closes_the_connection_and_leaves_no_task() {
     drop(turn);
     server.wait_for_early_close().await;
     assert_eq!((server.requests().len(), server.closed_early_count()), (1, 1));
-    // While the head is waited for, and while the words of a refusal are.
+    // While waiting for the head of the response, and for the text of a refusal.
     for response in [
         sse_response(vec![BodyPart::Hang]),
         http_response(429, &[], vec![body_bytes("slow"), BodyPart::Hang]),
@@ -345,7 +345,7 @@ async fn a_line_without_an_end_hits_the_length_limit() {
     assert!(error.find_source::<turnstream::sse::FrameTooLarge>().is_some());
 }
 
-/// All that an error can show.
+/// All texts that an error can show.
 fn all_error_text(error: &Error) -> String {
     let mut all = format!("{error}|{error:?}|{error:#?}|{}", serde_json::to_string(error).unwrap());
     let mut source = std::error::Error::source(error);

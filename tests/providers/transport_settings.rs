@@ -1,4 +1,4 @@
-//! What is set for the transport of any provider: headers, keys, proxies, the client.
+//! Transport settings of any provider: headers, keys, proxies, the HTTP client.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,7 +49,7 @@ macro_rules! each {
     }};
 }
 
-/// A server that keeps its requests and answers each with a refusal.
+/// A server that records its requests and refuses each of them.
 async fn refusing_server(status: u16) -> LoopbackServer {
     let body = r#"{"error":{"message":"no"}}"#;
     LoopbackServer::start(move |_| HttpResponse::text(status, body)).await.unwrap()
@@ -106,7 +106,7 @@ async fn headers_with_secret_sounding_names_are_treated_as_secrets() {
     }
     for name in ["x-portkey-provider", "x-max-tokens", "x-author", "x-keyword", "idempotency-key"] {
         assert!(!refused(name).await, "{name}");
-        // Nor does it stand for a key at the vendor.
+        // It does not replace a key at the vendor either.
         let error =
             request_turn(&Anthropic::new("m").with_header(name, "some-value")).await.unwrap_err();
         assert_eq!(error.auth_problem(), Some(AuthProblem::MissingKey), "{name}");
@@ -146,7 +146,7 @@ async fn a_secret_header_never_appears_in_errors_or_debug_output() {
         let error = request_turn(&*model).await.unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
     }
-    // Of several values in one, each is hidden; short words are not.
+    // If a value contains several secrets, each is hidden; short texts are not.
     let echo =
         LoopbackServer::start(|_| HttpResponse::text(400, "no session hunter22session, beta"));
     let echo = echo.await.unwrap();
@@ -173,7 +173,7 @@ async fn a_missing_key_for_the_vendors_own_url_is_an_error_before_any_request() 
     assert_eq!(error.message(), "api.deepseek.com wants a key, and none is set");
     let error = request_turn(&Anthropic::new("m").with_api_key("")).await.unwrap_err();
     assert_eq!(error.auth_problem(), Some(AuthProblem::MissingKey));
-    // Elsewhere no key means no header of one.
+    // On other servers, no key means no authorization header.
     let server = refusing_server(400).await;
     for model in each!(|m| m.with_base_url(server.url()).unwrap()) {
         request_turn(&*model).await.unwrap_err();
@@ -218,7 +218,7 @@ async fn a_key_is_sent_over_plain_http_only_to_localhost_unless_allowed() {
     let model = Anthropic::new("m").with_http_client(http.clone()).with_base_url(named).unwrap();
     refused(request_turn(&model).await.unwrap_err());
     assert!(server.requests().is_empty());
-    // Allowed, or without anything to read.
+    // Allowed explicitly, or without a secret.
     let models = each!(|m| m
         .with_http_client(http.clone())
         .with_base_url(&url)
@@ -282,13 +282,13 @@ async fn a_customization_that_panics_is_an_error_of_the_turn() {
     assert!(error.message().contains("no good"));
 }
 
-/// An address that nothing listens on.
+/// An address without a listener.
 fn unused_url() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
 
-/// A client with this proxy for everything.
+/// A client with this proxy for all requests.
 fn proxied_client(proxy: &str) -> HttpClient {
     let proxy = reqwest::Proxy::all(proxy).unwrap();
     HttpClient::customized(move |client| client.proxy(proxy.clone()))
@@ -311,7 +311,7 @@ async fn an_error_of_a_proxy_names_the_proxy_and_not_its_password() {
         assert!(error.message().contains("gateway.example"), "{error}");
         assert!(!format!("{error:?}").contains("hunter22"), "{error:?}");
     }
-    // What the proxy itself says.
+    // The proxy's own error.
     let refuses = refusing_server(407).await;
     let error =
         request_turn(&proxied_model(&refuses.url(), "http://gateway.example")).await.unwrap_err();
@@ -364,9 +364,9 @@ async fn requests_to_localhost_bypass_the_proxy() {
     }
 }
 
-// What depends on the vendor's own address.
+// ---- Behaviour that depends on the vendor's own address
 
-/// The vendor itself, on this machine, and what it was sent.
+/// The vendor's server, simulated on this machine, and the requests that it received.
 async fn vendor_server(
     reply: impl Fn() -> Reply + Send + Sync + 'static,
 ) -> (ModelServer, Anthropic) {
@@ -379,7 +379,7 @@ async fn vendor_server(
     (server, model.allow_plain_http())
 }
 
-/// What was said, a turn with signed thoughts, and what was said then.
+/// A user message, a turn with signed reasoning, and another user message.
 async fn history_with_thoughts(model: &Anthropic) -> Vec<Item> {
     let turn = request_turn(model).await.unwrap();
     let mut items = vec![Item::user("hi")];
@@ -402,7 +402,7 @@ async fn the_vendor_is_asked_to_drop_stale_reasoning_unless_disabled() {
     };
     let drop = serde_json::json!({ "prefix_mismatch_behavior": "drop_block" });
     let options = |reasoning| Options { reasoning, ..Options::default() };
-    // Without any thoughts there is nothing to say.
+    // Without any reasoning, the field is left out.
     let first = binding(&model, vec![Item::user("x")], options(None)).await;
     assert!(first.is_null(), "{first}");
     let by_default = binding(&model, items.clone(), options(None)).await;
@@ -416,7 +416,7 @@ async fn the_vendor_is_asked_to_drop_stale_reasoning_unless_disabled() {
     assert!(binding(&model, items.clone(), own).await["block_binding"].is_null());
     let unasked = model.clone().without_drop_block();
     assert!(binding(&unasked, items.clone(), options(None)).await.is_null());
-    // A server of another's may not know it.
+    // Another vendor's server may not know the field.
     let elsewhere = Anthropic::new("claude-fable-5-1").with_base_url(server.url()).unwrap();
     assert!(binding(&elsewhere, items, options(None)).await.is_null());
 }

@@ -1,4 +1,5 @@
-//! The claims of `tests/hub`, over Redis: on one machine, and with each run on another machine than its readers.
+//! The claims of `tests/hub`, with Redis: on one machine, and with each run on another machine than
+//! its readers.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +29,7 @@ pub(crate) async fn connect() -> RedisEvents {
     RedisEvents::connect(&url).await.unwrap().with_prefix(prefix)
 }
 
-/// What one machine writes and another one reads.
+/// A log that one machine writes and another one reads.
 #[derive(Clone)]
 pub(crate) struct Apart {
     writes: RedisEvents,
@@ -38,7 +39,7 @@ pub(crate) struct Apart {
 impl Apart {
     pub(crate) async fn connect() -> Self {
         let writes = connect().await;
-        // Another connection with the same prefix: another process, for all that Redis knows.
+        // Another connection with the same prefix acts as another process for Redis.
         let reads = writes.clone().with_expiry(Duration::from_mins(10));
         Self { writes, reads }
     }
@@ -98,7 +99,7 @@ impl CommandInbox for Apart {
     }
 }
 
-/// What is ready within a moment.
+/// The future's output if it is ready within a moment.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(Duration::from_millis(150), future).await.ok()
 }
@@ -107,7 +108,7 @@ pub(crate) async fn let_tasks_run() {
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
 
-/// A time of a claim, on a clock that cannot be paused.
+/// A duration in a test, scaled for a clock that cannot be paused.
 pub(crate) fn time(time: Duration) -> Duration {
     time / 30
 }

@@ -23,7 +23,7 @@ const ROLE_ENV: &str = "TURNSTREAM_REDIS_ROLE";
 const URL_ENV: &str = "TURNSTREAM_REDIS_URL";
 const FOLDER_ENV: &str = "TURNSTREAM_REDIS_FOLDER";
 
-/// A process that runs a session, with a Redis and a store that it shares with the test.
+/// The Redis and the store that the test shares with a process that runs a session.
 struct World {
     server: Server,
     folder: std::path::PathBuf,
@@ -38,7 +38,7 @@ impl World {
         Self { server, folder }
     }
 
-    /// Starts a test of this module in a process of its own, with a role.
+    /// Starts a test of this module in a separate process, with a role.
     fn spawn(&self, test: &str, role: &str) -> (Child, BufReader<ChildStdout>) {
         let (_, module) = module_path!().split_once("::").expect("a module of the binary");
         let mut process = Process::new(std::env::current_exe().unwrap());
@@ -69,7 +69,7 @@ async fn hub(url: &str) -> Hub {
     Hub::with_redis(events.with_lease(Duration::from_millis(900)))
 }
 
-/// A model that asks for a call, and talks for a long time when it has its result.
+/// A model that makes a call, and streams text for a long time after its result.
 fn agent() -> Agent {
     let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     let delete = Tool::raw(spec, |_, _| async { "deleted" }).unwrap().requires_approval();
@@ -83,7 +83,7 @@ fn agent() -> Agent {
     Agent::new(model).with_tools([delete]).interactive()
 }
 
-/// What the other process does: it runs the session, and prints that it does.
+/// The other process: runs the session, and prints a line when the run has started.
 async fn run_in_child() {
     let env = |name| std::env::var(name).unwrap();
     let hub = hub(&env(URL_ENV)).await;
@@ -95,7 +95,7 @@ async fn run_in_child() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     println!("\nover");
-    // The end is sent.
+    // Gives the hub the time to send the end of the run.
     tokio::time::sleep(Duration::from_millis(300)).await;
 }
 
@@ -103,7 +103,7 @@ fn is_child() -> bool {
     std::env::var(ROLE_ENV).is_ok()
 }
 
-/// The run that the other process has begun.
+/// The id of the run that the other process has started.
 fn run_of(lines: &mut BufReader<ChildStdout>) -> String {
     loop {
         let mut line = String::new();
@@ -114,7 +114,7 @@ fn run_of(lines: &mut BufReader<ChildStdout>) -> String {
     }
 }
 
-/// Reads until something is there.
+/// Reads until `find` returns a value.
 async fn find<T>(reader: &mut SessionReader, find: impl Fn(&HubEvent) -> Option<T>) -> T {
     let found = async {
         loop {
@@ -151,20 +151,20 @@ async fn a_run_of_another_process_is_read_approved_steered_and_stopped() {
     assert_eq!((hub.run_id("s"), hub.find_run("t").await.unwrap()), (None, None));
     let second = hub.start("s", Agent::new(Scripted::new(["Two."])).run("Go")).await.unwrap_err();
     assert!(AlreadyRunning::from_error(&second).is_some(), "{second}");
-    // Read.
+    // ---- Read
     let call = find(&mut reader, |event| match event {
         HubEvent::Event { event, .. } => event.approval_request(),
         HubEvent::Snapshot { snapshot, .. } => snapshot.pending_calls().pop(),
         _ => None,
     })
     .await;
-    // Approved. Another call than the one that was shown is refused by the run itself.
+    // ---- Approve. The run itself refuses a verdict on another call than the one that was shown.
     let arguments = r#"{"file":"everything"}"#.to_owned();
     let forged = PendingCall { arguments, ..call.clone() };
     let verdict = |call| Command::Verdict { call, verdict: Verdict::Approve };
     let refused = hub.send(&run, verdict(forged)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidRequest);
-    // Steered: it is in the history under the id of the receipt.
+    // ---- Steer: the input is in the history under the id of its receipt.
     let steer = Command::FollowUp(vec![Item::user("Count.")]);
     let receipt = hub.send(&run, steer).await.unwrap();
     hub.send(&run, verdict(call)).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_run_of_another_process_is_read_approved_steered_and_stopped() {
     })
     .await;
     find(&mut reader, |event| has_text(event, "20 ")).await;
-    // Stopped.
+    // ---- Stop
     let by_id = hub.read_any_run(&run, None);
     hub.send(&run, Command::Interrupt).await.unwrap();
     let error = find(&mut reader, |event| match event {
@@ -222,7 +222,7 @@ async fn a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resum
     child.kill().unwrap();
     child.wait().unwrap();
     let killed = std::time::Instant::now();
-    // What is finished, from the store.
+    // The finished part comes from the store.
     let snapshot = find(&mut reader, |event| match event {
         HubEvent::Snapshot { number: None, snapshot } => Some(snapshot.clone()),
         _ => None,
@@ -238,7 +238,7 @@ async fn a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resum
     let refused = hub.send(&run, Command::Interrupt).await.unwrap_err();
     assert!(NotRunning::from_error(&refused).is_some(), "{refused}");
     assert!(begin.elapsed() < Duration::from_secs(2));
-    // It is lost, and one hub may resume it.
+    // The run is lost, and one hub may resume it.
     let lost = hub.lost_runs().await.unwrap();
     assert_eq!((lost.len(), &*lost[0].key, &*lost[0].run), (1, "s", &*run));
     assert!(other.claim_lost_run(&lost[0]).await.unwrap());
@@ -258,7 +258,7 @@ async fn a_run_that_says_nothing_for_long_is_alive() {
     let run = session.run(&agent, "Go").await.unwrap();
     let run = here.start("s", run).await.unwrap().detach();
     let reader = there.read_any_run(&run, None);
-    // Much longer than a sign of life is good for.
+    // Much longer than a heartbeat is valid.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(there.find_run("s").await.unwrap().as_deref(), Some(&*run));
     assert!(there.lost_runs().await.unwrap().is_empty());
@@ -291,7 +291,7 @@ async fn without_a_server_there_is_an_error_that_says_so() {
 }
 
 async fn a_server_that_does_not_answer_is_given_up_within_a_second() {
-    // It takes connections and says nothing.
+    // It accepts connections and never answers.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
     let begin = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Redis is killed, loses everything, or has what another program wrote.
+//! Redis is killed, loses its data, or has data of another program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ async fn first_snapshot(log: &RedisEvents) -> LogEntry {
     LogEntry { number: EventNumber::new("r", epoch, 0), content }
 }
 
-/// The numbers of what a reader elsewhere gets within a moment.
+/// The numbers that a reader in another process receives within a moment.
 async fn numbers(log: &RedisEvents) -> Vec<(u64, u64)> {
     let mut read = log.clone().with_expiry(Duration::from_mins(10)).read("r", None);
     let mut numbers = Vec::new();
@@ -52,18 +52,18 @@ async fn what_the_server_has_lost_of_a_log_is_written_again() {
     let log = connect(&server).await;
     let first = first_snapshot(&log).await;
     log.append(vec![first, entry(1, 1), entry(1, 2)], None).await.unwrap();
-    // With the next entries.
+    // The data is lost before the next entries are written.
     server.command(&["FLUSHALL"]);
     log.append(vec![entry(1, 3)], None).await.unwrap();
     assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
-    // A part of it, and before the next entries.
+    // A part of the data is lost.
     server.command(&["DEL", "turnstream:{r}:log"]);
     tokio::time::sleep(LEASE).await;
     assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2), (1, 3)]);
     server.command(&["XTRIM", "turnstream:{r}:log", "MAXLEN", "0"]);
     log.append(vec![entry(1, 4)], None).await.unwrap();
     assert_eq!(numbers(&log).await.len(), 5);
-    // Another attempt is still later than this one, whatever is left of it.
+    // The next attempt has a higher epoch, whatever is left of this one.
     server.command(&["DEL", "turnstream:{r}:owner"]);
     let there = log.clone().with_expiry(Duration::from_mins(10));
     assert_eq!(there.begin("r").await.unwrap(), 2);
@@ -77,7 +77,7 @@ async fn two_attempts_with_one_epoch_do_not_mix() {
     let first = first_snapshot(&here).await;
     here.append(vec![first.clone()], None).await.unwrap();
     server.command(&["FLUSHALL"]);
-    // The epoch of the first is forgotten.
+    // The epoch of the first attempt is lost.
     assert_eq!(there.begin("r").await.unwrap(), 1);
     let refused = here.append(vec![entry(1, 1)], None).await.unwrap_err();
     assert!(StaleEpoch::from_error(&refused).is_some(), "{refused}");
@@ -89,20 +89,20 @@ async fn what_another_program_writes_is_passed_over() {
     let log = connect(&server).await;
     let first = first_snapshot(&log).await;
     log.append(vec![first, entry(1, 1)], None).await.unwrap();
-    // Entries that the log cannot go on after.
+    // Entries after which the log cannot continue.
     for fields in [["e", "{"], ["x", "y"], ["e", r#"{"v":9,"type":"event"}"#]] {
         server.command(&["XADD", "turnstream:{r}:log", "*", fields[0], fields[1]]);
     }
     assert_eq!(numbers(&log).await, [(1, 0), (1, 1)]);
     log.append(vec![entry(1, 2)], None).await.unwrap();
     assert_eq!(numbers(&log).await, [(1, 0), (1, 1), (1, 2)]);
-    // The wrong type.
+    // A value of the wrong type.
     server.command(&["SET", "turnstream:{r}:log", "text"]);
     let error = log.append(vec![entry(1, 3)], None).await.unwrap_err();
     assert!(LogUnavailable::from_error(&error).is_none(), "{error}");
     let read = log.clone().with_expiry(Duration::from_mins(10)).read("r", None).next().await;
     assert!(read.unwrap().is_err());
-    // Inboxes.
+    // ---- Inboxes
     let mut commands = log.open("q").await.unwrap();
     server.command(&["XADD", "turnstream:{q}:inbox", "*", "c", "garbage"]);
     server.command(&["XADD", "turnstream:{q}:inbox", "*", "x", "y"]);
@@ -114,7 +114,7 @@ async fn what_another_program_writes_is_passed_over() {
         drop(commands);
     };
     let (answer, ()) = futures::join!(send, take);
-    // It was dropped with its run.
+    // The inbox was dropped with its run.
     assert!(NotRunning::from_error(&answer.unwrap_err()).is_some());
     let length = server.command(&["XLEN", "turnstream:{q}:inbox"]);
     assert_eq!(length, ":0\r\n");
@@ -126,7 +126,7 @@ async fn a_call_that_is_not_polled_any_more_holds_up_no_other() {
     let mut server = Server::start();
     let log = connect(&server).await;
     for _ in 0..20 {
-        // Each needs a new connection, and stops at another point.
+        // Each needs a new connection, and stops at another step.
         tokio::task::block_in_place(|| {
             server.kill();
             server.restart();
@@ -177,18 +177,18 @@ async fn nothing_of_a_run_that_was_killed_stays_for_ever() {
     let keys: Vec<&str> =
         keys.split("\r\n").filter(|line| line.starts_with("turnstream")).collect();
     assert_eq!(keys.len(), 6, "{keys:?}");
-    // That of all runs has one field for each, which the next run of its key removes.
+    // The hash of all active runs has one field for each, which the next run with its key removes.
     for key in keys.iter().filter(|key| **key != "turnstream:active") {
         assert_ne!(server.command(&["PTTL", key]), ":-1\r\n", "{key}");
     }
 }
 
-/// A model whose words are as many as those of the text before it.
+/// A text with one more number than the text before it.
 fn words(count: usize) -> String {
     (0..count).fold(String::new(), |text, n| text + &n.to_string() + " ")
 }
 
-/// What a page shows of one session.
+/// The page's view of one session.
 struct Page {
     journal: Option<Journal>,
     runs_ended: usize,
@@ -213,7 +213,7 @@ impl Page {
     }
 }
 
-/// Reads until the page shows this.
+/// Reads until the page shows the expected text.
 async fn read_until(mut reader: SessionReader, expected: String) -> Result<(), String> {
     let mut page = Page { journal: None, runs_ended: 0, text: String::new() };
     let read = async {
@@ -309,12 +309,12 @@ async fn while_the_server_is_down_readers_get_what_the_store_has() {
     let place = here.reserve_when_free("s").await.unwrap();
     place.start(session.run(&agent, "Go").await.unwrap()).await.unwrap().detach();
     tokio::task::block_in_place(|| server.kill());
-    // A new reader, at once.
+    // A new reader, immediately.
     let elsewhere = Session::open(store.clone(), "s").await.unwrap();
     let begin = std::time::Instant::now();
     reader(&elsewhere).await.unwrap().unwrap();
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
-    // The run has ended meanwhile; the reader learns of it from the store.
+    // The run has ended meanwhile; the reader learns of the end from the store.
     let reader = there.read_session(&elsewhere, None);
     read_until(reader, "One. Two.".to_owned()).await.unwrap();
     tokio::task::block_in_place(|| server.restart());
@@ -334,7 +334,7 @@ async fn a_run_begins_and_is_stopped_while_the_server_is_down_and_is_read_elsewh
     let run = here.start("s", session.run(&agent, "Go").await.unwrap()).await.unwrap().detach();
     assert_eq!(here.find_run("s").await.unwrap(), Some(run.clone()));
     tokio::task::block_in_place(|| server.restart());
-    // The log begins when the server is back.
+    // The log starts when the server is back.
     let mut shown = Journal::new(turnstream::History::from_id("h"));
     let wait = async {
         loop {
@@ -353,7 +353,7 @@ async fn a_run_begins_and_is_stopped_while_the_server_is_down_and_is_read_elsewh
         }
     };
     tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap();
-    // And it is stopped on its own machine, whether or not the server is there.
+    // The run can be stopped on its own machine, whether or not the server is available.
     tokio::task::block_in_place(|| server.kill());
     here.send(&run, Command::Interrupt).await.unwrap();
     drop(here.reserve_when_free("s").await.unwrap());
@@ -361,7 +361,7 @@ async fn a_run_begins_and_is_stopped_while_the_server_is_down_and_is_read_elsewh
     assert_eq!(kept.history().iter().next_back().unwrap().as_text(), Some("One. "));
 }
 
-/// The run before has ended while the server was down, so that it is announced later.
+/// The previous run has ended while the server was down, so that its end is announced later.
 async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_session() {
     let mut server = Server::start();
     let (here, there) =
@@ -371,7 +371,7 @@ async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_ses
     let session = Session::open(store.clone(), "s").await.unwrap();
     let agent = Agent::new(Scripted::from_fn(|_, n| match n {
         0 => Reply::text("First. "),
-        // Long enough for the announcement of the first one.
+        // Long enough for the announcement of the first run's end.
         _ => (0..12).fold(Reply::new(), |reply, n| {
             reply.delay(Duration::from_millis(300)).say(&format!("{n} "))
         }),
@@ -383,7 +383,7 @@ async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_ses
     let expected = format!("First. {}", words(12));
     let reader = tokio::spawn(read_until(there.read_session(&elsewhere, None), expected.clone()));
     let second = here.start("s", session.run(&agent, "Go").await.unwrap()).await.unwrap().detach();
-    // The log of the first one is there by then, without an inbox.
+    // The log of the first run exists by then, without an inbox.
     while let Some(Err(_)) = there.read_any_run(&first, None).next().await {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -395,7 +395,7 @@ async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_ses
     read_until(there.read_session(&late, None), expected).await.unwrap();
 }
 
-/// Signs of life and appends cross each other all the time.
+/// Heartbeats and appends interleave all the time.
 async fn signs_of_life_remove_no_log_that_lacks_nothing() {
     let server = Server::start();
     let connect = async || {
@@ -427,13 +427,13 @@ async fn signs_of_life_remove_no_log_that_lacks_nothing() {
     for run in runs.collect::<Vec<_>>() {
         run.await.unwrap();
     }
-    // Each end deletes the sign of life of its run.
+    // The end of each run deletes its heartbeat.
     let stats = server.command(&["INFO", "commandstats"]);
     let deletes = stats.lines().find(|line| line.starts_with("cmdstat_del:")).unwrap_or_default();
     assert!(deletes.contains("calls=40,"), "{deletes}");
 }
 
-/// As after a failover to a server whose clock is behind.
+/// Simulates a failover to a server with a slower clock.
 async fn an_inbox_takes_commands_also_after_the_times_of_the_server_went_back() {
     let server = Server::start();
     let (here, there) =
@@ -447,7 +447,7 @@ async fn an_inbox_takes_commands_also_after_the_times_of_the_server_went_back() 
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     server.command(&["FLUSHALL"]);
-    // Until the next sign of life it looks as if it was not running.
+    // Until the next heartbeat, the run appears not to be running.
     let wait = async {
         while let Err(error) = there.send(&run, Command::Interrupt).await {
             assert!(NotRunning::from_error(&error).is_some(), "{error}");
@@ -467,7 +467,7 @@ async fn a_run_that_ended_while_the_server_was_down_is_not_lost() {
     tokio::task::block_in_place(|| server.kill());
     drop(owner);
     tokio::task::block_in_place(|| server.restart());
-    // Its sign of life ends after a lease, and its end is said again before.
+    // Its heartbeat expires after a lease, and its end is announced again before that.
     tokio::time::sleep(2 * LEASE).await;
     let lost = loop {
         match there.lost().await {

@@ -1,13 +1,13 @@
 //! Hubs that share a Redis.
 //!
-//! The tests need a server: `tests/redis/run.sh` installs it where it can, and runs them.
+//! The tests need a server: `tests/redis/run.sh` installs one if possible, and runs the tests.
 
 #![cfg(all(feature = "redis", feature = "http"))]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Makes tests of claims that need a server.
+/// Generates tests from claims that need a server.
 macro_rules! on_backend {
     ($($kind:ident $($name:ident)?),* $(,)?) => {
         mod tests {

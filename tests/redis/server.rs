@@ -1,6 +1,6 @@
-//! A Redis or Valkey server of the tests' own.
+//! A Redis or Valkey server for tests.
 //!
-//! Other tests can include this file by its path. It needs `tokio` with `net` and nothing else.
+//! Other tests can include this file by its path. It needs only `tokio` with `net`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The program, if another than `redis-server` or `valkey-server` in `PATH`.
+/// The variable with the program, if it is not `redis-server` or `valkey-server` in `PATH`.
 const PROGRAM_ENV: &str = "TURNSTREAM_REDIS_SERVER";
 
-/// A server on a port of its own, which stops with this value, and with the process of the tests however that ends.
+/// A server on a port of its own, which stops when this value is dropped, or when the test process
+/// ends in any way.
 #[allow(dead_code, reason = "each includer uses some of it")]
 pub(crate) struct Server {
     port: u16,
@@ -22,12 +23,12 @@ pub(crate) struct Server {
 
 #[allow(dead_code, reason = "each includer uses some of it")]
 impl Server {
-    /// Starts a server that keeps nothing.
+    /// Starts a server without persistence.
     pub(crate) fn start() -> Self {
         Self::start_with(false)
     }
 
-    /// Starts a server. If it is persistent, it has its data again after [`kill`](Self::kill).
+    /// Starts a server. If it is persistent, it still has its data after [`kill`](Self::kill).
     pub(crate) fn start_with(is_persistent: bool) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = std::env::temp_dir().join(format!("turnstream-redis-{port}"));
@@ -42,10 +43,11 @@ impl Server {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Starts it again on the same port, after [`kill`](Self::kill).
+    /// Restarts the server on the same port, after [`kill`](Self::kill).
     pub(crate) fn restart(&mut self) {
         assert!(self.running.is_none());
-        // The shell ends the server when its own input ends: with the process of the tests, at the latest.
+        // The shell kills the server when its own input is closed, at the latest when the test
+        // process ends.
         let script = r#""$@" >/dev/null & echo $!; read -r _; kill -9 $! 2>/dev/null; wait"#;
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh"]).arg(program());
@@ -66,7 +68,7 @@ impl Server {
         }
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the server with SIGKILL.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.running.take() {
             drop(child.stdin.take());
@@ -74,7 +76,7 @@ impl Server {
         }
     }
 
-    /// Speaks to the server as another program does, and returns what it answers.
+    /// Sends a command as another program would, and returns the server's answer.
     pub(crate) fn command(&self, words: &[&str]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(stream, "*{}\r\n", words.len()).unwrap();

@@ -1,4 +1,4 @@
-//! What is stored grows with what is said, and with nothing else.
+//! The size of a stored session is proportional to its content.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use turnstream::item::{ResultKind, StopReason, ToolCall, ToolResult, TurnInfo};
 use turnstream::session::{Entry, JsonLinesStore, Store};
 use turnstream::{Error, Item, Usage};
 
-/// What a turn of an agent adds: some words, a call and its result; a user speaks every tenth turn.
-/// Each is appended when it is there.
+/// The appends of an agent's turn: some text, a call and its result, and a user message in every
+/// tenth turn. Each is appended when it is complete.
 fn turn_appends(n: usize) -> Vec<Vec<Entry>> {
     let call = ToolCall {
         call_id: format!("call_{n:06}"),
@@ -39,7 +39,7 @@ fn folder_size(folder: &Path) -> u64 {
     fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
 }
 
-/// Bytes a turn after 10, 100 and 1,000 turns.
+/// Measures the bytes per turn after 10, 100 and 1,000 turns.
 fn assert_linear_growth<S: Store>(name: &str, open: impl Fn(&Path) -> Result<S, Error>) {
     let folder = env::temp_dir().join(format!("turnstream-growth-{name}-{}", process::id()));
     fs::create_dir_all(&folder).unwrap();
@@ -52,7 +52,7 @@ fn assert_linear_growth<S: Store>(name: &str, open: impl Fn(&Path) -> Result<S, 
             }
             turns += 1;
         }
-        // With its last handle the database is closed, and nothing is left in a log.
+        // With the last handle the database is closed, and its log is emptied.
         drop(store);
         folder_size(&folder) / until as u64
     });

@@ -21,7 +21,7 @@ use crate::support::tools::spec;
 const ROLE_ENV: &str = "TURNSTREAM_SUSPENDED_ROLE";
 const FOLDER_ENV: &str = "TURNSTREAM_SUSPENDED_PLACE";
 
-/// The keys of the calls that ran in any process, a line each.
+/// The keys of the calls that ran in any process, one per line.
 fn executed_call_keys(folder: &Path) -> Vec<String> {
     let text = fs::read_to_string(folder.join("ran")).unwrap_or_default();
     let mut keys: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -39,7 +39,7 @@ fn recording_tool(folder: &Path, name: &str) -> Tool {
     Tool::raw(spec(name), run).unwrap()
 }
 
-/// An agent that makes these calls, and then is done.
+/// An agent that makes these calls, and then stops.
 fn agent_with_calls(calls: &'static [(&'static str, &'static str)], tools: Vec<Tool>) -> Agent {
     let model = Scripted::from_fn(move |request, _| {
         match request.history.iter().any(|item| item.as_tool_result().is_some()) {
@@ -68,9 +68,9 @@ fn agent_with_sub_agents(folder: &Path) -> Agent {
     agent_with_calls(&[("a", "clean"), ("b", "delete"), ("c", "manage"), ("d", "look")], tools)
 }
 
-/// The paths to the calls that wait.
+/// The paths to the pending calls.
 const PENDING_CALL_PATHS: [&str; 3] = ["a/delete_1", "b", "c/sub_1/delete_1"];
-/// The keys of those that need no approval.
+/// The keys of calls that need no approval.
 const APPROVAL_FREE_KEYS: [&str; 4] = ["s/a/look_1", "s/c/look_2", "s/c/sub_1/look_1", "s/d"];
 
 fn call_paths(calls: &[PendingCall]) -> Vec<String> {
@@ -99,7 +99,7 @@ async fn resume_with_verdicts(store: impl Store + 'static, folder: &Path) {
         1 => (call, Verdict::deny("not this one")),
         _ => (call, Verdict::Approve),
     };
-    // A verdict that is missing is refused, and changes nothing.
+    // A missing verdict is an error, and changes nothing.
     let error = session.resume(&agent_with_sub_agents(folder), []).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     let verdicts = calls.into_iter().map(verdict);
@@ -113,7 +113,7 @@ async fn resume_with_verdicts(store: impl Store + 'static, folder: &Path) {
     assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "all done"), "{outcome:?}");
 }
 
-/// What is left when all is done.
+/// Checks the state after all calls have completed.
 async fn assert_all_completed(store: impl Store + 'static, folder: &Path) {
     let mut keys: Vec<&str> = APPROVAL_FREE_KEYS.to_vec();
     keys.extend(["s/b", "s/c/sub_1/delete_1"]);
@@ -145,7 +145,7 @@ async fn a_suspended_sub_agent_continues_when_its_session_is_opened_again() {
     assert_all_completed(MemoryStore::clone(&store), folder.path()).await;
 }
 
-/// Starts a test of this module in a process of its own, with a role.
+/// Starts a test of this module in a separate process, with a role.
 fn spawn_test_process(test: &str, role: &str, folder: &Path) -> Child {
     let (_, module) = module_path!().split_once("::").expect("a module of the binary");
     let mut command = Command::new(env::current_exe().unwrap());
@@ -167,7 +167,7 @@ async fn assert_survives_kill<S: Store + 'static>(test: &str, open: impl Fn(Path
             _ => resume_with_verdicts(open(folder.clone()), &folder).await,
         }
         eprintln!("DONE");
-        // It is killed here.
+        // The process is killed here.
         return std::future::pending().await;
     }
     let folder = TempFolder::new();
@@ -240,7 +240,8 @@ async fn a_sub_agent_interrupted_while_it_continued_is_answered_as_interrupted()
     }
 }
 
-/// A store with a session that waits for one call, of its own or of a sub-agent that changed a file.
+/// A store with a session that waits for one call, of its own or of a sub-agent that changed a
+/// file.
 async fn store_with_pending_call(folder: &Path, nested: bool) -> (MemoryStore, Agent) {
     let change = |_, cx: turnstream::tool::ToolContext| {
         cx.record_change("a file");
@@ -301,7 +302,7 @@ async fn a_checkpoint_keeps_the_call_of_a_suspended_sub_agent_as_it_keeps_any_pe
     assert_eq!(told[0], told[1]);
 }
 
-/// While calls wait, earlier items become void, get shorter and are folded away.
+/// While calls wait, earlier items are tombstoned, shortened and compacted.
 async fn assert_rewrites_keep_pending(store: impl Store + Clone + 'static, folder: &Path) {
     let session = Session::open(store.clone(), "s").await.unwrap();
     let long = Reply::new().think(&"hm ".repeat(300)).say("Hello!");
@@ -318,7 +319,7 @@ async fn assert_rewrites_keep_pending(store: impl Store + Clone + 'static, folde
         let is_it = |item: &Item| item.as_tool_call().is_some_and(|call| call.call_id == id);
         items.iter().position(is_it).unwrap()
     };
-    // The calls that wait, one of its own and two of sub-agents, and one that has its result.
+    // Pending calls, one of the session's own and two of sub-agents, and one call with a result.
     for id in ["a", "b", "c"] {
         let error = session.tombstone([0, place(id)]).await.unwrap_err();
         assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some(id)));
@@ -371,7 +372,7 @@ async fn a_checkpoint_cannot_replace_the_end_of_a_turn_with_pending_calls() {
     let session = Session::open(store, "s").await.unwrap();
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     let SessionState::Pending { calls } = session.state() else { panic!("{:?}", session.state()) };
-    // The call that is answered is the last of its turn, and the mark of the turn's end is on it.
+    // The answered call is the last of its turn, and has the mark of the turn's end.
     for range in [2..4, 1..4, 2..3] {
         let error = session.checkpoint(range.clone(), []).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{range:?}");

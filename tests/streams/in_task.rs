@@ -1,4 +1,5 @@
-//! A stream in a task of its own: how far ahead it is, what a pause and a drop do, how it ends.
+//! A stream in a task of its own: how far it runs ahead, the effects of a pause and of a drop, and
+//! its end.
 
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -26,13 +27,13 @@ fn non_zero(n: usize) -> NonZeroUsize {
     NonZeroUsize::new(n).unwrap()
 }
 
-/// Counts from 0 without end, and how often it was asked.
+/// Counts from 0 without end, and counts its polls.
 fn counting_stream(read: &Arc<AtomicUsize>) -> impl Stream<Item = Item> + Send + 'static {
     let read = Arc::clone(read);
     stream::repeat_with(move || Ok(read.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// Sends a word when it is dropped.
+/// Sends a text when it is dropped.
 struct DropNotifier(mpsc::Sender<&'static str>);
 
 impl Drop for DropNotifier {
@@ -41,7 +42,7 @@ impl Drop for DropNotifier {
     }
 }
 
-/// What a guard in the stream says.
+/// Adds a guard to a stream, which sends a text on drop.
 fn notify_on_drop<T>(
     stream: impl Stream<Item = T> + Send + 'static,
 ) -> (impl Stream<Item = T> + Send + 'static, mpsc::Receiver<&'static str>) {
@@ -58,7 +59,7 @@ fn two_thread_runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).build().unwrap()
 }
 
-/// Lets the task go on for as long as it wants to.
+/// Lets the task run for as long as it wants to.
 async fn yield_repeatedly() {
     for _ in 0..1000 {
         tokio::task::yield_now().await;
@@ -253,7 +254,8 @@ fn the_shutdown_of_the_runtime_is_reported_as_an_error() {
     assert_eq!(block_on(collect_rest(items)), [Err(ErrorKind::Other)]);
 }
 
-/// A model that calls a tool, and the tool, which takes a second and then counts up.
+/// An agent with a model that calls a tool, and the tool, which takes a second and then increments
+/// a counter.
 fn slow_tool_agent(done: &Arc<AtomicUsize>) -> Agent {
     let done = Arc::clone(done);
     let tool = Tool::raw(spec("t"), move |_, _| {

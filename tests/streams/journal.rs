@@ -21,7 +21,7 @@ fn input_usage(input_tokens: u64) -> Usage {
     Usage { input_tokens, ..Usage::default() }
 }
 
-/// The events of a turn that calls `t` once for each id, and costs `input_tokens`.
+/// The events of a turn that calls `t` once for each id, and uses `input_tokens`.
 fn tool_turn_events(ids: &[&str], input_tokens: u64) -> Vec<Event> {
     let reply = Reply::new().say("so").usage(input_usage(input_tokens));
     let reply = ids.iter().fold(reply, |reply, id| reply.call_raw(id, "t", "{}"));
@@ -61,7 +61,7 @@ fn nested_event(call_id: &str, event: Event) -> Event {
     Event::Nested { call_id: call_id.into(), name: "t".into(), event: Box::new(event) }
 }
 
-/// Folds the events, and the same events after they were written and read.
+/// Folds the events, and the same events after a round trip through JSON.
 #[track_caller]
 fn fold_events(history: &History, events: &[Event]) -> Journal {
     let (journal, read) = (Journal::new(history.clone()), Journal::new(history.clone()));
@@ -280,7 +280,7 @@ fn pending_calls_stay_open_with_the_arguments_that_were_shown() {
     );
     assert!(journal.outcome(EndReason::Stopped, None).pending.is_empty());
 
-    // The end changes nothing: they wait, and what settles the history answers them.
+    // The end changes nothing: the calls are pending until the history is settled.
     journal.observe(&Event::Finished(Box::new(outcome)));
     let history = journal.history();
     assert_eq!(history.unanswered_calls(), [tool_call("b", "{}"), tool_call("c", "{}")]);
@@ -289,7 +289,7 @@ fn pending_calls_stay_open_with_the_arguments_that_were_shown() {
     let kinds = settled.iter().filter_map(|item| Some(item.as_tool_result()?.kind));
     assert!(kinds.eq([ResultKind::Ok, ResultKind::Interrupted, ResultKind::Interrupted]));
 
-    // Their results may still come, to this journal or to one of the history.
+    // Their results may still arrive, in this journal or in a new one with the same history.
     for journal in [journal, Journal::new(history)] {
         journal.observe(&output_event("c", "3"));
         journal.observe(&output_event("b", "2"));
@@ -297,7 +297,7 @@ fn pending_calls_stay_open_with_the_arguments_that_were_shown() {
     }
 }
 
-/// How a hand-written loop of these events ends: its reason, and the texts of all results.
+/// The end of a hand-written loop with these events: its outcome, and the texts of all results.
 fn finished_outcome(events: Vec<Result<Event, Error>>) -> (Outcome, Vec<String>) {
     let journal = Journal::new(empty_history());
     let loops = stream::iter(events).journal_to(&journal).finish_with(&journal);
@@ -393,7 +393,7 @@ fn a_retry_event_opens_no_turn_and_has_no_usage() {
     assert!(!journal.has_open_turn());
     assert_eq!((journal.history(), journal.usage(), journal.phase()), before);
 
-    // Nor does it end the results of the turn before.
+    // It does not complete the results of the previous turn either.
     for event in tool_turn_events(&["a", "b"], 5).iter().chain([
         &output_event("a", "1"),
         &report,
@@ -469,7 +469,7 @@ fn the_phase_is_tools_from_the_first_tool_until_the_next_request() {
     check_phase_from(&fold_events(&empty_history(), &ran).history(), &[], Streaming);
 }
 
-/// The phase of a run that begins with a history.
+/// Checks the phase of a run that starts with a history.
 #[track_caller]
 fn check_phase_from(history: &History, events: &[Event], expected: InterruptedPhase) {
     assert_eq!(fold_events(history, events).phase(), expected, "{events:?}");

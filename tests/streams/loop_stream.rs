@@ -82,13 +82,13 @@ fn next_stop_and_stop_with_can_be_bodies_or_end_them() {
     assert_eq!(block_on(count.collect::<Vec<_>>()), [1, 2]);
 }
 
-// What runs when.
+// ---- What is alive when
 
-/// Counts what is alive.
+/// Counts the values that are alive.
 #[derive(Clone, Default)]
 struct GuardCounter(Arc<(AtomicUsize, AtomicUsize)>);
 
-/// Is alive until it is dropped.
+/// Counts as alive until it is dropped.
 struct Guard(GuardCounter);
 
 impl GuardCounter {
@@ -246,7 +246,7 @@ fn dropping_the_stream_drops_the_active_body_once() {
     }
 }
 
-// How much it takes.
+// ---- Cost
 
 const ROUNDS: usize = 100_000;
 
@@ -295,7 +295,8 @@ fn a_hundred_thousand_iterations_use_constant_stack_and_one_poll_per_step() {
     }
 }
 
-/// How often a stream says `Pending` before its next item. Each must come with a wake.
+/// The number of times that a stream returns `Pending` before its next item. Each must come with a
+/// wake.
 fn count_pendings<S: Stream + Unpin>(stream: &mut S) -> usize {
     let wakes = Arc::new(WakeCounter::default());
     let counting = Waker::from(Arc::clone(&wakes));
@@ -312,7 +313,7 @@ fn a_long_run_without_an_item_yields_to_the_executor() {
     let silent = AtomicUsize::new(0);
     let mut stream = loop_stream(0, |n| counted_body(&silent, 0, n));
     let times = count_pendings(&mut stream);
-    // Often enough to be fair, and seldom enough to cost nothing.
+    // Often enough to be fair, and rarely enough to be cheap.
     assert!((ROUNDS / 1000..=ROUNDS / 50).contains(&times), "{times} times");
     assert_eq!(stream.end_reason(), Some(LoopEndReason::Stop));
 
@@ -375,7 +376,7 @@ fn the_loop_stores_its_parts_unboxed() {
     check_sizes(|_| stream::iter([Step::Value(0_u8); 1000]));
 }
 
-// Panics.
+// ---- Panics
 
 fn panic_message<T>(f: impl FnOnce() -> T) -> String {
     match catch_unwind(AssertUnwindSafe(f)) {
@@ -459,7 +460,7 @@ fn a_panic_ends_loop_over_without_polling_further_input() {
     }
 }
 
-// What kinds of bodies there are.
+// ---- Kinds of bodies
 
 fn assert_send<T: Send>(_: &T) {}
 fn assert_sync<T: Sync>(_: &T) {}
@@ -572,7 +573,7 @@ fn items_and_steps_are_distinguished_by_type() {
     assert_eq!(Err::<Step<u8, u8>, _>("no").into_step(), Err(Err("no")));
 }
 
-// loop_over.
+// ---- `loop_over`
 
 #[test]
 fn loop_over_threads_its_state_through_the_inputs() {
@@ -646,7 +647,7 @@ fn loop_over_waits_for_its_input() {
     assert_eq!(drain_stream(&mut stream), [7]);
 }
 
-// loop_with_state.
+// ---- `loop_with_state`
 
 #[test]
 fn the_cell_shows_the_state_that_the_active_body_was_built_with() {
@@ -737,7 +738,7 @@ fn debug_shows_the_ending_and_no_closure() {
     assert_eq!(format!("{cell:?}"), "StateCell { state: 1, ended: None }");
 }
 
-// on_turn_complete.
+// ---- `on_turn_complete`
 
 fn history() -> History {
     let mut history = History::new(&CountingIds::new("test"));
@@ -753,7 +754,7 @@ fn stream_reply_turn(reply: impl Into<Reply>) -> TurnStream {
     stream_model_turn(&Scripted::new([reply]))
 }
 
-/// The events of a turn that thinks, talks and calls.
+/// The events of a turn with reasoning, text and calls.
 fn turn_events() -> Vec<TurnEvent> {
     let call = serde_json::json!({ "path": "a.txt" });
     let reply = Reply::new().think("hm hm").say("I read it.").call("read", call);
@@ -770,7 +771,7 @@ async fn then_unreachable(_: Arc<Turn>) -> Result<Steps<'static, u32>, Error> {
     panic!("`then` runs")
 }
 
-/// Drains and looks whether it stays over and holds nothing that `gauge` counts.
+/// Drains a stream, and checks that it stays terminated and holds nothing that `gauge` counts.
 fn drain_steps(stream: impl FusedStream<Item = TestStep>, gauge: &GuardCounter) -> Vec<TestStep> {
     let mut stream = Box::pin(stream);
     let steps = drain_stream(&mut stream);
@@ -778,7 +779,7 @@ fn drain_steps(stream: impl FusedStream<Item = TestStep>, gauge: &GuardCounter) 
     steps
 }
 
-/// Expects an error and nothing behind it.
+/// Expects an error, and nothing after it.
 fn drain_to_error(
     stream: impl FusedStream<Item = TestStep>,
     gauge: &GuardCounter,
@@ -1102,7 +1103,7 @@ fn the_debug_output_of_on_turn_complete_shows_its_stage() {
     assert_eq!(stages, ["turn", "turn", "then", "steps", "over"].map(stage));
 }
 
-// What a panic elsewhere in a body leaves behind.
+// ---- After a panic in another part of a body
 
 /// A body whose `Drop` panics.
 struct PanicOnDrop<S>(S);

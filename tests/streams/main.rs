@@ -1,12 +1,13 @@
-//! Streams: the loop, the scripted model that drives it in tests, and what surrounds a run's events.
+//! Streams: the loop, the scripted model that drives it in tests, and the adapters of a run's
+//! events.
 //!
 //! | module | claims |
 //! |---|---|
 //! | `loop_stream` | the contract of `loop_stream`, `loop_over`, `loop_with_state` and `on_turn_complete` |
 //! | `stop_after_turn` | a run stops after a turn on request, and can be resumed |
-//! | `in_task` | how far ahead a stream in its own task runs, and what a pause and a drop do |
+//! | `in_task` | how far ahead a stream in its own task runs, and the effects of a pause and a drop |
 //! | `journal` | the journal folds a run's events: sub-agents, evidence, pending calls |
-//! | `scripted` | the scripted model signs, hides and refuses what a real one does |
+//! | `scripted` | the scripted model signs, hides and refuses like a real one |
 
 mod in_task;
 mod journal;

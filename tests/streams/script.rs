@@ -22,7 +22,8 @@ impl Wake for WakeCounter {
     }
 }
 
-/// Polls to the end. What is pending without having woken its task would hang, and fails.
+/// Polls a future to its end. Panics if it is pending without having woken its task, because it
+/// would hang.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let wakes = Arc::new(WakeCounter::default());
@@ -38,7 +39,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// One thing that a scripted body does when it is polled.
+/// An action of a scripted body when it is polled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum BodyAction {
     Value(u32),
@@ -46,29 +47,29 @@ pub(crate) enum BodyAction {
     Stop,
     StopWith(u32),
     Fail(u32),
-    /// Wakes and is pending, once.
+    /// Wakes its task and is pending, once.
     Wait,
 }
 pub(crate) use BodyAction::{Fail, Next, Stop, StopWith, Value, Wait};
 
-/// Which body of the script it is, and a number that every value of it is added to.
+/// The index of the body in the script, and a number that is added to each of its values.
 pub(crate) type BodyState = (usize, u32);
 
-/// What a script must come to.
+/// The expected result of a script.
 #[derive(Debug, PartialEq)]
 pub(crate) struct LoopResult {
     pub(crate) items: Vec<Result<u32, u32>>,
     pub(crate) ended: LoopEndReason,
     /// The states that bodies were built with.
     pub(crate) built_states: Vec<BodyState>,
-    /// The last state that was seen: that of the last body, or the one that the loop left.
+    /// The last state: that of the last body, or the one that the loop left.
     pub(crate) last_state: BodyState,
-    /// How many words were played in all.
+    /// The number of actions that were performed in total.
     pub(crate) action_count: usize,
 }
 
-/// The loop over plain vectors: what all forms of the loop are held against. With `inputs`, there
-/// are so many bodies at most.
+/// The loop over plain vectors, with which all forms of the loop are compared. `inputs` limits the
+/// number of bodies.
 pub(crate) fn reference_result(script: &[Vec<BodyAction>], inputs: Option<usize>) -> LoopResult {
     let mut told = LoopResult {
         items: vec![],
@@ -115,7 +116,7 @@ pub(crate) fn reference_result(script: &[Vec<BodyAction>], inputs: Option<usize>
 
 pub(crate) type BoxedBody<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
 
-/// Plays scripts and writes down what was asked of it.
+/// Plays scripts, and records its calls.
 #[derive(Clone, Default)]
 pub(crate) struct ScriptPlayer {
     pub(crate) script: Arc<Vec<Vec<BodyAction>>>,
@@ -174,9 +175,9 @@ impl ScriptPlayer {
     }
 }
 
-/// Drains a stream, and looks whether it stays over.
+/// Drains a stream, and checks that it stays terminated.
 pub(crate) fn drain_stream<S: FusedStream + Unpin>(stream: &mut S) -> Vec<S::Item> {
-    // A stream without an end fails below instead of going on for ever.
+    // A stream without an end fails below instead of running for ever.
     let items = block_on(stream.by_ref().take(1000).collect());
     for _ in 0..3 {
         assert!(stream.is_terminated());

@@ -1,4 +1,4 @@
-//! What a scripted model signs, hides and refuses.
+//! The items that a scripted model signs, hides and refuses.
 
 use futures::executor::block_on;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn turn_from_reply(reply: Reply) -> Turn {
     (*block_on(turn).unwrap()).clone()
 }
 
-/// What each item brings back to its model.
+/// The provider data of each item, which is sent back to the model.
 fn item_provider_data(reply: Reply) -> Vec<Option<ProviderData>> {
     turn_from_reply(reply)
         .items()
@@ -40,7 +40,7 @@ fn a_scripted_signature_applies_to_the_previous_part() {
         .say("there");
     let signed = |signature: &str| Some(scripted_data(json!({ "signature": signature })));
     assert_eq!(item_provider_data(reply), [signed("a"), signed("b"), signed("c"), None]);
-    // What was not said cannot be signed.
+    // Only an item with reasoning can be signed.
     assert_eq!(item_provider_data(Reply::new().sign("a").say("Hi")), [None]);
     assert_eq!(item_provider_data(Reply::text("Hi").retract("again").sign("a").say("Ho")), [None]);
 }

@@ -1,4 +1,4 @@
-//! Where a run ends when its holder wants it to stop behind a turn, and that it can go on later.
+//! Where a run ends when its owner requests a stop after the turn, and how it can continue later.
 
 use futures::StreamExt;
 use serde_json::json;
@@ -8,7 +8,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::ToolSpec;
 use turnstream::{Agent, Event, History, Item, Outcome, Tool};
 
-/// Calls once, then answers.
+/// A model that makes one call, then answers.
 fn model() -> Scripted {
     Scripted::from_fn(|request, _| match request.history.last().map(Item::as_tool_result) {
         Some(Some(result)) => Reply::text(&format!("It is {}.", result.content.text())),
@@ -21,7 +21,8 @@ fn agent(model: &Scripted) -> Agent {
     Agent::new(model.clone()).with_tools([Tool::raw(spec, |_args, _cx| async { 6 }).unwrap()])
 }
 
-/// Stops a run at the first event that `here` wants, and gives what it leaves behind.
+/// Stops a run at the first event for which `here` returns true. Returns the outcome and the
+/// history.
 async fn run_stopped_at(model: &Scripted, here: impl Fn(&Event) -> bool) -> (Outcome, History) {
     let mut run = agent(model).run("Roll a die");
     let (mut outcome, mut stopped) = (None, false);

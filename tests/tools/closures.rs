@@ -1,4 +1,5 @@
-//! Tools made of closures: what they are given, and what the model reads of what they return.
+//! Tools made of closures: the arguments that they receive, and the results that the model
+//! receives.
 
 use std::fmt;
 
@@ -31,7 +32,7 @@ async fn call_tool(tool: Tool, arguments: &str) -> ToolResult {
     panic!("no result")
 }
 
-/// What the model reads of an output.
+/// The result that the model receives for an output.
 fn model_output(output: impl IntoToolOutput) -> (ResultKind, String) {
     let output = output.into_tool_output();
     let kind = if output.failed { ResultKind::Error } else { ResultKind::Ok };
@@ -117,7 +118,7 @@ fn unserializable_output_is_an_error_result() {
     assert!(text.contains("key must be a string"), "{text}");
 }
 
-/// An error that says where, and whose source says why.
+/// An error whose message has the location, and whose source has the reason.
 #[derive(Debug)]
 struct LineError {
     line: u32,

@@ -3,10 +3,10 @@
 //! | module | claims |
 //! |---|---|
 //! | `toolkit` | a toolkit runs the calls of a turn: order, concurrency, arguments, panics |
-//! | `runs` | the steps between a call and its result: repair, policy, approval, timeouts, clipping |
+//! | `runs` | the steps between a call and its result: repair, policy, approval, timeouts, truncation |
 //! | `verdicts` | a verdict applies to one pending call, and none is lost |
 //! | `closures` | tools made of closures: state, arguments, outputs, errors |
-//! | `names` | two tools of one name, and tools that are replaced |
+//! | `names` | two tools with the same name, and tools that are replaced |
 //! | `rationale` | tools whose calls state their reason, and where that reason is visible |
 //! | `search` | a toolkit whose tools are searched for |
 //! | `search_quality` | how well a search of 500 tools finds the right one |

@@ -1,4 +1,4 @@
-//! Two tools of one name are a mistake, which is told before anything is sent.
+//! Two tools with the same name are an error, which is reported before anything is sent.
 
 use serde_json::json;
 use turnstream::event::EndReason;

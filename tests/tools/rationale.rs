@@ -1,4 +1,5 @@
-//! Tools whose calls say why: what the model is asked, and what nobody but the record sees.
+//! Tools whose calls state a reason: the schema that the model receives, and the reason, which is
+//! visible only in the record.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,10 +20,10 @@ use crate::support::wires::encode;
 const RATIONALE_FIELD: &str =
     r#""_why":{"expected_outcome":"it is there","stop_condition":"when it is","risk":"high"}"#;
 
-/// What a tool was given, call by call.
+/// The arguments of each call of a tool.
 type ReceivedArgs = Arc<Mutex<Vec<Value>>>;
 
-/// A schema that takes one text and nothing else.
+/// A schema that accepts one text and nothing else.
 fn strict_spec() -> ToolSpec {
     ToolSpec::new(
         "put",
@@ -60,7 +61,7 @@ fn typed_tool(given: &ReceivedArgs) -> Tool {
     .unwrap()
 }
 
-/// A call of `put` with this besides its text.
+/// A call of `put` with these fields besides its text.
 fn put_call(more: &str) -> Reply {
     Reply::new().call_raw("c1", "put", &format!(r#"{{{more},"text":"x"}}"#))
 }

@@ -1,5 +1,5 @@
-//! A toolkit whose tools are searched for: a call inside of `call_tool` is the call of its tool to everything but
-//! the history.
+//! A toolkit whose tools are searched for: a call inside of `call_tool` counts as a call of the
+//! inner tool everywhere except in the history.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -24,7 +24,7 @@ use crate::support::runs::{pull_until, result_summaries, tool_calls, tool_result
 use crate::support::tools::{Counter, ok_tool, spec, uncounted_tool};
 use crate::support::wires::encode;
 
-/// A tool with a number that it needs, whose result is this number.
+/// A tool with a required number, which it returns.
 fn number_tool(name: &str) -> Tool {
     let parameters = json!({
         "type": "object",
@@ -45,14 +45,14 @@ fn reply_calling_inner(call_id: &str, name: &str, arguments: Value) -> Reply {
     Reply::new().call_raw(call_id, "call_tool", &wrapped(name, arguments).to_string())
 }
 
-/// An agent that makes one reply and then answers, with replays of each of its runs.
+/// An agent whose model gives one reply and then answers, and whose runs are replayed.
 fn agent_with(kit: Toolkit, first: Reply) -> Agent {
     Agent::new(Scripted::new([first, Reply::text("done")]))
         .with_toolkit(kit)
         .with_recorder(replaying_recorder())
 }
 
-/// Runs an agent to its end. The fold of the events is the history (law 7).
+/// Runs an agent to its end, and checks that the fold of the events is the history (law 7).
 async fn run_folded(agent: &Agent) -> (Vec<Event>, Outcome) {
     let journal = Journal::new(History::from_id("h"));
     let mut run = agent.run_from(History::from_id("h"), "go").journal_to(&journal);
@@ -165,7 +165,7 @@ async fn an_approval_is_asked_for_the_inner_call_and_survives_a_round_trip() {
 
         let json = serde_json::to_string(&outcome.history).unwrap();
         let history: History = serde_json::from_str(&json).unwrap();
-        // What a history itself says to be pending is the call as the model wrote it.
+        // The pending call in a history has the form in which the model wrote it.
         let pending = if by_wire_form { history.pending_calls() } else { outcome.pending };
         let other = PendingCall { arguments: r#"{"n":9}"#.into(), ..PendingCall::from(asked) };
         let refused = agent.resume(history.clone(), [(other, Verdict::Approve)]).unwrap_err();
@@ -528,7 +528,7 @@ async fn a_tool_that_has_the_name_of_another_one_sends_nothing() {
     }
 }
 
-/// A provider that searches tools itself.
+/// A provider that searches for tools itself.
 #[derive(Clone)]
 struct Searching(Scripted);
 

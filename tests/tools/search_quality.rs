@@ -1,4 +1,5 @@
-//! How well the search finds tools, measured with questions over the 500 tools of 31 servers, and what it saves.
+//! How well the search finds tools, measured with questions about the 500 tools of 31 servers, and
+//! how many tokens it saves.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ struct Question {
     #[serde(rename = "question")]
     text: String,
     tool: String,
-    /// Other tools that answer it.
+    /// Other tools that answer the question.
     #[serde(default)]
     also: Vec<String>,
 }
@@ -35,7 +36,7 @@ fn kit_of_all() -> Toolkit {
     Toolkit::new(all_specs().into_iter().map(|spec| Tool::raw(spec, |_, _| async { "" }).unwrap()))
 }
 
-/// The names that the search tool of the kit returns, in their order.
+/// The names that the toolkit's search tool returns, in order.
 async fn found_names(kit: &Toolkit, query: &str) -> Vec<String> {
     let model = Scripted::new([Reply::new().call("search_tools", json!({ "query": query }))]);
     let history = History::from_id("h");
@@ -49,7 +50,7 @@ async fn found_names(kit: &Toolkit, query: &str) -> Vec<String> {
     listed.chain(also).map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
-/// The questions whose tool is not among the first five that are found.
+/// The questions whose tool is not among the first five results.
 async fn missed(questions: &str) -> Vec<String> {
     let kit = kit_of_all().searchable();
     let mut missed = Vec::new();
@@ -72,7 +73,7 @@ async fn at_least_45_of_50_questions_find_their_tool_among_the_first_five() {
     assert!(missed.len() <= 5, "{} were missed: {missed:#?}", missed.len());
 }
 
-/// Questions that were written after the weights and the synonyms, and had no part in them.
+/// Questions that were written after the weights and the synonyms, and had no influence on them.
 #[tokio::test]
 async fn at_least_85_of_100_other_questions_find_their_tool_among_the_first_five() {
     let questions = include_str!("questions_held_out.jsonl");

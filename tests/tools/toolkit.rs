@@ -1,4 +1,4 @@
-//! What a toolkit does with the calls of a turn.
+//! How a toolkit runs the calls of a turn.
 
 use std::future::ready;
 use std::num::NonZeroUsize;
@@ -20,7 +20,7 @@ use turnstream::{Event, History, Item, Toolkit};
 use super::runs::fixture::{spec, turn_from_reply};
 use crate::support::tools::reply_calling_nap;
 
-/// Sleeps for as many milliseconds as it is told, and counts how many of it run.
+/// A tool that sleeps for the requested number of milliseconds, and counts its running calls.
 fn counting_sleep_tool(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
     let (running, most) = (running.clone(), most.clone());
     Tool::raw(spec("nap"), move |args, _cx| {
@@ -36,7 +36,7 @@ fn counting_sleep_tool(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> T
     .unwrap()
 }
 
-/// Runs a turn's calls and gives each event with the time at which it came.
+/// Runs a turn's calls, and returns each event with its time.
 async fn run_with_timestamps(kit: &Toolkit, reply: Reply) -> Vec<(u128, ToolEvent)> {
     let began = Instant::now();
     let turn = turn_from_reply(reply).await;
@@ -56,7 +56,7 @@ fn timed_results(events: &[(u128, ToolEvent)]) -> Vec<(u128, &ToolResult)> {
     events.iter().filter_map(output).zip(results).collect()
 }
 
-/// Runs one call of one tool and gives its result.
+/// Runs one call of one tool, and returns its result.
 async fn result_of(tool: Tool, name: &str, arguments: &str) -> ToolResult {
     let kit = Toolkit::new([tool]);
     let events = run_with_timestamps(&kit, Reply::new().call_raw("c", name, arguments)).await;
@@ -335,7 +335,7 @@ async fn dropping_the_run_drops_its_tools_and_sets_their_cancellation_flag() {
     assert_eq!(running.load(Ordering::Relaxed), 0);
 }
 
-/// Does something when it is dropped.
+/// Runs a closure when it is dropped.
 struct RunOnDrop<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for RunOnDrop<F> {
@@ -387,7 +387,7 @@ async fn tool_events_are_yielded_as_run_events() {
     ));
 }
 
-/// What a closure does before it gives its future is work of the tool, too.
+/// The code that a closure runs before it returns its future is work of the tool, too.
 #[tokio::test]
 async fn no_tool_closure_runs_before_its_started_event_is_yielded() {
     let ran = Arc::new(AtomicUsize::new(0));

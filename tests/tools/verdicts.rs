@@ -1,4 +1,4 @@
-//! Verdicts on calls that wait: each holds for one call, and none is lost or taken in vain.
+//! Verdicts on pending calls: each applies to one call, and none is lost or used twice.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A field with an unexpected value costs no turn, but for those without which it is not known
-//! what the model said or wants to run. Each value of a lawful stream is replaced, one at a time.
+//! A field with an unexpected value does not fail the turn, except for fields that are essential to
+//! the model's output or its calls. Each value of a valid stream is replaced, one at a time.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn runnable_calls(turn: &Turn) -> Vec<(String, String)> {
     may.map(|call| (call.name.clone(), call.arguments.clone())).collect()
 }
 
-/// The paths of all values, the elements of arrays by their place.
+/// The paths of all values; elements of arrays are identified by their index.
 fn collect_paths(value: &Value, at: &str, all: &mut Vec<String>) {
     all.push(at.to_owned());
     match value {
@@ -48,18 +48,18 @@ fn collect_paths(value: &Value, at: &str, all: &mut Vec<String>) {
     }
 }
 
-/// The name of a place, whichever element of an array it is in.
+/// The name of a field, the same for all elements of an array.
 fn field_name(frame: &Value, path: &str) -> String {
     let steps = path.split('/').map(|step| if step.parse::<u8>().is_ok() { "*" } else { step });
     let kind = frame["type"].as_str().unwrap_or_default();
     format!("{kind}{}", steps.collect::<Vec<_>>().join("/"))
 }
 
-/// The places where another value costs the turn.
+/// The fields in which another value fails the turn.
 fn turn_breaking_fields(wire: Wire) -> BTreeSet<String> {
     let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
     let thought = Reply::new().think("Hm.");
-    // Nothing is signed on Ollama's wire.
+    // Ollama's wire has no signatures.
     let reply = if wire == Wire::Ollama { thought } else { thought.sign("c2ln") };
     let reply = reply.say("Word.").usage(usage);
     let reply = reply.call("look", json!({ "x": [1, "y"] })).call("count", json!({ "z": 2 }));
@@ -91,17 +91,18 @@ fn turn_breaking_fields(wire: Wire) -> BTreeSet<String> {
                     Err(_) => {
                         costly.insert(place);
                     }
-                    // What stands where the call itself stands is a call of something else.
+                    // If the call itself is replaced, the value is a call of something else.
                     Ok(turn) => {
                         let strange =
                             runnable_calls(&turn).into_iter().filter(|run| !lawful.contains(run));
-                        // What is as good as none may be left out: nobody can tell that it was there.
+                        // An empty or null value is the same as a missing field, so it may be left
+                        // out.
                         let is_nothing =
                             matches!(odd, "null" | "1e400" | "\"\"" | "[]" | "[null]" | "{}");
                         let is_its_own = ["arguments", "args", "name", "partial_json", "input"]
                             .iter()
                             .any(|own| place.contains(own))
-                            // An event of an unknown type may be anything.
+                            // An event of an unknown type may have any meaning.
                             || place.ends_with("/type");
                         assert!(
                             is_nothing || is_its_own || strange.count() == 0,
@@ -116,7 +117,7 @@ fn turn_breaking_fields(wire: Wire) -> BTreeSet<String> {
     costly
 }
 
-/// What a turn is made of: its frames, its end, and what its calls are.
+/// The structure of a turn: its frames, its end, and its calls.
 const ANTHROPIC_BREAKING_FIELDS: &[&str] = &[
     "content_block_delta",
     "content_block_delta/delta",
@@ -145,7 +146,7 @@ const CHAT_BREAKING_FIELDS: &[&str] = &[
     "/choices/*/delta/tool_calls/*/index",
     "/choices/*/finish_reason",
 ];
-/// A frame that is a string is no event, whatever its `event:` line says.
+/// A frame that is a string is not an event, whatever its `event:` line says.
 const RESPONSES_BREAKING_FIELDS: &[&str] = &[
     "response.completed",
     "response.completed/response/output/*/arguments",
@@ -165,7 +166,8 @@ const RESPONSES_BREAKING_FIELDS: &[&str] = &[
     "response.reasoning_text.delta",
     "response.reasoning_text.done",
 ];
-/// A chunk with a call is not mended: what stands after `finishReason` holds a number beyond all measure there.
+/// A chunk with a call is not repaired if a field after `finishReason` contains a number beyond any
+/// type.
 const GEMINI_BREAKING_FIELDS: &[&str] = &[
     "",
     "/candidates",
@@ -181,7 +183,8 @@ const GEMINI_BREAKING_FIELDS: &[&str] = &[
     "/usageMetadata/promptTokenCount",
     "/usageMetadata/totalTokenCount",
 ];
-/// A line with a call is not mended: its `content` and its `model` hold a number beyond all measure.
+/// A line with a call is not repaired if its `content` or its `model` contains a number beyond any
+/// type.
 const OLLAMA_BREAKING_FIELDS: &[&str] = &[
     "",
     "/done",
@@ -194,12 +197,13 @@ const OLLAMA_BREAKING_FIELDS: &[&str] = &[
     "/model",
 ];
 
-/// Whether a number may be as large as it likes, since a crate has turned on `arbitrary_precision`.
+/// Whether numbers of any size can be parsed, because a dependency has enabled
+/// `arbitrary_precision`.
 fn has_arbitrary_precision() -> bool {
     serde_json::from_str::<serde_json::Value>("1e999").is_ok()
 }
 
-/// Whether a field costs the turn only where it holds a number beyond all measure.
+/// Whether a field fails the turn only if it contains a number beyond any type.
 fn is_lost_to_large_number(wire: Wire, field: &str) -> bool {
     match wire {
         Wire::Gemini => {

@@ -1,5 +1,5 @@
-//! The edges of both wires: what odd servers send, what a history must not become on the way out,
-//! and, over HTTP, what is never shown and how waiting ends.
+//! Edge cases of the Messages and Chat Completions wires: unusual responses, invalid encodings of a
+//! history, and, over HTTP, secrets in errors and time limits.
 
 use std::sync::Arc;
 
@@ -27,17 +27,17 @@ const MESSAGE_DELTA_TOOL_USE: &str =
     r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#;
 const MESSAGE_STOP: &str = r#"{"type":"message_stop"}"#;
 
-/// A Chat Completions stream.
+/// Decodes a Chat Completions stream.
 fn decode_chat(data: &[&str]) -> Result<Turn, Error> {
     decode_sse_turn(sse_body(data), openai_chat::Decoder::new("m", &openai_chat::Dialect::OPENAI))
 }
 
-/// A Messages stream.
+/// Decodes a Messages stream.
 fn decode_messages(data: &[&str]) -> Result<Turn, Error> {
     decode_sse_turn(sse_body(data), anthropic::Decoder::new("m"))
 }
 
-/// A Messages stream with one block, whose start and deltas are given.
+/// Decodes a Messages stream with one block, given its start and deltas.
 fn decode_one_block(start: &str, deltas: &[&str], reason: &str) -> Result<Turn, Error> {
     let start = format!(r#"{{"type":"content_block_start","index":0,"content_block":{start}}}"#);
     decode_messages(
@@ -124,10 +124,10 @@ fn a_chat_chunk_with_unexpected_fields_loses_no_text() {
             "{chunk:.200}"
         );
     }
-    // Keys that are said twice.
+    // Repeated keys.
     check(r#"{"choices":[{"delta":{"content":"a","content":"a"}}]}"#, "a");
     check(r#"{"id":"x","id":"x","choices":[{"delta":{"content":"a"}}]}"#, "a");
-    // Half an emoji: in the text, in a field that nobody reads, in a key.
+    // Half of a surrogate pair: in the text, in an ignored field, in a key.
     check(r#"{"choices":[{"delta":{"content":"a\ud83d"}}]}"#, "a\u{fffd}");
     check(r#"{"x":"\ud83d","choices":[{"delta":{"content":"a"}}]}"#, "a");
     check(r#"{"\ud83d":"q","choices":[{"delta":{"content":"a"}}]}"#, "a");
@@ -138,7 +138,7 @@ fn a_chat_chunk_with_unexpected_fields_loses_no_text() {
         let fields = format!(r#""content":"a","role":{number},"refusal":{number}"#);
         check(&format!(r#"{{"choices":[{{"index":0,"delta":{{{fields}}}}}]}}"#), "a");
     }
-    // Nesting, in fields that are read and in others.
+    // Deep nesting, in decoded fields and in ignored ones.
     let deep = nested_arrays(5000);
     check(&format!(r#"{{"x":{deep},"choices":[{{"delta":{{"content":"a"}}}}]}}"#), "a");
     let delta = format!(r#""content":"a","refusal":{deep},"tool_calls":{deep}"#);
@@ -146,7 +146,7 @@ fn a_chat_chunk_with_unexpected_fields_loses_no_text() {
     check(&chunk, "a");
     let two = format!(r#"{{"delta":{{"content":{deep}}}}},{{"delta":{{"content":"a"}}}}"#);
     check(&format!(r#"{{"choices":[{two}]}}"#), "");
-    // Something else where an object is due.
+    // Other values in place of an object.
     check(r#"{"choices":[null,5,{"delta":{"content":"a"}}]}"#, "a");
     check(r#"{"choices":[{"delta":{"content":["x",{"type":"text","text":"a"}]}}]}"#, "a");
     check(r#"{"error":"","choices":[{"delta":{"content":"a"}}]}"#, "a");
@@ -212,7 +212,7 @@ fn an_error_in_a_message_stream_is_understood_in_any_shape() {
     assert!(flat.message().contains("busy now"), "{flat}");
 }
 
-/// The arguments that the call below is meant to have.
+/// The complete arguments of the call below.
 const WHOLE_ARGUMENTS: &str = r#"{"path":"/x"}"#;
 
 #[test]
@@ -240,7 +240,8 @@ fn an_anthropic_call_runs_with_its_own_arguments_or_not_at_all() {
         )),
         [WHOLE_ARGUMENTS]
     );
-    // As an object, without the kind of the delta, for another block, behind the end of its own.
+    // As an object, without the kind of the delta, for another block, after the end of its own
+    // block.
     check(&[&delta(0, kind, WHOLE_ARGUMENTS)]);
     check(&[&delta(0, "", json)]);
     check(&[&delta(3, kind, json)]);
@@ -267,7 +268,7 @@ fn a_chat_call_runs_with_its_own_arguments_or_not_at_all() {
     assert_eq!(run(&[named, whole], &[]), [WHOLE_ARGUMENTS]);
     // The name comes last.
     assert_eq!(run(&[whole, named], &[]), [WHOLE_ARGUMENTS]);
-    // In an array, with a number in the middle, not in an object, behind the end.
+    // In an array, with a number in the middle, not in an object, after the end.
     check(&[r#""id":"a","function":{"name":"f","arguments":[{"path":"/x"}]}"#], &[]);
     let begun = r#""id":"a","function":{"name":"f","arguments":"{\"n\": 1"}"#;
     let end = r#""function":{"arguments":"}"}"#;
@@ -479,7 +480,7 @@ mod over_http {
         })
     }
 
-    /// Asks, and fails rather than to wait for ever.
+    /// Sends a request with a time limit.
     async fn request_text(provider: OpenAiChat) -> Result<String, Error> {
         let turn = provider.stream_turn(request()).into_turn();
         let turn = tokio::time::timeout(Duration::from_mins(1), turn).await.expect("it hangs");
@@ -490,7 +491,7 @@ mod over_http {
         request_text(provider(url, LONG_TIMEOUT, LONG_TIMEOUT).with_api_key(API_KEY)).await
     }
 
-    /// All that an error can show.
+    /// All texts that an error can show.
     fn all_error_text(error: &Error) -> String {
         let mut all = format!("{error}|{error:?}|{error:#?}|{:?}", error.parameter());
         all += &serde_json::to_string(error).unwrap();
@@ -529,7 +530,7 @@ mod over_http {
         let mut response = whole_response(401, "application/json", "{}");
         response.headers.push(("x-request-id".into(), format!("id-{API_KEY}")));
         check(response).await;
-        // Nor by the server that was asked.
+        // Nor by the server that received the request.
         let server = start_server(whole_response(200, "text/event-stream", HEY_FRAMES)).await;
         request_text_with_key(server.url()).await.unwrap();
         check_hidden(&format!("{server:?}"), &[API_KEY, PROMPT]);
@@ -560,7 +561,7 @@ mod over_http {
 
     #[tokio::test]
     async fn after_the_first_byte_the_idle_timeout_applies() {
-        // The delay has the client wait for the first byte before it comes.
+        // The delay makes the client wait for the first byte.
         let delay = BodyPart::Delay(Duration::from_millis(5));
         let body = vec![delay, BodyPart::Bytes(": hi\n\n".into()), BodyPart::Hang];
         let server = start_server(http_response(200, "text/event-stream", body)).await;

@@ -1,5 +1,5 @@
-//! What vendors say when something goes wrong, and what a caller is told: one test per wording.
-//! The bodies are written after the vendors' documentation and what people report.
+//! The vendors' error responses, and the error that a caller receives: one test per wording. The
+//! bodies follow the vendors' documentation and user reports.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ use ErrorKind::{
     RateLimited, Server, Timeout, Unsupported,
 };
 
-/// The time of all tests: 2026-01-01.
+/// The current time in all tests: 2026-01-01.
 const NOW_UNIX_SECS: u64 = 1_767_225_600;
 
 #[derive(Clone, Copy)]
@@ -30,7 +30,7 @@ enum Wire {
     Ollama,
 }
 
-/// An answer.
+/// An error response.
 struct ErrorCase {
     wire: Wire,
     status: u16,
@@ -39,7 +39,7 @@ struct ErrorCase {
     has_key: bool,
 }
 
-/// The lines that a body has below are one.
+/// The lines of the body are joined to one.
 fn messages_case(status: u16, body: &str) -> ErrorCase {
     let body = body.split_whitespace().collect::<Vec<_>>().join(" ");
     ErrorCase { wire: Wire::Messages, status, headers: Vec::new(), body, has_key: true }
@@ -53,20 +53,20 @@ fn ollama_case(status: u16, body: &str) -> ErrorCase {
     ErrorCase { wire: Wire::Ollama, ..messages_case(status, body) }
 }
 
-/// An error as Anthropic writes it.
+/// An error in Anthropic's format.
 fn anthropic_case(status: u16, kind: &str, message: &str) -> ErrorCase {
     let error = serde_json::json!({ "type": kind, "message": message });
     messages_case(status, &serde_json::json!({ "type": "error", "error": error }).to_string())
 }
 
-/// An error as OpenAI writes it.
+/// An error in OpenAI's format.
 fn openai_case(status: u16, kind: &str, code: &str, message: &str) -> ErrorCase {
     let error =
         serde_json::json!({ "message": message, "type": kind, "param": null, "code": code });
     chat_case(status, &serde_json::json!({ "error": error }).to_string())
 }
 
-/// An error as Google writes it.
+/// An error in Google's format.
 fn google_case(status: u16, word: &str, message: &str, details: &serde_json::Value) -> ErrorCase {
     let error = serde_json::json!(
         { "code": status, "message": message, "status": word, "details": details }
@@ -80,7 +80,7 @@ impl ErrorCase {
         self
     }
 
-    /// With this body, as it is.
+    /// Replaces the body.
     fn with_body(mut self, body: String) -> Self {
         self.body = body;
         self
@@ -91,7 +91,7 @@ impl ErrorCase {
         self
     }
 
-    /// The same in a stream whose status is fine.
+    /// The same error in a stream with a successful status.
     fn into_stream_case(mut self) -> Self {
         self.status = 200;
         self.body = format!("event: error\ndata: {}\n\n", self.body);
@@ -131,7 +131,7 @@ impl ErrorCase {
     }
 }
 
-/// All that a caller is told; what is not named is not there.
+/// All fields of an error that a caller receives; fields that are not named must be absent.
 #[derive(Debug, PartialEq)]
 struct ExpectedError {
     kind: ErrorKind,
@@ -601,7 +601,7 @@ failures! {
     xai_key: chat_case(400, r#"{"code":"Client specified an invalid argument","error":"Incorrect API key
         provided: sk***78."}"#) => error_of_kind(Auth).with_auth_problem(InvalidKey);
 
-    // What stands in front of servers.
+    // Proxies in front of servers.
     a_page_of_a_proxy: chat_case(502, "<html><body>Rate limit: maximum context length is 5 tokens</body></html>")
         => error_of_kind(Server);
     a_page_that_tells_of_too_many_requests: chat_case(429, "<!DOCTYPE html><title>overloaded</title>")
@@ -618,7 +618,7 @@ failures! {
     a_limit_that_mentions_length_is_no_overflow: chat_case(429, r#"{"error":{"type":"rate_limit_error",
         "message":"Too many tokens. Please reduce the prompt length."}}"#) => error_of_kind(RateLimited);
 
-    // What gateways and less known vendors make of it.
+    // Wordings of gateways and less common vendors.
     an_exception_of_aws: chat_case(400, r#"{"__type":"com.amazon.coral#ThrottlingException",
         "message":"Slow"}"#) => error_of_kind(RateLimited);
     an_exception_of_aws_in_stream: chat_case(0, r#"{"error":{"type":"ServiceUnavailableException",
@@ -744,7 +744,7 @@ async fn an_unknown_model_error_of_any_vendor_names_the_model() {
         let error = case.request_error().await;
         assert_eq!((error.kind(), error.parameter()), (InvalidRequest, Some("model")), "{body}");
     }
-    // What else is not found, or what a model does not have, is not the model.
+    // Other missing resources and capabilities are not a missing model.
     for (kind, body) in [
         (InvalidRequest, r#"{"error":{"message":"Previous response with id 'r' not found."}}"#),
         (InvalidRequest, r#"{"error":{"message":"The model is fine. The file was not found."}}"#),

@@ -1,6 +1,6 @@
-//! The table of the guide that says which option and which content each wire carries is made here,
-//! by asking the encoders. It fails when the guide says something else;
-//! `UPDATE_GUIDE=1 cargo test --test wires table` writes it anew.
+//! Generates the guide's table of the options and the content that each wire supports, by calling
+//! the encoders. The test fails if the guide's table differs; `UPDATE_GUIDE=1 cargo test --test
+//! wires table` rewrites it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ const TABLE_END: &str = "<!-- end of the table -->";
 
 type EncodeFn = fn(&Request) -> Result<Vec<u8>, Error>;
 
-/// The wires as the table names them, as provider data does, and their encoders.
+/// The wires as the table and provider data name them, and their encoders.
 const WIRES: &[(&str, &str, EncodeFn)] = &[
     ("Messages", "anthropic", |request| anthropic::encode(request, MODEL)),
     ("Chat", "openai_chat", |request| {
@@ -56,7 +56,7 @@ fn the_guides_wire_table_matches_the_encoders() {
     assert!(said == made, "the guide says:\n{said}\nand the encoders do:\n{made}");
 }
 
-/// An option that does nothing must say so where it is declared.
+/// The documentation of an option without effect must say so.
 #[test]
 fn no_option_is_silently_ignored_unless_documented() {
     for (option, cells) in option_rows() {
@@ -67,7 +67,7 @@ fn no_option_is_silently_ignored_unless_documented() {
     }
 }
 
-/// One row: its name, and what each wire makes of it.
+/// One row: its name, and the cell of each wire.
 type TableRow = (String, Vec<String>);
 
 fn render_table(head: &str, rows: &[TableRow]) -> String {
@@ -166,14 +166,14 @@ fn refused_cell(error: &Error) -> String {
     "refused".to_owned()
 }
 
-/// What is looked for in a body: `MARK` in base64 and as it is.
+/// The texts that are searched for in a body: `MARK` in base64 and in plain text.
 const BASE64_MARK: &str = "TUFSSw==";
 const PLAIN_MARK: &str = "MARK";
 
 const INSTRUCTION_ROW: &str = "an instruction between messages";
 const FAILED_RESULT_ROW: &str = "a failed result";
 
-/// The items of a row, for the wire that they go to.
+/// The items of a row, for the wire that encodes them.
 type ItemsForWire = Box<dyn Fn(&str) -> Vec<Item>>;
 
 fn content_rows() -> Vec<TableRow> {
@@ -263,7 +263,7 @@ fn provider_data(wire: &str, model: &str) -> ProviderData {
     ProviderData { provider: wire.into(), model: model.into(), value }
 }
 
-/// How the mark stands in a body.
+/// How the mark occurs in a body.
 fn mark_position(body: &Value) -> String {
     let holds = |value: &Value| {
         let text = value.to_string();
@@ -288,7 +288,7 @@ fn mark_position(body: &Value) -> String {
     if is_behind { "behind the results" } else { "carried" }.to_owned()
 }
 
-/// Whether what is said between messages, or that a call failed, is said as such.
+/// Whether instructions between messages, and failed calls, are encoded as such.
 fn special_row_cell(name: &str, items: &[Item], body: &Value, encode: EncodeFn) -> Option<String> {
     let said_by = |role: &str| {
         let messages =

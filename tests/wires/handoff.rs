@@ -1,5 +1,5 @@
-//! What a model behind one wire wrote goes to a model behind any other: lawful, with the words and
-//! the calls, and with nothing that only the first one understands.
+//! The output of a model on one wire is sent to a model on any other: the request is valid, has the
+//! text and the calls, and has nothing that only the first model understands.
 
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -24,7 +24,7 @@ fn decode_turn(wire: Wire, body: Vec<u8>, after: &History) -> Result<Turn, Error
     block_on(turn.into_turn()).map(|turn| (*turn).clone())
 }
 
-/// What the encoder of a wire makes of a history, and what its vendor has against that.
+/// The encoding of a history on a wire, and the vendor's objections to it.
 fn encode_with_violations(wire: Wire, items: &[Item], model: &str) -> (Value, Vec<String>) {
     let spec = |name: &str| ToolSpec::new(name, "d", json!({ "type": "object", "properties": {} }));
     let request = Request::new(History::from_items("h", items.to_vec()));
@@ -41,8 +41,8 @@ fn encode_with_violations(wire: Wire, items: &[Item], model: &str) -> (Value, Ve
     (body, complaints)
 }
 
-/// The turns of an agent, the last but one cut off. Ollama's wire has no signatures and no hidden
-/// thoughts.
+/// The turns of an agent, of which the last but one is truncated. Ollama's wire has no signatures
+/// and no hidden reasoning.
 fn agent_replies(wire: Wire) -> Vec<Reply> {
     let has_secrets = wire != Wire::Ollama;
     let thought = Reply::new().think("Thought one.");
@@ -58,7 +58,7 @@ fn agent_replies(wire: Wire) -> Vec<Reply> {
     vec![signed, hidden, cut, last]
 }
 
-/// A block, a part or an item of the wire's own, as it stands in a stream of it.
+/// A wire-specific block, part or item, as it appears in a stream.
 fn own_block_body(wire: Wire) -> Option<Vec<u8>> {
     let frame = |data: &[&str]| -> Option<Vec<u8>> {
         Some(data.iter().flat_map(|data| ["data: ", data, "\n\n"]).collect::<String>().into())
@@ -88,10 +88,10 @@ fn own_block_body(wire: Wire) -> Option<Vec<u8>> {
     }
 }
 
-/// The history of an agent behind a wire, as its own decoder makes it.
+/// The history of an agent on a wire, as the wire's decoder produces it.
 fn agent_history(wire: Wire) -> Vec<Item> {
     let mut items = vec![Item::user("Begin.")];
-    // Every response has ids of its own, as those of a server have.
+    // Each response has ids of its own, like a server's.
     let answered = |(n, reply): (usize, Reply)| {
         let body = String::from_utf8(Answer::reply(reply).to_bytes(wire)).unwrap();
         body.replace("_0000", &format!("_{n:04}")).into_bytes()
@@ -235,7 +235,7 @@ mod in_a_run {
 
 #[test]
 fn a_call_id_valid_for_the_vendor_is_sent_unchanged() {
-    // As long as those of xAI, and as Anthropic's and OpenAI's may be.
+    // As long as xAI's ids, and as Anthropic's and OpenAI's may be.
     for (wire, longest) in
         [(Wire::Anthropic, 64), (Wire::OpenAiResponses, 64), (Wire::OpenAiChat, 40)]
     {

@@ -7,12 +7,12 @@
 //! | `openai_responses` | the Responses wire |
 //! | `gemini` | the Gemini wire |
 //! | `ollama` | Ollama's own wire |
-//! | `guide_table` | the guide's table of options and content that each wire carries |
+//! | `guide_table` | the guide's table of options and content that each wire supports |
 //! | `edge_cases` | unusual servers and histories, secrets in errors, timeouts |
 //! | `failures` | the error that each vendor's failure becomes, one test per wording |
 //! | `size_limits` | a turn with too many items is an error, returned without delay |
 //! | `phantom_calls` | no call runs unless its arguments are known in full |
-//! | `any_field` | a field with an unexpected value costs no turn, with few exceptions |
+//! | `any_field` | a field with an unexpected value does not fail the turn, with few exceptions |
 //! | `handoff` | a history moves from one wire's model to another wire's model |
 //! | `testing_corpus` | the lints of `testing` accept the requests that vendors accepted |
 //! | `testing_wires`, `testing_server` | the loopback server, without and with a network |

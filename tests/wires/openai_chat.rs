@@ -1,4 +1,4 @@
-//! The Chat Completions wire: what servers send, and what is sent to them.
+//! The Chat Completions wire: responses of servers, and requests to them.
 
 use serde_json::{Value, json};
 use turnstream::item::{Content, ItemKind, Media, MediaSource, Part, ResultKind, ToolResult};
@@ -357,7 +357,7 @@ mod over_http {
         }
     }
 
-    /// What arrives of a plain question: the path, the headers, the body.
+    /// The request that a server receives for a plain question: the path, the headers, the body.
     async fn received_request(
         make: impl FnOnce(OpenAiChat, String) -> OpenAiChat,
     ) -> (turnstream::testing::http::HttpRequest, Value) {

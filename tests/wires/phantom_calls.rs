@@ -1,11 +1,12 @@
-//! No call runs whose arguments are not known whole, on any wire: what a broken server may send.
+//! No call runs unless its arguments are known in full, on any wire, whatever a broken server
+//! sends.
 
 use turnstream::ErrorKind;
 use turnstream::provider::{Decode, anthropic, gemini, openai_chat, openai_responses};
 
 use crate::support::wires::{decode_sse_turn, sse_body};
 
-/// What runs, or the kind of the error.
+/// The calls that may run, or the kind of the error.
 fn runnable_calls(
     body: String,
     decoder: impl Decode + Send + 'static,
@@ -66,7 +67,7 @@ fn anthropic_an_invalid_input_delta_runs_no_call() {
     piece("null");
     piece("[]");
     piece(r#"{"type":"input_json_delta","partial_json":{"x":1}}"#);
-    // Of whatever kind it says to be.
+    // Even if the delta claims to be of another kind.
     let odd = r#"{"type":"content_block_delta","index":0,"delta":{"type":"odd","partial_json":"{\"x\":1}"}}"#;
     check_frames(
         "anthropic",
@@ -154,7 +155,7 @@ fn anthropic_a_call_after_the_stop_reason_does_not_run() {
         ],
         PROTOCOL_ERROR,
     );
-    // Its end alone may be late.
+    // Only its end may be late.
     check_frames(
         "anthropic",
         &[
@@ -167,7 +168,7 @@ fn anthropic_a_call_after_the_stop_reason_does_not_run() {
         ],
         Ok(&["f {}"]),
     );
-    // A message that begins has no end yet, whatever it says.
+    // A message that starts has no stop reason yet, whatever its fields say.
     let start = r#"{"type":"message_start","message":{"id":"m1","stop_reason":"tool_use"}}"#;
     check_frames(
         "anthropic",
@@ -341,10 +342,10 @@ fn a_frame_truncated_by_the_end_of_the_body_is_an_incomplete_turn() {
         ("gemini", "{}"),
     ] {
         check_body(wire, format!("data: {}", &first[..first.len() - 1]), INCOMPLETE_TURN_ERROR);
-        // In the middle of a body it is a breach of the protocol.
+        // In the middle of a body it violates the protocol.
         check_body(wire, format!("data: {}\n\n", &first[..first.len() - 1]), PROTOCOL_ERROR);
     }
     check_body("chat", sse_body(&[chat]) + "data: {\"choi", INCOMPLETE_TURN_ERROR);
-    // What is cut off behind the end costs nothing.
+    // A truncation after the end has no effect.
     check_body("chat", sse_body(&[chat, finish]) + "data: {\"usa", Ok(&[]));
 }

@@ -1,5 +1,5 @@
-//! A turn of more items than any has is an error that comes at once, whatever the items are. What
-//! took a time that grows faster than the body would not end here.
+//! A turn with too many items is an error, which is returned without delay, whatever the items are.
+//! An algorithm whose time grows faster than the body would not finish here.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ fn list_frame(head: &str, tail: &str, many: usize, element: impl Fn(usize) -> St
     format!("data: {head}{}{tail}\n\n", elements.join(","))
 }
 
-/// A frame for each.
+/// One frame for each item.
 fn repeated_frames(many: usize, frame: impl Fn(usize) -> String) -> String {
     (0..many).fold(String::new(), |mut body, n| {
         write!(body, "data: {}\n\n", frame(n)).unwrap();

@@ -1,15 +1,15 @@
-//! Requests that vendors took: the lints let them pass.
+//! The lints accept requests that vendors have accepted.
 
 use serde_json::Value;
 use turnstream::testing::{Wire, lint};
 
 use crate::support::corpus;
 
-/// Requests that others took who speak the same wire, and that its own vendor refuses.
+/// Requests that other servers with the same wire accepted, and that its own vendor refuses.
 const ACCEPTED_BY_OTHER_SERVERS: &[&str] = &[
-    // Hugging Face takes an empty list of tools.
+    // Hugging Face accepts an empty list of tools.
     "pydantic__test_stream_close_test_cancel_recorded_provider_stream_huggingface___1",
-    // DeepSeek's reasoning items have ids that say nothing of what they are.
+    // The ids of DeepSeek's reasoning items do not show their type.
     "pydantic__test_deepseek_responses_test_deepseek_responses_function_tool_stream___1",
 ];
 

@@ -1,4 +1,5 @@
-//! The loopback server over HTTP: every wire, every mishap, and what a strict vendor refuses.
+//! The loopback server over HTTP: every wire, every fault, and the requests that a strict vendor
+//! refuses.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -6,7 +7,7 @@ use tokio::net::TcpStream;
 use turnstream::provider::Reply;
 use turnstream::testing::{Answer, ModelServer, Wire};
 
-/// What a client that knows HTTP only gets for a request.
+/// The raw HTTP response to a request.
 struct RawResponse {
     status: u16,
     head: String,
@@ -45,7 +46,7 @@ async fn post_json(server: &ModelServer, path: &str, body: &Value) -> RawRespons
     send_bytes(server, path, body.to_string()).await
 }
 
-/// Where a vendor's own SDK sends its requests.
+/// The paths to which a vendor's own SDK sends its requests.
 const VENDOR_PATHS: [&str; 5] = [
     "/v1/messages",
     "/v1/chat/completions",
@@ -54,7 +55,7 @@ const VENDOR_PATHS: [&str; 5] = [
     "/api/chat",
 ];
 
-/// The smallest request that is lawful.
+/// The smallest valid request.
 fn minimal_request(wire: Wire) -> Value {
     let messages = json!([{ "role": "user", "content": "Hi" }]);
     match wire {
@@ -95,7 +96,7 @@ async fn one_server_speaks_every_wire_by_path() {
             let content_type = if lines { "application/x-ndjson" } else { "text/event-stream" };
             let content_type = format!("content-type: {content_type}");
             assert!(got.head.contains(&content_type), "{}", got.head);
-            // The same as without a network, but for the numbers in the ids.
+            // The same as without a network, except for the numbers in the ids.
             let expected = String::from_utf8(Answer::reply(sample_reply()).to_bytes(wire)).unwrap();
             let number = format!("_{:04}", 2 * at + n);
             let seen = got.body.replace(&number, "_0000");
@@ -188,7 +189,8 @@ async fn rejected_requests_do_not_advance_the_script() {
     assert_eq!(server.requests().len(), 2);
 }
 
-/// Asks, and asks again with what came back: `turn` makes the second body of the first stream.
+/// The violations in a second request, which continues the first response: `turn` builds its body
+/// from the first stream.
 async fn second_request_violations(
     wire: Wire,
     reply: fn() -> Reply,
@@ -271,7 +273,7 @@ async fn a_reasoning_item_is_sent_back_encrypted_with_its_follower() {
     let expected = "Item 'fc_0000_1' of type 'function_call' was provided without its required \
                     'reasoning' item: 'rs_0000_0'.";
     assert_eq!(alone, expected);
-    // Without ids the items stand for themselves.
+    // Without ids, the items are sent in full.
     let nameless = |input: &mut Value| {
         for item in input.as_array_mut().unwrap() {
             item.as_object_mut().unwrap().shift_remove("id");
@@ -370,7 +372,7 @@ async fn status_and_headers_of_an_answer_are_those_of_the_script() {
     assert_eq!(ask().await.body, "[]");
 }
 
-/// With every provider of the crate.
+/// Tests with every provider of the crate.
 #[cfg(feature = "http")]
 mod over_http {
     use std::sync::{Arc, LazyLock};
@@ -391,9 +393,9 @@ mod over_http {
 
     const NO_TIMEOUT: Duration = Duration::MAX;
 
-    /// Every provider that there is, before one server.
+    /// A provider for each wire, for one server.
     fn all_providers(server: &ModelServer, idle: Duration) -> Vec<(Wire, Arc<dyn Provider>)> {
-        // A client is dear to make, and serves every runtime.
+        // A client is expensive to build, and works in every runtime.
         static HTTP_CLIENT: LazyLock<HttpClient> = LazyLock::new(HttpClient::without_proxy);
         let http = || HTTP_CLIENT.clone();
         let timeouts = Timeouts {
@@ -480,7 +482,7 @@ mod over_http {
         Tool::raw(spec, move |args, _cx| async move { sum(args) }).unwrap()
     }
 
-    /// What comes of an answer on each wire.
+    /// The result of an answer on each wire.
     async fn turns_on_every_wire(
         answer: Answer,
         idle: Duration,
@@ -493,7 +495,7 @@ mod over_http {
         turns
     }
 
-    /// The text of the turn on each wire.
+    /// Checks the text of the turn on each wire.
     async fn check_text(answer: Answer, text: &str) {
         let shown = format!("{answer:?}");
         for (wire, turn) in turns_on_every_wire(answer, NO_TIMEOUT).await {
@@ -501,7 +503,7 @@ mod over_http {
         }
     }
 
-    /// The kind of error on each wire.
+    /// Checks the kind of the error on each wire.
     async fn check_error(answer: Answer, kind: ErrorKind) -> Vec<Error> {
         let shown = format!("{answer:?}");
         let mut errors = Vec::new();
@@ -550,7 +552,7 @@ mod over_http {
         for (wire, turn) in
             turns_on_every_wire(Reply::text("hi").usage(usage).into(), NO_TIMEOUT).await
         {
-            // Ollama does not tell thoughts from words.
+            // Ollama does not count reasoning tokens separately.
             let reasoning_tokens = if wire == Wire::Ollama { 0 } else { usage.reasoning_tokens };
             assert_eq!(turn.unwrap().usage(), Usage { reasoning_tokens, ..usage }, "{wire}");
         }
@@ -619,7 +621,7 @@ mod over_http {
     async fn dropping_a_turn_that_stalls_closes_the_connection() {
         let words = ["one ", "two ", "three ", "four ", "five ", "six ", "seven ", "eight "];
         let reply = words.into_iter().fold(Reply::new(), Reply::say);
-        // By then there are words on every wire, and more to come.
+        // By then every wire has sent some text, and there is more to come.
         let stall = Answer::reply(reply).with_fault(Fault::Stall(FaultPosition::Events(6)));
         let server = ModelServer::start(move |_| stall.clone()).await.unwrap();
         for (at, (_, model)) in all_providers(&server, NO_TIMEOUT).into_iter().enumerate() {
@@ -651,7 +653,7 @@ mod over_http {
         for mishap in &mishaps {
             check_text(Answer::reply("Hi you").with_fault(mishap.clone()), "Hi you").await;
         }
-        // And with all that goes together.
+        // And with all faults that can be combined.
         let all = mishaps.iter().filter(|mishap| !matches!(mishap, Fault::LineEnds(_)));
         let answer =
             all.fold(Answer::reply("Hi you"), |answer, mishap| answer.with_fault(mishap.clone()));
@@ -719,12 +721,12 @@ mod over_http {
         for (wire, turn) in
             turns_on_every_wire(Answer::raw("application/json", "{}"), NO_TIMEOUT).await
         {
-            // Of lines, one document may be the first.
+            // Of several lines, one may be a complete document.
             let is_line = wire == Wire::Ollama;
             let kind = if is_line { ErrorKind::IncompleteTurn } else { ErrorKind::Protocol };
             assert_eq!(turn.unwrap_err().kind(), kind, "{wire}");
         }
-        // A refusal can be broken off like anything else.
+        // A refusal can be truncated like any other response.
         let cut = Answer::error(429).with_fault(Fault::Cut(FaultPosition::Bytes(5)));
         check_error(cut, ErrorKind::RateLimited).await;
     }

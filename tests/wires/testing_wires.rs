@@ -1,4 +1,5 @@
-//! What the loopback server writes on each wire, byte by byte or event by event, without a network.
+//! The output of the loopback server on each wire, byte by byte or event by event, without a
+//! network.
 
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ fn stream_text(wire: Wire, answer: impl Into<Answer>) -> String {
     String::from_utf8(answer.into().to_bytes(wire)).unwrap()
 }
 
-/// The events of a stream: the name, where there is one, and the data.
+/// The events of a stream: the name, if there is one, and the data.
 fn parse_events(stream: &str) -> Vec<(String, Value)> {
     let stream = stream.replace("\r\n", "\n");
-    // Lines of JSON have no names.
+    // JSON lines have no names.
     if stream.trim_start().starts_with('{') {
         let lines = stream.lines().filter(|line| !line.is_empty());
         return lines.map(|data| (String::new(), serde_json::from_str(data).unwrap())).collect();
@@ -46,7 +47,7 @@ fn reply_event_data(wire: Wire, reply: impl Into<Reply>) -> Vec<Value> {
     reply_events(wire, reply).into_iter().map(|(_, data)| data).collect()
 }
 
-/// The deltas of a chat stream that say something, and the finish reasons.
+/// The deltas of a chat stream that have content, and the finish reasons.
 fn chat_deltas(reply: impl Into<Reply>) -> Vec<Value> {
     let chunks = reply_event_data(Wire::OpenAiChat, reply);
     let choices = chunks.iter().filter_map(|chunk| chunk["choices"].get(0)).skip(1);
@@ -371,7 +372,7 @@ fn a_signature_of_text_on_the_gemini_wire_is_an_empty_part_of_its_own() {
     let last = json!({ "text": "" });
     let text = json!({ "text": "Hi" });
     assert_eq!(gemini_parts(Reply::text("Hi").sign("c2ln")), [text.clone(), signed.clone(), last]);
-    // Thoughts that nothing follows are signed by the last part.
+    // Reasoning at the end is signed by the last part.
     let thought = json!({ "text": "Hm", "thought": true });
     assert_eq!(gemini_parts(Reply::new().think("Hm").sign("c2ln")), [thought, signed]);
     let carries = json!({ "text": "Hi", "thoughtSignature": "b3Bh" });
@@ -398,7 +399,7 @@ fn a_turn_in_the_ollama_format_is_json_lines_with_whole_calls() {
     let lines: Vec<_> = said.iter().map(|said| format!("{head}{said}}}\n")).collect();
     let lines = lines.concat();
     assert_eq!(stream_text(Wire::Ollama, reply), lines);
-    // What is nothing is not counted.
+    // A count of zero is left out.
     let cut = stream_text(Wire::Ollama, Reply::text("Hi").stop(StopReason::MaxTokens));
     assert!(cut.ends_with("\"done\":true,\"done_reason\":\"length\"}\n"), "{cut}");
 }
@@ -504,7 +505,7 @@ fn an_error_in_the_stream_has_the_shape_of_its_wire() {
         (&data["response"]["status"], &data["response"]["error"]),
         (&json!("failed"), &error)
     );
-    // Before anything was said it is an event of its own.
+    // Before any output it is an event of its own.
     let early = Reply::new().delay(Duration::ZERO).fail(Error::new(ErrorKind::RateLimited, "slow"));
     let flat = json!({
         "type": "error", "code": "rate_limit_exceeded", "message": "slow", "param": null,
@@ -582,7 +583,8 @@ fn the_end_marker_of_a_stream_can_be_omitted() {
         assert_eq!(left, whole[..left.len()]);
         whole.len() - left.len()
     };
-    // From `message_delta`, the finish reason, `response.completed`, `finishReason`, `done` on.
+    // The terminal events: `message_delta`, the finish reason, `response.completed`,
+    // `finishReason`, `done`, and all after them.
     let terminal: Vec<_> =
         Wire::ALL.into_iter().map(|wire| left_out(wire, Fault::NoTerminalMarker)).collect();
     assert_eq!(terminal, [2, 3, 1, 1, 1]);
@@ -603,7 +605,7 @@ fn framing_options_change_no_content() {
         let plain = stream_text(wire, "Hi you").replace("\r\n", "\n");
         for (end, text) in [(LineEnd::Lf, "\n"), (LineEnd::CrLf, "\r\n"), (LineEnd::Cr, "\r")] {
             let ended = stream_text(wire, Answer::reply("Hi you").with_fault(Fault::LineEnds(end)));
-            // A carriage return alone ends no line of JSON.
+            // A carriage return alone does not end a JSON line.
             let text = if wire == Wire::Ollama && text == "\r" { "\n" } else { text };
             assert_eq!(ended, plain.replace('\n', text));
         }

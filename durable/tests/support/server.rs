@@ -248,7 +248,7 @@ impl Drop for RestateServer {
 
 impl Ports {
     fn find() -> Self {
-        // All are bound at once, so that they differ.
+        // All sockets are bound at the same time, so that their ports differ.
         let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let listeners = [bind(), bind(), bind()];
         let [ingress, admin, fabric] =

@@ -38,7 +38,7 @@ async fn a_checkpoint_replaces_items_and_keeps_the_originals_in_the_store() {
         assert_eq!(session.entries().await.unwrap()[0], Entry::Item(Item::user("Question 0?")));
     }
     assert_eq!(session.version(), 7);
-    // What would part a call from its result is refused, and nothing is written.
+    // A range that would separate a call from its result is refused, and nothing is written.
     let error = session.checkpoint(2..9, []).await.unwrap_err();
     assert_eq!((error.kind(), session.version()), (ErrorKind::InvalidRequest, 7));
 
@@ -102,7 +102,7 @@ async fn a_fork_between_the_calls_of_a_turn_is_settled_and_runs_none_of_them() {
             break;
         }
     }
-    // The call hangs on in the run, which is still there.
+    // The call still hangs in the run, which still exists.
     let ran = keys.lock().unwrap().len();
     for at in 0..=session.version() {
         let fork = session.fork_at(at, format!("fork {at}")).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_checkpoint_of_a_pending_session_separates_no_call_from_its_result() {
     ];
     session.run(&Agent::new(model).with_tools(tools), "go").await.unwrap().outcome().await.unwrap();
     let (state, version) = (session.state(), session.version());
-    // A finished call, its result, and the call that waits.
+    // A finished call, its result, and the pending call.
     for range in [2..3, 3..4, 5..6, 0..6] {
         let error = session.checkpoint(range, []).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidRequest);

@@ -1,4 +1,4 @@
-//! Compactions of a session at rest: the note and the record that they keep.
+//! Compactions of an idle session: the note and the record that they keep.
 
 use futures::executor::block_on;
 use turnstream::context::{
@@ -42,7 +42,7 @@ fn reactive_note_count(history: &History) -> usize {
     history.iter().filter(is_note).count()
 }
 
-/// A session in which a request did not fit once.
+/// A session in which a request once exceeded the window.
 async fn reactively_compacted_session(store: &(impl Store + Clone + 'static)) -> Session {
     let session = open_session(store).await;
     for text in ["One.", "Two."] {
@@ -68,14 +68,14 @@ async fn assert_repeated_compaction(store: impl Store + Clone + 'static) {
         assert_eq!(open_session(&store).await.history(), history);
         assert_eq!(session.compact(&summarizer()).await.unwrap(), None);
     }
-    // By hand as well, of the whole history.
+    // A manual compaction of the whole history.
     let summary = Item::user("All of it.").with_mark(Mark::Compacted);
     let all = session.history().len();
     session.checkpoint(0..all, [summary.clone()]).await.unwrap();
     assert_eq!(session.history().len(), 2);
     assert_eq!(session.history().iter().next(), Some(&summary));
     assert_eq!(open_session(&store).await.history(), session.history());
-    // Neither it nor a fork of it is compacted reactively for a second time.
+    // Neither the session nor a fork of it is compacted reactively for a second time.
     let fork = session.fork_at(session.version(), "f").await.unwrap();
     for session in [&session, &fork] {
         assert!(was_reactively_compacted(&session.history()));

@@ -1,5 +1,5 @@
-//! A crash at every append of a script, before and after it is written, and once more in what
-//! follows: nothing that was told is missing, and no call that is not idempotent runs twice.
+//! A crash at every append of a script, before and after the entry is written, and a second crash
+//! in the resumed run: no reported item is lost, and no call that is not idempotent runs twice.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request};
 use crate::support::stores::forward_to_inner;
 use crate::support::tools::spec;
 
-/// When a process dies, by the number of its appends.
+/// The append at which a process dies, by number.
 #[derive(Clone, Copy, Debug)]
 enum CrashPoint {
     BeforeAppend(usize),
@@ -65,21 +65,21 @@ impl Store for CrashingStore {
     forward_to_inner!();
 }
 
-/// All that outlives a process.
+/// The state that outlives a process.
 #[derive(Clone, Default)]
 struct DurableState {
     store: MemoryStore,
     /// The keys of the calls that had their effect, by tool.
     tool_effects: Arc<Mutex<Vec<(String, String)>>>,
-    /// What was told to the consumers, in order.
+    /// The items that were reported to consumers, in order.
     reported_items: Arc<Mutex<Vec<Item>>>,
-    /// What tools and the model saw that must not be. A panic of theirs would become a result.
+    /// Violations that tools and the model observed. A panic inside of them would become a result.
     violations: Arc<Mutex<Vec<String>>>,
-    /// How a session that was broken off is gone on with: by a resume, or by something said.
+    /// How an unfinished session is continued: by a prompt, or by a resume.
     continues_with_prompt: bool,
 }
 
-/// What comes next, by the last call that was made.
+/// The next step of the script, by the last call that was made.
 fn script_stage(history: &History) -> u32 {
     let ids = history.iter().filter_map(Item::as_tool_call).map(|call| &call.call_id[1..2]);
     ids.map(|digit| digit.parse::<u32>().unwrap() + 1).max().unwrap_or(0)
@@ -157,7 +157,7 @@ impl DurableState {
             Tool::external(spec("out")).unwrap(),
         ];
         let shorter = compactor_fn(|history: &History| {
-            // All but the last turn with its results.
+            // All calls except those of the last turn have results.
             let calls = history.iter().position(|item| item.as_tool_call().is_some()).unwrap();
             let items = vec![Item::user("in short")];
             Ok(Some(Compaction { from: 0, to: calls - 1, items, ..Compaction::default() }))
@@ -165,7 +165,7 @@ impl DurableState {
         Agent::new(model).with_tools(tools).with_compactor(shorter)
     }
 
-    /// One process. Tells whether it came to the end of the script.
+    /// Runs one process. Returns whether it reached the end of the script.
     async fn run_process(&self, death: Option<CrashPoint>) -> bool {
         let died = Arc::new(Notify::new());
         let store = CrashingStore {
@@ -252,7 +252,8 @@ impl DurableState {
     }
 }
 
-/// Lives with these deaths and then to the end. Tells how many of them came.
+/// Runs processes with these crashes, and then to the end. Returns how many of the crashes
+/// occurred.
 async fn run_with_crashes(deaths: &[CrashPoint], says: bool) -> usize {
     let world = DurableState { continues_with_prompt: says, ..DurableState::default() };
     let mut came = 0;
@@ -293,7 +294,7 @@ async fn a_second_crash_during_recovery_loses_and_duplicates_nothing() {
     for first in crash_points() {
         let mut came = 0;
         for second in crash_points() {
-            // One way and the other, by turns.
+            // Alternates between the two ways to continue.
             came = run_with_crashes(&[first, second], pairs % 2 == 0).await;
             if came < 2 {
                 break;

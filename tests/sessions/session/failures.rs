@@ -1,4 +1,4 @@
-//! Stores that do what they must not, and runs that are dropped at any poll.
+//! Stores that violate their contract, and runs that are dropped at any poll.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,11 +16,11 @@ use turnstream::{Agent, Error, ErrorKind, Event, Item};
 use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
 use crate::support::tools::spec;
 
-/// A store that takes its time before and behind each append, and can be replaced by another one.
+/// A store that yields before and after each append, and can be replaced by another one.
 #[derive(Clone, Default)]
 struct YieldingStore {
     inner: Arc<Mutex<MemoryStore>>,
-    /// What is added to the version that an append gives.
+    /// Added to the version that an append returns.
     version_offset: Arc<AtomicUsize>,
 }
 
@@ -67,7 +67,7 @@ impl Store for YieldingStore {
     }
 }
 
-/// A tool that takes its time, too.
+/// A tool that yields as well.
 fn yielding_tool(name: &'static str, keys: &IdempotencyKeys) -> Tool {
     let keys = Arc::clone(keys);
     let tool = Tool::raw(spec(name), move |_args, cx| {
@@ -99,7 +99,7 @@ fn scripted_agent(keys: &IdempotencyKeys) -> Agent {
     ])
 }
 
-/// Goes on with a session until `polls` are over. Whether it came to the end.
+/// Drives a session for `polls` polls. Returns whether it reached the end.
 async fn drive_for_polls(
     session: &Session,
     agent: &Agent,
@@ -119,7 +119,7 @@ async fn drive_for_polls(
         };
         let mut run = match run {
             Ok(run) => run,
-            // It did not know yet what it had left.
+            // The session did not know its unfinished calls yet.
             Err(error) if error.kind() == ErrorKind::InvalidRequest => {
                 session.reload().await.unwrap();
                 continue;
@@ -198,7 +198,7 @@ async fn a_session_that_shrank_in_its_store_is_reloaded_from_the_start() {
         for _ in 0..3 {
             session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
         }
-        // Somebody has put another one in its place.
+        // Another store has replaced it.
         let replaced = MemoryStore::new();
         for n in 0..other {
             replaced.append("s", n, vec![Item::user("older").into()]).await.unwrap();
@@ -278,7 +278,7 @@ async fn a_panic_of_the_store_before_it_returns_a_future_is_an_error() {
     assert_eq!(session.fork_at(0, "f").await.unwrap_err().kind(), ErrorKind::Panic);
 }
 
-/// The calls are the other session's: that one may run them under their key.
+/// The calls belong to the other session, which may run them under their keys.
 #[tokio::test]
 async fn an_unsettled_fork_runs_no_calls_of_its_origin() {
     for says in [false, true] {
@@ -294,7 +294,7 @@ async fn an_unsettled_fork_runs_no_calls_of_its_origin() {
         while keys.lock().unwrap().is_empty() {
             let _ = run.next().now_or_never();
         }
-        // The process ended between the fork and what settles it.
+        // The process ended between the fork and the entries that settle it.
         store.fork("s", session.version(), "f").await.unwrap();
         store.fork("f", session.version(), "g").await.unwrap();
         let agent =
@@ -309,7 +309,7 @@ async fn an_unsettled_fork_runs_no_calls_of_its_origin() {
             assert!(outcome.history.is_settled());
             assert_eq!(*keys.lock().unwrap(), ["s/a"]);
         }
-        // Its own session runs it.
+        // The session that owns the call runs it.
         drop(run);
         session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
         assert_eq!(*keys.lock().unwrap(), ["s/a", "s/a"]);

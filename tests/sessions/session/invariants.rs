@@ -1,4 +1,4 @@
-//! What is read back is what the fold of the events says, behind each event of drawn runs.
+//! The stored history equals the fold of the events, after each event of random runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,7 +104,7 @@ async fn stored_history(store: &MemoryStore) -> turnstream::History {
     restore_history("h", store.load("h", 0).await.unwrap().unwrap_or_default())
 }
 
-/// Pulls a run and looks behind each event. `None` if it was dropped.
+/// Pulls a run, and checks after each event. `None` if it was dropped.
 async fn drive(
     mut run: SessionRun,
     store: &MemoryStore,
@@ -113,7 +113,7 @@ async fn drive(
 ) -> Option<Outcome> {
     loop {
         let Ok(event) = tokio::time::timeout(Duration::from_mins(1), run.next()).await else {
-            // It waits for a verdict that does not come.
+            // The run waits for a verdict that does not come.
             run.interrupt();
             continue;
         };
@@ -141,7 +141,7 @@ async fn drive(
     }
 }
 
-/// What is durable is what the events say, up to the turn that is open.
+/// Checks that the stored history equals the events, up to the turn in progress.
 async fn assert_stored_matches(store: &MemoryStore, folded: &Journal) {
     let (durable, told) = (stored_history(store).await, folded.history());
     let (durable, told): (Vec<&Item>, Vec<&Item>) =

@@ -14,7 +14,7 @@ use turnstream::session::{
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Event};
 
-/// Tells when the future that it is in was dropped.
+/// Records that the future that it is in was dropped.
 struct DropFlag(Arc<AtomicBool>);
 
 impl Drop for DropFlag {
@@ -23,7 +23,7 @@ impl Drop for DropFlag {
     }
 }
 
-/// An agent whose tool never ends, with what tells that the tool has begun, and that it was dropped.
+/// An agent whose tool never ends, a count of the tool's starts, and a flag for its drop.
 fn agent_with_endless_tool() -> (Agent, Arc<AtomicUsize>, Arc<AtomicBool>) {
     let (begun, dropped) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
     let (begins, drops) = (Arc::clone(&begun), Arc::clone(&dropped));
@@ -79,7 +79,7 @@ async fn a_second_run_is_refused_and_settles_nothing_of_the_first() {
     assert_eq!(session.entries().await.unwrap(), entries);
     assert_eq!((begun.load(Ordering::SeqCst), dropped.load(Ordering::SeqCst)), (1, false));
 
-    // When it is dropped, the other one settles the call, and goes on.
+    // When it is dropped, the other run settles the call, and continues.
     drop(run);
     let outcome = elsewhere.resume(&agent, []).await.unwrap().outcome().await.unwrap();
     assert_eq!(outcome.text, "On.");
@@ -97,11 +97,11 @@ async fn the_lease_ends_with_the_event_finished_and_with_an_error() {
         }
         store.lease("s").await.unwrap_err();
     }
-    // The run is still there.
+    // The run still exists.
     drop(store.lease("s").await.unwrap());
     drop(run);
 
-    // Somebody writes between, and the run fails.
+    // Another process writes in between, and the run fails.
     let mut run = session.run(&talker(), "two").await.unwrap();
     let version = session.version();
     store.append("s", version, vec![turnstream::Item::user("between").into()]).await.unwrap();
@@ -109,7 +109,7 @@ async fn the_lease_ends_with_the_event_finished_and_with_an_error() {
     drop(store.lease("s").await.unwrap());
     drop(run);
 
-    // A call that comes to nothing keeps no lease either.
+    // A call that fails keeps no lease either.
     let idle = Session::open(store.clone(), "idle").await.unwrap();
     assert_eq!(idle.resume(&talker(), []).await.unwrap_err().kind(), ErrorKind::InvalidRequest);
     drop(store.lease("idle").await.unwrap());
@@ -130,7 +130,7 @@ async fn runs_of_two_processes_by_turns_read_what_the_other_has_written() {
     assert_eq!(again.history(), other.history());
 }
 
-/// A store whose leases are lost when the test says so, or are another's without notice.
+/// A store whose leases are lost on request, or are taken by another owner without notice.
 #[derive(Clone, Default)]
 struct LosingStore {
     inner: MemoryStore,
@@ -212,7 +212,7 @@ async fn a_run_whose_lease_is_lost_is_dropped_at_once_and_settles_nothing() {
     assert!(dropped.load(Ordering::SeqCst), "the tool");
     assert!(run.next().await.is_none());
     assert_eq!(session.entries().await.unwrap(), entries);
-    // It is given back, so that the session can go on here or elsewhere.
+    // The lease is released, so that the session can continue here or elsewhere.
     let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
     assert_eq!(outcome.text, "On.");
 }

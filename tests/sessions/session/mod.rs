@@ -1,4 +1,4 @@
-//! Sessions: what is written when, what is read back, and what a crash leaves.
+//! Sessions: when entries are written, what is read back, and the state after a crash.
 
 mod checkpoints_and_forks;
 mod compaction;

@@ -1,4 +1,4 @@
-//! What is left is told, and gone on with as its tools allow.
+//! Unfinished calls are reported, and continued as their tools allow.
 
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
@@ -13,7 +13,7 @@ use turnstream::{Agent, ErrorKind, Event, Item};
 use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
 use crate::support::tools::spec;
 
-/// A session whose process ended while these tools ran, side by side.
+/// A session whose process ended while these tools ran concurrently.
 async fn session_with_open_calls(store: &MemoryStore, agent: &Agent) -> Session {
     let session = open_session(store).await;
     let mut run = session.run(agent, "go").await.unwrap();
@@ -22,7 +22,7 @@ async fn session_with_open_calls(store: &MemoryStore, agent: &Agent) -> Session 
         let event = run.next().await.unwrap().unwrap();
         started += u32::from(matches!(event, Event::Tool(ToolEvent::Started { .. })));
     }
-    // They run, and do not end.
+    // The tools run, and do not end.
     assert!(run.next().now_or_never().is_none());
     drop(run);
     open_session(store).await
@@ -70,7 +70,7 @@ async fn calls_left_open_by_a_crash_are_reported_and_only_idempotent_tools_run_a
         assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Done."));
         let kinds = result_kinds(&session);
         assert_eq!(kinds, [("a".into(), ResultKind::Interrupted), ("b".into(), ResultKind::Ok)]);
-        // Under the old key.
+        // With the old key.
         keys.lock().unwrap().sort();
         assert_eq!(*keys.lock().unwrap(), ["s/a", "s/b", "s/b"]);
         assert_eq!(outcome.history, session.history());
@@ -118,7 +118,7 @@ async fn hooks_and_approvals_apply_again_to_calls_that_run_again() {
     session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
     assert_eq!(result_kinds(&session)[1], ("b".into(), ResultKind::Denied));
 
-    // Nobody is there to be asked: what was said comes back.
+    // Without an interactive owner, the pending call is returned.
     let store = MemoryStore::new();
     let agent = Agent::new(model_with_two_calls("x")).with_tools([
         key_recording_tool("once", &keys, true),
@@ -162,7 +162,7 @@ async fn an_external_result_answers_an_interrupted_call() {
     ];
     session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
     let kinds = result_kinds(&session);
-    // `again` is no idempotent tool of this agent, so an approval does not run it.
+    // `again` is not an idempotent tool of this agent, so an approval does not run it.
     assert!(kinds.contains(&("a".into(), ResultKind::Ok)), "{kinds:?}");
     assert!(kinds.contains(&("b".into(), ResultKind::Interrupted)), "{kinds:?}");
     assert_eq!(keys.lock().unwrap().len(), 2, "nothing ran again");

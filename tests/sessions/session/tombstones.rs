@@ -1,4 +1,4 @@
-//! Items of a session that become void.
+//! Tombstoned items of a session.
 
 use std::slice;
 
@@ -32,13 +32,13 @@ async fn assert_tombstones_between_runs(store: impl Store + Clone + 'static) {
     let agent = agent_with_one_call(&IdempotencyKeys::default());
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     let version = session.version();
-    // The result, and what the user said: the call goes, and its siblings would not.
+    // The result and the user message: the call is tombstoned as well, its siblings would not be.
     session.tombstone([2, 0]).await.unwrap();
     for session in [&session, &open_session(&store).await] {
         assert_eq!(tombstone_indices(&session.history()), [0, 1, 2]);
         assert_eq!((session.version(), session.state()), (version + 1, SessionState::Idle));
     }
-    // What was said stays in the store.
+    // The tombstoned items stay in the store.
     let entries = session.entries().await.unwrap();
     assert!(matches!(&entries[0], Entry::Item(item) if !item.tombstone));
     session.tombstone([1]).await.unwrap();
@@ -46,7 +46,7 @@ async fn assert_tombstones_between_runs(store: impl Store + Clone + 'static) {
     assert_eq!(session.version(), version + 1, "nothing changes");
     let error = session.tombstone([0, 4]).await.unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("4")));
-    // It goes on, and so does a fork.
+    // The session continues, and so does a fork.
     let fork = session.fork_at(session.version(), "f").await.unwrap();
     for session in [&session, &fork] {
         let model = Scripted::new(["Yes."]);
@@ -100,7 +100,7 @@ async fn a_pending_call_cannot_be_tombstoned_and_earlier_items_can() {
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     assert_eq!(error.parameter(), Some(&*calls[0].call_id));
     assert_eq!(tombstone_indices(&session.history()), [0; 0]);
-    // Its words are of the same turn, and nothing binds them to it.
+    // Its text is in the same turn, but is not bound to it.
     session.tombstone([1, 3]).await.unwrap();
     let session = open_session(&store).await;
     assert_eq!(tombstone_indices(&session.history()), [1, 3]);

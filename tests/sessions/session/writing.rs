@@ -1,4 +1,4 @@
-//! What is written, and what happens when it cannot be.
+//! The entries that are written, and the behaviour when they cannot be.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ async fn each_entry_is_written_once_and_growth_is_linear() {
     let agent = Agent::new(model).with_tools([key_recording_tool("look", &keys, false)]);
     for turn in 1..=100 {
         session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
-        // What the user said, the model's words and call, the result, the model's words.
+        // The user message, the model's text and call, the result, the model's text.
         assert_eq!(store.entry_count.load(Ordering::Relaxed), turn * 5);
         assert_eq!(store.append_count.load(Ordering::Relaxed), turn * 4);
     }
@@ -38,7 +38,7 @@ async fn the_run_is_not_polled_while_an_append_is_in_progress() {
     let session = open_session(&store).await;
     let model = Scripted::new([Reply::text("Hello!")]);
     let mut run = session.run(&Agent::new(model.clone()), "Hi").await.unwrap();
-    // The append waits; the request does not begin beside it.
+    // The append waits, and the request does not start concurrently.
     assert!(run.next().now_or_never().is_none());
     assert_eq!((model.requests().len(), session.version()), (0, 0));
     assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
@@ -74,7 +74,7 @@ async fn a_store_error_drops_the_run_synchronously_without_a_finished_event() {
     assert!(handle.steer("late").is_err(), "the run below is gone");
     assert!(run.next().await.is_none());
 
-    // What is there is read again, and gone on with.
+    // The stored entries are read again, and the session continues.
     store.is_failing.store(false, Ordering::Relaxed);
     let SessionState::Unfinished { open_calls: calls } = session.state() else { panic!() };
     assert_eq!(calls.len(), 2);
@@ -102,7 +102,7 @@ async fn of_two_concurrent_runs_in_a_store_without_leases_the_second_append_is_a
         );
         assert!(b.next().await.is_none());
         a.outcome().await.unwrap();
-        // The next run of either reads what is there.
+        // The next run of either session reads the stored entries.
         let outcome = second.run(&agent, "c").await.unwrap().outcome().await.unwrap();
         assert_eq!(outcome.history, open_session(&store).await.history());
         first.reload().await.unwrap();
@@ -117,7 +117,7 @@ async fn a_dropped_append_is_looked_up_before_the_next_run() {
     let mut run = session.run(&agent, "lost?").await.unwrap();
     assert!(run.next().now_or_never().is_none());
     drop(run);
-    // It was written after all, by somebody.
+    // The entry was written after all, by another process.
     let item = turnstream::Item::user("lost?");
     turnstream::session::Store::append(&store.inner, "s", 0, vec![Entry::Item(item)])
         .await

@@ -1,4 +1,4 @@
-//! Files of JSON lines whose bytes were changed after they were written.
+//! JSON Lines files whose bytes were changed after they were written.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -37,7 +37,7 @@ fn load(folder: &Path, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error>
     block_on(JsonLinesStore::open(folder).unwrap().load(id, from))
 }
 
-/// Appends of several entries and of one, the last of each.
+/// Appends several entries and single entries, and ends with one of each.
 pub(super) fn write_sample_session(folder: &TempFolder, id: &str) -> Vec<Entry> {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let mut all = Vec::new();
@@ -55,8 +55,8 @@ pub(super) fn write_sample_session(folder: &TempFolder, id: &str) -> Vec<Entry> 
     all
 }
 
-/// What the byte at a place is changed into: one of each bit, an end of a line, a digit, and by turns
-/// what has a meaning in JSON.
+/// The mutations of the byte at a position: one for each bit, a line end, a digit, and in turn a
+/// character with a meaning in JSON.
 fn byte_mutations(byte: u8, at: usize) -> impl Iterator<Item = u8> {
     let in_turn = |bytes: &[u8]| bytes[at % bytes.len()];
     let others =
@@ -64,7 +64,7 @@ fn byte_mutations(byte: u8, at: usize) -> impl Iterator<Item = u8> {
     others.into_iter().filter(move |other| *other != byte)
 }
 
-/// Changes every byte of a file of session `s`. Returns the number of changes.
+/// Changes every byte of session `s`'s file. Returns the number of changes.
 #[track_caller]
 pub(super) fn check_every_byte_change(
     folder: &TempFolder,
@@ -92,8 +92,8 @@ pub(super) fn check_every_byte_change(
     changes
 }
 
-/// The same as before, or an error that names the file. Also for those who read from the middle, and
-/// for an append, which reads the file first.
+/// Checks that reads return the same as before, or an error that names the file. Also for reads
+/// from the middle, and for an append, which reads the file first.
 #[track_caller]
 fn assert_no_silent_change(folder: &TempFolder, all: &[Entry]) -> u32 {
     let whole = fs::read(folder.join("s.jsonl")).unwrap();
@@ -125,7 +125,7 @@ fn changing_any_byte_of_a_session_file_is_detected_or_harmless() {
 fn changing_any_byte_of_a_forks_file_is_detected_or_harmless() {
     let folder = TempFolder::new();
     let all = write_sample_session(&folder, "t");
-    // So that a damaged header could name it.
+    // So that a damaged header could name another session.
     fs::copy(folder.join("t.jsonl"), folder.join("u.jsonl")).unwrap();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.fork("t", 11, "s")).unwrap();
@@ -159,7 +159,7 @@ fn changing_one_byte_of_an_earlier_versions_file_drops_no_entry_silently() {
     let path = folder.join("s.jsonl");
     let old = without_checksums(&fs::read_to_string(&path).unwrap());
     check_every_byte_change(&folder, old.as_bytes(), |store, change| {
-        // One that says that it has more than the rest of the file looks as if it was cut.
+        // An append that claims more bytes than the rest of the file appears to be truncated.
         let text = fs::read_to_string(&path).unwrap_or_default();
         let counts = |text: &str| text.matches("\"append\",\"entries\":3").count();
         if counts(&text) != counts(&old) {
@@ -186,7 +186,8 @@ fn an_earlier_versions_file_truncated_at_any_byte_keeps_its_complete_appends() {
     }
 }
 
-/// Changes the text of the file as a person would. It is refused for the reason, by all that read it.
+/// Changes the text of the file as a person would. Checks that all readers refuse it for this
+/// reason.
 #[track_caller]
 fn assert_change_rejected(change: impl FnOnce(&str) -> String, reason: &str) {
     let folder = TempFolder::new();
@@ -212,7 +213,7 @@ fn assert_change_rejected(change: impl FnOnce(&str) -> String, reason: &str) {
 
 #[test]
 fn a_complete_append_with_a_wrong_checksum_is_reported_with_its_lines() {
-    // The last one, and one of several.
+    // The last entry, and one of an append of several entries.
     let last = |text: &str| text.replace(r#""content":"8""#, r#""content":"9""#);
     assert_change_rejected(last, "line 22 of the session is broken: the checksum is wrong");
     let middle = |text: &str| text.replace(r#""content":"6""#, r#""content":"9""#);
@@ -259,7 +260,8 @@ fn a_line_without_a_checksum_after_checked_lines_is_corruption() {
 #[test]
 fn removed_or_inserted_bytes_and_appends_are_corruption() {
     let lines = |text: &str| text.lines().map(|line| format!("{line}\n")).collect::<Vec<_>>();
-    // A character of the last entry: it is not taken for one that a crash has cut.
+    // Remove a character of the last entry: the file must not be taken for one that a crash has
+    // truncated.
     let check = |change: fn(&[String]) -> Vec<String>, reason| {
         assert_change_rejected(|text| change(&lines(text)).concat(), reason);
     };
@@ -267,7 +269,7 @@ fn removed_or_inserted_bytes_and_appends_are_corruption() {
     assert_change_rejected(shorter, "line 22 of the session is broken: bytes are missing");
     let longer = |text: &str| text.replace(r#""content":"8""#, r#""content":"80""#);
     assert_change_rejected(longer, "line 22 of the session is broken: the checksum is wrong");
-    // The append of lines 15 and 16, or the same once more.
+    // Remove the append of lines 15 and 16, or repeat it.
     check(
         |lines| [&lines[..14], &lines[16..]].concat(),
         "line 15 of the session is broken: the checksum of the file until there is wrong",
@@ -294,11 +296,12 @@ fn lines_removed_from_an_append_before_the_last_are_corruption() {
     };
     let text = write();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // As many bytes as were taken out may follow.
+    // The removed bytes may be followed by as many others.
     let reason = "lines 5 to 10 of the session are broken: ";
-    // Some of lines 5 to 10, those of six entries.
+    // Remove some of lines 5 to 10, which have six entries.
     for (from, until) in [(4, 7), (4, 10), (5, 10), (7, 10), (6, 9)] {
-        // Also where the append that follows was cut, and where its line is not at the beginning of one.
+        // Also if the append that follows is truncated, and if its line does not start at the
+        // beginning of a line.
         let rest = lines[until..].concat();
         for rest in [&rest[..], rest.trim_end(), &rest[..rest.len() - 30], &rest[1..]] {
             let damaged = lines[..from].concat() + rest;
@@ -316,7 +319,7 @@ fn lines_removed_from_an_append_before_the_last_are_corruption() {
     }
 }
 
-/// Without its last byte, a file goes on as if it were there.
+/// A file without its last byte continues as if the byte existed.
 #[track_caller]
 fn assert_missing_final_lf_harmless(folder: &TempFolder, id: &str, all: &[Entry]) {
     let path = folder.join(&format!("{id}.jsonl"));
@@ -326,7 +329,7 @@ fn assert_missing_final_lf_harmless(folder: &TempFolder, id: &str, all: &[Entry]
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.append(id, version, next.clone())).unwrap();
     let then = fs::read_to_string(&path).unwrap();
-    // Also for a store that has seen it whole.
+    // Also for a store that has read the complete file.
     for store in [store, JsonLinesStore::open(folder.path()).unwrap()] {
         fs::write(&path, whole.strip_suffix('\n').unwrap()).unwrap();
         assert_eq!(block_on(store.load(id, 0)).unwrap().as_deref(), Some(all));
@@ -335,7 +338,7 @@ fn assert_missing_final_lf_harmless(folder: &TempFolder, id: &str, all: &[Entry]
         assert_eq!(error.kind(), ErrorKind::Conflict);
         block_on(store.append(id, version, next.clone())).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), then);
-        // What is remembered of it is right.
+        // The cached state of the file is correct.
         block_on(store.append(id, version + 1, next.clone())).unwrap();
         let found = block_on(store.load(id, version)).unwrap().unwrap();
         assert_eq!(found, [&next[..], &next[..]].concat());
@@ -390,7 +393,7 @@ fn an_earlier_versions_file_with_crlf_or_trailing_nuls_is_read() {
     // The LF was changed into NULs: the last append was acknowledged.
     fs::write(&path, format!("{}{nuls}", old.trim_end())).unwrap();
     assert_eq!(load(folder.path(), "s", 0).unwrap_err().kind(), ErrorKind::Store);
-    // A file with checksums has never been read so.
+    // CRLF was never accepted in a file with checksums.
     assert_change_rejected(|text| text.replace('\n', "\r\n"), "of the session is broken");
     assert_change_rejected(|text| format!("{text}{nuls}"), "line 23 of the session is broken");
 }
@@ -401,7 +404,7 @@ fn every_line_of_a_session_file_is_a_json_object_with_a_type() {
     let all = write_sample_session(&folder, "s");
     let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
     let kind = |line: &str| serde_json::from_str::<Value>(line).unwrap()["type"].clone();
-    // Those who read entries pass over the lines of the file itself.
+    // Readers of entries skip the lines of the file itself.
     let entries = text.lines().filter(|line| kind(line) != "session" && kind(line) != "append");
     let entries: Vec<Entry> = entries.map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(entries, all);

@@ -1,4 +1,4 @@
-//! What files of JSON lines survive.
+//! The failures that JSON Lines files survive.
 
 use std::fs;
 use std::path::Path;
@@ -23,14 +23,14 @@ fn append(store: &JsonLinesStore, id: &str, version: u64, entries: Vec<Entry>) -
     block_on(store.append(id, version, entries)).unwrap()
 }
 
-/// Cuts the last append at every byte: there is what was before it, or all of it. Without its last LF
-/// alone it is whole.
+/// Truncates the last append at every byte: the file has the entries before it, or all of it.
+/// Without only its last LF, the append is complete.
 fn assert_truncated_append_discarded(first: &[Entry], last: &[Entry]) {
     assert_truncation_after_rewrite(first, last, |text| text);
     assert_truncation_after_rewrite(first, last, |text| without_checksums(&text));
 }
 
-/// The first append is written as `written` makes it.
+/// The first append is rewritten by `written`.
 fn assert_truncation_after_rewrite(first: &[Entry], last: &[Entry], written: fn(String) -> String) {
     let folder = TempFolder::new();
     let path = folder.join("s.jsonl");
@@ -54,10 +54,10 @@ fn assert_truncation_after_rewrite(first: &[Entry], last: &[Entry], written: fn(
         let again = JsonLinesStore::open(folder.path()).unwrap();
         assert!(block_on(again.load("s", 0)).unwrap() == old, "cut at {cut} of {}", whole.len());
         assert_eq!(block_on(again.list()).unwrap().len(), usize::from(old.is_some()), "{cut}");
-        // Reading changes nothing, and an append puts it right.
+        // Reading changes nothing, and an append repairs the file.
         assert_eq!(fs::read(&path).unwrap(), whole[..cut]);
         let version = first.len() as u64;
-        // Also by a store that has seen it whole.
+        // Also by a store that has read the complete file.
         let writer = if cut % 2 == 0 { &store } else { &again };
         append(writer, "s", version, last.to_vec());
         assert!(fs::read(&path).unwrap() == whole, "cut at {cut}");
@@ -95,7 +95,7 @@ fn a_fork_truncated_at_any_byte_is_discarded() {
     assert_eq!(load(folder.path(), "f").unwrap(), Some(numbered_entries(0..1)));
 }
 
-/// A file that is refused: by reading, by writing, with a reason, and not one byte of it is changed.
+/// Checks that a file is refused by reads and writes, with a reason, and not changed by one byte.
 #[track_caller]
 fn assert_file_rejected(text: &[u8], reason: &str) {
     let folder = TempFolder::new();
@@ -129,7 +129,7 @@ fn a_corrupt_line_in_the_middle_is_reported_and_the_file_is_unchanged() {
     check("garbage\n", 3);
     let mark = "{\"type\":\"append\",\"entries\":2}\n";
     check(&[mark, USER_LINE, "{]\n"].concat(), 5);
-    // A line of several was taken out by hand.
+    // A line of an append of several was removed by hand.
     check(&[mark, USER_LINE, mark, USER_LINE].concat(), 5);
     check("{\"type\":\"append\",\"entries\":-1}\n", 3);
 }
@@ -238,10 +238,10 @@ fn loading_a_fork_without_its_origin_is_an_error() {
     assert_eq!(load(folder.path(), "f").unwrap_err().message(), reason);
     fs::remove_file(&path).unwrap();
     assert_eq!(load(folder.path(), "f").unwrap_err().message(), reason);
-    // Its own are read.
+    // Its own entries can be read.
     assert_eq!(block_on(store.load("f", 2)).unwrap(), Some(numbered_entries(2..3)));
 
-    // By hand only.
+    // Only manual edits produce such a file.
     let beyond =
         r#"{"type":"session","version":1,"id":"f","fork":{"id":"s","at":18446744073709551615}}"#;
     fs::write(folder.join("beyond.jsonl"), format!("{beyond}\n{USER_LINE}")).unwrap();
@@ -270,7 +270,7 @@ fn an_append_rereads_the_file_only_after_a_foreign_write() {
         .unwrap()
         .with_clock(FixedClock(SystemTime::UNIX_EPOCH + Duration::from_secs(7)));
     append(&store, "s", 0, numbered_entries(0..2));
-    // The same length and the same time: only a reader would notice.
+    // The same length and the same time: only reading the file would show the change.
     let path = folder.join("s.jsonl");
     let broken = fs::read_to_string(&path).unwrap().replace("\"0\"}", "\"0\"]");
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
@@ -301,7 +301,7 @@ fn an_append_detects_a_replaced_file_of_equal_length_and_time() {
 #[cfg(unix)]
 #[test]
 fn a_relative_folder_is_unaffected_by_a_change_of_working_directory() {
-    // In a process of its own: other tests use the folder of this one.
+    // In a separate process: other tests use the working directory of this one.
     const CHILD_ENV: &str = "TURNSTREAM_CHANGES_ITS_FOLDER";
     if std::env::var_os(CHILD_ENV).is_none() {
         let name = std::thread::current().name().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! The lock files of leases, among files that are not theirs.
+//! The lock files of leases, next to files of other programs.
 #![cfg(unix)]
 
 use std::fs;
@@ -27,7 +27,7 @@ fn files_of_other_programs_that_are_called_lock_stay() {
     }
     assert_eq!(fs::read_to_string(folder.join("yarn.lock")).unwrap(), "# yarn\n");
     assert_eq!(fs::read_to_string(folder.join("pid.lock")).unwrap(), "4242");
-    // Leases that were not used leave nothing.
+    // Unused leases leave no files.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
@@ -69,7 +69,7 @@ fn a_lock_file_that_leads_nowhere_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::Store);
 }
 
-/// A process that is being started has all files open for a moment.
+/// A starting process has all files open for a moment.
 #[test]
 fn a_lease_that_is_given_back_is_free_while_processes_are_started() {
     let folder = TempFolder::new();
@@ -79,7 +79,7 @@ fn a_lease_that_is_given_back_is_free_while_processes_are_started() {
     std::thread::scope(|threads| {
         threads.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                // With a folder of its own a process is forked.
+                // With `current_dir`, the process is forked.
                 Command::new("true").current_dir("/").status().unwrap();
             }
         });
@@ -118,7 +118,7 @@ fn an_sqlite_lease_of_a_session_that_is_never_written_leaves_nothing() {
     drop(store);
     let file = fs::read(folder.join("db")).unwrap();
     assert!(!file.windows(5).any(|bytes| bytes == b"never"));
-    // Nor does one make the file.
+    // A lease does not create the file either.
     let store = turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
     fs::remove_file(folder.join("db")).unwrap();
     let lease = block_on(store.lease("s")).unwrap();

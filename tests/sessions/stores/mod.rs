@@ -1,4 +1,4 @@
-//! Stores of sessions: what holds for each of them, and what the durable ones survive.
+//! Stores of sessions: the contract of each, and the failures that the durable ones survive.
 
 mod damage;
 mod json_lines;

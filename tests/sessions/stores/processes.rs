@@ -1,4 +1,4 @@
-//! Several processes on one session, and a disk that is full. The test binary starts itself again.
+//! Several processes on one session, and a full disk. The test binary starts itself again.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn open_sqlite(folder: &Path) -> Result<Box<dyn Store>, Error> {
     Ok(Box::new(turnstream::session::SqliteStore::open(folder.join("db"))?))
 }
 
-/// Starts a test of this module in a process of its own, with a role.
+/// Starts a test of this module in a separate process, with a role.
 fn test_process_command(test: &str, role: &str, folder: &Path) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     let (_, module) = module_path!().split_once("::").expect("a module of the binary");
@@ -41,7 +41,7 @@ fn test_process_command(test: &str, role: &str, folder: &Path) -> Command {
     command
 }
 
-/// Appends, with every third append of two entries, and another try at each conflict.
+/// Appends, with two entries in every third append, and retries after each conflict.
 fn append_with_retries(store: &dyn Store, role: &str) {
     let mut version = 0;
     for n in 0..APPENDS_PER_WRITER {
@@ -79,7 +79,7 @@ fn assert_concurrent_appends_kept(test: &str, open: OpenStore) {
     let store = open(folder.path()).unwrap();
     let entries: Vec<String> =
         block_on(store.load("s", 0)).unwrap().unwrap().iter().map(user_text).collect();
-    // Each acknowledged append is there once, in the order of its writer, and nothing else.
+    // Each acknowledged append is stored once, in the order of its writer, and nothing else is.
     for n in 0..WRITER_COUNT {
         let own: Vec<_> = (0..APPENDS_PER_WRITER)
             .flat_map(|i| (0..=i % 3 / 2).map(move |k| format!("w{n} {i} {k}")))
@@ -89,7 +89,7 @@ fn assert_concurrent_appends_kept(test: &str, open: OpenStore) {
     }
     let own: usize = (0..APPENDS_PER_WRITER).map(|n| 1 + n % 3 / 2).sum();
     assert_eq!(entries.len(), WRITER_COUNT * own);
-    // And what belongs to one append stands together.
+    // The entries of one append are adjacent.
     for (at, text) in entries.iter().enumerate().filter(|(_, text)| text.ends_with(" 1")) {
         assert_eq!(entries[at - 1][..text.len() - 2], text[..text.len() - 2]);
     }
@@ -112,13 +112,14 @@ fn concurrent_processes_lose_nothing_in_a_sqlite_session() {
     );
 }
 
-/// A writer tells what was acknowledged, and is killed after so many words; the next one goes on.
+/// A writer prints the acknowledged versions, and is killed after a number of them; the next writer
+/// continues.
 fn assert_acknowledged_survive_kill(test: &str, open: OpenStore) {
     if let (Ok(_), Ok(folder)) = (env::var(ROLE_ENV), env::var(FOLDER_ENV)) {
         let store = open(Path::new(&folder)).unwrap();
         let mut version = block_on(store.load("s", 0)).unwrap().map_or(0, |e| e.len() as u64);
         loop {
-            // Some of one entry, some of several, some large.
+            // Some appends of one entry, some of several, some large.
             let len = version % 4 + 1;
             let mut entries = numbered_entries(version..version + len);
             entries[0] = said(&format!("{version}{}", " ".repeat(1 << (version % 16))));
@@ -139,7 +140,7 @@ fn assert_acknowledged_survive_kill(test: &str, open: OpenStore) {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it said before it was gone counts, too.
+        // Versions that it printed before it was killed count as well.
         least = said.map_while(Result::ok).filter_map(|n| n.parse().ok()).last().unwrap_or(least);
 
         let store = open(folder.path()).unwrap();
@@ -169,7 +170,8 @@ fn a_killed_sqlite_writer_loses_no_acknowledged_append() {
     );
 }
 
-/// A process that ends without dropping its store. The file of the database is copied alone afterwards.
+/// A process that ends without dropping its store. The database file is copied afterwards, without
+/// its log.
 #[cfg(feature = "sqlite")]
 #[test]
 fn an_ended_process_leaves_a_self_contained_sqlite_file() {
@@ -194,15 +196,15 @@ fn an_ended_process_leaves_a_self_contained_sqlite_file() {
     }
 }
 
-/// The bytes in files of JSON lines.
+/// The total size of JSON Lines files in bytes.
 fn json_lines_bytes(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let lines = files.filter(|file| file.path().extension().is_some_and(|end| end == "jsonl"));
     lines.map(|file| file.metadata().unwrap().len()).sum()
 }
 
-/// Runs in a process that may write no file beyond 512 KiB (1 MiB in some shells), which a write sees as it sees a full disk:
-/// a part is written, and then no more.
+/// Runs in a process that may write no file beyond 512 KiB (1 MiB in some shells). A write then
+/// fails as on a full disk: a part is written, and then no more.
 #[cfg(unix)]
 fn assert_full_disk_loses_nothing(test: &str, open: OpenStore) {
     if let (Ok(_), Ok(folder)) = (env::var(ROLE_ENV), env::var(FOLDER_ENV)) {
@@ -220,10 +222,10 @@ fn assert_full_disk_loses_nothing(test: &str, open: OpenStore) {
             let error = block_on(store.append("new", 0, huge)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Store, "{error}");
             assert_eq!(block_on(store.load("new", 0)).unwrap(), None);
-            // What was begun is taken back.
+            // The incomplete append is removed.
             assert_eq!(json_lines_bytes(folder), before);
         }
-        // A small one has room.
+        // A small append fits.
         assert_eq!(block_on(store.append("s", version, vec![said("three")])).unwrap(), 3);
         assert_eq!(block_on(store.append("new", 0, vec![said("one")])).unwrap(), 1);
         return;
@@ -260,7 +262,8 @@ fn a_full_disk_loses_nothing_of_a_sqlite_session() {
     assert_full_disk_loses_nothing("a_full_disk_loses_nothing_of_a_sqlite_session", open_sqlite);
 }
 
-/// A process takes a lease and is killed. Until then nobody else gets it, and then at once.
+/// A process takes a lease and is killed. Before that, no other process gets the lease, and
+/// afterwards one gets it immediately.
 fn assert_lease_dies_with_its_process(test: &str, open: OpenStore) {
     if let (Ok(_), Ok(folder)) = (env::var(ROLE_ENV), env::var(FOLDER_ENV)) {
         let store = open(Path::new(&folder)).unwrap();
@@ -288,7 +291,7 @@ fn assert_lease_dies_with_its_process(test: &str, open: OpenStore) {
         let lease = block_on(store.lease("s")).unwrap();
         assert!(lease.epoch() > last + 1 || last == 0, "the child had one of its own");
         last = lease.epoch();
-        // What keeps the epoch stays as long as there is a session.
+        // The file with the epoch exists for as long as the session does.
         block_on(store.append_leased(&lease, "s", version, vec![said("one")])).unwrap();
     }
 }
@@ -310,7 +313,7 @@ fn the_lease_of_a_sqlite_session_dies_with_its_process() {
     );
 }
 
-/// Somebody removes the locks of a folder that is in use.
+/// A user removes the lock files of a folder that is in use.
 #[cfg(unix)]
 #[test]
 fn a_lease_whose_lock_file_was_removed_is_lost_to_whoever_takes_it_next() {
@@ -326,7 +329,7 @@ fn a_lease_whose_lock_file_was_removed_is_lost_to_whoever_takes_it_next() {
     drop(first);
     assert_eq!(block_on(other.append_leased(&second, "s", 1, vec![said("two")])).unwrap(), 2);
     assert_eq!(block_on(other.load("s", 0)).unwrap().unwrap(), ["one", "two"].map(said));
-    // With the session goes its lock.
+    // The lock file is deleted with the session.
     drop(second);
     assert!(folder.join("s.jsonl.lock").exists());
     assert!(block_on(other.delete("s")).unwrap());
@@ -346,10 +349,11 @@ fn a_lock_file_that_holds_something_else_is_an_error_and_stays() {
         assert_eq!(error.kind(), ErrorKind::Store);
         assert!(error.message().contains("s.jsonl.lock"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "4242");
-        // With a session and without.
+        // With a session and without one.
         let _ = block_on(store.append("s", 0, vec![said("one")]));
     }
-    // What a power failure has left of one of ours is no obstacle, nor is the highest number.
+    // A lock file that a power failure has damaged does not prevent leases, and neither does the
+    // highest number.
     for text in ["\0\0\0\0", "turnstream lease 18446744073709551615\n", ""] {
         fs::write(&path, text).unwrap();
         let lease = block_on(store.lease("s")).unwrap();
@@ -359,7 +363,8 @@ fn a_lock_file_that_holds_something_else_is_an_error_and_stays() {
 
 const SMALL_RACE: Race = Race { processes: 4, sessions: 6, runs: 40, kills: 4 };
 
-/// Processes race for sessions, and some are killed: no call begins twice, and none is settled while it runs.
+/// Processes compete for sessions, and some are killed: no call starts twice, and none is settled
+/// while it runs.
 fn assert_race_settles_nothing_that_runs(test: &str, open: OpenStore) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.unwrap();

@@ -1,4 +1,4 @@
-//! Sessions that are removed, and stores that remove none.
+//! Sessions that are removed, and stores that cannot remove sessions.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use turnstream::{Error, ErrorKind};
 
 use super::sample_entries::{TempFolder, numbered_entries};
 
-/// A store as those who wrote one before there was a way to remove sessions: with four methods.
+/// A store that was implemented before sessions could be removed: with four methods.
 #[derive(Clone, Default)]
 struct StoreWithoutRemoval {
     inner: MemoryStore,
-    /// Whether it breaks its contract.
+    /// Whether it violates its contract.
     ignores_versions: bool,
 }
 
@@ -75,7 +75,7 @@ async fn the_suite_detects_a_store_that_ignores_versions() {
     .await;
 }
 
-/// It is not passed over by the suite as one that removes nothing.
+/// Checks that the suite does not skip the store as one that cannot remove sessions.
 fn assert_removes_sessions(store: &impl Store) {
     block_on(async {
         store.append("s", 0, numbered_entries(0..1)).await.unwrap();
@@ -114,7 +114,7 @@ fn a_damaged_session_can_be_deleted_and_is_never_pruned() {
     fs::write(folder.join("notes.jsonl"), "my notes\n").unwrap();
 
     let later = SystemTime::now() + Duration::from_mins(1);
-    // The fork cannot be read, and needs its origin all the same.
+    // The fork cannot be read, but still needs its origin.
     assert_eq!(block_on(store.prune(later)).unwrap(), ["s"]);
     let error = block_on(store.delete("origin")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
@@ -150,11 +150,11 @@ fn prune_keeps_the_origin_of_a_concurrently_created_fork() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         JsonLinesStore::open(folder.path()).unwrap().with_clock(FixedClock(time))
     };
-    // The one that was written last is removed first.
+    // The session that was written last is removed first.
     for (id, seconds) in [("kept", 100), ("first", 2), ("origin", 1)] {
         block_on(at(seconds).append(id, 0, numbered_entries(0..1))).unwrap();
     }
-    // It can be read meanwhile, and not be removed.
+    // It can be read meanwhile, and not removed.
     let held = fs::File::open(folder.join("origin.jsonl")).unwrap();
     held.lock_shared().unwrap();
     let before = SystemTime::UNIX_EPOCH + Duration::from_secs(50);
@@ -206,14 +206,14 @@ fn a_fork_with_a_damaged_header_still_protects_its_origin() {
             let error = block_on(store.delete("the \"origin\"")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{at}");
             assert!(error.message().contains("f.jsonl"), "{error}");
-            // Else both may go.
+            // Otherwise both may be removed.
             if block_on(store.load("f", 0)).is_err() {
                 let origin = block_on(store.prune(later)).unwrap();
                 assert!(!origin.contains(&"the \"origin\"".to_owned()), "{at}");
             }
         }
     }
-    // Damaged or not, it can be removed.
+    // The session can be removed, damaged or not.
     assert!(block_on(store.delete("f")).unwrap());
     assert!(block_on(store.delete("the \"origin\"")).unwrap());
 }
@@ -228,7 +228,7 @@ fn a_damaged_header_without_an_origin_does_not_prevent_removal() {
     let path = folder.join("damaged.jsonl");
     fs::write(&path, fs::read_to_string(&path).unwrap().replacen("\"id\":", "\"id\"=", 1)).unwrap();
     fs::write(folder.join("notes.jsonl"), "of \"s\"\n").unwrap();
-    // A fork that a crash has cut never was.
+    // A fork that a crash has truncated was never created.
     let cut = r#"{"type":"session","version":1,"id":"f","fork":{"id":"s","#;
     fs::write(folder.join("f.jsonl"), cut).unwrap();
     for id in ["session", "s", "damaged"] {
@@ -236,7 +236,7 @@ fn a_damaged_header_without_an_origin_does_not_prevent_removal() {
     }
 }
 
-/// Each holds the file that it removes while it reads the headers of the others.
+/// Each call locks the file that it removes while it reads the headers of the others.
 #[test]
 fn one_folder_can_be_pruned_concurrently() {
     let folder = TempFolder::new();

@@ -1,5 +1,5 @@
-//! Runs over each store: what is durable when a run stops, when its process dies, and when a prompt
-//! was refused.
+//! Runs with each store: the stored entries when a run stops, when its process dies, and when a
+//! prompt was refused.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ impl ReopenableStore {
         Session::open(self.open(), "s").await.unwrap()
     }
 
-    /// What another process reads.
+    /// The entries that another process reads.
     async fn load_entries(&self) -> Vec<Entry> {
         self.open().load("s", 0).await.unwrap().unwrap_or_default()
     }
@@ -68,7 +68,7 @@ fn empty_stores() -> Vec<ReopenableStore> {
     ]
 }
 
-/// Pulls a run until an event fits, and tells whether one did.
+/// Pulls a run until an event matches, and returns whether one did.
 async fn pull_until(run: &mut SessionRun, fits: impl Fn(&Event) -> bool) -> bool {
     while let Some(event) = run.next().await {
         if fits(&event.unwrap()) {
@@ -82,7 +82,7 @@ fn result_kinds(history: &History) -> Vec<(&str, ResultKind)> {
     result_summaries(history).into_iter().map(|(id, kind, _)| (id, kind)).collect()
 }
 
-/// What the turns of a history have used.
+/// The total usage of a history's turns.
 fn total_usage(history: &History) -> Usage {
     let turns = history.iter().filter_map(|item| item.turn.as_ref());
     turns.fold(Usage::default(), |sum, turn| sum + turn.usage)
@@ -119,7 +119,7 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_starts_no_later_
             let name = disk.name;
             assert_eq!((outcome.reason, outcome.turns), (EndReason::Stopped, 2), "{name}");
             assert_eq!((model.requests().len(), keys.lock().unwrap().len()), (2, 3), "{name}");
-            // The next process finds all of the second turn, and nothing of a third.
+            // The next process finds the complete second turn, and nothing of a third.
             let session = disk.open_session().await;
             let history = session.history();
             assert_eq!(history, outcome.history, "{name}");
@@ -132,7 +132,7 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_starts_no_later_
             );
             let unfinished = SessionState::Unfinished { open_calls: Vec::new() };
             assert_eq!(session.state(), unfinished, "{name}: the model has not answered");
-            // It goes on with the third turn, and runs no call again.
+            // The run continues with the third turn, and runs no call again.
             let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
             assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "done"), "{name}");
             assert_eq!((model.requests().len(), keys.lock().unwrap().len()), (3, 3), "{name}");
@@ -145,7 +145,8 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_starts_no_later_
     }
 }
 
-/// A tool that notes its key, and what another process can read of its session when it starts.
+/// A tool that records its key, and the entries of its session that another process can read when
+/// it starts.
 fn store_reading_tool(
     disk: &Arc<ReopenableStore>,
     keys: &IdempotencyKeys,
@@ -185,7 +186,7 @@ async fn a_turn_is_durable_before_its_tools_start_and_each_result_before_the_nex
         let session = disk.open_session().await;
         let mut run = session.run(&agent, "go").await.unwrap();
         while let Some(event) = run.next().await {
-            // What is given out is durable.
+            // Reported events are durable.
             let entries = disk.load_entries().await;
             let holds =
                 |item: &Item| entries.iter().any(|entry| *entry == Entry::from(item.clone()));
@@ -200,7 +201,8 @@ async fn a_turn_is_durable_before_its_tools_start_and_each_result_before_the_nex
                 }
             }
         }
-        // Both calls are there before the first tool starts, and its result before the second does.
+        // Both calls are stored before the first tool starts, and its result before the second one
+        // starts.
         assert_eq!(*seen.lock().unwrap(), [[2, 0], [2, 1]], "{}", disk.name);
     }
 }
@@ -228,7 +230,7 @@ async fn a_crash_between_a_turn_and_its_results_is_repaired_and_no_call_runs_aga
             let outcome = session.run(&agent(Scripted::new(["I see."])), "go on").await;
             let outcome = outcome.unwrap().outcome().await.unwrap();
             assert_eq!(outcome.reason, EndReason::Completed, "{at}");
-            // A result that was told is there, any other call says that it was interrupted.
+            // Each reported result is stored, and any other call has an interrupted result.
             let history = disk.open_session().await.history();
             assert!(history.is_settled(), "{at}");
             let is_told = |id: &str| {
@@ -273,7 +275,7 @@ async fn a_session_can_be_forked_before_the_refused_prompt() {
         }
         assert_eq!(session.history().last().unwrap().as_text(), Some("No."));
         let before = session.history();
-        // All of it is folded away since, and stays in the store.
+        // All of it was compacted since, and stays in the store.
         let note = Item::user("We have met.").with_mark(Mark::Compacted);
         session.checkpoint(0..before.len(), [note.clone()]).await.unwrap();
         drop(session);
@@ -290,7 +292,7 @@ async fn a_session_can_be_forked_before_the_refused_prompt() {
         assert_eq!((users.len(), tool_calls(&fork.history()).len()), (3, 1), "{name}");
         let outcome = fork.run(&agent, "something good").await.unwrap().outcome().await.unwrap();
         assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Gladly."), "{name}");
-        // The session that was forked is as it was, and so is the fork for the next process.
+        // The forked session is unchanged, and the next process finds the same fork.
         assert!(disk.open_session().await.history().iter().eq([&note]), "{name}");
         let other = Session::open(disk.open(), "other").await.unwrap();
         assert_eq!(other.history(), fork.history(), "{name}");

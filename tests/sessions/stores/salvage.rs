@@ -1,4 +1,4 @@
-//! What is read of a damaged session.
+//! The entries that can be read from a damaged session.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn salvage(folder: &TempFolder, id: &str) -> SalvageReport {
     block_on(store.salvage(id)).unwrap().unwrap()
 }
 
-/// Changes a text in the file of a session.
+/// Replaces a text in the file of a session.
 #[track_caller]
 fn replace_in_file(folder: &TempFolder, name: &str, from: &str, to: &str) {
     let text = fs::read_to_string(folder.join(name)).unwrap();
@@ -23,7 +23,7 @@ fn replace_in_file(folder: &TempFolder, name: &str, from: &str, to: &str) {
     fs::write(folder.join(name), text.replacen(from, to, 1)).unwrap();
 }
 
-/// Where a damage is and what of it is known, without the folder.
+/// Checks the location and the extent of a damage.
 #[track_caller]
 fn assert_damage(
     damage: &Damage,
@@ -71,7 +71,7 @@ fn an_append_with_a_wrong_checksum_is_lost_and_its_lines_are_reported() {
     assert_damage(damage, 12, what, Some(3), &[said("5"), said("9"), said("7")]);
     assert_eq!(fs::read(folder.join("s.jsonl")).unwrap(), before);
 
-    // Into a new session, which goes on.
+    // Into a new session, which can continue.
     let store = MemoryStore::new();
     block_on(store.append("saved", 0, entries.clone())).unwrap();
     let session = block_on(Session::open(store, "saved")).unwrap();
@@ -93,7 +93,7 @@ fn changing_any_byte_loses_at_most_one_append() {
         };
         let one = appends.iter().any(|lost| is_rest(lost.clone()));
         assert!(is_rest(0..0) || one, "at {change}: {salvaged:?}");
-        // What is known to be lost is what is missing.
+        // The reported losses equal the missing entries.
         let lost: Option<u64> = salvaged.damage.iter().map(|damage| damage.lost_entries).sum();
         let missing = (all.len() - salvaged.entries.len()) as u64;
         assert!(lost.is_none_or(|lost| lost == missing), "at {change}: {salvaged:?}");
@@ -138,7 +138,7 @@ fn an_earlier_versions_file_loses_only_its_invalid_lines() {
     assert_eq!(damage.len(), 1);
     assert_damage(&damage[0], 13, ("line 18", "is no entry"), Some(1), &[]);
 
-    // Continued with checksums, which cover what was there.
+    // Continued with checksums, which also cover the existing entries.
     fs::write(&path, &old).unwrap();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.append("s", 16, numbered_entries(9..10))).unwrap();
@@ -161,7 +161,7 @@ fn a_fork_is_salvaged_with_the_intact_entries_of_its_origin() {
     block_on(store.append("f", 3, numbered_entries(3..4))).unwrap();
     replace_in_file(&folder, "s.jsonl", r#""content":"1""#, r#""content":"9""#);
     let SalvageReport { entries, damage, .. } = salvage(&folder, "f");
-    // Not the fourth of its origin in place of the one that is lost.
+    // The fourth entry of the origin must not replace the lost one.
     assert_eq!(entries, [numbered_entries(0..1), numbered_entries(2..4)].concat());
     assert_eq!(damage.len(), 1);
     assert_damage(&damage[0], 1, ("s.jsonl`, lines 4 to 5", "broken"), Some(1), &[said("9")]);

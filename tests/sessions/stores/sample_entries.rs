@@ -1,4 +1,4 @@
-//! What is stored, and a folder for it.
+//! Sample entries, and a folder for them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use turnstream::session::{Entry, Store};
 
 use crate::support::stores::forward_to_inner;
 
-/// A folder for one test, gone with it.
+/// A folder for one test, removed on drop.
 pub(crate) struct TempFolder(PathBuf);
 
 impl TempFolder {
@@ -45,7 +45,8 @@ impl Drop for TempFolder {
     }
 }
 
-/// A clock that removes a file when it is asked, as another program may in the middle of an append.
+/// A clock that removes a file when the time is read, as another program may in the middle of an
+/// append.
 #[cfg(unix)]
 pub(crate) struct FileRemovingClock(pub(crate) PathBuf);
 
@@ -57,7 +58,7 @@ impl Clock for FileRemovingClock {
     }
 }
 
-/// Who may do what with a file.
+/// The permissions of a file.
 #[cfg(unix)]
 pub(crate) fn file_mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt;
@@ -72,7 +73,7 @@ pub(crate) fn set_file_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A store whose folder goes with it.
+/// A store whose folder is removed with it.
 #[derive(Clone)]
 pub(crate) struct TempFolderStore<S> {
     inner: S,

@@ -1,4 +1,4 @@
-//! What an SQLite file survives.
+//! The failures that an SQLite file survives.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn appended_entries_exist_after_reopening() {
     assert_eq!(block_on(store.list()).unwrap(), listed);
 }
 
-/// A log that was not yet taken over is read, as it is after a crash.
+/// A log that is not checkpointed is read, as after a crash.
 #[test]
 fn appended_entries_survive_the_process() {
     let folder = TempFolder::new();
@@ -44,7 +44,7 @@ fn appended_entries_survive_the_process() {
     let taken_over = usize::try_from(fs::metadata(folder.join("db-wal")).unwrap().len()).unwrap();
     append(&store, "s", 0, numbered_entries(0..2));
     append(&store, "s", 2, numbered_entries(2..5));
-    // Copied while it is open, and so without a word of goodbye.
+    // Copied while it is open, and so without a clean shutdown.
     fs::copy(folder.join("db"), folder.join("copy")).unwrap();
     fs::copy(folder.join("db-wal"), folder.join("copy-wal")).unwrap();
     let log = fs::read(folder.join("copy-wal")).unwrap();
@@ -52,7 +52,7 @@ fn appended_entries_survive_the_process() {
     assert_eq!(block_on(copy.load("s", 0)).unwrap(), Some(numbered_entries(0..5)));
     drop(copy);
 
-    // The log cut anywhere: what was before the last append, or all of it, or less.
+    // The log truncated at any byte: the entries before the last append, or all of it, or fewer.
     for cut in (taken_over..log.len()).step_by(509) {
         for name in ["copy", "copy-wal", "copy-shm"] {
             let _ = fs::remove_file(folder.join(name));
@@ -65,14 +65,14 @@ fn appended_entries_survive_the_process() {
     }
 }
 
-/// Holds the log back: what is written while another connection reads stays in it.
+/// Prevents checkpoints: entries that are written while another connection reads stay in the log.
 fn hold_read_transaction(path: &Path) -> Connection {
     let reader = Connection::open(path).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM session").unwrap();
     reader
 }
 
-/// Copies the file of the database without its log, as a person would.
+/// Copies the database file without its log, as a user might.
 #[track_caller]
 fn assert_copy_contains(folder: &TempFolder, expected: &[Entry]) {
     let path = folder.join("copied alone");
@@ -91,7 +91,7 @@ fn a_copy_of_the_database_file_alone_has_every_acknowledged_append() {
     }
     block_on(store.fork("s", 2, "f")).unwrap();
     assert_copy_contains(&folder, &numbered_entries(0..5));
-    // No other database at this path would take a log for its own.
+    // Another database at this path would not find a log to replay.
     assert_eq!(fs::metadata(folder.join("db-wal")).unwrap().len(), 0);
 }
 
@@ -103,7 +103,7 @@ async fn dropping_the_last_store_closes_the_database_and_leaves_no_wal() {
     store.append("s", 0, numbered_entries(0..3)).await.unwrap();
     assert!(fs::metadata(folder.join("db-wal")).unwrap().len() > 0);
     drop(reads);
-    // In the middle of a runtime, as most are.
+    // Inside a runtime, as most programs do.
     let other = store.clone();
     drop(store);
     assert!(folder.join("db-wal").exists());
@@ -126,7 +126,7 @@ fn a_drop_beside_another_connection_leaves_a_self_contained_file() {
     drop(other);
 }
 
-/// Does something to the files of an open database that has a session of three entries.
+/// Modifies the files of an open database that has a session of three entries.
 #[track_caller]
 fn assert_conflict_after_change(take: impl FnOnce(&TempFolder), found: u64) {
     let folder = TempFolder::new();
@@ -138,7 +138,7 @@ fn assert_conflict_after_change(take: impl FnOnce(&TempFolder), found: u64) {
     take(&folder);
     let there = |path: &Path| fs::metadata(path).map(|there| there.len()).ok();
     let before = there(&path);
-    // Not what is in the file that was removed.
+    // The entries of the removed file are not returned.
     let loaded = block_on(store.load("s", 0)).unwrap();
     assert_eq!(loaded.map_or(0, |entries| entries.len() as u64), found);
     assert_eq!(block_on(store.list()).unwrap().len(), usize::from(found > 0));
@@ -149,7 +149,7 @@ fn assert_conflict_after_change(take: impl FnOnce(&TempFolder), found: u64) {
         Some(&Conflict { id: "s".into(), expected: 3, found })
     );
     assert_eq!(there(&path), before, "nothing was made");
-    // What is at the path is used from then on.
+    // From then on, the file at the path is used.
     assert_eq!(append(&store, "s", found, numbered_entries(found..5)), 5);
     drop(store);
     let again = SqliteStore::open(&path).unwrap();
@@ -194,7 +194,7 @@ fn an_append_after_the_file_was_removed_or_replaced_is_a_conflict() {
     assert_conflict_after_change(replace_folder, 2);
 }
 
-/// Others that open the file do not know the log that was removed, nor its locks.
+/// Other programs that open the file see neither the removed log nor its locks.
 #[cfg(unix)]
 #[test]
 fn an_append_after_the_wal_was_removed_is_visible_to_others() {
@@ -225,7 +225,7 @@ fn a_file_copied_over_the_database_is_used_from_the_next_call() {
     let store = SqliteStore::open(&path).unwrap();
     append(&store, "s", 0, numbered_entries(0..2));
     fs::copy(&path, &backup).unwrap();
-    // Many pages, some of which stay in the memory of the connection.
+    // Many pages, some of which stay in the connection's cache.
     for version in (2..60).step_by(2) {
         let text = "x".repeat(3000);
         append(
@@ -275,12 +275,12 @@ fn a_foreign_file_at_the_path_is_an_error_and_unchanged() {
         ErrorKind::Store
     );
     assert_eq!(fs::read(&path).unwrap(), "my notes ".repeat(1000).into_bytes());
-    // The first one comes back.
+    // The first file is restored.
     fs::rename(folder.join("kept"), &path).unwrap();
     assert_eq!(append(&store, "s", 1, numbered_entries(1..2)), 2);
 }
 
-/// Removes the file when it is asked for the time, which is in the middle of an append.
+/// Removes the file when the time is read, which is in the middle of an append.
 #[cfg(unix)]
 #[test]
 fn a_file_removed_during_an_append_is_a_conflict() {
@@ -429,7 +429,7 @@ fn a_new_database_and_wal_are_private_and_existing_files_keep_their_mode() {
     drop(store);
     set_file_mode(&folder.join("db"), 0o640);
     assert_eq!(modes(&SqliteStore::open(folder.join("db")).unwrap(), "db", 1), [0o640; 3]);
-    // Also where a link leads to a file that is not there.
+    // Also if a link leads to a file that does not exist.
     std::os::unix::fs::symlink("target", folder.join("link")).unwrap();
     let store = SqliteStore::open(folder.join("link")).unwrap();
     append(&store, "s", 0, numbered_entries(0..1));

@@ -1,4 +1,4 @@
-//! Calls that wait for somebody.
+//! Calls that wait for a verdict or an external result.
 
 use futures::FutureExt;
 use futures::stream::{FusedStream, StreamExt};

@@ -1,4 +1,4 @@
-//! Arguments that do not fit, and a gate that repairs them.
+//! Arguments that do not match the schema, and a policy that repairs them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use super::{
 
 const FIVE_MS_ARGS: &str = "{\"ms\":5}";
 
-/// A call of `name` with these arguments, under its name as id.
+/// A call of `name` with these arguments, with its name as its id.
 fn call_reply(name: &str, arguments: &str) -> Reply {
     Reply::new().call_raw(name, name, arguments)
 }
@@ -28,7 +28,7 @@ fn repairing_policy(repairs: &[(&'static str, &'static str)]) -> ScriptedPolicy 
     ScriptedPolicy::configured(|book| book.repairs.extend(repairs.iter().copied()))
 }
 
-/// The result of one call of `a` under these rules.
+/// The result of one call of `a` with this policy.
 async fn result_with_policy(arguments: &str, rules: &ScriptedPolicy) -> ToolResult {
     let kit = Toolkit::new([sleep_tool("a")]);
     only_result(
@@ -213,7 +213,7 @@ async fn an_error_or_a_panic_in_a_repair_ends_the_run() {
     }
 }
 
-/// Panics over any arguments but the first, which do not fit.
+/// A handler that panics on any arguments but the first, which do not match.
 struct PanickingHandler(ToolSpec, Arc<AtomicUsize>);
 
 impl ToolHandler for PanickingHandler {
@@ -244,7 +244,7 @@ async fn a_tool_that_panics_on_arguments_is_not_called_again() {
     }
 }
 
-/// Says what a function says of its arguments.
+/// A handler that validates its arguments with a function.
 struct CheckingHandler {
     spec: ToolSpec,
     check_arguments: fn(&str) -> Result<(), String>,
@@ -260,7 +260,7 @@ impl ToolHandler for CheckingHandler {
     }
 }
 
-/// Counts how often it reads arguments, and those calls of it that have begun.
+/// Counts how many times it parses arguments, and how many of its calls have started.
 #[derive(Clone)]
 struct CountingHandler {
     spec: ToolSpec,
@@ -356,7 +356,7 @@ async fn an_approved_call_starts_with_its_already_parsed_arguments() {
     }
 }
 
-/// Panics when a call begins, or when one is dropped that has not.
+/// Panics when a call starts, or when a call is dropped before it started.
 struct PanickingCallHandler {
     spec: ToolSpec,
     panics_on_drop: bool,

@@ -23,7 +23,7 @@ pub(crate) fn spec(name: &str) -> ToolSpec {
     ToolSpec::new(name, "", parameters)
 }
 
-/// Sleeps for as many milliseconds as it is told, and answers with its arguments.
+/// A tool that sleeps for the requested number of milliseconds, and returns its arguments.
 pub(crate) fn sleep_tool(name: &str) -> Tool {
     Tool::raw(spec(name), |args, _| async move {
         tokio::time::sleep(Duration::from_millis(args["ms"].as_u64().unwrap_or(0))).await;
@@ -37,7 +37,7 @@ pub(crate) async fn turn_from_reply(reply: Reply) -> Arc<Turn> {
     Scripted::new([reply]).stream_turn(request).into_turn().await.unwrap()
 }
 
-/// A turn with a call of each of these tools, under their names as ids.
+/// A turn with a call of each of these tools, with their names as ids.
 pub(crate) async fn turn_with_calls(names: &[&str]) -> Arc<Turn> {
     turn_from_reply(names.iter().fold(Reply::new(), |reply, name| reply.call_raw(name, name, "{}")))
         .await
@@ -57,7 +57,7 @@ pub(crate) fn summarize_event(event: &ToolEvent) -> String {
     }
 }
 
-/// All that is left of a run.
+/// The remaining events of a run.
 pub(crate) async fn summarize_remaining(run: &mut ToolRun) -> Vec<String> {
     run.by_ref().map(|event| summarize_event(&event)).collect().await
 }
@@ -70,7 +70,7 @@ pub(crate) async fn only_result(mut run: ToolRun) -> ToolResult {
     results.remove(0)
 }
 
-/// A gate by the book.
+/// A policy that follows a script.
 #[derive(Clone, Default)]
 pub(crate) struct ScriptedPolicy(Arc<Mutex<PolicyScript>>);
 
@@ -83,12 +83,12 @@ pub(crate) struct PolicyScript {
     /// By the id of the call.
     pub(crate) verdicts: HashMap<&'static str, Verdict>,
     pub(crate) waits_for_verdicts: bool,
-    /// How long `before` takes, in ms.
+    /// The duration of `before`, in milliseconds.
     pub(crate) before_delay_ms: u64,
-    /// Where it fails, and where it panics: `before a`.
+    /// The steps that fail or panic, for example `before a`.
     pub(crate) failing_steps: HashSet<&'static str>,
     pub(crate) panicking_steps: HashSet<&'static str>,
-    /// What `after` puts in the place of a result.
+    /// The text with which `after` replaces a result.
     pub(crate) replacement_text: Option<String>,
     pub(crate) log: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What stands between the calls of a turn and their results.
+//! The steps between the calls of a turn and their results.
 
 mod approval;
 mod argument_repair;

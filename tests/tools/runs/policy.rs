@@ -1,4 +1,4 @@
-//! Rules before and behind a call.
+//! A policy before and after a call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -105,7 +105,7 @@ async fn a_result_is_rewritten_before_it_is_yielded() {
     assert_eq!(&tools.finish().unwrap().results[0], seen);
 }
 
-/// Never ends, and counts how many of it run.
+/// A tool that never ends, with a count of its running calls.
 fn never_ending_tool(name: &str, running: &Arc<AtomicUsize>) -> Tool {
     struct RunningGuard(Arc<AtomicUsize>);
     impl Drop for RunningGuard {
@@ -151,7 +151,7 @@ async fn an_error_or_panic_of_the_policy_drops_running_calls_and_ends_the_stream
         assert_eq!(shapes[..2], ["start a", "start b"], "{place}");
         assert_eq!(running.load(Ordering::Relaxed), 0, "{place}");
         assert!(tools.next().await.is_none());
-        // What was paid for is given out before it fails.
+        // Completed results are yielded before the run fails.
         assert_eq!(shapes.contains(&"Ok b".into()), place == "after b", "{place}: {shapes:?}");
         assert_eq!(tools.finish().unwrap_err().kind(), ErrorKind::Hook, "{place}");
     }

@@ -1,4 +1,4 @@
-//! What becomes of results, and of calls that are answered without running.
+//! Changes of results, and calls that are answered without running.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Running the calls that a history has left open.
+//! Running the unfinished calls of a history.
 
 use turnstream::item::{Mark, ResultKind, TurnInfo};
 use turnstream::provider::Reply;
@@ -19,7 +19,7 @@ fn approval_toolkit() -> Toolkit {
     ])
 }
 
-/// A run that is left with `ask` and `out` open.
+/// A run that leaves the calls of `ask` and `out` open.
 async fn suspended_run() -> ToolRunOutcome {
     let turn = turn_with_calls(&["ask", "a", "out"]).await;
     let history = History::from_items("h", [Item::user("go")]);
@@ -43,7 +43,7 @@ async fn exactly_the_open_calls_run() {
         book.verdicts.insert("ask", Verdict::Approve);
         book.verdicts.insert("out", Verdict::Deny("gone".into()));
     });
-    // What is stored and read back resumes as well.
+    // The outcome can also be resumed after a round trip through JSON.
     let stored = serde_json::to_string(&before.history).unwrap();
     let history: History = serde_json::from_str(&stored).unwrap();
     let mut tools = approval_toolkit().resume(&history).unwrap().with_policy(rules.clone());
@@ -115,7 +115,7 @@ async fn resuming_calls_that_are_not_open_is_an_error() {
     interrupted.push(Item::text("hal").with_mark(Mark::Interrupted));
     assert_resume_rejected(&interrupted, "not at the end");
 
-    // Without the mark of its end the turn may not have been complete.
+    // Without the mark of its end, the turn may have been incomplete.
     let bare = History::from_items("h", [Item::tool_call("c", "a", "{}")]);
     assert_resume_rejected(&bare, "has no `TurnInfo`");
     assert_resume_rejected(&bare, "Item::with_turn_info");

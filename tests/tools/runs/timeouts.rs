@@ -1,4 +1,4 @@
-//! How long a call may take.
+//! The time limit of a call.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,7 +70,7 @@ async fn a_timeout_beyond_the_clock_is_ignored() {
     );
 }
 
-/// Tells something after 40 ms, and is done after 40 more of being polled in time.
+/// A tool that reports progress after 40 ms, and completes after being polled for another 40 ms.
 fn slow_progress_tool() -> Tool {
     Tool::typed_streaming(spec("chatty"), |_: Value, _| {
         async_stream::stream! {
@@ -90,7 +90,7 @@ async fn pauses_of_the_consumer_do_not_count_toward_a_tool_timeout() {
         let kit = Toolkit::new([slow_progress_tool().with_timeout(Duration::from_millis(limit))]);
         let mut tools = start_run(&kit, &turn_with_calls(&["chatty"]).await);
         while tools.next().await.is_some() {
-            // Longer than the limit, behind each event.
+            // Longer than the limit, after each event.
             advance(Duration::from_secs(1)).await;
         }
         assert_eq!(tools.finish().unwrap().results[0].kind, kind, "{limit}");
@@ -133,7 +133,7 @@ async fn a_tool_that_always_reports_progress_still_times_out() {
 
 #[test]
 fn a_tool_without_a_timeout_needs_no_clock() {
-    // No tokio here at all.
+    // Without tokio.
     futures::executor::block_on(async {
         let tool = Tool::raw(spec("a"), |_, _| async { 1 }).unwrap();
         let kit = Toolkit::new([tool]);

@@ -1,4 +1,4 @@
-//! Streams written by hand, frame by frame.
+//! Hand-written streams, frame by frame.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use turnstream::stream::{TurnStreamExt, seal};
 use turnstream::turn::Turn;
 use turnstream::{Error, History, Item, Request};
 
-/// The model that is asked in every test.
+/// The model of every request.
 pub(crate) const MODEL: &str = "m";
 
 pub(crate) const MESSAGE_START: &str = r#"{"type":"message_start","message":{"id":"msg_1","model":"claude-x","content":[],"stop_reason":null,"usage":{"input_tokens":10,"output_tokens":1}}}"#;
@@ -30,7 +30,7 @@ pub(crate) fn text_delta(index: u32, text: &str) -> String {
     content_block_delta(index, &format!(r#"{{"type":"text_delta","text":"{text}"}}"#))
 }
 
-/// A piece of input, escaped as it stands in the delta.
+/// A piece of the input, escaped as in the delta.
 pub(crate) fn input_json_delta(index: u32, piece: &str) -> String {
     let piece = Value::from(piece);
     content_block_delta(index, &format!(r#"{{"type":"input_json_delta","partial_json":{piece}}}"#))
@@ -68,7 +68,7 @@ pub(crate) fn decode_turn(events: &[String]) -> Result<Arc<Turn>, Error> {
     decode_body(sse_body(events))
 }
 
-/// A whole message of these events between its start and its stop.
+/// A complete message with these events between its start and its stop.
 pub(crate) fn decode_message(events: &[String], reason: &str) -> Arc<Turn> {
     let events =
         [&[MESSAGE_START.to_owned()], events, &[message_delta(reason), MESSAGE_STOP.to_owned()]]
@@ -84,7 +84,7 @@ pub(crate) fn decode_one_block(block: &str, deltas: &[String], reason: &str) -> 
     )
 }
 
-/// A message of blocks that are whole from their beginning.
+/// A message of blocks that are complete at their start.
 pub(crate) fn decode_blocks(blocks: &[&str], reason: &str) -> Arc<Turn> {
     let events = (0..)
         .zip(blocks)
@@ -109,7 +109,7 @@ pub(crate) fn parse_json(body: &str) -> Value {
     serde_json::from_str(body).unwrap()
 }
 
-/// What a user said, this turn, and a result for each of its calls.
+/// A user message, this turn, and a result for each of its calls.
 pub(crate) fn items_with_results(turn: &Turn) -> Vec<Item> {
     let results = turn
         .tool_calls()
@@ -120,7 +120,7 @@ pub(crate) fn items_with_results(turn: &Turn) -> Vec<Item> {
     items
 }
 
-/// The same and another word of the user.
+/// The same, and another user message.
 pub(crate) fn items_with_follow_up(turn: &Turn) -> Vec<Item> {
     let mut items = items_with_results(turn);
     items.push(Item::user("go on"));
@@ -133,7 +133,7 @@ pub(crate) fn provider_item_texts(turn: &Turn) -> Vec<String> {
     others.map(|item| item.provider_data.as_ref().unwrap().value.to_string()).collect()
 }
 
-/// A part that holds a file.
+/// A part with a file.
 pub(crate) fn file_part(media_type: &str, source: turnstream::item::MediaSource) -> Part {
     Part::File(turnstream::item::Media { media_type: media_type.into(), source })
 }

@@ -1,4 +1,4 @@
-//! How a message comes: its frames, its blocks, its end or what is there instead of one.
+//! The life cycle of a message: its frames, its blocks, and its end or a missing end.
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
@@ -155,7 +155,7 @@ fn several_messages_in_one_response_are_one_turn() {
     .unwrap();
     let names: Vec<_> = turn.tool_calls().map(|call| call.name.as_str()).collect();
     assert_eq!((names, turn.text().as_str()), (vec!["f", "g"], "Wait."));
-    // The last word is that of the last message, and all of them were paid for.
+    // The last stop reason is the last message's, and the usage of all messages counts.
     assert_eq!(turn.raw_stop_reason(), Some("max_tokens"));
     assert!(turn.calls().veto().is_some());
     assert_eq!((turn.usage().input_tokens, turn.usage().output_tokens), (16, 5));

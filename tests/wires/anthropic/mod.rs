@@ -1,5 +1,5 @@
-//! The Anthropic Messages wire: what its streams are read as, what requests are written as, and
-//! that both fit together.
+//! The Anthropic Messages wire: how its streams are decoded, how requests are encoded, and that
+//! both are consistent.
 
 mod calls;
 mod fixture;

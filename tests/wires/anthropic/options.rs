@@ -1,4 +1,4 @@
-//! How the options of a request are written, and which this wire refuses.
+//! How the options of a request are encoded, and which options this wire refuses.
 
 use serde_json::{Map, Value, json};
 use turnstream::request::{Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, ToolSpec};
@@ -21,7 +21,7 @@ fn into_object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// What the options add to a body that has none, but for the marks.
+/// The fields that the options add to a body without any, except for cache marks.
 #[track_caller]
 fn check_with_tools(tools: &[&str], options: Options, expected: &Value) {
     let body = |options: Options| {
@@ -106,7 +106,7 @@ fn a_tool_choice_without_tools_is_omitted_or_rejected() {
     check_with_tools(&[], choose(ToolChoice::None), &json!({}));
     let error = encode_to_string(&request(choose(ToolChoice::Required), &[]), MODEL).unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("tool_choice")));
-    // Tools of the server's own are tools.
+    // The server's own tools count as tools.
     let tools = json!([{ "type": "web_search_20250305", "name": "web_search" }]);
     let extra = into_object(json!({ "tools": tools }));
     let options = Options { extra, ..choose(ToolChoice::Required) };
@@ -183,7 +183,7 @@ fn an_output_schema_is_sent_as_output_format() {
     let format = json!({ "type": "json_schema", "schema": schema });
     let options = Options { output: output.clone(), ..Options::default() };
     check_encoded(options, json!({ "output_config": { "format": format } }));
-    // Beside an effort it stands in the same object.
+    // With an effort, it is in the same object.
     let options = Options { output, ..reasoning_options(Reasoning::Effort(Effort::Low)) };
     let body = parse_json(&encode_to_string(&request(options, &[]), MODEL).unwrap());
     assert_eq!(body["output_config"], json!({ "effort": "low", "format": format }));

@@ -150,7 +150,7 @@ async fn an_html_error_page_is_classified_by_its_status() {
     }
     check(502, "text/html", "<html>Bad gateway</html>", "502", Some(Duration::from_secs(3))).await;
     let too_large = r#"{"type":"error","error":{"type":"request_too_large","message":"32 MB"}}"#;
-    // Waiting makes it no smaller.
+    // Waiting does not make the request smaller.
     check(413, "application/json", too_large, "32 MB", None).await;
 }
 

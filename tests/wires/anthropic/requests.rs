@@ -1,4 +1,4 @@
-//! How a request is written: messages, media, marks.
+//! How a request is encoded: messages, media, cache marks.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn a_final_assistant_text_does_not_end_in_white_space() {
     assert_eq!(texts(vec![x(), as_last_of_turn(Item::text("a \n"))]), ["a"]);
     assert_eq!(texts(vec![x(), Item::text("a ").with_mark(Mark::Interrupted), x()]), ["a"]);
     assert_eq!(texts(vec![x(), Item::text("begin with ")]), ["begin with"]);
-    // What the turn goes on behind is left as it is.
+    // The items before the current turn are unchanged.
     assert_eq!(
         texts(vec![x(), Item::text("As "), as_last_of_turn(Item::text("said. ")), x()]),
         ["As ", "said."]
@@ -117,7 +117,7 @@ fn tools_are_declared_while_the_history_has_calls() {
     assert_eq!(parse_json(&encode_items(vec![Item::user("x")])).get("tools"), None);
 }
 
-/// What is sent for one part, in what a user says and in what a tool returns.
+/// The encoding of one part, in a user message and in a tool result.
 fn encode_part(part: Part) -> Result<Value, (ErrorKind, Option<String>)> {
     let mut in_result = tool_result("a");
     let of_user = Item::user(vec![part.clone(), "end".into()]);
@@ -193,7 +193,7 @@ fn tool_spec(name: &str) -> ToolSpec {
     ToolSpec::new(name, "d", parameters)
 }
 
-/// A request with two tools, both zones, and a loop in progress.
+/// A request with two tools, both zones, and an unfinished turn with tool calls.
 fn tool_loop_request() -> Request {
     let calls =
         vec![Item::user("x"), as_last_of_turn(Item::tool_call("a", "f", "{}")), tool_result("a")];
@@ -203,7 +203,7 @@ fn tool_loop_request() -> Request {
     request
 }
 
-/// Where the marks are, and what they say.
+/// The positions and values of the cache marks.
 fn cache_marks(request: &Request) -> Vec<(String, Value)> {
     fn walk(at: &str, value: &Value, found: &mut Vec<(String, Value)>) {
         match value {

@@ -1,4 +1,4 @@
-//! What a model wrote goes back to it as it came, and to no other.
+//! The model's own blocks are sent back to it unchanged, and to no other model.
 
 use serde_json::json;
 use turnstream::item::{Item, ItemKind, Mark, ResultKind, ToolResult};
@@ -10,7 +10,7 @@ use super::fixture::*;
 
 const OPAQUE_SIGNATURE: &str = "EqQBCgIYAhIk+/Zm9v==";
 
-/// What the turn is in the next request to its own model and to another.
+/// The turn in the next request to its own model and to another one.
 fn encode_for_own_and_other(turn: &Turn) -> (String, String) {
     (
         encode_items(items_with_follow_up(turn)),
@@ -18,7 +18,7 @@ fn encode_for_own_and_other(turn: &Turn) -> (String, String) {
     )
 }
 
-/// The block comes back byte for byte, to its own model only.
+/// Checks that the block is sent back byte for byte, to its own model only.
 #[track_caller]
 fn check_model_bound(block: &str, turn: &Turn) {
     let (own, other) = encode_for_own_and_other(turn);
@@ -26,7 +26,7 @@ fn check_model_bound(block: &str, turn: &Turn) {
     assert!(!other.contains(block), "{block} is in {other}");
 }
 
-/// What a user said, and this turn.
+/// A user message, and this turn.
 fn items_without_results(turn: &Turn) -> Vec<Item> {
     let mut items = vec![Item::user("x")];
     items.extend(turn.to_history_items());
@@ -36,17 +36,17 @@ fn items_without_results(turn: &Turn) -> Vec<Item> {
 const THINKING_BLOCK: &str = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
 const TEXT_BLOCK: &str = r#"{"type":"text","text":"So."}"#;
 
-/// A turn of this block and some words.
+/// A turn with this block and some text.
 fn turn_with_text(block: &str) -> std::sync::Arc<Turn> {
     decode_blocks(&[block, TEXT_BLOCK], "pause_turn")
 }
 
-/// What the server's own tool was asked.
+/// The use of a server tool.
 fn server_tool_use(id: &str) -> String {
     format!(r#"{{"type":"server_tool_use","id":"{id}","name":"web_search","input":{{}}}}"#)
 }
 
-/// What the server's own tool returned.
+/// The result of a server tool.
 fn server_tool_result(id: &str) -> String {
     format!(r#"{{"type":"web_search_tool_result","tool_use_id":"{id}","content":[]}}"#)
 }
@@ -155,7 +155,7 @@ fn citations_are_sent_back_in_order_byte_for_byte() {
     let turn = decode_message(&[&events[..], &words].concat(), "end_turn");
     let sent = format!(r#"{{"type":"text","text":"It is ","citations":[{one},{two}]}}"#);
     check_model_bound(&sent, &turn);
-    // The words alone go to another.
+    // Only the text is sent to another model.
     assert!(encode_for_own_and_other(&turn).1.contains(r#"{"type":"text","text":"It is "}"#));
 }
 
@@ -206,7 +206,7 @@ fn deltas_of_an_opaque_block_are_merged_into_it() {
     let block = r#"{"type":"compaction","content":null}"#;
     let turn = decode_one_block(block, &[piece("It was "), piece("said.")], "compaction");
     assert_eq!(provider_item_texts(&turn), [r#"{"type":"compaction","content":"It was said."}"#]);
-    // What is encrypted goes back as it came.
+    // Encrypted content is sent back unchanged.
     let encrypted = |raw: &str| {
         content_block_delta(
             0,
@@ -233,7 +233,7 @@ fn an_unusual_server_block_is_kept() {
             format!(r#"{{"type":"server_tool_use","id":"s","name":"web_search","input":{input}}}"#);
         let turn = decode_blocks(&[&block, &server_tool_result("s"), TEXT_BLOCK], "pause_turn");
         assert_eq!(provider_item_texts(&turn).len(), 2);
-        // It is read again from its record.
+        // The turn is read back from its record.
         let record = serde_json::to_string(&turn).unwrap();
         assert_eq!(serde_json::from_str::<Turn>(&record).unwrap(), *turn);
         let sent = encode_items(items_with_follow_up(&turn));
@@ -241,7 +241,7 @@ fn an_unusual_server_block_is_kept() {
         assert!(sent.contains(&block) || is_float, "{sent:.200}");
         assert!(sent.contains("server_tool_use"));
     }
-    // Also from the record of a run that was another's tool.
+    // Also from the record of a run that was a tool of another run.
     for depth in 50..135 {
         let deep = "[".repeat(depth) + &"]".repeat(depth);
         let block = format!(r#"{{"type":"server_tool_use","id":"s","name":"n","input":{deep}}}"#);
@@ -253,11 +253,11 @@ fn an_unusual_server_block_is_kept() {
         let record = serde_json::to_string(&nested).unwrap();
         assert_eq!(serde_json::from_str::<Event>(&record).unwrap(), nested, "{depth}");
     }
-    // The deltas are not lost, however deep.
+    // The deltas are not lost, however deep they are nested.
     let block = r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#;
     let turn = decode_one_block(block, &[input_json_delta(0, &deep)], "pause_turn");
     assert!(encode_items(items_without_results(&turn)).contains(&block.replace("{}", &deep)));
-    // Half an emoji is made whole: no vendor takes it back.
+    // Half of a surrogate pair is replaced, since no vendor accepts it.
     let block = r#"{"type":"server_tool_use","id":"s","name":"n","input":{"q":"\ud83d"}}"#;
     assert!(
         encode_items(items_without_results(&turn_with_text(block)))
@@ -290,7 +290,7 @@ fn a_server_tool_use_without_result_is_sent_only_in_a_paused_turn() {
     }
 }
 
-/// The types of the blocks of each message that is sent, of which a strict vendor refuses none.
+/// The types of the blocks of each sent message, after checking that a strict vendor accepts them.
 #[track_caller]
 fn linted_block_types(body: &str) -> Vec<Vec<String>> {
     let body = parse_json(body);
@@ -322,7 +322,7 @@ fn a_server_tool_use_without_result_is_omitted_after_user_input() {
             ["text", "server_tool_use", "web_search_tool_result", "thinking", "server_tool_use"];
         assert_eq!(kinds[1], &all[..if speaks { 3 } else { 5 }], "{body}");
     }
-    // A turn that was nothing else does not become a message.
+    // A turn with no other blocks does not become a message.
     let body = encode_items(
         [
             items_without_results(&decode_blocks(
@@ -334,7 +334,7 @@ fn a_server_tool_use_without_result_is_omitted_after_user_input() {
         .concat(),
     );
     assert_eq!(linted_block_types(&body), [["text", "text"]]);
-    // The same holds where the turn was cut off after the use.
+    // The same holds if the turn broke off after the use.
     let cut_off = Item { turn: None, ..items.pop().unwrap() }.with_mark(Mark::Interrupted);
     let body = encode_items([items, vec![cut_off]].concat());
     assert_eq!(linted_block_types(&body)[1].len(), 3, "{body}");
@@ -347,7 +347,7 @@ fn a_server_tool_result_without_its_use_is_omitted() {
         "end_turn",
     )));
     assert_eq!(linted_block_types(&body)[1], ["text"]);
-    // As where a user spoke before the result came, or another model had asked.
+    // Also if a user message came before the result, or another model had made the use.
     let mut items =
         items_without_results(&decode_blocks(&[TEXT_BLOCK, &server_tool_use("s1")], "pause_turn"));
     items.push(Item::user("stop that"));
@@ -385,7 +385,7 @@ fn a_server_tool_use_without_result_is_sent_only_while_its_calls_are_answered() 
     let body = request(waiting.clone(), native.clone());
     assert_eq!(linted_block_types(&body)[1], of_call);
     assert_eq!(body.matches(caller).count(), 2, "{body}");
-    // The code does not run any more: what it called stands for itself.
+    // The code does not run any more: the calls that it made are sent as ordinary calls.
     let gone = |body: String| {
         assert_eq!(linted_block_types(&body)[1..4], [["tool_use"], ["tool_result"], ["tool_use"]]);
         assert!(!body.contains("caller"), "{body}");
@@ -403,7 +403,7 @@ fn a_server_tool_use_without_result_is_sent_only_while_its_calls_are_answered() 
         linted_block_types(&body);
     }
     gone(request(waiting.clone(), json!([ours])));
-    // A later result is sent with its use, whatever is offered now.
+    // A later result is sent with its use, whatever tools are offered now.
     let later =
         decode_blocks(&[&server_tool_result("s1"), TEXT_BLOCK], "end_turn").to_history_items();
     let body = request([waiting, later, vec![Item::user("y")]].concat(), json!([ours]));
@@ -431,7 +431,7 @@ fn a_deferred_server_tool_result_may_arrive_in_a_later_response() {
     assert_eq!(roles(&body), ["user", "assistant", "user", "assistant", "user"]);
 }
 
-/// A turn whose code ran in this container, said at its start or at its end.
+/// A turn whose code ran in this container, which is reported at its start or at its end.
 fn turn_in_container(container: &str, at_start: bool) -> std::sync::Arc<Turn> {
     let container = format!(r#""container":{{"id":"{container}","expires_at":"2030-01-01"}}"#);
     let call = r#"{"type":"tool_use","id":"t1","name":"f","input":{},"caller":{"tool_id":"s1","type":"code_execution_20260120"}}"#;
@@ -461,7 +461,7 @@ fn container_and_caller_of_a_programmatic_call_are_sent_back() {
         assert_eq!(parse_json(&body)["container"], "container_1");
         let caller = r#""caller":{"tool_id":"s1","type":"code_execution_20260120"}"#;
         assert!(body.contains(caller), "{body}");
-        // The message of the results holds nothing else, as the wire demands.
+        // The message with the results contains nothing else, as the wire requires.
         assert_eq!(parse_json(&body)["messages"][2]["content"].as_array().unwrap().len(), 1);
         let other = encode_items_for("another", items_with_results(&turn));
         assert!(!other.contains("container") && !other.contains("caller"), "{other}");

@@ -1,4 +1,4 @@
-//! Deferred tools, which the vendor searches: how they are declared, and what its search found.
+//! Deferred tools, for which the vendor searches: how they are declared, and the search results.
 
 use serde_json::{Value, json};
 use turnstream::testing::{Wire, lint};
@@ -12,7 +12,7 @@ fn spec(name: &str) -> ToolSpec {
     ToolSpec::new(name, "What it does", json!({ "type": "object" }))
 }
 
-/// A body that the vendor takes.
+/// A body that the vendor accepts.
 #[track_caller]
 fn encode_and_lint(items: Vec<Item>, tools: Vec<ToolSpec>) -> Value {
     let request = Request::new(History::from_items("h", items)).with_tools(tools);
@@ -25,7 +25,7 @@ const SEARCH: &str =
     r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"tool_search_tool_bm25","input":{}}"#;
 const FOUND: &str = r#"{"type":"tool_search_tool_result","tool_use_id":"srvtoolu_1","content":{"type":"tool_search_tool_search_result","tool_references":[{"type":"tool_reference","tool_name":"forecast"}]}}"#;
 
-/// A turn that searches, and calls what was found.
+/// A turn that searches, and calls the tool that was found.
 fn turn_with_search() -> std::sync::Arc<Turn> {
     let call = r#"{"type":"tool_use","id":"toolu_1","name":"forecast","input":{}}"#;
     let events = [

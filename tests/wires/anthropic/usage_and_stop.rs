@@ -1,4 +1,4 @@
-//! What a message says beside its blocks: usage, why it stopped, where its code ran.
+//! The data of a message besides its blocks: usage, stop reason, container.
 
 use turnstream::Usage;
 use turnstream::item::StopReason;
@@ -52,7 +52,7 @@ fn iterations_of_another_model_are_kept_and_not_counted() {
         provider_item_texts(&turn),
         [format!(r#"{{"type":"message","usage":{{"iterations":{passes}}}}}"#)]
     );
-    // What the usage says anyhow is not kept twice.
+    // Fields that the usage already has are not stored twice.
     let usage = r#","usage":{"output_tokens":7,"iterations":[{"type":"message"}],"server_tool_use":{"web_search_requests":0}}"#;
     let turn = decode_turn(&message_with_delta(r#"{"stop_reason":"end_turn"}"#, usage)).unwrap();
     assert_eq!(provider_item_texts(&turn), Vec::<String>::new());
@@ -142,7 +142,7 @@ fn input_transformations_of_the_vendor_are_kept_and_decoded() {
     let told: Vec<_> = changes.iter().map(|c| [&*c.kind, &*c.path, &*c.reason]).collect();
     assert_eq!(told, [["thinking_dropped", "messages.1.content.0", "prefix_binding_mismatch"]]);
     assert!(!encode_items(items_with_follow_up(&turn)).contains("thinking_dropped"));
-    // It may come again at the end, from the model that has answered at last.
+    // It may be repeated at the end, by the model that has answered.
     let again = dropped.replace("messages.1", "messages.3");
     let top =
         format!(r#"{{"type":"message_delta","delta":{delta},"input_transformations":[{again}]}}"#);

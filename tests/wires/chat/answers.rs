@@ -46,7 +46,7 @@ fn done_ends_a_turn_without_calls_if_the_dialect_allows_it() {
         text_or_error_kind(decode_in_dialect(&dialect, &[hi_chunk()])),
         Err(ErrorKind::IncompleteTurn)
     );
-    // Nothing was answered.
+    // The response has no content.
     assert_eq!(
         text_or_error_kind(decode_in_dialect(&dialect, &[done_marker()])),
         Err(ErrorKind::IncompleteTurn)
@@ -144,7 +144,7 @@ fn usage_field_aliases_of_servers_are_recognized() {
         );
     }
     let plain = Usage { input_tokens: 9, output_tokens: 7, ..Usage::default() };
-    // Reasoned tokens are part of the answer's, or beside them, as the total shows.
+    // Reasoning tokens are part of the output tokens, or separate, as the total shows.
     let reasoned = Usage { reasoning_tokens: 5, ..plain };
     let usage = |said: u64, total: u64| {
         format!(
@@ -317,7 +317,7 @@ fn annotations_and_citations_are_kept_with_the_text() {
     .unwrap();
     let kept = r#"{"annotations":[{"type":"url_citation","a":1},{"type":"url_citation","a":2}],"citations":["u","v"]}"#;
     assert_eq!(provider_data_texts(&turn), [Some(kept.to_owned())]);
-    // Without any text they are about nothing.
+    // Without any text, annotations refer to nothing.
     let alone = [json!({ "annotations": [{ "type": "url_citation" }] })];
     assert!(decode_turn(&answer_chunks(&alone, "stop")).unwrap().items().is_empty());
 }
@@ -352,7 +352,7 @@ fn finish_reasons_are_decoded_and_their_raw_values_kept() {
             "{raw}"
         );
     }
-    // An empty one is none.
+    // An empty one counts as missing.
     assert_eq!(
         text_or_error_kind(decode_turn(&[hi_chunk(), finish_chunk(""), done_marker()])),
         Err(ErrorKind::IncompleteTurn)
@@ -384,7 +384,7 @@ fn reasoning_tags_in_text_are_split_if_the_dialect_says_so() {
         decode_in_dialect(&opened, &answer_chunks(&[json!({ "content": "hm</think>hi" })], "stop"))
             .unwrap();
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
-    // What was held back comes before the end.
+    // Text that was held back is emitted before the end.
     let cut = decode_in_dialect(&tagged, &answer_chunks(&[json!({ "content": "<thi" })], "stop"))
         .unwrap();
     assert_eq!(cut.text(), "<thi");

@@ -1,4 +1,4 @@
-//! Calls, in all the ways that servers write them.
+//! Calls, in all the forms in which servers write them.
 
 use std::sync::Arc;
 
@@ -59,18 +59,18 @@ fn a_name_may_be_whole_split_repeated_or_late() {
 #[test]
 fn calls_are_distinguished_by_index_then_id_then_order() {
     let call = |index: Value, id: &str, arguments: &str| json!([{ "index": index, "id": id, "function": { "name": "f", "arguments": arguments } }]);
-    // Indices that begin at one and have gaps.
+    // Indices that start at one and have gaps.
     check_calls(&[call(json!(1), "a", "{}"), call(json!(4), "b", "{}")], &["a f {}", "b f {}"]);
-    // The same index under another id.
+    // The same index with another id.
     check_calls(&[call(json!(0), "a", "{}"), call(json!(0), "b", "{}")], &["a f {}", "b f {}"]);
     // No index at all.
     check_calls(
         &[call(json!(null), "a", "{}"), call(json!(null), "b", "{}")],
         &["a f {}", "b f {}"],
     );
-    // The same call under another index is no second one.
+    // The same call with another index is not a second call.
     check_calls(&[call(json!(0), "a", "{}"), call(json!(1), "a", "{}")], &["a f {}"]);
-    // Empty ids are made up, distinct.
+    // Empty ids are replaced by distinct generated ones.
     let made = &["call_1_1 f {}", "call_1_2 f {}"];
     check_calls(&[call(json!(0), "", "{}"), call(json!(1), "", "{}")], made);
     check_calls(&[call(json!(null), "", "{}"), call(json!(null), "", "{}")], made);
@@ -179,7 +179,7 @@ fn a_call_whose_kind_is_missing_or_unknown_is_a_call_and_a_custom_one_is_unsuppo
 fn a_call_is_not_complete_because_its_arguments_parse() {
     let at = |arguments: &str| json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": arguments } }]);
     check_calls(&[at("{}"), at(" "), at("")], &["a f {} "]);
-    // Whole as it looks, it did not end.
+    // The call appears complete, but did not end.
     let cut_off = super::delta_chunk(&json!({ "tool_calls": at("{}") }));
     assert_eq!(decode_turn(&[cut_off]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
 }
@@ -194,7 +194,7 @@ fn an_invalid_or_ambiguous_call_delta_runs_no_call() {
     {
         assert_eq!(decode_calls(&[begin.clone(), none]).unwrap_err().kind(), ErrorKind::Protocol);
     }
-    // What says nothing is no piece and no call.
+    // An empty value is neither a piece nor a call.
     for nothing in [json!(null), json!([]), json!([null]), json!([{}]), json!([{ "index": 3 }])] {
         check_calls(&[begin.clone(), nothing], &["a f "]);
     }
@@ -251,7 +251,7 @@ fn a_thought_signature_is_kept_on_its_call_and_sent_back() {
     let back = encode_messages(turn.to_history_items(), &Dialect::OPENAI);
     assert_eq!(back[0]["tool_calls"][0]["extra_content"], google);
     assert!(back[0]["tool_calls"][1]["extra_content"].is_null());
-    // Another vendor is not shown it.
+    // Another vendor does not receive it.
     let other = encode_messages(turn.to_history_items(), &Dialect::GROQ);
     assert!(other[0]["tool_calls"][0]["extra_content"].is_null());
 }
@@ -285,7 +285,7 @@ fn litellms_extra_call_fields_are_sent_back_unchanged() {
     assert_eq!(back[1]["tool_call_id"], call["id"]);
     assert_eq!(call["provider_specific_fields"], fields);
     assert_eq!(call["function"]["provider_specific_fields"], fields);
-    // To another vendor it is a call.
+    // For another vendor it is encoded as a call.
     let other = encode_messages(items, &Dialect::OPENAI);
     assert_eq!(other[0]["tool_calls"][0]["id"], "call_1");
     assert_eq!(other[1]["tool_call_id"], "call_1");
@@ -318,13 +318,13 @@ fn calls_embedded_in_text_are_parsed_if_the_dialect_says_so() {
     assert!(turn.calls().veto().is_none());
     let turn = decode_turn(&answer_chunks(&pieces, "stop")).unwrap();
     assert_eq!((turn.text().as_str(), turn.calls().len()), (text, 0));
-    // What was held back of the text stands before the call behind it.
+    // Text that was held back comes before the call that follows it.
     let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
     let mixed = [json!({ "content": "<tool" }), json!({ "tool_calls": call })];
     let turn = decode_in_dialect(&dialect, &answer_chunks(&mixed, "stop")).unwrap();
     assert_eq!(turn.items()[0].as_text(), Some("<tool"));
     assert!(turn.items()[1].as_tool_call().is_some());
-    // Nothing adds to a call that came whole.
+    // A call that was sent whole receives no further pieces.
     let more = json!([{ "function": { "arguments": "{}" } }]);
     let whole = [
         json!({ "content": "<tool_call>{\"name\":\"f\"}</tool_call>" }),

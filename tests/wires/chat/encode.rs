@@ -1,4 +1,4 @@
-//! What the messages of a request look like in each dialect.
+//! The messages of a request in each dialect.
 
 use std::collections::HashSet;
 
@@ -139,7 +139,7 @@ fn an_assistant_message_separates_result_and_user_if_the_dialect_requires_it() {
         message_roles(&encode_messages(items, &Dialect::OPENAI)),
         ["user", "assistant", "tool", "user"]
     );
-    // Images of a result are the user's, too.
+    // Images of a result are sent in a user message, too.
     let content = vec!["see".into(), Part::image("image/png", "AAAA")].into();
     let kind = ResultKind::Ok;
     let mut items = call_items("a");
@@ -230,7 +230,7 @@ fn cache_marks_are_on_tools_stable_prompt_and_newest_message() {
     asked.options.cache = Cache::Long;
     let long = encode_json(&asked, &Dialect::OPENROUTER).unwrap();
     assert_eq!(long["tools"][0]["cache_control"], json!({ "type": "ephemeral", "ttl": "1h" }));
-    // Elsewhere the option does nothing.
+    // In other dialects the option has no effect.
     assert!(marks(&encode_json(&asked, &Dialect::OPENAI).unwrap()).is_empty());
     asked.options.cache = Cache::Off;
     let off = encode_json(&asked, &Dialect::OPENROUTER).unwrap();

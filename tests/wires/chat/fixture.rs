@@ -1,4 +1,4 @@
-//! Streams and requests of Chat Completions, written by hand.
+//! Hand-written streams and requests of Chat Completions.
 
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -48,7 +48,7 @@ pub(crate) fn done_marker() -> String {
     "[DONE]".to_owned()
 }
 
-/// A whole answer of these deltas.
+/// A complete answer with these deltas.
 pub(crate) fn answer_chunks(deltas: &[Value], reason: &str) -> Vec<String> {
     let mut chunks: Vec<String> = deltas.iter().map(delta_chunk).collect();
     chunks.extend([finish_chunk(reason), done_marker()]);
@@ -75,7 +75,7 @@ pub(crate) fn encode_json(request: &Request, dialect: &Dialect) -> Result<Value,
     Ok(serde_json::from_slice(&bytes).unwrap())
 }
 
-/// The messages that the items become.
+/// The messages that encode the items.
 #[track_caller]
 pub(crate) fn encode_messages(items: Vec<Item>, dialect: &Dialect) -> Vec<Value> {
     let body = encode_json(&request_with_items(items), dialect).unwrap();

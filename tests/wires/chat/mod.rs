@@ -1,5 +1,5 @@
-//! The Chat Completions wire, complete: what servers send, what each dialect of a request looks
-//! like, and the laws that hold for all of them.
+//! The Chat Completions wire: responses of servers, requests in each dialect, and the laws that
+//! hold for all of them.
 
 mod answers;
 mod calls;

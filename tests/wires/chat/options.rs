@@ -1,4 +1,4 @@
-//! Every option in every dialect: what it becomes, or that it is refused by its name.
+//! Every option in every dialect: how it is encoded, or that it is refused by its name.
 
 use serde_json::{Value, json};
 use turnstream::ErrorKind;
@@ -7,7 +7,7 @@ use turnstream::request::{Effort, Options, Output, OutputSchema, Reasoning, Tool
 
 use super::{encode_json, encode_with_options, request_with_items};
 
-/// Checks that an option becomes these fields, or is refused by its name if they are `null`.
+/// Checks that an option is encoded as these fields, or refused by its name if they are `null`.
 #[track_caller]
 fn check_option(dialect: &Dialect, option: &str, options: Options, expected: &Value) {
     let sent = encode_with_options(options, dialect);
@@ -90,7 +90,7 @@ fn tool_choice_is_encoded_as_far_as_the_dialect_supports_it() {
         check_option(dialect, "tool_choice", choice(ToolChoice::Required), &required);
         check_option(dialect, "tool_choice", named(), &tool);
     }
-    // Without the field, that none may be called is said by sending none.
+    // Without the field, tools are left out to forbid calls.
     let sent = encode_with_options(choice(ToolChoice::None), &Dialect::OLLAMA).unwrap();
     assert!(sent.get("tools").is_none());
 }
@@ -192,7 +192,7 @@ fn usage_is_requested_if_required_and_extra_fields_come_last() {
         let sent = encode_with_options(Options::default(), dialect).unwrap();
         let asked = dialect.stream_usage.then(|| json!({ "include_usage": true }));
         assert_eq!(sent.get("stream_options").cloned(), asked, "{}", dialect.name);
-        // Nothing of the vendor's own that others refuse.
+        // The request has no vendor-specific fields that others refuse.
         for name in ["store", "parallel_tool_calls", "reasoning_effort", "response_format"] {
             assert!(sent.get(name).is_none(), "{name} in {}", dialect.name);
         }

@@ -1,4 +1,4 @@
-//! Reasoning: how it is read, what is kept of it, and who sees it again.
+//! Reasoning: how it is decoded, what is kept of it, and to which model it is sent back.
 
 use serde_json::{Value, json};
 use turnstream::item::Mark;
@@ -44,7 +44,7 @@ fn reasoning_may_follow_the_text() {
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
 }
 
-/// The body that a turn and a message of the user become, as text.
+/// The body of a request with a turn and a user message, as text.
 fn encode_follow_up(turn: &Turn, model: &str, dialect: &Dialect) -> String {
     let mut items = turn.to_history_items();
     items.push(Item::user("go on"));
@@ -67,7 +67,7 @@ fn reasoning_details_are_merged_and_sent_back_to_their_model_byte_for_byte() {
         finish_chunk("stop"),
     ];
     let turn = decode_in_dialect(&Dialect::OPENROUTER, &chunks).unwrap();
-    // The words stand there twice and are said once.
+    // The text is in two fields, and is read once.
     assert_eq!(turn.reasoning(), "We need");
     let sent = format!(
         r#""reasoning_details":[{{"type":"reasoning.text","text":"We need","index":0,"format":null,"signature":"s"}},{encrypted}]"#

@@ -1,4 +1,5 @@
-//! Where a recording is read differently than by the vendor's SDK, on purpose, and why.
+//! Recordings that are intentionally decoded differently than by the vendor's SDK, with the
+//! reasons.
 
 use serde_json::Value;
 use turnstream::item::{Item, ResultKind, ToolCall};
@@ -6,14 +7,14 @@ use turnstream::{ErrorKind, Usage};
 
 use super::recording::{DecodedStream, Recording, Wire};
 
-/// A recording that is read differently than by the vendor's SDK, on purpose.
+/// A recording that is intentionally decoded differently than by the vendor's SDK.
 pub(crate) struct Disagreement {
-    /// Whether it is one of these.
+    /// Whether a recording is one of these.
     pub(crate) applies_to: fn(&Recording) -> bool,
-    /// The fields that may differ, and no others do.
+    /// The only fields that may differ.
     pub(crate) fields: &'static [&'static str],
     pub(crate) reason: &'static str,
-    /// Asserts what is read instead.
+    /// Asserts our result.
     pub(crate) assert_ours: fn(&DecodedStream),
 }
 

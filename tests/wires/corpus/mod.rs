@@ -1,10 +1,10 @@
-//! Recorded streams of real models, read by the decoders, agree with what the vendors' own SDKs
-//! make of them.
+//! Recorded streams of real models: the results of the decoders agree with those of the vendors'
+//! own SDKs.
 //!
 //! The recordings are not part of the crate. `TURNSTREAM_CORPUS` names their folder, by default
-//! `../shared/corpus`; where it is absent the tests say so and pass. Any folder of the form
-//! `<api>/<name>/{stream.sse,expect.json,meta.json}` will do. A release build reads every recording
-//! in thousands of cuts, a debug build in some.
+//! `../shared/corpus`; if it does not exist, the tests print a message and pass. Any folder of the
+//! form `<api>/<name>/{stream.sse,expect.json,meta.json}` works. A release build reads every
+//! recording in thousands of splits, a debug build in some.
 
 mod disagreements;
 mod partial_args;
@@ -47,7 +47,7 @@ fn a_frame_that_repeats_another_is_read_as_the_parser_reads_it() {
     check_recordings("the same when each frame is parsed", &load_recordings(), parser_differences);
 }
 
-/// The comparison is worth something only if each of its fields can fail.
+/// The comparison is meaningful only if each of its fields can fail.
 #[test]
 fn changing_any_field_is_detected_as_a_difference() {
     let call = json!({ "index": 0, "id": "1", "function": { "name": "f", "arguments": "{}" } });
@@ -92,10 +92,10 @@ fn changing_any_field_is_detected_as_a_difference() {
     }
 }
 
-/// Says what is wrong with how a recording is read.
+/// Returns the problems in decoding a recording.
 type Check = fn(&Recording) -> Vec<String>;
 
-/// Checks every recording and fails with all that is wrong.
+/// Checks every recording, and panics with all problems.
 fn check_recordings(claim: &str, recordings: &[Recording], check: Check) {
     let problems: Vec<String> = recordings
         .iter()
@@ -107,7 +107,7 @@ fn check_recordings(claim: &str, recordings: &[Recording], check: Check) {
     println!("{claim}: {} recordings", recordings.len());
 }
 
-/// What is read differently than by the vendor's SDK, and not listed so.
+/// The unlisted differences from the vendor's SDK.
 fn unlisted_differences(recording: &Recording) -> Vec<String> {
     let reading = decode_whole(recording);
     if let Some(error) = recording.expected.get("oracle_error") {
@@ -140,7 +140,7 @@ fn unlisted_differences(recording: &Recording) -> Vec<String> {
     }
 }
 
-/// How the events break the laws of a turn.
+/// The violations of the laws of a turn in the events.
 fn event_violations(recording: &Recording) -> Vec<String> {
     let reading = decode_whole(recording);
     let mut breaches = Vec::new();
@@ -166,7 +166,7 @@ fn event_violations(recording: &Recording) -> Vec<String> {
     breaches
 }
 
-/// What no event carries is left out: provider data, the provider's own items, empty ones.
+/// The items that events contain, without provider data, the provider's own items, and empty ones.
 fn streamed_item_kinds(items: Vec<Item>) -> Vec<ItemKind> {
     let kinds = items.into_iter().map(|item| item.kind);
     kinds
@@ -177,7 +177,7 @@ fn streamed_item_kinds(items: Vec<Item>) -> Vec<ItemKind> {
         .collect()
 }
 
-/// The ways to cut the bytes that give other events than the whole.
+/// The splits of the bytes that yield other events than the whole.
 fn chunking_differences(recording: &Recording) -> Vec<String> {
     let bytes = &recording.bytes;
     let whole = decode_whole(recording);
@@ -197,9 +197,7 @@ fn chunking_differences(recording: &Recording) -> Vec<String> {
     unlike
 }
 
-/// Where bytes are cut in two: at each of the first 4 KiB and at 500 places behind them; in a
-/// debug build at 50 places in all.
-/// What differs if no frame repeats the bytes of another.
+/// The differences if no frame repeats the bytes of another.
 fn parser_differences(recording: &Recording) -> Vec<String> {
     let spaced = Bytes::from(parse_each_frame(&recording.bytes));
     match decode_pieces(recording, vec![spaced]) == decode_whole(recording) {
@@ -208,6 +206,8 @@ fn parser_differences(recording: &Recording) -> Vec<String> {
     }
 }
 
+/// The offsets at which the bytes are split in two: all of the first 4 KiB and 500 after them; in a
+/// debug build 50 in total.
 fn cut_offsets(len: usize) -> Vec<usize> {
     let (dense, places) = if cfg!(debug_assertions) { (0, 50) } else { (4 << 10, 500) };
     let mut cuts: Vec<usize> = (1..=dense.min(len.saturating_sub(1))).collect();

@@ -1,9 +1,9 @@
-//! Gemini's SDK shows the pieces of a call as they came; here they are put together, in the
-//! simplest way, to have something to compare with.
+//! Gemini's SDK returns the pieces of a call as they arrived; here they are assembled in the
+//! simplest way, for the comparison.
 
 use serde_json::{Map, Value};
 
-/// One call for each name; the pieces behind it belong to it.
+/// Returns one call for each name; the pieces after it belong to it.
 pub(crate) fn assemble_calls(shown: Vec<Value>) -> Vec<Value> {
     let mut calls: Vec<Map<String, Value>> = Vec::new();
     for piece in shown {
@@ -24,7 +24,7 @@ pub(crate) fn assemble_calls(shown: Vec<Value>) -> Vec<Value> {
     calls.into_iter().map(Value::Object).collect()
 }
 
-/// Puts one value where its path says; a text is added to what is there.
+/// Sets one value at its path; a text is appended to the existing one.
 fn apply_partial_arg(root: &mut Value, part: &Value) {
     let path = part["json_path"].as_str().unwrap_or_default().trim_start_matches('$');
     let mut at = root;

@@ -1,4 +1,4 @@
-//! A recording, and what is read from it.
+//! A recording, and the result of decoding it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(crate) struct Recording {
     pub(crate) vendor: String,
     pub(crate) name: String,
     pub(crate) bytes: Bytes,
-    /// What the vendor's SDK makes of the bytes.
+    /// The result of the vendor's SDK for the bytes.
     pub(crate) expected: Value,
 }
 
@@ -47,7 +47,7 @@ impl Recording {
         self.bytes.windows(text.len()).any(|window| window == text.as_bytes())
     }
 
-    /// What is known of the server, beside that it speaks the chat wire.
+    /// The dialect of the server, if it is known.
     fn dialect(&self) -> Dialect {
         match self.vendor.as_str() {
             "mistral" | "mistral.ai" => Dialect::MISTRAL,
@@ -56,7 +56,7 @@ impl Recording {
             "groq" | "groq.com" => Dialect::GROQ,
             "llamacpp" => Dialect::LLAMA_CPP,
             "openai" | "openai.com" => Dialect::OPENAI,
-            // Its last chunk has no finish reason; `[DONE]` is all that it says.
+            // Its last chunk has no finish reason, only `[DONE]`.
             vendor if vendor.ends_with(".snowflakecomputing.com") => {
                 Dialect { turn_end: TurnEnd::DoneMarker, ..Dialect::MINIMAL }
             }
@@ -65,7 +65,7 @@ impl Recording {
     }
 }
 
-/// The recordings of the corpus, or none without it.
+/// The recordings of the corpus; empty without a corpus.
 pub(crate) fn load_recordings() -> Vec<Recording> {
     let Some(folder) = corpus::corpus_folder() else { return Vec::new() };
     let all = WIRE_FOLDERS.into_iter().flat_map(|(api, wire)| {
@@ -92,7 +92,7 @@ fn read_json_file(path: &Path) -> Value {
     serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All that a stream gave.
+/// All events of a stream.
 #[derive(Debug, PartialEq)]
 pub(crate) struct DecodedStream(pub(crate) Vec<Result<TurnEvent, Error>>);
 

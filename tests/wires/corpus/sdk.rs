@@ -1,4 +1,4 @@
-//! What was read, and what the vendor's SDK makes of the same bytes, in the same terms.
+//! Our result and the vendor SDK's result for the same bytes, in the same format.
 
 use serde_json::{Map, Value, json};
 use turnstream::Usage;
@@ -8,7 +8,7 @@ use turnstream::turn::{ReasoningKind, Turn, TurnEvent};
 use super::partial_args;
 use super::recording::{DecodedStream, Recording, Wire};
 
-/// The fields that differ, as they are found and as they are expected.
+/// The fields that differ, with their actual and expected values.
 pub(crate) fn differing_fields(
     recording: &Recording,
     reading: &DecodedStream,
@@ -27,7 +27,7 @@ pub(crate) fn differing_fields(
         .collect()
 }
 
-/// What was read, in the terms of `expect.json`.
+/// Our result, in the format of `expect.json`.
 fn decoded_fields(wire: Wire, reading: &DecodedStream) -> Value {
     let (mut text, mut refusal) = (String::new(), String::new());
     let (mut reasoning, mut summary) = (String::new(), String::new());
@@ -69,7 +69,7 @@ fn decoded_fields(wire: Wire, reading: &DecodedStream) -> Value {
         Wire::OpenAiChat => out["refusal"] = refusal.into(),
         Wire::OpenAiResponses => {
             out["refusal"] = refusal.into();
-            // Parts of a summary are set apart by blank lines.
+            // Parts of a summary are separated by blank lines.
             out["reasoning_summary"] = summary.replace("\n\n", "").into();
             out["custom_tool_calls"] = items.iter().filter_map(custom_tool_call).collect();
             out["encrypted_reasoning"] =
@@ -85,7 +85,7 @@ fn decoded_fields(wire: Wire, reading: &DecodedStream) -> Value {
     out
 }
 
-/// What the SDK makes of it. Where the SDK breaks off with an error there is no finished turn.
+/// The SDK's result. If the SDK fails with an error, it has no finished turn.
 fn expected_fields(recording: &Recording) -> Value {
     let expect = &recording.expected;
     let whole = expect.get("stream_error").is_none();
@@ -127,7 +127,7 @@ fn expected_fields(recording: &Recording) -> Value {
     out
 }
 
-/// The expectations leave out what is null, also inside arguments.
+/// The expectations leave out null values, also inside arguments.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -151,7 +151,7 @@ fn count_provider_data(items: &[Item], is: impl Fn(&Value) -> bool) -> Value {
     data.filter(|data| is(&data.value.to_value())).count().into()
 }
 
-/// Arguments that are no object are left out, as the SDKs do.
+/// Arguments that are not an object are left out, as the SDKs do.
 fn decoded_call(wire: Wire, item: &Item) -> Value {
     let Some(call) = item.as_tool_call() else { return Value::Null };
     let data = item.provider_data.as_ref().map(|data| data.value.to_value()).unwrap_or_default();
@@ -173,7 +173,7 @@ fn decoded_call(wire: Wire, item: &Item) -> Value {
     without_nulls(out)
 }
 
-/// A call that the provider runs itself, kept verbatim.
+/// A call that the provider executes itself, kept verbatim.
 fn server_tool_call(item: &Item) -> Option<Value> {
     let block = provider_item_value(item)?;
     let is_call = matches!(block["type"].as_str(), Some("server_tool_use" | "mcp_tool_use"));
@@ -222,7 +222,8 @@ fn expected_usage(wire: Wire, usage: &Value) -> Usage {
         }
         Wire::OpenAiChat => Usage {
             input_tokens: count("/prompt_tokens"),
-            // Where they add up to the total apart from each other, the answer is both.
+            // If text and reasoning tokens are counted separately and add up to the total, the
+            // output is their sum.
             output_tokens: {
                 let (said, reasoned) =
                     ("/completion_tokens", "/completion_tokens_details/reasoning_tokens");

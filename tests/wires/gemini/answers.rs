@@ -1,4 +1,4 @@
-//! Text, thoughts, signatures, usage, and the provider's own parts.
+//! Text, reasoning, signatures, usage, and the provider's own parts.
 
 use turnstream::item::StopReason;
 use turnstream::turn::{ReasoningKind, TurnEvent};
@@ -202,10 +202,10 @@ fn content_after_a_finish_reason_reopens_the_turn_until_another_one() {
             "{more}"
         );
     }
-    // The reason may stand in the chunk that says more.
+    // The finish reason may be in a chunk with content.
     let both = r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}"#;
     assert_eq!(decode_turn(&[&a, &finish_chunk("STOP"), both]).unwrap().text(), "ab");
-    // A call that could not be written is told after a reason as well.
+    // A malformed call is reported even after another finish reason.
     let failed =
         decode_turn(&[&a, &finish_chunk("STOP"), &finish_chunk("MALFORMED_FUNCTION_CALL")])
             .unwrap_err();
@@ -226,7 +226,7 @@ fn empty_chunks_after_a_finish_reason_leave_the_turn_complete() {
 
 #[test]
 fn provider_executed_code_may_be_between_two_finish_reasons() {
-    // As the API sends it with code execution: the reason stands beside the code.
+    // As the API sends it with code execution: the finish reason is next to the code.
     let code = r#"{"candidates":[{"content":{"parts":[{"executableCode":{"language":"PYTHON","code":"print(2)"}}]},"finishReason":"STOP"}]}"#;
     let result = parts_chunk(r#"{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"2\n"}}"#);
     let turn = decode_turn(&[
@@ -322,7 +322,7 @@ fn provider_executed_parts_and_files_are_kept_verbatim_in_order() {
     expected.extend(own.map(|part| format!("own | {part}")));
     expected.push("text b".to_owned());
     assert_eq!(item_summaries(&turn), expected);
-    // None of it is a call of ours.
+    // None of the parts is a local tool call.
     assert_eq!(turn.stop_reason(), &StopReason::Stop);
     assert_eq!(turn.tool_calls().count(), 0);
 }

@@ -1,4 +1,4 @@
-//! Calls: ids, arguments in one piece and in many, and what may run.
+//! Calls: ids, arguments in one piece and in many, and which calls may run.
 
 use turnstream::item::StopReason;
 use turnstream::{Error, ErrorKind};
@@ -19,7 +19,7 @@ fn partial_arg_part(path: &str, text: &str, goes_on: bool) -> String {
     function_call_part(&format!(r#""partialArgs":[{argument}],"willContinue":true"#))
 }
 
-/// Checks what calls are read as, each part in a chunk of its own, and that they may run.
+/// Checks the decoded calls of parts, each in a chunk of its own, and that they may run.
 #[track_caller]
 fn check_calls(all: &[String], expected: &[&str]) {
     let turn = check_parts(&as_strs(all), expected);
@@ -254,7 +254,7 @@ fn an_unfinished_partial_call_never_runs() {
         &[begun.clone(), partial_arg_part("$.a", "x", false)],
         "was not written to its end",
     );
-    // The text of an argument was to go on.
+    // The text of an argument was incomplete.
     check_error(
         &[begun, partial_arg_part("$.a", "x", true), function_call_part("")],
         "was not written to its end",
@@ -328,7 +328,7 @@ fn a_call_after_a_finish_reason_counts_once_another_one_follows() {
     assert_eq!((turn.calls().len(), turn.calls().veto()), (1, None));
     let cut = decode_turn(&[&text, &finish_chunk("STOP"), &late]).unwrap_err();
     assert_eq!(cut.kind(), ErrorKind::IncompleteTurn);
-    // A piece of a call without a beginning is none.
+    // A piece of a call without a start is not a call.
     let lost = parts_chunk(&function_call_part(r#""partialArgs":[]"#));
     assert_eq!(
         decode_turn(&[&text, &finish_chunk("STOP"), &lost]).unwrap_err().kind(),

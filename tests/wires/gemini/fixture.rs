@@ -1,4 +1,4 @@
-//! Streams and requests of Gemini, written by hand.
+//! Hand-written streams and requests of Gemini.
 
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -14,7 +14,7 @@ use turnstream::{Error, History, Item, Request, Usage};
 use crate::support::items::as_tool_turn_end;
 use crate::support::wires;
 
-/// The model that is asked.
+/// The model of every request.
 pub(crate) const MODEL: &str = "gemini-3-flash";
 
 /// The body of a stream, framed as the vendor does.
@@ -46,7 +46,7 @@ pub(crate) fn finish_chunk(reason: &str) -> String {
     format!(r#"{{"candidates":[{{"finishReason":"{reason}"}}]}}"#)
 }
 
-/// Reads parts, one chunk each, and an end by `STOP`.
+/// Decodes parts, one chunk each, and a `STOP` at the end.
 pub(crate) fn decode_parts(all: &[&str]) -> Result<Turn, Error> {
     let chunks: Vec<String> =
         all.iter().map(|part| parts_chunk(part)).chain([finish_chunk("STOP")]).collect();
@@ -57,7 +57,7 @@ pub(crate) fn as_strs(strings: &[String]) -> Vec<&str> {
     strings.iter().map(String::as_str).collect()
 }
 
-/// The items in words: their kind, what they say, and what goes back with them.
+/// The items in words: their kind, their text, and their provider data.
 pub(crate) fn item_summaries(turn: &Turn) -> Vec<String> {
     let data = |item: &Item| match &item.provider_data {
         Some(data) => format!(" | {}", data.value),
@@ -75,7 +75,7 @@ pub(crate) fn item_summaries(turn: &Turn) -> Vec<String> {
     turn.items().iter().map(|item| words(item) + &data(item)).collect()
 }
 
-/// Checks what parts, one chunk each, are read as.
+/// Checks the decoded items of parts, one chunk each.
 #[track_caller]
 pub(crate) fn check_parts(all: &[&str], expected: &[&str]) -> Turn {
     let turn = decode_parts(all).unwrap();

@@ -1,4 +1,4 @@
-//! Where requests go, against the loopback server.
+//! The URLs of requests, against the loopback server.
 
 use turnstream::http::HttpClient;
 use turnstream::provider::{Gemini, Provider};

@@ -1,5 +1,5 @@
-//! The Gemini wire: what its streams are read as, what a request becomes, what goes back, and,
-//! over HTTP, where it goes.
+//! The Gemini wire: decoding of streams, encoding of requests, round trips, and, over HTTP, the
+//! URLs of requests.
 
 mod answers;
 mod calls;

@@ -1,4 +1,4 @@
-//! What a request becomes.
+//! The encoding of requests.
 
 use serde_json::{Value, json};
 use turnstream::item::{Media, MediaSource, Part, ResultKind, ToolResult};
@@ -13,7 +13,7 @@ use super::{
     request_with_options, tool_result,
 };
 
-/// The field of the body that options become.
+/// Checks the field of the body that encodes the options.
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
 fn check_option_field(given: Options, pointer: &str, expected: Value) {

@@ -1,4 +1,4 @@
-//! What a model wrote goes back to it as it was, and to no other.
+//! The model's own parts are sent back to it unchanged, and to no other model.
 
 use serde_json::{Value, json};
 use turnstream::item::ResultKind;
@@ -6,7 +6,7 @@ use turnstream::{History, Item};
 
 use super::{MODEL, decode_parts, encode_for_model, request_with_items, tool_result};
 
-/// The part of the model in a request to `model` that follows a turn of `MODEL`.
+/// The model's content in a request to `model` that follows a turn of `MODEL`.
 fn encode_follow_up(model: &str, written: &[&str]) -> Value {
     let turn = decode_parts(written).unwrap();
     let mut items = vec![Item::user("go")];
@@ -16,7 +16,7 @@ fn encode_follow_up(model: &str, written: &[&str]) -> Value {
     encode_for_model(model, &request_with_items(items))["contents"].take()
 }
 
-/// Checks that parts go back byte for byte to their model, and what another one sees.
+/// Checks that parts are sent back byte for byte to their model, and what another model receives.
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
 fn check_round_trip(written: &[&str], to_another: Value) {

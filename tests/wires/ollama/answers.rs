@@ -1,4 +1,4 @@
-//! Text, thoughts, usage, how a turn ends, and what is passed over.
+//! Text, reasoning, usage, the end of a turn, and ignored lines.
 
 use turnstream::item::StopReason;
 use turnstream::turn::{ReasoningKind, TurnEvent};
@@ -84,7 +84,7 @@ fn usage_includes_cached_tokens() {
     assert_eq!(counted(r#""prompt_eval_count":10,"eval_count":3"#), usage(10, 0, 3));
     let cached = r#""prompt_eval_count":10,"prompt_eval_cached_count":8,"eval_count":3"#;
     assert_eq!(counted(cached), usage(10, 8, 3));
-    // Servers leave the count of a prompt out that was cached in whole.
+    // Servers leave out the count of a prompt that was cached as a whole.
     assert_eq!(counted(r#""eval_count":3"#), usage(0, 0, 3));
     assert_eq!(counted(r#""prompt_eval_cached_count":8"#), usage(8, 8, 0));
     assert_eq!(counted(r#""prompt_eval_count":-1,"eval_count":"3""#), usage(0, 0, 0));

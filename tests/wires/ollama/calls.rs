@@ -1,4 +1,4 @@
-//! Calls, which come whole: their ids, their arguments, and those that are not understood.
+//! Calls, which are sent whole: their ids, their arguments, and unsupported forms.
 
 use turnstream::item::StopReason;
 use turnstream::turn::TurnEvent;
@@ -102,7 +102,7 @@ fn missing_arguments_are_empty() {
 fn arguments_in_a_string_are_parsed_as_an_object() {
     let line = function_call_line(r#""name":"f","arguments":"{\"a\":1}""#);
     check_items(&[&line], &[r#"call call_1_1 f {"a":1}"#]);
-    // Arguments that are not JSON are the model's own mistake, which it is told of.
+    // Arguments that are not JSON are the model's own error, which is returned to it.
     check_items(&[&function_call_line(r#""name":"f","arguments":"{a""#)], &["call call_1_1 f {a"]);
 }
 
@@ -113,7 +113,7 @@ fn arguments_in_a_string_may_be_split() {
     check_items(&[&first, &more], &[r#"call call_1_1 f {"a":1}"#]);
     let second = function_call_line(r#""index":1,"name":"g","arguments":"{}""#);
     check_items(&[&first, &more, &second], &[r#"call call_1_1 f {"a":1}"#, "call call_1_2 g {}"]);
-    // A piece of another call, of one that is whole, or of none.
+    // A piece of another call, of a complete call, or of none.
     check_refused(&[&first, &function_call_line(r#""index":1,"arguments":":1}""#)]);
     check_refused(&[&first, &second, &more]);
     check_refused(&[&function_call_line(r#""name":"f","arguments":{}"#), &more]);
@@ -137,7 +137,7 @@ fn an_invalid_call_is_an_error_and_not_skipped() {
         tool_calls_line(r#"{"function":"f"}"#),
         r#"{"message":{"tool_calls":{"function":{"name":"f"}}}}"#.to_owned(),
         r#"{"message":{"tool_calls":"f"}}"#.to_owned(),
-        // What a strict reader trips over is not mended where a call is.
+        // Malformed JSON is not repaired if the line has a call.
         tool_calls_line(r#"{"id":"a","id":"b","function":{"name":"f"}}"#),
         r#"{"message":{"content":"\ud800","tool_calls":[{"function":{"name":"f"}}]}}"#.to_owned(),
     ] {

@@ -1,4 +1,4 @@
-//! Lines and requests of Ollama, written by hand after <https://docs.ollama.com/api/chat>.
+//! Hand-written lines and requests of Ollama, following <https://docs.ollama.com/api/chat>.
 
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -15,7 +15,7 @@ use turnstream::{Error, History, Item, Request, Usage};
 use crate::support::items::as_tool_turn_end;
 use crate::support::wires;
 
-/// The model that is asked.
+/// The model of every request.
 pub(crate) const MODEL: &str = "qwen3:8b";
 
 /// The last line of a turn.
@@ -54,7 +54,7 @@ pub(crate) fn decode_turn(lines: &[&str]) -> Result<Turn, Error> {
     wires::decode_json_lines_turn(json_lines_body(lines), ollama::Decoder::new(MODEL))
 }
 
-/// Reads lines, and the end.
+/// Decodes these lines and the end of the turn.
 pub(crate) fn decode_ended_turn(lines: &[&str]) -> Result<Turn, Error> {
     decode_turn(&[lines, &[DONE_LINE]].concat())
 }
@@ -76,7 +76,7 @@ pub(crate) fn decode_events(
     decode_events_after(&History::from_id("h"), pieces)
 }
 
-/// The items in words: their kind, what they say, and what goes back with them.
+/// The items in words: their kind, their text, and their provider data.
 pub(crate) fn item_summaries(turn: &Turn) -> Vec<String> {
     let words = |item: &Item| match &item.kind {
         ItemKind::Text { text } => format!("text {text}"),
@@ -89,7 +89,7 @@ pub(crate) fn item_summaries(turn: &Turn) -> Vec<String> {
     turn.items().iter().map(words).collect()
 }
 
-/// Checks what lines with an end are read as.
+/// Checks the decoded items of lines, followed by the end of the turn.
 #[track_caller]
 pub(crate) fn check_items(lines: &[&str], expected: &[&str]) -> Turn {
     let turn = decode_ended_turn(lines).unwrap();

@@ -1,4 +1,4 @@
-//! Where requests go, against the loopback server.
+//! The URLs of requests, against the loopback server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::support::tools::{Counter, ok_tool};
 
-/// Answers one request after the other.
+/// A server with these answers, one for each request.
 async fn serve_in_order(answers: Vec<(u16, String)>) -> LoopbackServer {
     let asked = AtomicUsize::new(0);
     LoopbackServer::start(move |_| {

@@ -1,4 +1,5 @@
-//! The laws of every wire: any cut of the bytes is the same turn, and half a body is never a whole one.
+//! The laws of every wire: any split of the bytes decodes to the same turn, and a truncated body
+//! never to a complete one.
 
 use bytes::Bytes;
 use turnstream::ErrorKind;

@@ -1,5 +1,5 @@
-//! Ollama's own wire: what its lines are read as, what a request becomes, what goes back, and, over
-//! HTTP, where it goes.
+//! Ollama's own wire: decoding of lines, encoding of requests, round trips, and, over HTTP, the
+//! URLs of requests.
 
 mod answers;
 mod calls;

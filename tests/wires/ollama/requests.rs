@@ -1,4 +1,4 @@
-//! What a request becomes.
+//! The encoding of requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a model wrote goes back to it as it was, and without its thoughts to any other.
+//! The model's output is sent back to it unchanged, and to any other model without the reasoning.
 
 use serde_json::{Value, json};
 use turnstream::item::{Mark, ProviderData, RawJson};

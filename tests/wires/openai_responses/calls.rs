@@ -22,7 +22,7 @@ fn check_calls(list: &[Value], expected: &[&str]) {
     assert_eq!(turn.calls().veto(), None);
 }
 
-/// The events of calls in short.
+/// The events of calls in short form.
 fn call_event_summaries(list: &[Value]) -> Vec<String> {
     let short = |event: &Result<TurnEvent, Error>| match event {
         Ok(TurnEvent::ToolCallStart { call_id, name }) => Some(format!("start {call_id} {name}")),
@@ -60,7 +60,7 @@ fn a_call_in_the_documented_shape_streams_its_arguments() {
 fn arguments_may_be_present_in_only_one_of_several_events() {
     let whole = function_call_item("fc_1", "c", WHOLE_ARGUMENTS);
     let unfinished = function_call_item("fc_1", "c", "");
-    // Only at the end of the arguments, at that of the item, at its beginning, in pieces.
+    // Only at the end of the arguments, at the end of the item, at its start, in pieces.
     check_calls(
         &[call_added(0, "c"), arguments_done(0, WHOLE_ARGUMENTS)],
         &[r#"c f {"path":"/x"}"#],
@@ -290,7 +290,7 @@ fn a_call_without_its_done_event_never_runs() {
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
     }
     let streamed = [call_added(0, "c"), arguments_delta(0, WHOLE_ARGUMENTS)];
-    // The text parses, and still nobody said that it is all.
+    // The text is valid JSON, but was not reported as complete.
     check(&[&streamed[..], &[response_completed(json!([]))]].concat());
     let mut cut_off = function_call_item("fc_1", "c", WHOLE_ARGUMENTS);
     cut_off["status"] = "incomplete".into();
@@ -299,7 +299,7 @@ fn a_call_without_its_done_event_never_runs() {
             .concat(),
     );
     check(&[&streamed[..], &[response_completed(json!([cut_off]))]].concat());
-    // The terminal event tells of another call.
+    // The terminal event has another call.
     check(
         &[&streamed[..], &[response_completed(json!([function_call_item("fc_2", "d", "{}")]))]]
             .concat(),
@@ -335,9 +335,9 @@ fn a_call_with_ambiguous_arguments_never_runs() {
         arguments_delta(0, "}"),
         arguments_done(0, Value::Null),
     ]);
-    // Another event makes good what a piece lacked.
+    // A later event completes a missing piece.
     check(&[call_added(0, "c"), arguments_delta(0, 5), arguments_done(0, WHOLE_ARGUMENTS)]);
-    // Behind the end.
+    // After the end.
     check(&[call_added(0, "c"), arguments_done(0, WHOLE_ARGUMENTS), arguments_delta(0, "x")]);
 }
 
@@ -394,7 +394,8 @@ fn a_parallel_call_wrapper_is_expanded_to_its_calls() {
     }
     let whole = r#"{"tool_uses":[{"recipient_name":"functions.f","parameters":{"x":1}},{"recipient_name":"g","parameters":{}}]}"#;
     let whole = format!("c parallel {whole}");
-    // One of them is not declared; the wrapper itself is; nothing is known of the tools.
+    // One of the inner tools is not declared; the wrapper itself is a declared tool; the tools are
+    // unknown.
     check_wrapper(&["f"], "parallel", &uses(), &[&whole]);
     check_wrapper(&["f", "g", "parallel"], "parallel", &uses(), &[&whole]);
     check_wrapper(&[], "parallel", &uses(), &[&whole]);

@@ -1,4 +1,4 @@
-//! What a request becomes.
+//! The encoding of requests.
 
 use super::*;
 use turnstream::ErrorKind;
@@ -11,7 +11,7 @@ fn hello_request(options: Options) -> Request {
     Request::new(History::from_items("h", [Item::user("hello")])).with_options(options)
 }
 
-/// The fields of the body that options make.
+/// The fields of the body that encode the options.
 fn option_fields(options: Options) -> Value {
     let mut body = encode_json(&hello_request(options), MODEL).unwrap();
     for always in ["model", "stream", "store", "include", "input"] {

@@ -1,4 +1,4 @@
-//! Streams and requests of the Responses wire, written by hand.
+//! Hand-written streams and requests of the Responses wire.
 
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -12,10 +12,10 @@ use turnstream::stream::seal;
 use turnstream::turn::{PartialTurn, Turn, TurnEvent};
 use turnstream::{Error, History, Item, Request};
 
-/// The model that is asked in all of these tests.
+/// The model of every request.
 pub(crate) const MODEL: &str = "gpt-5.1";
 
-/// The body of a stream of these events, the type of each on its `event:` line, too.
+/// The body of a stream of these events, with the type of each also on its `event:` line.
 pub(crate) fn sse_body(events: &[Value]) -> Vec<u8> {
     let mut body = Vec::new();
     for event in events {
@@ -36,7 +36,7 @@ pub(crate) fn decode_events(events: &[Value]) -> Vec<Result<TurnEvent, Error>> {
     decode_events_with(Decoder::new(MODEL), sse_body(events))
 }
 
-/// The turn, checked to be the sum of its events.
+/// The turn, after checking that it is the sum of its events.
 pub(crate) fn fold_turn(events: Vec<Result<TurnEvent, Error>>) -> Result<Turn, Error> {
     let mut fold = PartialTurn::default();
     for event in events {
@@ -59,7 +59,7 @@ pub(crate) fn decode_turn(list: &[Value]) -> Result<Turn, Error> {
     fold_turn(decode_events(list))
 }
 
-/// What events carry.
+/// The items that events contain.
 pub(crate) fn streamed_item_kinds(items: &[Item]) -> Vec<ItemKind> {
     let kinds = items.iter().map(|item| item.kind.clone());
     kinds
@@ -70,7 +70,7 @@ pub(crate) fn streamed_item_kinds(items: &[Item]) -> Vec<ItemKind> {
         .collect()
 }
 
-/// The items of a turn in short.
+/// The items of a turn in short form.
 pub(crate) fn item_summaries(turn: &Turn) -> Vec<String> {
     let short = |item: &Item| match &item.kind {
         ItemKind::Text { text } => format!("text {text}"),

@@ -1,4 +1,4 @@
-//! What the provider runs itself: kept as it is.
+//! Tools that the provider executes itself: their items are kept unchanged.
 
 use super::*;
 use turnstream::turn::StopReason;
@@ -130,7 +130,7 @@ fn differently_numbered_output_items_are_matched() {
         output_item_done(0, reasoning_item("rs_1", "e")),
         text_delta(1, "a"),
         output_item_done(2, function_call_item("fc_1", "c", "{}")),
-        // Without the reasoning, under other ids, in another order.
+        // Without the reasoning, with other ids, in another order.
         response_completed(json!([
             function_call_item("fc_9", "c", "{}"),
             message_item("m_9", "a")

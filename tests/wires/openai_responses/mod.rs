@@ -1,4 +1,4 @@
-//! The Responses wire: what servers send, and what is sent to them.
+//! The Responses wire: responses of servers, and requests to them.
 
 mod calls;
 mod encode;

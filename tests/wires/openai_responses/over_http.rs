@@ -1,4 +1,4 @@
-//! The provider value, over a loopback connection.
+//! The provider type, over a loopback connection.
 
 use super::*;
 use turnstream::event::EndReason;

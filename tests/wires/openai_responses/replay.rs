@@ -1,4 +1,5 @@
-//! What was kept goes back to the model that wrote it, and only what belongs together.
+//! Stored items are sent back to the model that wrote them, and only together with the items that
+//! they belong to.
 
 use super::*;
 
@@ -9,7 +10,7 @@ fn assistant_message(text: &str) -> Value {
         [{ "type": "output_text", "text": text }] })
 }
 
-/// The items of the turn that these items of an output make.
+/// The items of the turn that these output items are decoded to.
 fn decode_output_items(output: &[Value]) -> Vec<Item> {
     let mut list: Vec<Value> =
         (0..).zip(output).map(|(at, item)| output_item_done(at, item.clone())).collect();
@@ -17,7 +18,7 @@ fn decode_output_items(output: &[Value]) -> Vec<Item> {
     decode_turn(&list).unwrap().to_history_items()
 }
 
-/// What is sent of a turn, without the user's message before and the results behind it.
+/// The encoding of a turn, without the user message before it and the results after it.
 fn encode_replayed(items: Vec<Item>, model: &str) -> Vec<Value> {
     let results: Vec<Item> = items
         .iter()
@@ -62,7 +63,7 @@ fn another_model_receives_text_and_calls() {
     ];
     let expected = [assistant_message("a"), serde_json::from_str(PLAIN_CALL).unwrap()];
     assert_eq!(encode_replayed(decode_output_items(&output), "gpt-5.2"), expected);
-    // What came over another wire is as foreign.
+    // An item from another wire is treated like another model's.
     let mut items = decode_output_items(&output);
     for item in &mut items {
         let data = item.provider_data.as_deref().cloned();
@@ -85,7 +86,7 @@ fn multi_part_content_is_sent_back_verbatim() {
     for message in [&annotated, &refused] {
         check_replayed(std::slice::from_ref(message), std::slice::from_ref(message));
     }
-    // Words that were changed since are not those of that message.
+    // Text that was changed since does not match the stored message.
     let mut items = decode_output_items(&[annotated]);
     items[0].kind = ItemKind::Text { text: "shorter".into() };
     assert_eq!(encode_replayed(items, MODEL), [assistant_message("shorter")]);
@@ -124,7 +125,7 @@ fn an_item_whose_reasoning_is_gone_is_sent_without_its_id() {
     let mut items = decode_output_items(&output);
     items[0].tombstone = true;
     assert_eq!(encode_replayed(items, MODEL), std::slice::from_ref(&plain));
-    // As if somebody had cut the history there.
+    // Simulates a history that was truncated there.
     assert_eq!(encode_replayed(decode_output_items(&output).split_off(1), MODEL), [plain]);
 }
 

@@ -175,7 +175,7 @@ fn malformed_or_missing_usage_does_not_fail_the_turn() {
     }
 }
 
-/// What was taken back counts once, not twice.
+/// Retracted usage counts once, not twice.
 #[test]
 fn a_retraction_carries_no_usage() {
     let list = [

@@ -9,7 +9,7 @@ fn check_items(list: &[Value], expected: &[&str]) {
     assert_eq!(item_summaries(&decode_turn(list).unwrap()), expected);
 }
 
-/// The pieces of all deltas, a retraction as `!`.
+/// The pieces of all deltas, with a retraction as `!`.
 fn delta_pieces(list: &[Value]) -> Vec<String> {
     let piece = |event: &Result<TurnEvent, Error>| match event.as_ref().unwrap() {
         TurnEvent::TextDelta { text, .. } => Some(text.to_string()),
@@ -267,7 +267,7 @@ fn unknown_events_are_ignored() {
     assert_eq!(item_summaries(&turn), ["text a"]);
 }
 
-/// As over a web socket, whose messages are the events without a name beside them.
+/// As over a web socket, whose messages have no separate event name.
 #[test]
 fn events_are_recognized_by_type_field_or_event_name() {
     let list = [text_delta(0, "a"), response_completed(json!([]))];
@@ -331,7 +331,7 @@ fn the_phase_of_a_message_is_kept() {
     item["phase"] = "commentary".into();
     let turn = decode_turn(&[output_item_done(0, item), response_completed(json!([]))]).unwrap();
     assert_eq!(provider_data_value(&turn.items()[0])["item"]["phase"], "commentary");
-    // The words are in the item of the history already.
+    // The text is already in the item of the history.
     assert_eq!(provider_data_value(&turn.items()[0])["item"].get("content"), None);
 }
 
@@ -431,7 +431,7 @@ fn empty_reasoning_is_an_item_with_its_encrypted_content() {
     assert_eq!(item_summaries(&turn), ["reasoning "]);
     assert_eq!(provider_data_value(&turn.items()[0]), item);
     let data = turn.items()[0].provider_data.as_ref().unwrap();
-    // Bound to the model that was asked, not to the name that answers.
+    // Bound to the requested model, not to the name in the response.
     assert_eq!((data.provider.as_str(), data.model.as_str()), ("openai_responses", MODEL));
 }
 
@@ -479,7 +479,7 @@ fn commentary_is_yielded_and_sent_back_but_not_part_of_the_answer() {
     assert_eq!(turn.parse::<std::collections::HashMap<String, u32>>().unwrap()["n"], 7);
     let marks: Vec<_> = turn.items().iter().map(|item| item.commentary).collect();
     assert_eq!(marks, [true, false]);
-    // The mark is part of what is stored.
+    // The mark is stored with the item.
     let stored = serde_json::to_string(&turn).unwrap();
     assert_eq!(serde_json::from_str::<turnstream::turn::Turn>(&stored).unwrap(), turn);
     assert!(stored.contains(r#""commentary":true"#));
@@ -490,7 +490,7 @@ fn commentary_is_yielded_and_sent_back_but_not_part_of_the_answer() {
     let sent_phases: Vec<_> =
         sent["input"].as_array().unwrap().iter().map(|i| i["phase"].clone()).collect();
     assert_eq!(sent_phases, [Value::Null, json!("commentary"), json!("final_answer")]);
-    // Without an answer the commentary is all that there is to read.
+    // Without an answer, the commentary is the only text.
     let only = decode_turn(&[
         response_created(),
         output_item_done(0, on_the_way.clone()),
