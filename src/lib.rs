@@ -87,7 +87,7 @@
 //! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
 //! | 7 | [`journal`] | [`Journal`]: the history, usage and outcome of a run, folded from its events |
 //! | | [`context`] | token estimates, and how a history gets shorter |
-//! | | [`world`] | everything that a run asks of the outside, behind one trait |
+//! | | [`world`] | everything that a run needs from outside, in one trait |
 //! | 6 | [`trace`] | [`Trace`]: one line for each step of a run, folded from its events |
 //! | 5 | [`provider`], [`tool`] | who speaks, and what it may do |
 //! | 4 | [`stream`], [`http`] | the loop, and the bytes |
@@ -107,7 +107,7 @@
 //! # What holds
 //!
 //! - **Drop is cancel.** Dropping a stream drops the connection, the running tools and the timers
-//!   under it in that call. What was said and done until then is in the journal.
+//!   under it synchronously. The journal has everything until then.
 //! - **Always sendable.** Any history you can see can be sent after [`History::settled`]: every
 //!   tool call has exactly one result.
 //! - **No phantom execution.** A tool runs only for a call of a complete turn, whose stop reason
@@ -126,7 +126,7 @@
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
 //! | `sqlite` | | `SqliteStore`: [sessions](session) in one SQLite file |
 //! | `postgres` | | `PostgresStore`: sessions in PostgreSQL, for [many machines](guide::many_machines) |
-//! | `task` | | `in_task`: a stream goes on while its consumer pauses |
+//! | `task` | | `in_task`: a stream continues while its consumer pauses |
 //! | `hub` | | runs that continue without a reader |
 //! | `redis` | | a hub over many machines |
 //! | `durable` | | runs on an engine that resumes them on any machine |

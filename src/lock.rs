@@ -1,4 +1,4 @@
-//! Locks that go on after a panic.
+//! Locks that work after a panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -42,7 +42,7 @@ if ! is_right_version "$server"; then
         { apt-get update -qq && apt-get install -y -qq nodejs npm; } >/dev/null 2>&1 ||
             fail "apt-get could not install npm"
     fi
-    # Whatever folder it is: git must not see the program.
+    # Git must not see the program, in any folder.
     echo '*' >"$tools/.gitignore"
     log=$(mktemp)
     trap 'rm -f "$log"' EXIT

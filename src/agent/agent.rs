@@ -114,11 +114,11 @@ impl Agent {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
     /// let agent = Agent::new(Scripted::new(["Hello!"]));
-    /// let mut laps = 0;
+    /// let mut iterations = 0;
     /// let run = agent.run_with_body(
     ///     move |cx, state| {
-    ///         laps += 1;
-    ///         println!("lap {laps} begins with {} items", state.history.len());
+    ///         iterations += 1;
+    ///         println!("iteration {iterations} begins with {} items", state.history.len());
     ///         loop_body(cx, state)
     ///     },
     ///     History::new(&SystemIds),

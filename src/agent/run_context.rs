@@ -71,8 +71,8 @@ impl RunContext {
     ///         async_stream::try_stream! {
     ///             let weather: String = cx.step("weather", async { Ok("rain".to_owned()) }).await?;
     ///             println!("There is {weather}.");
-    ///             let mut lap = Box::pin(loop_body(cx, state));
-    ///             while let Some(step) = lap.next().await {
+    ///             let mut iteration = Box::pin(loop_body(cx, state));
+    ///             while let Some(step) = iteration.next().await {
     ///                 yield step?;
     ///             }
     ///         }

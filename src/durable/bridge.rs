@@ -128,7 +128,7 @@ impl Bridge {
         let mut state = self.lock();
         let state = &mut *state;
         state.phase = Phase::Undecided;
-        // What begun calls come to is the effect of the next step.
+        // The results of begun calls are the effect of the next step.
         state.has_effect = state.calls.begun.is_some();
         if !state.has_effect {
             state.key = None;
@@ -273,7 +273,7 @@ impl Bridge {
         match self.kept_draw(key.kind)? {
             KeptDraw::Value(value) => {
                 if is_taken_away(key.kind) {
-                    // What was drawn before is there again, since commands are: it is not delivered twice.
+                    // The value that was drawn before is available again, as commands are: it is not delivered twice.
                     let _ = live();
                 }
                 Some(value)

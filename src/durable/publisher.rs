@@ -129,7 +129,7 @@ impl Publisher {
         }
         let is_held = match &event {
             Event::Tool(ToolEvent::Output(_) | ToolEvent::Suspended { .. }) => true,
-            // Of other calls, which go on.
+            // Of other calls, which continue.
             Event::Tool(_) | Event::Nested { .. } => false,
             _ => !self.held.is_empty(),
         };

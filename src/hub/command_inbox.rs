@@ -36,7 +36,7 @@ pub enum Command {
     ToolProgress {
         /// The call.
         call_id: String,
-        /// What the tool reports.
+        /// The data that the tool reports.
         data: RawJson,
     },
 }

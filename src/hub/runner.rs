@@ -182,7 +182,7 @@ impl Runner {
             return;
         }
         let Some(mut deadline) = Deadline::try_start(self.keep_ended) else { return };
-        // What a log that was unavailable does not have yet is written within that time.
+        // Writes the entries that an unavailable log lacks, within that time.
         while self.behind.is_some() {
             let is_over = poll_fn(|cx| match deadline.poll(cx) {
                 Poll::Ready(_) => Poll::Ready(true),
@@ -396,7 +396,7 @@ impl Runner {
             return;
         }
         if let (Some(handle), Some(events)) = (&self.handle, &mut self.events) {
-            // What there is of the turn is kept.
+            // Keeps the partial turn.
             handle.interrupt();
             while let Some(Ok(_)) = events.next().await {}
         }

@@ -33,9 +33,9 @@ use crate::usage::Usage;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let parrot = from_stream("parrot", |request| {
-///     let heard = request.history.last().and_then(Item::as_user).map(|it| it.text());
-///     let words = heard.unwrap_or_default();
-///     stream::iter([Ok("You said: ".into()), Ok(Piece::Text(words)), Ok(StopReason::Stop.into())])
+///     let input = request.history.last().and_then(Item::as_user).map(|it| it.text());
+///     let text = input.unwrap_or_default();
+///     stream::iter([Ok("You said: ".into()), Ok(Piece::Text(text)), Ok(StopReason::Stop.into())])
 /// });
 /// let outcome = Agent::new(parrot).run("Hello").outcome().await;
 /// assert_eq!(outcome.text, "You said: Hello");

@@ -212,7 +212,7 @@ async fn a_call_of_a_tool_that_is_gone_is_answered_as_unknown() {
 }
 
 #[tokio::test]
-async fn what_a_first_list_leaves_out_is_said_once_in_a_conversation() {
+async fn tools_omitted_from_the_first_list_are_reported_once() {
     let note = "`x.y`: the name has a dot";
     let list = move |_| {
         let tools = vec![constant_tool("a", "fine")];

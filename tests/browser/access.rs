@@ -79,7 +79,7 @@ async fn axe_finds_an_issue_that_is_put_there() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn nothing_is_wider_than_a_phone() {
+async fn the_page_fits_a_phone_without_horizontal_scrolling() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = full_page(&model, &server, PHONE).await;
@@ -103,7 +103,7 @@ async fn nothing_is_wider_than_a_phone() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn keys_alone_ask_steer_stop_and_approve() {
+async fn all_actions_work_with_the_keyboard_alone() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;

@@ -25,13 +25,13 @@ if [ ! -e "$folder/node_modules/axe-core/axe.min.js" ]; then
         skip "npm could not install axe-core"
 fi
 
-# What two servers share.
+# The functions that both install scripts call.
 postgres_skip() { skip "$*"; }
 redis_skip() { skip "$*"; }
 source tests/postgres/install.sh
 source tests/redis/install.sh
 
-# What the example `fleet` runs on.
+# The server that the example `fleet` needs.
 skipped=()
 if TURNSTREAM_RESTATE_SERVER=$(durable/tests/install.sh | tail -1); then
     export TURNSTREAM_RESTATE_SERVER

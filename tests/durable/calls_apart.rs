@@ -1,4 +1,4 @@
-//! What readers see of calls that run apart from their run, and when such a call is dropped.
+//! The events of calls that run apart from their run, and when such a call is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -122,7 +122,7 @@ async fn progress_of_calls_that_run_apart_is_shown_while_they_run() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_run_by_a_later_attempt_are_shown_from_their_start_again() {
-    // Whatever is lost, a reader has each call from its start to its one result.
+    // For each loss, a reader has each call from its start to its one result.
     let plan = LossPlan::new();
     let (outcome, _) = drive(&copying_agent(&Counter::default()), &plan).await;
     outcome.unwrap();

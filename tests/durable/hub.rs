@@ -210,7 +210,7 @@ async fn a_reader_that_continues_in_the_next_attempt_gets_all_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupt_through_the_hub_keeps_what_was_said() {
+async fn an_interrupt_through_the_hub_keeps_partial_text() {
     let model = Scripted::from_fn(|_, _| {
         Reply::new().say("So ").say("far.").delay(Duration::from_secs(5)).say(" Never.")
     });
@@ -305,7 +305,7 @@ async fn an_attempt_that_is_dropped_ends_its_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_begins_beside_a_living_one_is_lost_until_that_is_dropped() {
+async fn a_second_attempt_fails_while_the_first_is_alive() {
     let agent = talking_agent();
     let hub = Hub::new();
     let first = MemoryEngine::new();

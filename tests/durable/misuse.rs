@@ -314,7 +314,7 @@ async fn an_attempt_that_is_dropped_at_any_poll_leaves_nothing_running() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn input_that_a_run_took_is_not_lost_when_it_ends_with_an_error() {
+async fn accepted_input_survives_a_failed_run() {
     let model = Scripted::from_fn(|request, _| match results(&request.history) {
         0 => Reply::new().call_raw("c1", "nap", "{}"),
         _ => Reply::text(&"w".repeat(10 << 20)),

@@ -288,7 +288,7 @@ async fn a_body_has_to_be_json_of_the_right_shape_and_size() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_sent_again_with_its_key_begins_no_second_run() {
+async fn a_repeated_idempotency_key_starts_no_second_run() {
     let model = model("Hello!").await;
     let Some(web) = Web::start(&model, &[], None) else { return };
     let send = async |key: &str, said: &str| {
@@ -344,7 +344,7 @@ async fn a_message_to_a_busy_session_waits_or_is_refused() {
 }
 
 #[tokio::test]
-async fn a_command_without_a_run_is_told_so() {
+async fn a_command_without_an_active_run_is_refused() {
     let model = model("Hello!").await;
     let Some(web) = Web::start(&model, &[], None) else { return };
     let call = json!({ "call": { "call_id": "c", "name": "n", "arguments": "{}" } });
@@ -412,7 +412,7 @@ async fn messages_come_in_pages_and_sessions_in_a_list() {
 }
 
 #[tokio::test]
-async fn a_reader_that_comes_back_reads_on_after_its_last_event() {
+async fn a_reconnecting_reader_continues_after_its_last_event() {
     let model = silent_model().await;
     let Some(web) = Web::start(&model, &[], None) else { return };
     web.post("/sessions/s/runs", &text("Hi")).await;
@@ -526,7 +526,7 @@ async fn more_pages_than_the_server_has_room_for_are_refused() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_server_that_is_stopped_keeps_what_the_model_has_said() {
+async fn stopping_the_server_keeps_partial_text() {
     let folder = std::env::temp_dir().join(format!("example-web-{}", std::process::id()));
     let model = silent_model().await;
     let flags = ["--session", folder.to_str().unwrap()];

@@ -56,7 +56,7 @@ function response(body, size = 1000, status = 200) {
   return new Response(stream, { status, headers: { 'content-type': 'text/event-stream' } });
 }
 
-/** A request as it is told in an answer. */
+/** A request as an answer reports it. */
 function told(url, init) {
   const headers = Object.fromEntries(new Headers(init.headers));
   return { method: init.method, url: String(url), type: headers['content-type'] ?? null, headers, body: init.body ?? null };
@@ -149,7 +149,7 @@ async function reconnectAiSdk({ client, chat_id = 'c', status = 200, body = '', 
   }
 }
 
-/** What a hook of React or Vue keeps for a chat. */
+/** The state that a hook of React or Vue keeps for a chat. */
 class MemoryState {
   status = 'ready';
   error = undefined;
@@ -177,7 +177,7 @@ async function chatAiSdk({ client, api, chat_id = 'c', messages = [], steps = []
         async transform(chunk, controller) {
           controller.enqueue(chunk);
           left -= 1;
-          // What was read is applied before the stop.
+          // The data that was read is applied before the stop.
           if (left === 0) {
             await pause(10);
             void chat.stop();

@@ -173,7 +173,7 @@ async fn a_run_that_ends_with_results_is_not_asked_to_go_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Node and npm packages: tests/front_ends/run.sh"]
-async fn an_approval_goes_on_in_the_same_message() {
+async fn a_run_resumed_by_an_approval_continues_the_same_message() {
     for (client, version) in CLIENTS.into_iter().filter(|(_, version)| *version > Version::V5) {
         for approved in [true, false] {
             let replies = vec![call("delete"), Reply::text("Done.")];

@@ -77,7 +77,7 @@ async fn a_verdict_answers_the_call_and_a_second_one_is_refused() {
     assert_eq!(rest.last().unwrap().outcome().unwrap().text, "Done.");
 }
 
-async fn a_command_to_a_run_that_is_over_or_to_none_says_so() {
+async fn a_command_to_an_ended_or_unknown_run_is_an_error() {
     let (hub, run) = start(&agent([Reply::text("Done.")])).await;
     events_of(&hub, &run).await;
     for run in [run.as_str(), "no such run"] {
@@ -105,7 +105,7 @@ async fn a_stream_that_is_no_run_takes_no_commands() {
 on_backend! {
     input_is_appended_under_the_id_of_its_receipt_and_in_order,
     a_verdict_answers_the_call_and_a_second_one_is_refused,
-    a_command_to_a_run_that_is_over_or_to_none_says_so,
+    a_command_to_an_ended_or_unknown_run_is_an_error,
     an_interrupt_ends_the_run,
     a_stream_that_is_no_run_takes_no_commands,
 }

@@ -45,7 +45,7 @@ async fn last_of(reader: Reader) -> Result<HubEvent, Error> {
     reader.collect::<Vec<_>>().await.pop().unwrap()
 }
 
-async fn dropping_the_owner_drops_the_run_in_that_call_and_tells_the_readers() {
+async fn dropping_the_owner_synchronously_drops_the_run_and_ends_its_readers() {
     let (hub, alive) = (backend::hub().await, Arc::new(AtomicUsize::new(0)));
     let owner = hub.start("key", endless_source(&alive)).await.unwrap();
     let reader = hub.read("key", None).unwrap();
@@ -58,7 +58,7 @@ async fn dropping_the_owner_drops_the_run_in_that_call_and_tells_the_readers() {
     hub.start("key", endless_source(&alive)).await.expect("the key is free").detach();
 }
 
-async fn dropping_the_hub_drops_its_runs_in_that_call_whoever_reads_them() {
+async fn dropping_the_hub_synchronously_drops_its_runs() {
     let (hub, alive) = (backend::hub().await, Arc::new(AtomicUsize::new(0)));
     hub.start("a", endless_source(&alive)).await.unwrap().detach();
     let owner = hub.start("b", endless_source(&alive)).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_panic_in_a_run_is_its_error() {
     assert_eq!(error.kind(), ErrorKind::Panic);
 }
 
-fn the_end_of_the_runtime_is_the_end_of_its_runs() {
+fn runs_end_with_their_runtime() {
     let alive = Arc::new(AtomicUsize::new(0));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (hub, reader) = runtime.block_on(async {
@@ -110,7 +110,7 @@ fn the_end_of_the_runtime_is_the_end_of_its_runs() {
     assert!(futures::executor::block_on(last_of(reader)).is_err());
 }
 
-async fn one_run_at_a_time_has_a_key() {
+async fn a_key_admits_one_active_run() {
     let (hub, alive) = (backend::hub().await, Arc::new(AtomicUsize::new(0)));
     let place = hub.reserve("key").unwrap();
     let refused = hub.reserve("key").unwrap_err();
@@ -127,7 +127,7 @@ async fn one_run_at_a_time_has_a_key() {
     place.start(endless_source(&alive)).await.unwrap().detach();
 }
 
-async fn a_run_that_nobody_reads_is_interrupted_after_the_time_that_is_set() {
+async fn a_run_without_readers_is_interrupted_after_the_configured_time() {
     let hub = backend::hub().await;
     let hub =
         hub.with_unattended(Unattended::InterruptAfter(backend::time(Duration::from_mins(1))));
@@ -147,7 +147,7 @@ async fn a_run_that_nobody_reads_is_interrupted_after_the_time_that_is_set() {
     assert!(text.starts_with("word word "), "what there was of the turn is stored: {text}");
 }
 
-async fn a_stream_without_commands_that_nobody_reads_is_dropped() {
+async fn a_stream_without_commands_or_readers_is_dropped() {
     let alive = Arc::new(AtomicUsize::new(0));
     let hub = backend::hub().await;
     let hub =
@@ -159,7 +159,7 @@ async fn a_stream_without_commands_that_nobody_reads_is_dropped() {
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
-async fn a_shut_down_waits_then_interrupts_and_what_there_is_of_a_turn_is_stored() {
+async fn shutdown_waits_then_interrupts_and_stores_partial_turns() {
     let hub = backend::hub().await;
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let run = session.run(&endless_agent(), "Go").await.unwrap();
@@ -182,7 +182,7 @@ async fn a_shut_down_waits_then_interrupts_and_what_there_is_of_a_turn_is_stored
     assert!(ShuttingDown::from_error(&last).is_some(), "{last}");
 }
 
-async fn a_shut_down_of_a_hub_without_runs_is_done_at_once() {
+async fn shutting_down_a_hub_without_runs_returns_at_once() {
     let hub = backend::hub().await;
     let outcome = hub.start("s", endless_agent_that_ends().run("Go")).await.unwrap();
     outcome.detach();
@@ -238,16 +238,16 @@ async fn a_runner_that_lost_its_run_drops_it_and_readers_follow_the_next_attempt
 }
 
 on_backend! {
-    sync the_end_of_the_runtime_is_the_end_of_its_runs,
-    dropping_the_owner_drops_the_run_in_that_call_and_tells_the_readers,
-    dropping_the_hub_drops_its_runs_in_that_call_whoever_reads_them,
+    sync runs_end_with_their_runtime,
+    dropping_the_owner_synchronously_drops_the_run_and_ends_its_readers,
+    dropping_the_hub_synchronously_drops_its_runs,
     dropping_readers_cancels_nothing,
     a_panic_in_a_run_is_its_error,
-    one_run_at_a_time_has_a_key,
-    paused a_run_that_nobody_reads_is_interrupted_after_the_time_that_is_set,
-    paused a_stream_without_commands_that_nobody_reads_is_dropped,
-    paused a_shut_down_waits_then_interrupts_and_what_there_is_of_a_turn_is_stored,
-    paused a_shut_down_of_a_hub_without_runs_is_done_at_once,
+    a_key_admits_one_active_run,
+    paused a_run_without_readers_is_interrupted_after_the_configured_time,
+    paused a_stream_without_commands_or_readers_is_dropped,
+    paused shutdown_waits_then_interrupts_and_stores_partial_turns,
+    paused shutting_down_a_hub_without_runs_returns_at_once,
     paused the_log_of_a_run_is_kept_for_those_who_have_its_number_and_then_removed,
     a_runner_that_lost_its_run_drops_it_and_readers_follow_the_next_attempt,
 }

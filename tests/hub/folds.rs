@@ -108,7 +108,7 @@ async fn a_reader_that_was_there_from_the_start_has_every_event() {
     }
 }
 
-async fn from_any_number_on_a_reader_folds_what_the_run_folds() {
+async fn a_reader_attached_at_any_number_ends_with_the_history_of_the_run() {
     let (mut continued, mut replaced) = (0, 0);
     for capacity in [16, 100_000] {
         for (name, start, events) in all_runs().await {
@@ -137,7 +137,7 @@ async fn from_any_number_on_a_reader_folds_what_the_run_folds() {
     assert!(continued > 500 && replaced > 50, "{continued} and {replaced}");
 }
 
-async fn a_snapshot_at_any_moment_says_what_all_events_until_then_say() {
+async fn a_snapshot_equals_the_fold_of_all_earlier_events() {
     let mut compared = 0;
     for (name, start, events) in all_runs().await {
         let known: Vec<Event> = events.iter().filter_map(|event| event.clone().ok()).collect();
@@ -212,8 +212,8 @@ async fn a_snapshot_has_no_deltas_of_a_turn_that_is_complete() {
 
 on_backend! {
     paused a_reader_that_was_there_from_the_start_has_every_event,
-    paused from_any_number_on_a_reader_folds_what_the_run_folds,
-    a_snapshot_at_any_moment_says_what_all_events_until_then_say,
+    paused a_reader_attached_at_any_number_ends_with_the_history_of_the_run,
+    a_snapshot_equals_the_fold_of_all_earlier_events,
     a_snapshot_has_no_more_events_than_it_needs,
     a_snapshot_has_no_deltas_of_a_turn_that_is_complete,
 }

@@ -49,12 +49,12 @@ async fn an_older_attempt_may_not_append() {
     assert_eq!(log.stats().entries, 0);
 }
 
-async fn a_reader_of_no_run_is_told() {
+async fn reading_an_unknown_run_is_an_error() {
     let error = backend::events().await.read("r", None).next().await.unwrap().unwrap_err();
     assert_eq!(NotRunning::from_error(&error).unwrap().run, "r");
 }
 
-async fn a_number_of_another_run_or_from_the_future_is_as_none() {
+async fn an_event_number_of_another_run_or_of_the_future_is_ignored() {
     let log = backend::events().await;
     log.begin("r").await.unwrap();
     log.append(entries(1, 0..4), None).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_number_of_another_run_or_from_the_future_is_as_none() {
     assert_eq!(read_now(&log, Some(&number(2))).await, [3]);
 }
 
-async fn a_reader_that_is_too_slow_is_cut_and_told_where() {
+async fn a_slow_reader_is_disconnected_with_its_last_number() {
     let log = backend::events().await;
     log.begin("r").await.unwrap();
     log.append(entries(1, 0..4), None).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_reader_that_is_too_slow_is_cut_and_told_where() {
 
 on_backend! {
     an_older_attempt_may_not_append,
-    a_reader_of_no_run_is_told,
-    a_number_of_another_run_or_from_the_future_is_as_none,
-    a_reader_that_is_too_slow_is_cut_and_told_where,
+    reading_an_unknown_run_is_an_error,
+    an_event_number_of_another_run_or_of_the_future_is_ignored,
+    a_slow_reader_is_disconnected_with_its_last_number,
 }

@@ -112,7 +112,7 @@ async fn a_slow_reader_is_cut_attaches_again_and_has_everything_and_the_log_stay
     assert_eq!(text_of(&journal), expected(words));
 }
 
-async fn the_stats_say_what_there_is() {
+async fn stats_count_runs_and_readers() {
     let hub = backend::hub().await;
     hub.start("a", RunSource::new(History::from_id("h"), stream::pending()))
         .await
@@ -135,5 +135,5 @@ async fn the_stats_say_what_there_is() {
 on_backend! {
     paused readers_that_detach_and_attach_at_random_lose_and_double_nothing,
     paused a_slow_reader_is_cut_attaches_again_and_has_everything_and_the_log_stays_small,
-    paused the_stats_say_what_there_is,
+    paused stats_count_runs_and_readers,
 }

@@ -63,7 +63,7 @@ async fn a_reader_of_a_session_follows_it_from_run_to_run() {
     assert!(reader.next().await.is_none());
 }
 
-async fn after_a_restart_the_store_alone_says_what_was_there_and_what_waits() {
+async fn after_a_restart_history_and_pending_calls_come_from_the_store() {
     let store = MemoryStore::new();
     let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     let delete = Tool::raw(spec, |_, _| async { "deleted" }).unwrap().requires_approval();
@@ -107,7 +107,7 @@ async fn a_number_of_a_former_run_gets_a_snapshot_of_the_new_one() {
     assert_eq!(snapshot.starts_at(), Some(2));
 }
 
-async fn a_run_that_fails_before_its_reader_is_polled_tells_it_why() {
+async fn a_reader_polled_after_a_failure_receives_the_error() {
     let failing = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Auth, "no key")));
     let (hub, agent) = (backend::hub().await, Agent::new(failing));
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
@@ -264,9 +264,9 @@ async fn whenever_a_reader_is_polled_or_attached_again_it_ends_with_the_whole_se
 
 on_backend! {
     a_reader_of_a_session_follows_it_from_run_to_run,
-    after_a_restart_the_store_alone_says_what_was_there_and_what_waits,
+    after_a_restart_history_and_pending_calls_come_from_the_store,
     a_number_of_a_former_run_gets_a_snapshot_of_the_new_one,
-    a_run_that_fails_before_its_reader_is_polled_tells_it_why,
+    a_reader_polled_after_a_failure_receives_the_error,
     a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it,
     a_number_of_a_run_after_which_another_has_ended_gets_the_session,
     whenever_a_reader_is_polled_or_attached_again_it_ends_with_the_whole_session,

@@ -24,7 +24,7 @@ fn number(number: u64) -> EventNumber {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_holds_the_run_up_for_no_longer_than_it_may() {
+async fn a_slow_reader_delays_the_run_at_most_by_its_limit() {
     let log = MemoryLog::new().with_slow_readers(SlowReaders::Wait(Duration::from_secs(5)));
     log.begin("r").await.unwrap();
     log.append(entries(1, 0..4), None).await.unwrap();

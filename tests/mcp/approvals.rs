@@ -55,7 +55,7 @@ async fn trusted_servers_and_allowed_tools_run_without_approval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_tools_that_say_they_change_nothing_run_beside_others() {
+async fn only_read_only_tools_run_concurrently() {
     let server = McpServer::new().with_tool(echo_tool()).with_tool(read_tool("Reads"));
     let kit = client_of(&server).toolkit().await.unwrap();
     assert!(kit.get("s__echo").unwrap().is_exclusive());

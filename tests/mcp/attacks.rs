@@ -1032,7 +1032,7 @@ async fn dropped_at_any_poll_no_call_runs_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deep_json_is_no_stack_overflow() {
+async fn deeply_nested_json_does_not_overflow_the_stack() {
     for depth in [100, 120, 127, 128, 1000, 200_000] {
         let client = Client::streams(move || async move {
             let (here, there) = tokio::io::duplex(64 << 10);

@@ -28,7 +28,7 @@ async fn tools_are_listed_in_the_order_of_the_server_over_several_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_and_without_choose_among_the_servers_own_names() {
+async fn only_and_without_match_the_tool_names_of_the_server() {
     let server = ["a", "b.c", "d"].into_iter().fold(McpServer::new(), |server, name| {
         server.with_tool(McpTool::new(name, name, no_arguments(), |_, _| async { "" }))
     });
@@ -74,7 +74,7 @@ async fn progress_is_reported_as_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_that_nobody_took_is_replaced_by_newer() {
+async fn unread_progress_is_replaced_by_newer_progress() {
     let tool = McpTool::new("many", "Many", no_arguments(), |_, call| async move {
         for step in 0..1_000 {
             call.progress(f64::from(step), None, None).await;

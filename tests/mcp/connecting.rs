@@ -23,7 +23,7 @@ async fn era_of(era: McpEra) -> (Era, Vec<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_both_eras_is_spoken_to_in_the_newer_one() {
+async fn the_newer_protocol_version_is_preferred() {
     let (era, methods) = era_of(McpEra::Both).await;
     assert_eq!(era, Era::Modern);
     assert_eq!(methods.first().map(String::as_str), Some("server/discover"));
@@ -97,7 +97,7 @@ async fn callers_that_connect_at_the_same_time_share_one_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_that_is_no_server_is_told_by_what_it_writes() {
+async fn a_program_that_is_not_an_mcp_server_is_detected_by_its_output() {
     let client = Client::streams(|| async {
         let (here, there) = tokio::io::duplex(1024);
         tokio::spawn(async move {

@@ -140,7 +140,7 @@ async fn server_filesystem_reads_and_writes_in_its_folder_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs MCP servers: tests/mcp/run.sh"]
-async fn server_memory_keeps_what_it_was_told() {
+async fn server_memory_returns_stored_entities() {
     let folder = Folder::new("memory");
     let command = command("TURNSTREAM_MCP_MEMORY")
         .env("MEMORY_FILE_PATH", format!("{}/memory.jsonl", folder.path()));

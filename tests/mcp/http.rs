@@ -114,7 +114,7 @@ async fn a_session_that_has_expired_is_begun_anew() {
 }
 
 #[tokio::test]
-async fn an_address_where_no_server_is_fails_at_once_with_its_kind() {
+async fn an_unreachable_address_fails_at_once_with_a_connect_error() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

@@ -128,7 +128,7 @@ async fn a_program_that_does_not_exist_is_an_error_at_once() {
 }
 
 #[tokio::test]
-async fn a_program_that_ends_says_how_and_its_last_words_are_in_the_error() {
+async fn an_exit_error_has_the_status_and_the_last_lines_of_stderr() {
     let script = "echo 'Usage: server FOLDER' >&2; exit 3";
     let client = Client::stdio(ServerCommand::new("sh").args(["-c", script])).with_name("s");
     let error = client.toolkit().await.unwrap_err();

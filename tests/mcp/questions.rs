@@ -151,7 +151,7 @@ async fn a_model_answers_for_the_server_and_its_tokens_count_for_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn roots_are_told_only_if_they_are_set() {
+async fn roots_are_sent_only_if_configured() {
     for era in ERAS {
         let server = McpServer::new().with_era(era).with_tool(asking("roots/list", &json!({})));
         let client = client_of(&server);

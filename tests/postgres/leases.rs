@@ -383,7 +383,7 @@ async fn a_run_that_was_not_polled_for_the_lease_time_begins_no_tool_that_anothe
 /// All connections break at the same time, so the lease is lost as well.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn an_append_that_was_written_is_no_lost_lease() {
+async fn a_written_append_is_not_reported_as_a_lost_lease() {
     let proxy = MarkerProxy::start(shared_server().port(), "entry 1").await;
     let store = connect(&options_by_port(proxy.port())).await;
     let lease = store.lease("s").await.unwrap();
@@ -428,7 +428,7 @@ async fn an_append_that_did_not_arrive_before_the_lease_was_lost_is_not_written(
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_lease_that_waits_for_a_row_costs_no_other_one() {
+async fn a_lease_blocked_on_a_row_does_not_affect_other_leases() {
     let schema = unique_name();
     let options = options().with_schema(&*schema).with_lease_time(Duration::from_secs(2));
     let store = connect(&options).await;

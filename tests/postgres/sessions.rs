@@ -147,7 +147,7 @@ async fn a_deletion_of_no_session_is_false_although_a_connection_broke() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn any_time_can_be_pruned_and_paged_by() {
+async fn prune_and_list_accept_any_timestamp() {
     let store = connect(&options()).await;
     let at = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     let long_ago = SystemTime::UNIX_EPOCH - Duration::from_secs(1 << 50);

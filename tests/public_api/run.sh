@@ -17,7 +17,7 @@ fi
 cargo public-api --version 2>/dev/null | grep -q " $tool\$" ||
     "${cargo[@]}" install --quiet --locked cargo-public-api --version "$tool"
 
-# rustdoc writes JSON on stable Rust only if it is told that this is known to change.
+# rustdoc writes JSON on stable Rust only with an option that accepts unstable output.
 RUSTC_BOOTSTRAP=1 "${cargo[@]}" rustdoc --quiet -p turnstream --all-features --lib -- \
     -Z unstable-options --output-format json
 found=$(mktemp)

@@ -250,7 +250,7 @@ async fn a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resum
     assert!(hub.lost_runs().await.unwrap().is_empty());
 }
 
-async fn a_run_that_says_nothing_for_long_is_alive() {
+async fn a_silent_run_is_not_considered_lost() {
     let world = World::new();
     let (here, there) = (world.hub().await, world.hub().await);
     let agent = Agent::new(Scripted::from_fn(|_, _| Reply::new().say("One").hang()));
@@ -267,7 +267,7 @@ async fn a_run_that_says_nothing_for_long_is_alive() {
     assert!(matches!(all.last(), Some(Ok(HubEvent::Ended { .. }))), "{:?}", all.last());
 }
 
-async fn without_a_server_there_is_an_error_that_says_so() {
+async fn connecting_without_a_server_is_an_error() {
     let mut server = Server::start();
     let here = hub(&server.url()).await.with_log_outage(LogOutage::Pause);
     let there = hub(&server.url()).await;
@@ -303,7 +303,7 @@ async fn a_server_that_does_not_answer_is_given_up_within_a_second() {
 on_backend! {
     a_run_of_another_process_is_read_approved_steered_and_stopped,
     a_run_whose_process_is_killed_is_lost_once_and_read_on_when_it_is_resumed,
-    a_run_that_says_nothing_for_long_is_alive,
-    without_a_server_there_is_an_error_that_says_so,
+    a_silent_run_is_not_considered_lost,
+    connecting_without_a_server_is_an_error,
     a_server_that_does_not_answer_is_given_up_within_a_second,
 }

@@ -11,7 +11,7 @@ redis_find() { command -v redis-server || command -v valkey-server; }
 if [ -z "${TURNSTREAM_REDIS_SERVER:-}" ]; then
     if ! redis_find >/dev/null; then
         command -v apt-get >/dev/null || redis_skip "there is no redis-server, and no apt-get to install it"
-        # Debian starts a server of its own after the install, unless it is told not to.
+        # Debian starts a server of its own after the install, unless a policy forbids it.
         { apt-get update -qq && RUNLEVEL=1 apt-get install -y -qq --no-install-recommends redis-server; } \
             >/dev/null 2>&1 || redis_skip "apt-get could not install redis-server"
     fi

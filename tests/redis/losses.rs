@@ -47,7 +47,7 @@ async fn numbers(log: &RedisEvents) -> Vec<(u64, u64)> {
     numbers
 }
 
-async fn what_the_server_has_lost_of_a_log_is_written_again() {
+async fn lost_log_entries_are_written_again() {
     let server = Server::start();
     let log = connect(&server).await;
     let first = first_snapshot(&log).await;
@@ -84,7 +84,7 @@ async fn two_attempts_with_one_epoch_do_not_mix() {
     there.append(vec![first, entry(1, 1)], None).await.unwrap();
 }
 
-async fn what_another_program_writes_is_passed_over() {
+async fn data_of_other_programs_is_ignored() {
     let server = Server::start();
     let log = connect(&server).await;
     let first = first_snapshot(&log).await;
@@ -152,7 +152,7 @@ async fn a_call_that_is_not_polled_any_more_holds_up_no_other() {
     }
 }
 
-async fn no_more_commands_wait_than_may() {
+async fn the_command_queue_is_bounded() {
     let server = Server::start();
     let log = connect(&server).await.with_max_waiting_commands(3);
     let log = log.with_answer_limit(Duration::from_millis(100));
@@ -166,7 +166,7 @@ async fn no_more_commands_wait_than_may() {
     assert_eq!(refused.kind(), turnstream::ErrorKind::Overloaded);
 }
 
-async fn nothing_of_a_run_that_was_killed_stays_for_ever() {
+async fn keys_of_a_killed_run_expire() {
     let server = Server::start();
     let log = connect(&server).await;
     let _commands = log.open("r").await.unwrap();
@@ -396,7 +396,7 @@ async fn a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_ses
 }
 
 /// Heartbeats and appends interleave all the time.
-async fn signs_of_life_remove_no_log_that_lacks_nothing() {
+async fn heartbeats_do_not_rewrite_complete_logs() {
     let server = Server::start();
     let connect = async || {
         let events = RedisEvents::connect(&server.url()).await.unwrap();
@@ -434,7 +434,7 @@ async fn signs_of_life_remove_no_log_that_lacks_nothing() {
 }
 
 /// Simulates a failover to a server with a slower clock.
-async fn an_inbox_takes_commands_also_after_the_times_of_the_server_went_back() {
+async fn an_inbox_accepts_commands_after_the_server_clock_moved_backwards() {
     let server = Server::start();
     let (here, there) =
         (Hub::with_redis(connect(&server).await), Hub::with_redis(connect(&server).await));
@@ -484,16 +484,16 @@ fn text_of(journal: &Journal) -> String {
 
 on_backend! {
     a_run_that_ended_during_an_outage_does_not_hide_the_next_run_of_its_session,
-    signs_of_life_remove_no_log_that_lacks_nothing,
+    heartbeats_do_not_rewrite_complete_logs,
     a_run_that_ended_while_the_server_was_down_is_not_lost,
-    an_inbox_takes_commands_also_after_the_times_of_the_server_went_back,
+    an_inbox_accepts_commands_after_the_server_clock_moved_backwards,
     a_run_begins_and_is_stopped_while_the_server_is_down_and_is_read_elsewhere_afterwards,
-    what_the_server_has_lost_of_a_log_is_written_again,
+    lost_log_entries_are_written_again,
     two_attempts_with_one_epoch_do_not_mix,
-    what_another_program_writes_is_passed_over,
+    data_of_other_programs_is_ignored,
     a_call_that_is_not_polled_any_more_holds_up_no_other,
-    no_more_commands_wait_than_may,
-    nothing_of_a_run_that_was_killed_stays_for_ever,
+    the_command_queue_is_bounded,
+    keys_of_a_killed_run_expire,
     kills_of_the_server_lose_nothing_of_a_hundred_runs_for_their_readers,
     while_the_server_is_down_readers_get_what_the_store_has,
 }

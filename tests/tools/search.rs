@@ -264,7 +264,7 @@ async fn a_tool_can_be_called_by_its_own_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn inner_tools_run_at_once_or_alone_as_they_say() {
+async fn inner_tools_keep_their_concurrency() {
     let running = Arc::new(Mutex::new((0, 0)));
     let tool = |name: &'static str| {
         let running = Arc::clone(&running);

@@ -160,7 +160,7 @@ export class Conversation {
     return block;
   }
 
-  /** Shows the items of a turn. What was streamed stays where it is. */
+  /** Shows the items of a turn. Streamed elements stay where they are. */
   #completeTurn(turn) {
     const node = this.#turnNode();
     const blocks = [...(this.#turn?.blocks.values() ?? [])];

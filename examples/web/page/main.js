@@ -29,7 +29,7 @@ class OpenSession {
   #hasEnded = false;
   /** Whether its last event has told how it ended. */
   #hasFinished = false;
-  /** What the session waits for when no run is active: `idle`, `pending` or `unfinished`. */
+  /** The state of the session when no run is active: `idle`, `pending` or `unfinished`. */
   #state = 'idle';
   /** Messages that were handed in and not yet taken. */
   #waiting = new Map();
@@ -88,7 +88,7 @@ class OpenSession {
   async #onSnapshot({ run, starts_at: startsAt, events, pending }) {
     const isNext = this.#hasEnded && run && run !== this.#run && !(await this.#wasRewritten(startsAt));
     if (isNext) {
-      // What was live is history now, and stays as it is.
+      // The live items are history now, and stay as they are.
       const history = byId('history');
       history.append(...byId('live').childNodes);
       this.#live = this.#conversation(byId('live'));
@@ -125,7 +125,7 @@ class OpenSession {
   }
 
   async #onEnded(error) {
-    // What a run that was broken off has shown of its last turn is not kept: the next one shows the session anew.
+    // The partial last turn of an aborted run is not stored: the next run shows the session again.
     this.#hasEnded = this.#hasFinished;
     if (error && !this.#hasFinished) showProblem(`The run was broken off: ${error.message ?? error.kind}`);
     refreshList();
@@ -171,7 +171,7 @@ class OpenSession {
     scrollToNewest();
   }
 
-  /** Shows one page more. What is on the screen stays where it is. */
+  /** Shows one more page. The scroll position of the visible items does not change. */
   async loadOlder() {
     if (this.#first === 0) return;
     const path = sessionPath(this.id, `messages?before=${this.#first}&limit=${PAGE}`);
@@ -189,7 +189,7 @@ class OpenSession {
     this.#state = state;
   }
 
-  // What the user does.
+  // Actions of the user.
 
   async send(text, isAfterwards) {
     if (this.isRunning && !isAfterwards && await this.#steer(text)) return;
@@ -199,7 +199,7 @@ class OpenSession {
     else scrollToNewest();
   }
 
-  /** Tells the model while it works. If the run has just ended, nothing is told. */
+  /** Sends input to the model while it works. If the run has just ended, nothing is sent. */
   async #steer(text) {
     try {
       const { id } = await post(sessionPath(this.id, 'steer'), { text });
@@ -247,7 +247,7 @@ class OpenSession {
     }
   }
 
-  /** What came too late goes back to where it was written. */
+  /** Input that came too late is put back into the input field. */
   #giveBack(undelivered) {
     for (const { id, items } of undelivered) {
       this.#taken(id, []);
@@ -325,7 +325,7 @@ function go(id) {
   else openSession();
 }
 
-// What the server takes as the id of a session.
+// The session ids that the server accepts.
 const ID = /^[A-Za-z0-9._-]{1,100}$/;
 
 function openSession() {

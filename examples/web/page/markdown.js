@@ -56,7 +56,7 @@ class Renderer {
     return this.#nodes[this.#nodes.length - 1];
   }
 
-  /** Shows text that the parser has not decided about yet, until it is told more. */
+  /** Shows text whose meaning the parser has not decided yet, until more text arrives. */
   showTail(text) {
     this.#tail.remove();
     this.#tail = document.createTextNode(text);
@@ -110,7 +110,7 @@ class Renderer {
   }
 }
 
-// What is no mark of Markdown can be shown at once.
+// Text without Markdown syntax can be shown at once.
 const PLAIN = /^[\p{L}\p{N}\s.,;:?]*$/u;
 
 /** Writes Markdown into an element, piece by piece. */

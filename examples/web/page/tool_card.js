@@ -107,7 +107,7 @@ export class ToolCard {
   }
 }
 
-/** The arguments of a call, decoded and exact. What is not a JSON object is shown as it is. */
+/** The arguments of a call, decoded and exact. A value that is not a JSON object is shown as it is. */
 export function argumentList(text) {
   let decoded;
   try {

@@ -1,4 +1,4 @@
-// What the page says about runs.
+// The texts of the page about runs.
 
 const ENDS = {
   completed: 'Done',

@@ -27,7 +27,7 @@ pub(super) async fn body_of(run: Events, request: &Value) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_run_is_a_lawful_stream_however_it_ends() {
+async fn every_run_encodes_to_a_valid_stream() {
     let mut count = 0;
     for conversation in conversations().await {
         for (at, run) in conversation.runs.iter().enumerate() {
@@ -46,7 +46,7 @@ async fn every_run_is_a_lawful_stream_however_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_panics_is_lawful() {
+async fn a_panicking_stream_still_encodes_validly() {
     let all = conversations().await;
     let conversation = all.into_iter().find(|it| it.name == "one tool").unwrap();
     let request = first_request().to_string();

@@ -30,7 +30,7 @@ fn next_input(read: &Value, run: usize) -> Value {
 
 #[tokio::test(start_paused = true)]
 #[ignore = "needs Node and npm packages: tests/front_ends/run.sh"]
-async fn the_client_ends_up_with_the_history_that_the_events_tell() {
+async fn the_messages_of_the_client_match_the_history_of_the_events() {
     let mut clients = Clients::start();
     let (mut count, mut rejected) = (0, Vec::new());
     for conversation in conversations().await {

@@ -31,7 +31,7 @@ fn parse(posted: &Value) -> ChatRequest {
 
 #[tokio::test]
 #[ignore = "needs Node and npm packages: tests/front_ends/run.sh"]
-async fn what_the_clients_post_is_read() {
+async fn requests_of_real_clients_are_parsed() {
     let mut clients = Clients::start();
     let agent = agent();
     let session = Session::open(MemoryStore::new(), "c").await.unwrap();

@@ -34,7 +34,7 @@ fn known_calls(runs: &[Events]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_run_is_a_lawful_stream_however_it_ends() {
+async fn every_run_encodes_to_a_valid_stream() {
     let mut count = 0;
     for conversation in conversations().await {
         for version in VERSIONS {
@@ -90,7 +90,7 @@ async fn stored_messages_have_the_steps_of_the_streams() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_panics_is_lawful() {
+async fn a_panicking_stream_still_encodes_validly() {
     let all = conversations().await;
     let conversation = all.into_iter().find(|it| it.name == "one tool").unwrap();
     for version in VERSIONS {
