@@ -47,23 +47,23 @@
 //! | type | what it is |
 //! |---|---|
 //! | [`Agent`] | a provider, tools and settings, from which runs are started |
-//! | [`Run`] | a stream of a run's events, and the owner's way to act on it |
+//! | [`Run`] | the stream of a run's events, with methods to act on the run |
 //! | [`RunHandle`] | the same actions from elsewhere: steer, approve, interrupt |
 //! | [`Event`] | one event of a run: a token, a tool's progress, a result |
 //! | [`Outcome`] | how a run ended: the reason, the text, the history, the usage |
 //! | [`Tool`] | a function that the model may call |
 //! | [`History`] | the items of a conversation; O(1) to clone |
 //! | [`Item`] | one message, tool call or tool result of a history |
-//! | [`Request`] | what is sent to a model for one turn |
+//! | [`Request`] | the input of a model for one turn |
 //! | [`TurnEvent`] | one event of a model's turn; a [`Turn`] is the finished whole |
-//! | [`Step`] | what a body of [`loop_stream`] yields: a value, the next state, or the end |
-//! | [`Error`] | what went wrong; its [`kind`](Error::kind) says what a caller can do |
+//! | [`Step`] | an item of a body of [`loop_stream`]: a value, the next state, or the end |
+//! | [`Error`] | an error; its [`kind`](Error::kind) says what a caller can do about it |
 //!
 //! [`provider`] has the models: [`Anthropic`](provider::Anthropic), [`OpenAiChat`](provider::OpenAiChat),
 //! [`OpenAiResponses`](provider::OpenAiResponses), [`Gemini`](provider::Gemini) and
 //! [`Ollama`](provider::Ollama) over HTTP, and [`Scripted`](provider::Scripted), which needs no key.
 //!
-//! # The way of the data
+//! # The path of the data
 //!
 //! ```text
 //! History + tools ─ Request ─ encode ─▶ body ─ http ─▶ bytes ─ framing ─▶ frames ─ decode ─▶ TurnBuilder
@@ -72,7 +72,7 @@
 //! kit.run(history, &turn) ─▶ ToolEvent ─ then_next ─▶ Step::Next(state)
 //! ```
 //!
-//! Every arrow is a function on public types, and a module uses those below it and no neighbour:
+//! Every arrow is a function on public types. A module uses modules on lower floors, and no neighbour on its own:
 //!
 //! | floor | modules | |
 //! |---|---|---|
@@ -80,8 +80,8 @@
 //! | | `ui` | runs as responses of a web server, for front ends |
 //! | | `mcp` | the tools of MCP servers |
 //! | 10 | `hub` | runs that outlive their readers |
-//! | 9 | [`session`] | what was said, kept in a store as it is said |
-//! | | [`replay`] | runs that are recorded, and played again |
+//! | 9 | [`session`] | histories that are stored while they grow |
+//! | | [`replay`] | runs that are recorded and replayed |
 //! | | `task` | a stream in a task of its own |
 //! | | `testing` | a loopback server that speaks a wire from a script, and a scripted MCP server |
 //! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
@@ -89,31 +89,36 @@
 //! | | [`context`] | token estimates, and how a history gets shorter |
 //! | | [`world`] | everything that a run needs from outside, in one trait |
 //! | 6 | [`trace`] | [`Trace`]: one line for each step of a run, folded from its events |
-//! | 5 | [`provider`], [`tool`] | who speaks, and what it may do |
+//! | 5 | [`provider`], [`tool`] | models, and the functions they may call |
 //! | 4 | [`stream`], [`http`] | the loop, and the bytes |
-//! | 3 | [`event`] | all that a consumer sees, as data |
+//! | 3 | [`event`] | everything that a consumer sees, as data |
 //! | | [`framing`] | the bytes of an answer, cut into frames |
 //! | 2 | [`request`], [`turn`], [`sse`] | one turn, as data |
-//! | 1 | [`item`] | what is said, and the [`History`] it is written into |
+//! | 1 | [`item`] | messages, calls and results, and the [`History`] that they form |
 //! | 0 | [`error`], [`usage`], [`env`](mod@env) | |
 //!
-//! Beside them is the [`guide`]: how [the agent](guide::agent) ends, continues and is stopped, what is
-//! [retried, times out or is limited](guide::limits) by default, what of a [session](guide::sessions) is
-//! durable when, how a model finds one of [many tools](guide::tools), what a [trace](guide::trace) contains,
-//! how a run is [replayed](guide::replay), how several processes run the same sessions, and
-//! an engine resumes them, [on many machines](guide::many_machines), what each [wire](guide::wires) carries, downgrades or refuses, and
-//! what a token and a turn [cost](guide::performance).
+//! # The guide
 //!
-//! # What holds
+//! The [`guide`] has one topic a page:
 //!
-//! - **Drop is cancel.** Dropping a stream drops the connection, the running tools and the timers
-//!   under it synchronously. The journal has everything until then.
-//! - **Always sendable.** Any history you can see can be sent after [`History::settled`]: every
+//! | | |
+//! |---|---|
+//! | begin | [your first agent](guide::first_agent), [coming from other libraries](guide::coming_from), [testing](guide::testing) |
+//! | the agent | [how a run ends](guide::how_a_run_ends), [stop, steer, approve](guide::control), [budgets](guide::budgets), [compaction](guide::compaction), [evidence](guide::evidence), [hooks](guide::hooks), [sub-agents](guide::sub_agents), [your own loop](guide::own_loop) |
+//! | models and tools | [providers](guide::providers), [tools](guide::tools), [MCP servers](guide::mcp), [extensions of your own](guide::extending) |
+//! | around a run | [sessions](guide::sessions), [front ends](guide::front_ends), [replay](guide::replay), [traces](guide::trace), [many machines](guide::many_machines) |
+//! | reference | [every limit and default](guide::defaults), [cancellation](guide::cancellation), [performance](guide::performance), [architecture and glossary](guide::architecture), [what it does not do](guide::not_included) |
+//!
+//! # Guarantees
+//!
+//! - **Drop cancels.** Dropping a stream synchronously drops the connection, the running tools and the
+//!   timers under it. The journal has everything until then.
+//! - **Always sendable.** Any history that you can see can be sent after [`History::settled`]: every
 //!   tool call has exactly one result.
-//! - **No phantom execution.** A tool runs only for a call of a complete turn, whose stop reason
-//!   allows it, with arguments that fit, under an id not used before.
-//! - **One ending.** A run ends with exactly one [`Event::Finished`]. If it failed, its error follows
-//!   as an `Err`, so that `?` propagates it.
+//! - **No phantom execution.** A tool runs only for a call of a complete turn whose stop reason allows
+//!   it, with arguments that fit its schema, under an id that was not used before.
+//! - **One end.** A run ends with exactly one [`Event::Finished`]. If it failed, its error follows as
+//!   an `Err`, so that `?` propagates it.
 //!
 //! # Features
 //!
