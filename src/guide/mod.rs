@@ -1,6 +1,38 @@
 //! Guides, one topic a page.
 
 #[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "http", feature = "schemars"), doc = include_str!("first_agent.md"))]
+pub mod first_agent {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("how_a_run_ends.md"))]
+pub mod how_a_run_ends {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("control.md"))]
+pub mod control {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("budgets.md"))]
+pub mod budgets {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("compaction.md")]
+pub mod compaction {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("evidence.md"))]
+pub mod evidence {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("hooks.md"))]
+pub mod hooks {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("sub_agents.md"))]
+pub mod sub_agents {}
+
+#[doc = include_str!("links.md")]
 #[doc = include_str!("agent.md")]
 pub mod agent {}
 
