@@ -33,15 +33,35 @@ pub mod hooks {}
 pub mod sub_agents {}
 
 #[doc = include_str!("links.md")]
-#[doc = include_str!("agent.md")]
-pub mod agent {}
+#[cfg_attr(feature = "schemars", doc = include_str!("own_loop.md"))]
+pub mod own_loop {}
 
 #[doc = include_str!("links.md")]
-#[doc = include_str!("limits.md")]
-pub mod limits {}
+#[cfg_attr(all(feature = "schemars", feature = "tool-search"), doc = include_str!("tools.md"))]
+pub mod tools {}
 
 #[doc = include_str!("links.md")]
-#[doc = include_str!("many_machines.md")]
+#[cfg_attr(feature = "http", doc = include_str!("providers.md"))]
+pub mod providers {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("defaults.md")]
+pub mod defaults {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "task", doc = include_str!("cancellation.md"))]
+pub mod cancellation {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "http", feature = "testing"), doc = include_str!("extending.md"))]
+pub mod extending {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "http", feature = "testing"), doc = include_str!("testing.md"))]
+pub mod testing {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "postgres", feature = "redis"), doc = include_str!("many_machines.md"))]
 pub mod many_machines {}
 
 #[doc = include_str!("links.md")]
@@ -53,17 +73,29 @@ pub mod performance {}
 pub mod sessions {}
 
 #[doc = include_str!("links.md")]
-#[doc = include_str!("tools.md")]
-pub mod tools {}
-
-#[doc = include_str!("links.md")]
 #[doc = include_str!("trace.md")]
 pub mod trace {}
 
 #[doc = include_str!("links.md")]
-#[doc = include_str!("wires.md")]
-pub mod wires {}
-
-#[doc = include_str!("links.md")]
 #[doc = include_str!("replay.md")]
 pub mod replay {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "hub", feature = "ui"), doc = include_str!("front_ends.md"))]
+pub mod front_ends {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "mcp", feature = "testing"), doc = include_str!("mcp.md"))]
+pub mod mcp {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("architecture.md")]
+pub mod architecture {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("coming_from.md"))]
+pub mod coming_from {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("not_included.md")]
+pub mod not_included {}
