@@ -97,11 +97,11 @@
 //! | 1 | [`item`] | what is said, and the [`History`] it is written into |
 //! | 0 | [`error`], [`usage`], [`env`](mod@env) | |
 //!
-//! Beside them is the [`guide`]: how [the agent](guide::agent) ends, continues and is stopped, what is
-//! [retried, times out or is limited](guide::limits) by default, what of a [session](guide::sessions) is
+//! Beside them is the [`guide`]: how [a run ends](guide::how_a_run_ends), and is [stopped](guide::control), what is
+//! [retried, times out or is limited](guide::defaults) by default, what of a [session](guide::sessions) is
 //! durable when, how a model finds one of [many tools](guide::tools), what a [trace](guide::trace) contains,
 //! how a run is [replayed](guide::replay), how several processes run the same sessions, and
-//! an engine resumes them, [on many machines](guide::many_machines), what each [wire](guide::wires) carries, downgrades or refuses, and
+//! an engine resumes them, [on many machines](guide::many_machines), what each [wire](guide::providers) carries, downgrades or refuses, and
 //! what a token and a turn [cost](guide::performance).
 //!
 //! # What holds
