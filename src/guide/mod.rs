@@ -1,4 +1,49 @@
 //! Guides, one topic a page.
+//!
+//! # Agents
+//!
+//! | page | topic |
+//! |---|---|
+//! | [Your first agent](first_agent) | twelve steps from an empty folder to an agent with tools, a budget, approvals and a session |
+//! | [How a run ends](how_a_run_ends) | outcomes, reasons, and why a run continues |
+//! | [Stop, steer, approve](control) | stop a run, send it input, approve its calls |
+//! | [Budgets](budgets) | limits on tokens, money, time and calls, also for a tree of agents |
+//! | [Compaction](compaction) | conversations that outgrow the context window |
+//! | [Evidence](evidence) | a run completes only with a check; detectors of runs that go wrong |
+//! | [Hooks](hooks) | your own code at fixed points of the loop |
+//! | [Sub-agents](sub_agents) | agents as tools |
+//! | [Your own loop](own_loop) | write the loop yourself, or change a line of it |
+//!
+//! # Tools and models
+//!
+//! | page | topic |
+//! |---|---|
+//! | [Tools](tools) | arguments, results, concurrency, search |
+//! | [Providers, credentials, dialects](providers) | models, credentials, and what each wire supports |
+//! | [Every limit, time-out and retry](defaults) | every limit, time-out and retry |
+//! | [Cancellation, floor by floor](cancellation) | what a drop cancels, floor by floor |
+//! | [Write your own: provider, wire, store, hook, tool policy](extending) | a provider, a wire, a store, a hook, a tool policy of your own |
+//! | [Testing your agent](testing) | without a key: scripts, a loopback server, suites |
+//! | [Performance](performance) | what a token and a turn cost |
+//!
+//! # Around a run
+//!
+//! | page | topic |
+//! |---|---|
+//! | [UI protocols and the hub](front_ends) | UI protocols, and runs that outlive their readers |
+//! | [MCP servers](mcp) | the tools of MCP servers |
+//! | [Sessions](sessions) | what is durable when, and what happens after a crash |
+//! | [Record and replay](replay) | play a recorded run again |
+//! | [Traces](trace) | one event for each step |
+//! | [From one process to many machines](many_machines) | from one process to many |
+//!
+//! # About the crate
+//!
+//! | page | topic |
+//! |---|---|
+//! | [Architecture and glossary](architecture) | the floors of the crate, and a glossary |
+//! | [Coming from rig, async-openai or the AI SDK](coming_from) | for users of rig, async-openai and the AI SDK |
+//! | [What it does not do](not_included) | what the crate does not do |
 
 #[doc = include_str!("links.md")]
 #[cfg_attr(all(feature = "http", feature = "schemars"), doc = include_str!("first_agent.md"))]
@@ -61,24 +106,8 @@ pub mod extending {}
 pub mod testing {}
 
 #[doc = include_str!("links.md")]
-#[cfg_attr(all(feature = "postgres", feature = "redis"), doc = include_str!("many_machines.md"))]
-pub mod many_machines {}
-
-#[doc = include_str!("links.md")]
 #[doc = include_str!("performance.md")]
 pub mod performance {}
-
-#[doc = include_str!("links.md")]
-#[doc = include_str!("sessions.md")]
-pub mod sessions {}
-
-#[doc = include_str!("links.md")]
-#[doc = include_str!("trace.md")]
-pub mod trace {}
-
-#[doc = include_str!("links.md")]
-#[doc = include_str!("replay.md")]
-pub mod replay {}
 
 #[doc = include_str!("links.md")]
 #[cfg_attr(all(feature = "hub", feature = "ui"), doc = include_str!("front_ends.md"))]
@@ -87,6 +116,22 @@ pub mod front_ends {}
 #[doc = include_str!("links.md")]
 #[cfg_attr(all(feature = "mcp", feature = "testing"), doc = include_str!("mcp.md"))]
 pub mod mcp {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("sessions.md")]
+pub mod sessions {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("replay.md")]
+pub mod replay {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("trace.md")]
+pub mod trace {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "postgres", feature = "redis"), doc = include_str!("many_machines.md"))]
+pub mod many_machines {}
 
 #[doc = include_str!("links.md")]
 #[doc = include_str!("architecture.md")]
