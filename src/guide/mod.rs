@@ -20,9 +20,9 @@
 //! |---|---|
 //! | [Tools](tools) | arguments, results, concurrency, search |
 //! | [Providers, credentials, dialects](providers) | models, credentials, and what each wire supports |
-//! | [Every limit, time-out and retry](defaults) | every limit, time-out and retry |
-//! | [Cancellation, floor by floor](cancellation) | what a drop cancels, floor by floor |
-//! | [Write your own: provider, wire, store, hook, tool policy](extending) | a provider, a wire, a store, a hook, a tool policy of your own |
+//! | [Every limit, time-out and retry](defaults) | what holds by default, and the setting that changes it |
+//! | [Cancellation, floor by floor](cancellation) | what a drop stops, and what stays |
+//! | [Write your own: provider, wire, store, hook, tool policy](extending) | the traits to implement, with an example of each |
 //! | [Testing your agent](testing) | without a key: scripts, a loopback server, suites |
 //! | [Performance](performance) | what a token and a turn cost |
 //!
@@ -30,20 +30,20 @@
 //!
 //! | page | topic |
 //! |---|---|
-//! | [UI protocols and the hub](front_ends) | UI protocols, and runs that outlive their readers |
+//! | [UI protocols and the hub](front_ends) | server-sent events, the AI SDK, AG-UI, and runs that outlive their readers |
 //! | [MCP servers](mcp) | the tools of MCP servers |
 //! | [Sessions](sessions) | what is durable when, and what happens after a crash |
 //! | [Record and replay](replay) | play a recorded run again |
 //! | [Traces](trace) | one event for each step |
-//! | [From one process to many machines](many_machines) | from one process to many |
+//! | [From one process to many machines](many_machines) | shared sessions, shared events, durable runs |
 //!
 //! # About the crate
 //!
 //! | page | topic |
 //! |---|---|
 //! | [Architecture and glossary](architecture) | the floors of the crate, and a glossary |
-//! | [Coming from rig, async-openai or the AI SDK](coming_from) | for users of rig, async-openai and the AI SDK |
-//! | [What it does not do](not_included) | what the crate does not do |
+//! | [Coming from rig, async-openai or the AI SDK](coming_from) | the same programs in both crates |
+//! | [What it does not do](not_included) | missing features, and what to use instead |
 
 #[doc = include_str!("links.md")]
 #[cfg_attr(all(feature = "http", feature = "schemars"), doc = include_str!("first_agent.md"))]
