@@ -49,9 +49,9 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// One lap: deliver what waits, ask the model, act on its turn.
+/// One iteration: deliver queued input, ask the model, act on its turn.
 ///
-/// Dropping the stream drops the request, the hooks and the tools that run.
+/// Dropping the stream drops the open request and the running hooks and tools.
 #[expect(clippy::too_many_lines, reason = "a lap is read from its top to its end")]
 fn loop_body(
     cx: RunContext,
@@ -115,7 +115,7 @@ fn loop_body(
                         }
                         None => Decision::RunTools,
                     };
-                    println!("  lap {}: {decision:?}", state.counts.model_calls); // the line that is ours
+                    println!("  iteration {}: {decision:?}", state.counts.model_calls); // the line that is ours
                     let mut answers = cx.run_tools(&state, turn.as_ref(), &decision)?;
                     let mut of = turn.as_deref();
                     loop {
