@@ -44,6 +44,21 @@
 //! | [Architecture and glossary](architecture) | the floors of the crate, and a glossary |
 //! | [Coming from rig, async-openai or the AI SDK](coming_from) | the same programs in both crates |
 //! | [What it does not do](not_included) | missing features, and what to use instead |
+#![cfg_attr(
+    not(all(
+        feature = "durable",
+        feature = "http",
+        feature = "mcp",
+        feature = "postgres",
+        feature = "redis",
+        feature = "schemars",
+        feature = "sqlite",
+        feature = "testing",
+        feature = "tool-search",
+        feature = "ui",
+    )),
+    allow(rustdoc::broken_intra_doc_links, reason = "pages link to items of other features")
+)]
 
 #[doc = include_str!("links.md")]
 #[cfg_attr(all(feature = "http", feature = "schemars"), doc = include_str!("first_agent.md"))]
