@@ -115,7 +115,7 @@ fn loop_body(
                         }
                         None => Decision::RunTools,
                     };
-                    println!("  lap {}: {decision:?}", state.counts.model_calls); // the line that is ours
+                    println!("  iteration {}: {decision:?}", state.counts.model_calls); // the line that is ours
                     let mut answers = cx.run_tools(&state, turn.as_ref(), &decision)?;
                     let mut of = turn.as_deref();
                     loop {

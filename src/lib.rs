@@ -13,7 +13,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), turnstream::Error> {
-//! // A model that needs no key; `provider::Anthropic::new("claude-sonnet-4-5")` is a real one.
+//! // A model that needs no key. `provider::from_env()?` is a real one, of the vendor whose key is set.
 //! let model = Scripted::new([
 //!     Reply::text("Let me look.").call("temperature", serde_json::json!({ "city": "Oslo" })),
 //!     Reply::text("It is 4 degrees in Oslo."),

@@ -1,28 +1,161 @@
-//! The book: what does not fit beside one item.
+//! Guides, one topic a page.
+//!
+//! # Agents
+//!
+//! | page | topic |
+//! |---|---|
+//! | [Your first agent](first_agent) | twelve steps from an empty folder to an agent with tools, a budget, approvals and a session |
+//! | [How a run ends](how_a_run_ends) | outcomes, reasons, and why a run continues |
+//! | [Stop, steer, approve](control) | stop a run, send it input, approve its calls |
+//! | [Budgets](budgets) | limits on tokens, money, time and calls, also for a tree of agents |
+//! | [Compaction](compaction) | conversations that outgrow the context window |
+//! | [Evidence](evidence) | a run completes only with a check; detectors of runs that go wrong |
+//! | [Hooks](hooks) | your own code at fixed points of the loop |
+//! | [Sub-agents](sub_agents) | agents as tools |
+//! | [Your own loop](own_loop) | write the loop yourself, or change a line of it |
+//!
+//! # Tools and models
+//!
+//! | page | topic |
+//! |---|---|
+//! | [Tools](tools) | arguments, results, concurrency, search |
+//! | [Providers, credentials, dialects](providers) | models, credentials, and what each wire supports |
+//! | [Every limit, time-out and retry](defaults) | what holds by default, and the setting that changes it |
+//! | [Cancellation, floor by floor](cancellation) | what a drop stops, and what stays |
+//! | [Write your own: provider, wire, store, hook, tool policy](extending) | the traits to implement, with an example of each |
+//! | [Testing your agent](testing) | without a key: scripts, a loopback server, suites |
+//! | [Performance](performance) | what a token and a turn cost |
+//!
+//! # Around a run
+//!
+//! | page | topic |
+//! |---|---|
+//! | [UI protocols and the hub](front_ends) | server-sent events, the AI SDK, AG-UI, and runs that outlive their readers |
+//! | [MCP servers](mcp) | the tools of MCP servers |
+//! | [Sessions](sessions) | what is durable when, and what happens after a crash |
+//! | [Record and replay](replay) | play a recorded run again |
+//! | [Traces](trace) | one event for each step |
+//! | [From one process to many machines](many_machines) | shared sessions, shared events, durable runs |
+//!
+//! # About the crate
+//!
+//! | page | topic |
+//! |---|---|
+//! | [Architecture and glossary](architecture) | the floors of the crate, and a glossary |
+//! | [Coming from rig, async-openai or the AI SDK](coming_from) | the same programs in both crates |
+//! | [What it does not do](not_included) | missing features, and what to use instead |
+#![cfg_attr(
+    not(all(
+        feature = "durable",
+        feature = "http",
+        feature = "mcp",
+        feature = "postgres",
+        feature = "redis",
+        feature = "schemars",
+        feature = "sqlite",
+        feature = "testing",
+        feature = "tool-search",
+        feature = "ui",
+    )),
+    allow(rustdoc::broken_intra_doc_links, reason = "pages link to items of other features")
+)]
 
-#[doc = include_str!("agent.md")]
-pub mod agent {}
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "http", feature = "schemars"), doc = include_str!("first_agent.md"))]
+pub mod first_agent {}
 
-#[doc = include_str!("limits.md")]
-pub mod limits {}
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("how_a_run_ends.md"))]
+pub mod how_a_run_ends {}
 
-#[doc = include_str!("many_machines.md")]
-pub mod many_machines {}
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("control.md"))]
+pub mod control {}
 
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("budgets.md"))]
+pub mod budgets {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("compaction.md")]
+pub mod compaction {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("evidence.md"))]
+pub mod evidence {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("hooks.md"))]
+pub mod hooks {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("sub_agents.md"))]
+pub mod sub_agents {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("own_loop.md"))]
+pub mod own_loop {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "schemars", feature = "tool-search"), doc = include_str!("tools.md"))]
+pub mod tools {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "http", doc = include_str!("providers.md"))]
+pub mod providers {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("defaults.md")]
+pub mod defaults {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "task", doc = include_str!("cancellation.md"))]
+pub mod cancellation {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "http", feature = "testing"), doc = include_str!("extending.md"))]
+pub mod extending {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "http", feature = "testing"), doc = include_str!("testing.md"))]
+pub mod testing {}
+
+#[doc = include_str!("links.md")]
 #[doc = include_str!("performance.md")]
 pub mod performance {}
 
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "hub", feature = "ui"), doc = include_str!("front_ends.md"))]
+pub mod front_ends {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "mcp", feature = "testing"), doc = include_str!("mcp.md"))]
+pub mod mcp {}
+
+#[doc = include_str!("links.md")]
 #[doc = include_str!("sessions.md")]
 pub mod sessions {}
 
-#[doc = include_str!("tools.md")]
-pub mod tools {}
+#[doc = include_str!("links.md")]
+#[doc = include_str!("replay.md")]
+pub mod replay {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("trace.md")]
 pub mod trace {}
 
-#[doc = include_str!("wires.md")]
-pub mod wires {}
+#[doc = include_str!("links.md")]
+#[cfg_attr(all(feature = "postgres", feature = "redis"), doc = include_str!("many_machines.md"))]
+pub mod many_machines {}
 
-#[doc = include_str!("replay.md")]
-pub mod replay {}
+#[doc = include_str!("links.md")]
+#[doc = include_str!("architecture.md")]
+pub mod architecture {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("coming_from.md"))]
+pub mod coming_from {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("not_included.md")]
+pub mod not_included {}

@@ -34,7 +34,7 @@
 //! # }
 //! ```
 //!
-//! [The guide](crate::guide::wires) lists the features that each wire supports.
+//! [The guide](crate::guide::providers) lists the features that each wire supports.
 
 pub mod anthropic;
 mod body;

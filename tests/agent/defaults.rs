@@ -9,7 +9,9 @@ use turnstream::agent::hook::{self, CallDecision};
 use turnstream::agent::{Budget, Limits, Pool};
 use turnstream::context::{Compaction, Compactor, Window};
 use turnstream::http::Timeouts;
+use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Backoff, CircuitBreaker, Provider, Reply, Scripted};
+use turnstream::request::Options;
 use turnstream::stream::TurnStreamExt;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Tool, tool};
 
@@ -17,29 +19,46 @@ use crate::support::providers::user_request;
 use crate::support::runs::reply_calling;
 use crate::support::tools::{Counter, counted_tool, ok_tool, spec};
 
-/// The guide's table: the setting and its default.
+/// The guide's tables: each limit and its default.
 fn documented_defaults() -> BTreeMap<&'static str, &'static str> {
-    let guide = include_str!("../../src/guide/limits.md");
-    let table = guide.split("<!-- end of the table -->").next().unwrap();
-    let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
-    let cells = rows.map(|row| {
+    let guide = include_str!("../../src/guide/defaults.md");
+    let mut defaults = BTreeMap::new();
+    for row in guide.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| limit |"))
+    {
         let mut cells = row.split('|').skip(1).map(str::trim);
-        (cells.next().unwrap(), cells.next().unwrap())
-    });
-    cells.collect()
+        let (limit, default) = (cells.next().unwrap(), cells.next().unwrap());
+        assert_eq!(defaults.insert(limit, default), None, "{limit} has two rows");
+    }
+    defaults
 }
 
-fn format_seconds(time: Duration) -> String {
-    match time {
-        Timeouts::NEVER => "no limit".to_owned(),
-        time => format!("{} s", time.as_secs()),
+fn format_time(time: Duration) -> String {
+    match (time, time.as_secs()) {
+        (Timeouts::NEVER, _) => "no limit".to_owned(),
+        (_, secs) if secs > 0 && secs.is_multiple_of(60) => format!("{} min", secs / 60),
+        (_, secs) => format!("{secs} s"),
     }
+}
+
+fn format_bytes(bytes: usize) -> String {
+    match bytes {
+        bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        bytes => format!("{} KiB", bytes >> 10),
+    }
+}
+
+/// A number with a comma between each three digits.
+fn format_count(count: impl std::fmt::Display) -> String {
+    let digits = count.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups: Vec<_> = groups.map(|group| std::str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
 }
 
 async fn elapsed_time(future: impl Future) -> String {
     let began = Instant::now();
     future.await;
-    format_seconds(began.elapsed())
+    format_time(began.elapsed())
 }
 
 /// The number of consecutive failures that open a circuit breaker, and the time that it stays open.
@@ -143,72 +162,94 @@ async fn the_guide_lists_the_actual_default_values() {
     let budgets =
         (budget.time_limit(), budget.remaining_calls(&turnstream::agent::BudgetUsage::default()));
     let child = Agent::new(Scripted::new(["fine"])).as_tool("child", "Helps").unwrap();
-    let held = BTreeMap::from([
+    let percent = Window::new(100).threshold(&Options::default());
+    let actual = BTreeMap::from([
+        ("attempts at a request, by `Retry`", backoff.max_attempts.to_string()),
+        ("delay before the second attempt", millis(backoff.max_delay_after(1))),
+        ("delay before the third attempt", millis(backoff.max_delay_after(2))),
+        ("longest delay that the server did not request", format_time(backoff.max_delay)),
+        ("longest delay that the server may request", format_time(backoff.max_retry_after)),
         (
-            "attempts at a request, by [`Retry`](crate::provider::Retry)",
-            backoff.max_attempts.to_string(),
-        ),
-        ("wait before the second attempt", millis(backoff.max_delay_after(1))),
-        ("wait before the third attempt", millis(backoff.max_delay_after(2))),
-        ("longest wait that the server did not ask for", format_seconds(backoff.max_delay)),
-        ("longest wait that the server may ask for", format_seconds(backoff.max_retry_after)),
-        (
-            "turns that broke off after output and are asked for again, in a row",
+            "incomplete turns that the agent requests again, in a row",
             limits.max_turn_retries.to_string(),
         ),
-        (
-            "failures in a row that open a [`CircuitBreaker`](crate::provider::CircuitBreaker)",
-            failures.to_string(),
-        ),
-        ("time for which an open circuit breaker rejects requests", format_seconds(rest)),
-        ("time until the first byte of an answer", format_seconds(timeouts.first_byte)),
-        ("time until the first output of a turn", format_seconds(timeouts.first_output)),
-        ("time between two pieces of an answer", format_seconds(timeouts.idle)),
-        ("time between two outputs of a turn", format_seconds(timeouts.idle_output)),
-        ("time of a whole turn", format_seconds(timeouts.turn)),
-        ("time of a tool call", format_seconds(tool::DEFAULT_TIMEOUT)),
+        ("failures in a row that open a [`CircuitBreaker`]", failures.to_string()),
+        ("time for which an open circuit breaker rejects requests", format_time(rest)),
+        ("time until the first byte of an answer", format_time(timeouts.first_byte)),
+        ("time until the first output of a turn", format_time(timeouts.first_output)),
+        ("time between two chunks of an answer", format_time(timeouts.idle)),
+        ("time between two outputs of a turn", format_time(timeouts.idle_output)),
+        ("time of a whole turn", format_time(timeouts.turn)),
+        ("time of a tool call", format_time(tool::DEFAULT_TIMEOUT)),
         (
             "time of a sub-agent, an external call, an approval",
-            format_seconds(child.timeout().unwrap()),
+            format_time(child.timeout().unwrap()),
         ),
         ("time of a hook's answer", hook_timeout().await),
         ("time of a compaction", compactor_timeout().await),
         ("time of a run", unlimited(budgets == (None, None))),
         ("requests of a run", limits.max_turns.to_string()),
         ("requests of a sub-agent", sub_agent_max_requests().await.to_string()),
+        ("unusable replies that are corrected, in a row", limits.max_corrections.to_string()),
+        ("truncated texts that are continued, in a row", limits.max_continuations.to_string()),
         (
-            "replies that cannot be used and are corrected, in a row",
-            limits.max_corrections.to_string(),
-        ),
-        (
-            "texts that were cut off and are continued, in a row",
-            limits.max_continuations.to_string(),
-        ),
-        (
-            "turns whose calls were cut off and are asked for again, in a row",
+            "turns with truncated calls that are requested again, in a row",
             limits.max_truncated_call_retries.to_string(),
         ),
-        ("tool calls of a turn that run at once", max_concurrent_calls().await.to_string()),
-        ("sub-agents that run inside one another", limits.max_depth.to_string()),
-        ("bytes of text, reasoning and arguments in a turn", limits.max_turn_bytes.to_string()),
-        ("bytes of text in a result", max_result_bytes().await.to_string()),
+        ("repeated turns before a message to the model", limits.nudge_after_repeats.to_string()),
+        ("repeated turns before the run ends", limits.end_after_repeats.to_string()),
+        ("concurrent calls of a turn", max_concurrent_calls().await.to_string()),
+        ("nested sub-agents", limits.max_depth.to_string()),
+        ("bytes of text, reasoning and arguments in a turn", format_bytes(limits.max_turn_bytes)),
+        ("bytes of text in a result", format_bytes(max_result_bytes().await)),
         (
-            "tokens that a pool keeps for an answer without `max_output_tokens`",
-            Pool::new(1).tokens_per_response().to_string(),
+            "tokens that a pool reserves for an answer without `max_output_tokens`",
+            format_count(Pool::new(1).tokens_per_response()),
         ),
         ("tokens, money and calls of a run", unlimited(!budget.has_cost_limit())),
+        ("part of the window at which a request counts as long", format!("{percent}%")),
+        ("stop sequences of Chat Completions", Dialect::OPENAI.max_stop_sequences.to_string()),
     ]);
-    let mut promised = documented_defaults();
-    // These settings have tests of their own: `http_retries`, `closed_connections`, `custom` and
-    // `transport`.
-    for of_http in [
-        "attempts at a request, by a provider over HTTP",
-        "attempts at a request, by a provider of your own",
-        "immediate resends when a pooled connection turns out to be closed",
-        "time until there is a connection",
-    ] {
-        assert!(promised.remove(of_http).is_some(), "{of_http}");
+    assert_documented(actual);
+}
+
+fn assert_documented(actual: BTreeMap<&'static str, String>) {
+    let documented = documented_defaults();
+    for (limit, default) in actual {
+        assert_eq!(documented.get(limit), Some(&&*default), "{limit}");
     }
-    let held: BTreeMap<_, _> = held.iter().map(|(what, value)| (*what, value.as_str())).collect();
-    assert_eq!(promised, held);
+}
+
+#[cfg(feature = "ui")]
+#[test]
+fn the_guide_lists_the_actual_limits_on_clients() {
+    let limits = turnstream::ui::ClientLimits::default();
+    assert_documented(BTreeMap::from([
+        ("bytes of a client's request", format_bytes(limits.max_bytes)),
+        ("messages of a client's request", format_count(limits.max_messages)),
+        ("parts of a message", format_count(limits.max_parts)),
+        ("tools that a client may add", format_count(limits.max_tools)),
+        ("bytes of an attached file", format_bytes(limits.max_file_bytes)),
+    ]));
+}
+
+#[cfg(feature = "mcp")]
+#[test]
+fn the_guide_lists_the_actual_limits_on_mcp_servers() {
+    let limits = turnstream::mcp::Limits::default();
+    assert_documented(BTreeMap::from([
+        ("bytes of a message", format_bytes(limits.message_bytes)),
+        ("tools of a server", format_count(limits.tools)),
+        ("pages of a list", format_count(limits.pages)),
+        ("bytes of all schemas and descriptions", format_bytes(limits.schema_bytes)),
+        ("bytes of an image or file in a result", format_bytes(limits.media_bytes)),
+        ("bytes kept of standard error", format_bytes(limits.stderr_bytes)),
+        ("time until a connection is ready", format_time(limits.start)),
+        ("time of a request that is not a call", format_time(limits.request)),
+        ("time of a call without progress", format_time(limits.call)),
+        ("time of a call in all", format_time(limits.call_total)),
+        ("time for a user's answer", format_time(limits.input)),
+        ("questions during a call", format_count(limits.input_rounds)),
+        ("time for a process to end", format_time(limits.close)),
+    ]));
 }

@@ -40,7 +40,7 @@ const WIRES: &[(&str, &str, EncodeFn)] = &[
 
 #[test]
 fn the_guides_wire_table_matches_the_encoders() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/wires.md");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/providers.md");
     let text = fs::read_to_string(&guide).unwrap();
     let (head, rest) = text.split_once(TABLE_BEGIN).expect("the table has its begin");
     let (said, tail) = rest.split_once(TABLE_END).expect("the table has its end");
@@ -205,9 +205,9 @@ fn content_rows() -> Vec<TableRow> {
     let rows: Vec<(&str, ItemsForWire)> = vec![
         (INSTRUCTION_ROW, Box::new(move |_| turn(Item::system(PLAIN_MARK)))),
         ("an image", Box::new(move |_| user(image()))),
-        ("an image by its address", Box::new(move |_| user(image_url()))),
+        ("an image by URL", Box::new(move |_| user(image_url()))),
         ("a PDF", Box::new(move |_| user(file("application/pdf")))),
-        ("a PDF by its address", Box::new(move |_| user(file_url()))),
+        ("a PDF by URL", Box::new(move |_| user(file_url()))),
         ("a text file", Box::new(move |_| user(file("text/plain")))),
         ("audio", Box::new(move |_| user(file("audio/wav")))),
         ("a result", Box::new(move |_| result(ResultKind::Ok, PLAIN_MARK.into()))),
@@ -219,7 +219,7 @@ fn content_rows() -> Vec<TableRow> {
         ),
         ("unsigned reasoning", Box::new(move |_| turn(Item::reasoning(PLAIN_MARK)))),
         (
-            "words of a turn that was cut off",
+            "text of a turn that was cut off",
             Box::new(move |_| turn(Item::text(PLAIN_MARK).with_mark(Mark::Interrupted))),
         ),
         (
@@ -285,7 +285,7 @@ fn mark_position(body: &Value) -> String {
     let last = messages.iter().rfind(|message| holds(message));
     let is_behind = messages.iter().any(|message| answers(&message))
         && last.is_some_and(|last| !answers(&last) && last["role"] == "user");
-    if is_behind { "behind the results" } else { "carried" }.to_owned()
+    if is_behind { "after the results" } else { "carried" }.to_owned()
 }
 
 /// Whether instructions between messages, and failed calls, are encoded as such.
@@ -297,7 +297,7 @@ fn special_row_cell(name: &str, items: &[Item], body: &Value, encode: EncodeFn) 
         of_role.any(|message| message.to_string().contains(PLAIN_MARK))
     };
     match name {
-        INSTRUCTION_ROW if said_by("user") => Some("as the user's words".to_owned()),
+        INSTRUCTION_ROW if said_by("user") => Some("as a user message".to_owned()),
         FAILED_RESULT_ROW => {
             let succeeded = items.iter().cloned().map(|item| match item.kind {
                 ItemKind::ToolResult(result) => {
@@ -307,7 +307,7 @@ fn special_row_cell(name: &str, items: &[Item], body: &Value, encode: EncodeFn) 
             });
             let same = encode(&request_with_items(succeeded))
                 .is_ok_and(|bytes| &parse_json(&bytes) == body);
-            same.then(|| "its words".to_owned())
+            same.then(|| "in the text".to_owned())
         }
         _ => None,
     }

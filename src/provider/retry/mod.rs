@@ -21,7 +21,7 @@ use crate::turn::TurnBuilder;
 /// A provider that sends a request again after a transient error.
 ///
 /// Providers over HTTP retry on their own by default, but after fewer errors;
-/// [the guide](crate::guide::limits) has a table of both. `Retry` works with any provider.
+/// [the guide](crate::guide::providers) has a table of both. `Retry` works with any provider.
 ///
 /// It retries errors of the kinds `connect`, `timeout`, `rate_limited`, `overloaded`, `server`,
 /// `generation_failed` and `incomplete_turn`, or those that [`retry_if`](Self::retry_if) selects,
