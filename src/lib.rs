@@ -13,7 +13,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), turnstream::Error> {
-//! // A model that needs no key. `provider::from_env()?` is a real one, of the vendor whose key is set.
+//! // A model that needs no key. `provider::from_env()?` returns a real one,
+//! // of the vendor whose key is set.
 //! let model = Scripted::new([
 //!     Reply::text("Let me look.").call("temperature", serde_json::json!({ "city": "Oslo" })),
 //!     Reply::text("It is 4 degrees in Oslo."),
@@ -66,10 +67,12 @@
 //! # The path of the data
 //!
 //! ```text
-//! History + tools ─ Request ─ encode ─▶ body ─ http ─▶ bytes ─ framing ─▶ frames ─ decode ─▶ TurnBuilder
-//!    ─ seal ─▶ TurnStream of TurnEvent ─ on_turn_complete ─▶ Step ─ loop_stream ─▶ Event ─ journal ─▶ you
+//! History + tools ─ Request ─ encode ─▶ body ─ http ─▶ bytes ─ framing ─▶ frames
+//!   ─ decode ─▶ TurnBuilder ─ seal ─▶ TurnStream of TurnEvent
+//!   ─ on_turn_complete ─▶ Step ─ loop_stream ─▶ Event ─ journal ─▶ you
+//!
 //! and back, inside the body:
-//! kit.run(history, &turn) ─▶ ToolEvent ─ then_next ─▶ Step::Next(state)
+//! toolkit.run(&history, &turn) ─▶ ToolEvent ─ then_next ─▶ Step::Next(state)
 //! ```
 //!
 //! Every arrow is a function on public types. A module uses modules on lower floors, and no neighbour on its own:
