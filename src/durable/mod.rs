@@ -90,6 +90,15 @@
 //!
 //! Implement [`StepRunner`] and [`Engine`], and test them with `durable::suite` (feature `testing`). A later attempt calls the
 //! same operations with the same bytes, so an engine may compare them.
+//!
+//! What an engine keeps for a session, beside the steps of its runs, is here as plain data:
+//!
+//! | | what it has |
+//! |---|---|
+//! | [`SessionSegments`] | the entries, in small values of a key-value store |
+//! | [`SessionStatus`] | how many entries there are, what the session waits for, and the active run |
+//! | [`CommandQueue`] | the commands that wait for a run |
+//! | [`GivenVerdicts`] | the verdicts so far on pending calls |
 
 mod attempt;
 mod bridge;
@@ -97,10 +106,12 @@ mod command_queue;
 mod engine;
 #[cfg(feature = "testing")]
 mod faulty_engine;
+mod given_verdicts;
 mod journaled_world;
 mod memory_engine;
 mod publisher;
 mod session_segments;
+mod session_status;
 mod step_record;
 #[cfg(feature = "testing")]
 pub mod suite;
@@ -113,5 +124,7 @@ pub use engine::{
 };
 #[cfg(feature = "testing")]
 pub use faulty_engine::{FaultyEngine, Loss, LossMoment, LossPlan};
+pub use given_verdicts::{AddedVerdict, GivenVerdicts};
 pub use memory_engine::MemoryEngine;
 pub use session_segments::{SegmentWrite, SessionSegments};
+pub use session_status::SessionStatus;
