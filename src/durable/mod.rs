@@ -97,7 +97,7 @@
 //! |---|---|
 //! | [`SessionSegments`] | the entries, in small values of a key-value store |
 //! | [`SessionStatus`] | how many entries there are, what the session waits for, and the active run |
-//! | [`CommandQueue`] | the commands that wait for a run |
+//! | [`CommandQueue`] | the commands that wait for a run, and those who wait for commands |
 //! | [`GivenVerdicts`] | the verdicts so far on pending calls |
 
 mod attempt;
@@ -118,7 +118,7 @@ pub mod suite;
 mod tool_call;
 
 pub use attempt::Attempt;
-pub use command_queue::CommandQueue;
+pub use command_queue::{CommandQueue, CommandWaiter, WaitAnswer};
 pub use engine::{
     AttemptLost, Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest, is_attempt_lost,
 };
