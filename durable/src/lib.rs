@@ -6,8 +6,6 @@ mod engine;
 mod errors;
 mod inbox;
 mod session;
-#[cfg(feature = "testing")]
-pub mod suite;
 mod tools;
 mod worker;
 

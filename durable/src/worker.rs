@@ -10,6 +10,8 @@ use restate_sdk::endpoint::Endpoint;
 use restate_sdk::http_server::HttpServer;
 use tokio::net::{TcpListener, TcpSocket};
 use turnstream::durable::Attempt;
+#[cfg(feature = "testing")]
+use turnstream::durable::suite::SuiteRuns;
 use turnstream::hub::Hub;
 use turnstream::tool::RunData;
 use turnstream::{Agent, Error, ErrorKind, Outcome};
@@ -32,7 +34,7 @@ pub(crate) struct WorkerParts {
     on_attempt: Option<AttemptObserver>,
     identity_keys: Vec<String>,
     #[cfg(feature = "testing")]
-    suite: crate::suite::SuiteRuns,
+    suite: SuiteRuns,
 }
 
 type DataSource = Arc<dyn Fn(&str) -> RunData + Send + Sync>;
@@ -88,9 +90,10 @@ impl Worker {
         self
     }
 
-    /// Performs the runs of the [suite](turnstream::durable::suite) of engines.
+    /// Performs the runs of the [suite](turnstream::durable::suite) of engines. The name of the agent of such a run is
+    /// its session's id.
     #[cfg(feature = "testing")]
-    pub fn with_suite(mut self, suite: &crate::suite::SuiteRuns) -> Self {
+    pub fn with_suite(mut self, suite: &SuiteRuns) -> Self {
         self.0.suite = suite.clone();
         self
     }
@@ -137,8 +140,8 @@ impl Worker {
 impl WorkerParts {
     pub(crate) fn agent(&self, name: &str) -> Result<Agent, Error> {
         #[cfg(feature = "testing")]
-        if let Some(agent) = self.suite.agent(name) {
-            return Ok(agent);
+        if let Some(run) = self.suite.get(name) {
+            return Ok(run.agent);
         }
         self.agents.get(name).cloned().ok_or_else(|| {
             let message = format!("no agent `{name}` is registered with this worker");
@@ -178,7 +181,7 @@ impl WorkerParts {
         engine: &mut RestateEngine<'_, '_>,
     ) -> Result<Outcome, Error> {
         #[cfg(feature = "testing")]
-        if let Some(run) = self.suite.run(session) {
+        if let Some(run) = self.suite.get(session) {
             let attempt = run.attempt(engine.entries().to_vec());
             return attempt.drive(&mut run.losses.wrap(engine)).await;
         }
