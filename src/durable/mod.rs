@@ -99,10 +99,13 @@
 //! | [`SessionStatus`] | how many entries there are, what the session waits for, and the active run |
 //! | [`CommandQueue`] | the commands that wait for a run, and those who wait for commands |
 //! | [`GivenVerdicts`] | the verdicts so far on pending calls |
+//!
+//! [`copy_session`] keeps a copy of a session in a [`Store`](crate::session::Store), for lists and search.
 
 mod attempt;
 mod bridge;
 mod command_queue;
+mod copy_session;
 mod engine;
 #[cfg(feature = "testing")]
 mod faulty_engine;
@@ -119,6 +122,7 @@ mod tool_call;
 
 pub use attempt::Attempt;
 pub use command_queue::{CommandQueue, CommandWaiter, WaitAnswer};
+pub use copy_session::copy_session;
 pub use engine::{
     AttemptLost, Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest, is_attempt_lost,
 };
