@@ -10,5 +10,4 @@ mod tools;
 mod worker;
 
 pub use client::Client;
-pub use session::{SessionStatus, StatusKind};
 pub use worker::Worker;

@@ -19,7 +19,7 @@ use turnstream::request::Request;
 use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store as _, restore_history};
 use turnstream::tool::{RunData, Tool, ToolSpec, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Item, Outcome};
-use turnstream_restate::{Client, StatusKind, Worker};
+use turnstream_restate::{Client, Worker};
 
 /// How long a test waits for something that takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -88,7 +88,7 @@ impl Fixture {
         let history = self.history(session).await;
         assert!(history.is_settled(), "{:?}", texts(&history));
         let status = self.client.status(session).await.unwrap();
-        assert_eq!((status.run, status.kind), (None, StatusKind::Idle));
+        assert_eq!((status.run, status.state), (None, SessionState::Idle));
         assert!(status.version > 0);
     }
 
@@ -256,9 +256,14 @@ async fn history_and_status_can_be_read_during_a_run() {
     let agent = Agent::new(calling(&[("c1", "wait")])).with_tool(gate.tool("wait"));
     let fixture = Fixture::with_agent(agent).await;
     let before = fixture.client.status("s").await.unwrap();
-    assert_eq!((before.version, before.kind, before.run), (0, StatusKind::Idle, None));
+    assert_eq!((before.version, before.state, before.run), (0, SessionState::Idle, None));
     let run = fixture.start_run("s", "Do it.").await;
     gate.wait_for(1).await;
+    // The worker does not wait until Restate has applied what it writes.
+    support::wait_until("the call is in the history", LIMIT, async || {
+        fixture.client.history("s", 0).await.unwrap().len() == 2
+    })
+    .await;
     let during = fixture.client.status("s").await.unwrap();
     assert_eq!(during.run.as_ref(), Some(&run));
     let entries = fixture.client.history("s", 0).await.unwrap();
@@ -269,7 +274,7 @@ async fn history_and_status_can_be_read_during_a_run() {
     gate.open();
     fixture.outcome(&run).await.unwrap();
     let after = fixture.client.status("s").await.unwrap();
-    assert_eq!((after.version, after.kind, after.run), (4, StatusKind::Idle, None));
+    assert_eq!((after.version, after.state, after.run), (4, SessionState::Idle, None));
 }
 
 #[tokio::test]
@@ -375,13 +380,13 @@ async fn a_session_that_was_moved_to_a_store_and_back_has_the_same_history() {
     let entries = store.load("s", 0).await.unwrap().unwrap();
     fixture.client.import("back", entries.clone()).await.unwrap();
     assert_eq!(fixture.client.history("back", 0).await.unwrap(), entries);
-    let kind = StatusKind::Pending { calls: vec![pending("c1", "pay")] };
-    assert_eq!(fixture.client.status("back").await.unwrap().kind, kind);
+    let state = SessionState::Pending { calls: vec![pending("c1", "pay")] };
+    assert_eq!(fixture.client.status("back").await.unwrap().state, state);
     let verdict = Verdict::Approve;
     let judged = fixture.client.judge("back", "agent", pending("c1", "pay"), verdict).await;
-    assert!(judged.unwrap(), "it was the last one");
+    assert!(judged.unwrap().is_some(), "it was the last one");
     support::wait_until("the run has resumed", LIMIT, async || {
-        fixture.client.status("back").await.unwrap().kind == StatusKind::Idle
+        fixture.client.status("back").await.unwrap().state == SessionState::Idle
     })
     .await;
     assert_eq!(texts(&fixture.history("back").await).last().unwrap(), "Done.");
@@ -397,17 +402,13 @@ async fn a_removed_session_is_empty_and_can_be_used_again() {
         let outcome = fixture.run("s", "Pay.").await.unwrap();
         assert_eq!(outcome.reason, EndReason::Pending);
         let call = pending("c1", "pay");
-        assert!(fixture.client.judge("s", "agent", call, Verdict::Approve).await.unwrap());
-        support::wait_until("the run has resumed", LIMIT, async || {
-            let status = fixture.client.status("s").await.unwrap();
-            (status.kind, status.run) == (StatusKind::Idle, None)
-        })
-        .await;
+        let run = fixture.client.judge("s", "agent", call, Verdict::Approve).await.unwrap();
+        fixture.outcome(&run.expect("it was the last one")).await.unwrap();
         assert_eq!(texts(&fixture.history("s").await), ["Pay.", "Done."]);
         fixture.client.remove("s").await.unwrap();
         assert_eq!(fixture.client.history("s", 0).await.unwrap(), []);
         let status = fixture.client.status("s").await.unwrap();
-        assert_eq!((status.version, status.kind), (0, StatusKind::Idle));
+        assert_eq!((status.version, status.state), (0, SessionState::Idle));
     }
     fixture.ensure_next_run_works("s").await;
 }
@@ -450,7 +451,7 @@ async fn a_session_id_may_have_any_characters() {
             let judged = client.judge(id, "agent", pending("c3", "pay"), Verdict::Approve).await;
             judged.map_err(|error| ("judge", error))?;
             support::wait_until("the run has resumed", LIMIT, async || {
-                client.status(id).await.unwrap().kind == StatusKind::Idle
+                client.status(id).await.unwrap().state == SessionState::Idle
             })
             .await;
             let entries = client.history(id, 0).await.map_err(|error| ("history", error))?;
@@ -526,7 +527,7 @@ async fn a_pending_call_whose_tool_is_gone_stays_pending() {
     let error = fixture.outcome(&resume("early").await.unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error:?}");
     let status = client.status("s").await.unwrap();
-    assert_eq!(status.kind, StatusKind::Pending { calls: vec![pending("c1", "pay")] });
+    assert_eq!(status.state, SessionState::Pending { calls: vec![pending("c1", "pay")] });
     assert_eq!(status.run, None);
     let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", with_tool()));
     let outcome = fixture.outcome(&resume("later").await.unwrap()).await.unwrap();
@@ -551,11 +552,8 @@ async fn a_call_that_was_judged_while_its_tool_was_gone_can_be_judged_again() {
     })
     .await;
     let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", with_tool()));
-    assert!(judge().await.unwrap(), "it is the only call");
-    support::wait_until("the run has resumed", LIMIT, async || {
-        fixture.client.status("s").await.unwrap().kind == StatusKind::Idle
-    })
-    .await;
+    let run = judge().await.unwrap().expect("it is the only call");
+    assert_eq!(fixture.outcome(&run).await.unwrap().reason, EndReason::Completed);
     assert_eq!(texts(&fixture.history("s").await), ["Pay.", "Done."]);
 }
 
