@@ -247,7 +247,7 @@ impl Client {
         body(self.session(session)?.import(Json(entries)).call().await)
     }
 
-    /// Removes a session, after the end of its active run. Input that waits for its next run stays in the queue.
+    /// Removes a session, after the end of its active run, with the commands that wait for its next run, input included.
     ///
     /// # Errors
     ///
@@ -268,7 +268,8 @@ impl Client {
 }
 
 /// Reads the sessions, for what takes a [`Store`]: a reader of a hub, or a copy elsewhere. It writes nothing and lists
-/// nothing: runs are started by the [client](Client).
+/// nothing: runs are started by the [client](Client), and [`Worker::with_copy`](crate::Worker::with_copy) keeps a store
+/// that lists them.
 impl Store for Client {
     fn append<'a>(
         &'a self,

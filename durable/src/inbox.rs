@@ -89,6 +89,13 @@ impl Inbox {
         Ok(())
     }
 
+    /// The session was removed.
+    #[handler(ingress_private)]
+    async fn clear(&self, ctx: ObjectContext<'_>) -> HandlerResult<()> {
+        wake(&ctx, change(&ctx, CommandQueue::clear).await?);
+        Ok(())
+    }
+
     /// The commands that wait, and the active run.
     #[handler(invocation_retry_policy(max_attempts = 8, on_max_attempts = "kill"))]
     async fn queued(&self, ctx: SharedObjectContext<'_>) -> HandlerResult<Json<CommandQueue>> {

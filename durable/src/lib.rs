@@ -2,6 +2,7 @@
 
 mod client;
 mod context;
+mod copies;
 mod engine;
 mod errors;
 mod inbox;

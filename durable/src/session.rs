@@ -4,14 +4,17 @@ use restate_sdk::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use turnstream::durable::{
-    AddedVerdict, Attempt, GivenVerdicts, SessionSegments, SessionStatus, is_attempt_lost,
+    AddedVerdict, Attempt, GivenVerdicts, SessionSegments, SessionStatus, copy_session,
+    is_attempt_lost,
 };
 use turnstream::session::Entry;
 use turnstream::{Error, ErrorKind, Item, Outcome};
 
 use crate::context::ReadState;
+use crate::copies::send_update;
 use crate::engine::{RestateEngine, read_session};
 use crate::errors::{to_handler_error, to_terminal, unreadable};
+use crate::inbox::InboxClient;
 use crate::worker::WorkerParts;
 
 /// The object `Session/{session}`.
@@ -144,14 +147,34 @@ impl Session {
         let imported = engine.import(entries);
         imported.map_err(|error| to_terminal(&error))?;
         set_status(&ctx, &engine, None);
+        send_update(&ctx);
         Ok(())
     }
 
-    /// Removes the session.
+    /// Removes the session, and the commands that wait for it.
     #[handler]
-    #[expect(clippy::unused_async, reason = "a handler is an async function")]
     async fn delete(&self, ctx: ObjectContext<'_>) -> HandlerResult<()> {
+        ctx.object_client::<InboxClient>(ctx.key()).clear().call().await?;
         ctx.clear_all();
+        send_update(&ctx);
+        Ok(())
+    }
+
+    /// Copies the session to the store of the worker. Only [`Copies`](crate::copies::Copies) calls it.
+    #[handler(ingress_private, lazy_state = false, journal_retention = "0s")]
+    async fn copy(&self, ctx: SharedObjectContext<'_>) -> HandlerResult<()> {
+        let Some(store) = self.0.copy.clone() else { return Ok(()) };
+        let (_, entries) = read_session(&ctx).await.map_err(to_handler_error)?;
+        let id = ctx.key().to_owned();
+        let step = async move || {
+            let copied = copy_session(&*store, &id, &entries).await;
+            copied.map(drop).map_err(|error| match error.kind() {
+                // The store will say so each time.
+                ErrorKind::InvalidRequest | ErrorKind::Unsupported => to_terminal(&error).into(),
+                _ => HandlerError::from(error),
+            })
+        };
+        ctx.run(step).name("copy").await?;
         Ok(())
     }
 }
@@ -188,6 +211,7 @@ impl Session {
         // However the run has ended, the next one can begin.
         engine.end(Vec::new())?;
         set_status(ctx, &engine, None);
+        send_update(ctx);
         outcome
     }
 }

@@ -13,9 +13,11 @@ use turnstream::durable::Attempt;
 #[cfg(feature = "testing")]
 use turnstream::durable::suite::SuiteRuns;
 use turnstream::hub::Hub;
+use turnstream::session::Store;
 use turnstream::tool::RunData;
 use turnstream::{Agent, Error, ErrorKind, Outcome};
 
+use crate::copies::Copies;
 use crate::engine::RestateEngine;
 use crate::inbox::Inbox;
 use crate::session::Session;
@@ -31,6 +33,7 @@ pub(crate) struct WorkerParts {
     agents: Arc<HashMap<String, Agent>>,
     hub: Option<Hub>,
     data: Option<DataSource>,
+    pub(crate) copy: Option<Arc<dyn Store>>,
     on_attempt: Option<AttemptObserver>,
     identity_keys: Vec<String>,
     #[cfg(feature = "testing")]
@@ -65,6 +68,19 @@ impl Worker {
     /// [`Run::with_data`](turnstream::Run::with_data) does.
     pub fn with_data(mut self, data: impl Fn(&str) -> RunData + Send + Sync + 'static) -> Self {
         self.0.data = Some(Arc::new(data));
+        self
+    }
+
+    /// Keeps a one-way copy of each session in a store, for lists and search. Restate itself lists no sessions.
+    ///
+    /// A session is copied after the end of each run, after an import, and after its removal, which removes the copy.
+    /// No run waits for that, and no run reads it. While the store fails, Restate tries again. Nothing else may write to
+    /// these sessions of the store; see [`copy_session`](turnstream::durable::copy_session). The entries of a run that
+    /// was killed through the admin API are copied with those of the next run.
+    ///
+    /// Every worker of a deployment has the same one: a worker without it makes no copy when it is asked to.
+    pub fn with_copy(mut self, store: impl Store + 'static) -> Self {
+        self.0.copy = Some(Arc::new(store));
         self
     }
 
@@ -107,7 +123,8 @@ impl Worker {
             // Invariant: it was one when it was set.
             services = services.identity_key(key).expect("an identity key");
         }
-        services.bind(Session(parts())).bind(Inbox).bind(Tools(parts())).build()
+        let services = services.bind(Session(parts())).bind(Inbox).bind(Tools(parts()));
+        services.bind(Copies(parts())).build()
     }
 
     /// Listens on an address, with `TCP_NODELAY`. It does not set `SO_REUSEPORT`.

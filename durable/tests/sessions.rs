@@ -3,10 +3,11 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use futures::future::join;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join};
 use serde_json::{Value, json};
 use support::{RestateServer, Worker as Process};
 use tokio::sync::watch;
@@ -16,7 +17,9 @@ use turnstream::hub::{Command, Hub, NotRunning};
 use turnstream::item::{Content, History, PendingCall, ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Request;
-use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store as _, restore_history};
+use turnstream::session::{
+    Entry, MemoryStore, Session, SessionInfo, SessionState, Store, restore_history,
+};
 use turnstream::tool::{RunData, Tool, ToolSpec, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Item, Outcome};
 use turnstream_restate::{Client, Worker};
@@ -510,6 +513,161 @@ async fn a_client_is_a_store_that_can_be_read() {
         Err(error) => error,
     };
     assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_removed_session_leaves_nothing() {
+    let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
+    fixture.run("s", NEXT).await.unwrap();
+    fixture.client.steer("s", "And this.").await.unwrap();
+    assert_eq!(fixture.client.queued("s").await.unwrap().commands().count(), 1);
+    fixture.client.remove("s").await.unwrap();
+    assert_eq!(fixture.client.queued("s").await.unwrap().commands().count(), 0);
+    let sql = "SELECT service_name, key FROM state WHERE service_key = 's'";
+    assert_eq!(support::query(&fixture.server.admin_url(), sql).await, Vec::<Value>::new());
+    fixture.run("s", NEXT).await.unwrap();
+    assert_eq!(texts(&fixture.history("s").await), [NEXT, "Done."]);
+}
+
+// ---- Copies
+
+/// A store that can be out of service. Clones share it.
+#[derive(Clone, Default)]
+struct FragileStore {
+    store: MemoryStore,
+    is_down: Arc<AtomicBool>,
+    /// How many calls have failed.
+    failures: Arc<AtomicUsize>,
+}
+
+impl FragileStore {
+    fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::Relaxed);
+    }
+
+    /// The store, unless it is out of service.
+    fn get(&self) -> Result<&MemoryStore, Error> {
+        if !self.is_down.load(Ordering::Relaxed) {
+            return Ok(&self.store);
+        }
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        Err(Error::new(ErrorKind::Store, "the store is down"))
+    }
+
+    /// Waits until a copy has failed.
+    async fn wait_for_failure(&self) {
+        support::wait_until("a copy has failed", LIMIT, async || {
+            self.failures.load(Ordering::Relaxed) > 0
+        })
+        .await;
+    }
+}
+
+impl Store for FragileStore {
+    fn append<'a>(
+        &'a self,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        async move { self.get()?.append(id, expected, entries).await }.boxed()
+    }
+
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+        async move { self.get()?.load(id, from).await }.boxed()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
+        async move { self.get()?.list().await }.boxed()
+    }
+
+    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        async move { self.get()?.fork(id, at, new).await }.boxed()
+    }
+
+    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        async move { self.get()?.delete(id).await }.boxed()
+    }
+}
+
+impl Fixture {
+    /// With an agent that is called `agent`, and a store that has a copy of each session.
+    async fn with_copy() -> (Self, FragileStore) {
+        let (model, store) = (model(|_| Reply::text("Done.")), FragileStore::default());
+        let worker = Worker::new().with_agent("agent", Agent::new(model));
+        (Self::start(worker.with_copy(store.clone())).await, store)
+    }
+
+    /// Waits until nothing is active, and checks that the store has what the session has.
+    async fn check_copy(&self, store: &FragileStore, session: &str) {
+        support::wait_until("no copy is left to be made", LIMIT, async || {
+            let counts = support::count_by_status(&self.server.admin_url()).await;
+            counts.keys().all(|status| status == "completed")
+        })
+        .await;
+        let entries = self.client.history(session, 0).await.unwrap();
+        let expected = (!entries.is_empty()).then_some(entries);
+        assert_eq!(store.store.load(session, 0).await.unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_session_is_copied_after_a_run_an_import_and_its_removal() {
+    let (fixture, store) = Fixture::with_copy().await;
+    fixture.run("s", "Do it.").await.unwrap();
+    fixture.check_copy(&store, "s").await;
+    fixture.run("s", NEXT).await.unwrap();
+    fixture.check_copy(&store, "s").await;
+    let entries = fixture.client.history("s", 0).await.unwrap();
+    fixture.client.import("t", entries).await.unwrap();
+    fixture.check_copy(&store, "t").await;
+    let listed = store.list().await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|info| (&*info.id, info.version)).collect();
+    assert_eq!(listed, [("t", 4), ("s", 4)]);
+    fixture.client.remove("s").await.unwrap();
+    fixture.check_copy(&store, "s").await;
+    assert_eq!(store.list().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_store_that_is_down_delays_no_run_and_gets_its_copy_later() {
+    let (fixture, store) = Fixture::with_copy().await;
+    store.set_down(true);
+    for _ in 0..3 {
+        fixture.ensure_next_run_works("s").await;
+    }
+    store.wait_for_failure().await;
+    store.set_down(false);
+    fixture.check_copy(&store, "s").await;
+    assert_eq!(store.list().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_copy_that_was_delayed_does_not_bring_back_a_removed_session() {
+    let (fixture, store) = Fixture::with_copy().await;
+    store.set_down(true);
+    for session in ["s", "t", "u"] {
+        fixture.run(session, NEXT).await.unwrap();
+    }
+    store.wait_for_failure().await;
+    for session in ["s", "t", "u"] {
+        fixture.client.remove(session).await.unwrap();
+    }
+    // A session of the same id that is made later is copied.
+    fixture.run("u", "Do it.").await.unwrap();
+    store.set_down(false);
+    for session in ["s", "t", "u"] {
+        fixture.check_copy(&store, session).await;
+    }
+    assert_eq!(store.list().await.unwrap().len(), 1);
 }
 
 // ---- Workers
