@@ -5,10 +5,10 @@ use std::fmt;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use http::{StatusCode, Uri};
-use restate_sdk::ingress::{CallResponse, ClientError, ReqwestClient};
+use restate_sdk::ingress::{CallResponse, ClientError, ReqwestClient, SendResponse};
 use restate_sdk::prelude::Json;
 use turnstream::agent::{Input, InputReceipt};
-use turnstream::durable::{CommandQueue, StoredCommand};
+use turnstream::durable::{CommandQueue, SessionStatus, StoredCommand};
 use turnstream::env::{Ids, SystemIds};
 use turnstream::hub::{Command, Hub};
 use turnstream::item::PendingCall;
@@ -18,9 +18,7 @@ use turnstream::{Error, ErrorKind, Outcome};
 
 use crate::errors::from_terminal;
 use crate::inbox::InboxIngressClient;
-use crate::session::{
-    JudgeRequest, ResumeRequest, RunRequest, SessionIngressClient, SessionStatus,
-};
+use crate::session::{ResumeRequest, RunRequest, SessionIngressClient};
 
 /// Starts runs and acts on sessions, through the ingress of Restate. Clones share its connections.
 ///
@@ -92,8 +90,7 @@ impl Client {
     ) -> Result<String, Error> {
         let request = RunRequest { agent: agent.to_owned(), input: input.into().0 };
         let session = self.session(session)?;
-        let sent = session.run(Json(request)).idempotency_key(header(request_id)).send();
-        Ok(sent.await.map_err(from_client)?.invocation_handle().invocation_id().clone())
+        run_id(session.run(Json(request)).idempotency_key(header(request_id)).send().await)
     }
 
     /// Starts a run that continues calls that were pending, with a verdict for each, or a run that was broken off.
@@ -109,11 +106,10 @@ impl Client {
         verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
         request_id: &str,
     ) -> Result<String, Error> {
-        let verdicts = verdicts.into_iter().map(verdict_command).collect();
+        let verdicts = verdicts.into_iter().collect();
         let request = ResumeRequest { agent: agent.to_owned(), verdicts };
         let session = self.session(session)?;
-        let sent = session.resume(Json(request)).idempotency_key(header(request_id)).send();
-        Ok(sent.await.map_err(from_client)?.invocation_handle().invocation_id().clone())
+        run_id(session.resume(Json(request)).idempotency_key(header(request_id)).send().await)
     }
 
     /// Waits for the end of a run.
@@ -136,7 +132,7 @@ impl Client {
     }
 
     /// Gives a verdict on a call that a run has left pending, with exactly the arguments that would run. When all
-    /// pending calls have one, a run resumes them: `true`. The same verdict may be given again.
+    /// pending calls have one, a run resumes them, whose id is returned. The same verdict may be given again.
     ///
     /// It waits for the end of an active run. An [interactive](turnstream::Agent::interactive) run that waits for a
     /// verdict gets it by [`send`](Self::send) instead, as a [`Command::Verdict`].
@@ -152,9 +148,9 @@ impl Client {
         agent: &str,
         call: PendingCall,
         verdict: Verdict,
-    ) -> Result<bool, Error> {
-        let verdict = verdict_command((call, verdict));
-        let request = JudgeRequest { agent: agent.to_owned(), verdict };
+    ) -> Result<Option<String>, Error> {
+        let verdicts = [(call, verdict)].into_iter().collect();
+        let request = ResumeRequest { agent: agent.to_owned(), verdicts };
         let answer = self.session(session)?.judge(Json(request)).call().await;
         body(answer).map(Json::into_inner)
     }
@@ -251,7 +247,7 @@ impl Client {
         body(self.session(session)?.import(Json(entries)).call().await)
     }
 
-    /// Removes a session, after the end of its active run. Input that waits for its next run stays in the queue.
+    /// Removes a session, after the end of its active run, with the commands that wait for its next run, input included.
     ///
     /// # Errors
     ///
@@ -272,7 +268,8 @@ impl Client {
 }
 
 /// Reads the sessions, for what takes a [`Store`]: a reader of a hub, or a copy elsewhere. It writes nothing and lists
-/// nothing: runs are started by the [client](Client).
+/// nothing: runs are started by the [client](Client), and [`Worker::with_copy`](crate::Worker::with_copy) keeps a store
+/// that lists them.
 impl Store for Client {
     fn append<'a>(
         &'a self,
@@ -333,10 +330,11 @@ fn header(id: &str) -> String {
     encoded.collect()
 }
 
-/// A verdict, as a command that is the same each time.
-fn verdict_command((call, verdict): (PendingCall, Verdict)) -> StoredCommand {
-    let id = call.call_id.clone();
-    StoredCommand { id, command: Command::Verdict { call, verdict } }
+type SentRun = SendResponse<reqwest::Client, Json<Outcome>>;
+
+/// The id of a run that was sent.
+fn run_id(sent: Result<SentRun, ClientError>) -> Result<String, Error> {
+    Ok(sent.map_err(from_client)?.invocation_handle().invocation_id().clone())
 }
 
 fn body<T>(answer: Result<CallResponse<reqwest::Client, T>, ClientError>) -> Result<T, Error>

@@ -7,14 +7,15 @@ use futures::future::BoxFuture;
 use restate_sdk::prelude::*;
 use turnstream::Error;
 use turnstream::durable::{
-    Engine, SegmentWrite, SessionSegments, StepFuture, StepRunner, StoredCommand, ToolCallRequest,
+    CommandWaiter, Engine, SegmentWrite, SessionSegments, StepFuture, StepRunner, StoredCommand,
+    ToolCallRequest, WaitAnswer,
 };
 use turnstream::item::{RawJson, ToolResult};
 use turnstream::session::Entry;
 
 use crate::context::{PerformStep, ReadState};
 use crate::errors::{from_context, unreadable};
-use crate::inbox::{Finish, InboxClient, Wait, WaitAnswer, start_timer};
+use crate::inbox::{Finish, InboxClient, start_timer};
 use crate::tools::{ToolsClient, ToolsRequest};
 
 /// The engine of one attempt at a run: the context of the handler, and the state of the session's object.
@@ -77,9 +78,9 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
             if is_enough(&commands) {
                 return Ok(commands);
             }
-            let (awakeable, woken) = self.ctx.awakeable::<()>();
-            let wait = Wait { awakeable, timer: timer.clone() };
-            let answer = self.inbox().wait(Json(wait)).call().await;
+            let (id, woken) = self.ctx.awakeable::<()>();
+            let waiter = CommandWaiter { id, timer: timer.clone() };
+            let answer = self.inbox().wait(Json(waiter)).call().await;
             match answer.map_err(|error| from_context(&error))?.into_inner() {
                 WaitAnswer::Ready => {}
                 WaitAnswer::Expired => return Ok(commands),

@@ -2,15 +2,13 @@
 
 mod client;
 mod context;
+mod copies;
 mod engine;
 mod errors;
 mod inbox;
 mod session;
-#[cfg(feature = "testing")]
-pub mod suite;
 mod tools;
 mod worker;
 
 pub use client::Client;
-pub use session::{SessionStatus, StatusKind};
 pub use worker::Worker;

@@ -3,16 +3,18 @@
 use restate_sdk::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use turnstream::durable::{Attempt, SessionSegments, StoredCommand, is_attempt_lost};
-use turnstream::hub::Command;
-use turnstream::item::PendingCall;
-use turnstream::session::{Entry, MemoryStore, Session as OpenSession, SessionState, Store};
-use turnstream::tool::Verdict;
+use turnstream::durable::{
+    AddedVerdict, Attempt, GivenVerdicts, SessionSegments, SessionStatus, copy_session,
+    is_attempt_lost,
+};
+use turnstream::session::Entry;
 use turnstream::{Error, ErrorKind, Item, Outcome};
 
 use crate::context::ReadState;
+use crate::copies::send_update;
 use crate::engine::{RestateEngine, read_session};
 use crate::errors::{to_handler_error, to_terminal, unreadable};
+use crate::inbox::InboxClient;
 use crate::worker::WorkerParts;
 
 /// The object `Session/{session}`.
@@ -26,51 +28,11 @@ pub(crate) struct RunRequest {
     pub(crate) input: Vec<Item>,
 }
 
-/// What a session is asked to resume.
+/// What a session is asked to resume, with verdicts on its pending calls.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ResumeRequest {
     pub(crate) agent: String,
-    /// Commands that are verdicts.
-    pub(crate) verdicts: Vec<StoredCommand>,
-}
-
-/// A verdict on a pending call.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct JudgeRequest {
-    pub(crate) agent: String,
-    /// A command that is a verdict.
-    pub(crate) verdict: StoredCommand,
-}
-
-/// What a session is doing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct SessionStatus {
-    /// How many entries it has.
-    pub version: u64,
-    /// What it waits for.
-    pub kind: StatusKind,
-    /// The active run, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub run: Option<String>,
-}
-
-/// What a session waits for, as its last run has left it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum StatusKind {
-    /// Nothing.
-    #[default]
-    Idle,
-    /// Verdicts on these calls.
-    Pending {
-        /// The calls, with the exact arguments that would run, those that have a verdict already included.
-        calls: Vec<PendingCall>,
-    },
-    /// A run was broken off.
-    Unfinished,
+    pub(crate) verdicts: GivenVerdicts,
 }
 
 const STATUS: &str = "status";
@@ -116,53 +78,29 @@ impl Session {
         outcome.map(Json).map_err(to_handler_error)
     }
 
-    /// Takes a verdict on a pending call. When all have one, a run resumes them: `true`.
+    /// Takes verdicts on pending calls. When all have one, a run resumes them, whose id is returned.
     #[handler]
     async fn judge(
         &self,
         ctx: ObjectContext<'_>,
-        Json(JudgeRequest { agent, verdict: judged }): Json<JudgeRequest>,
-    ) -> HandlerResult<Json<bool>> {
+        Json(ResumeRequest { agent, verdicts }): Json<ResumeRequest>,
+    ) -> HandlerResult<Json<Option<String>>> {
         // Before anything is noted: the run that resumes needs it.
         self.0.agent(&agent).map_err(|error| to_terminal(&error))?;
         let status = status(&ctx).await.map_err(to_handler_error)?;
-        let known = state(&ctx, VERDICTS).await.map_err(to_handler_error)?;
-        let mut verdicts: Vec<StoredCommand> = known.unwrap_or_default();
-        let calls = match status.kind {
-            StatusKind::Pending { calls } if status.run.is_none() => calls,
-            StatusKind::Pending { .. } | StatusKind::Idle | StatusKind::Unfinished => Vec::new(),
-        };
-        let refuse = |kind, why: &str| Err(to_terminal(&Error::new(kind, why)).into());
-        let Some((call, verdict)) = judged_call(&judged).filter(|(call, _)| calls.contains(call))
-        else {
-            // A client that has not received the answer sends the last verdict again.
-            return match verdicts.contains(&judged) {
-                true => Ok(Json(true)),
-                false => refuse(ErrorKind::InvalidRequest, "no such call is pending"),
-            };
-        };
-        let is_judged = |verdicts: &[StoredCommand], call| {
-            verdicts.iter().filter_map(judged_call).any(|(judged, _)| judged == call)
-        };
-        let are_judged =
-            |verdicts: &[StoredCommand]| calls.iter().all(|call| is_judged(verdicts, call));
-        let known = verdicts.iter().filter_map(judged_call).find(|(known, _)| *known == call);
-        match known {
-            Some((_, known)) if known != verdict => {
-                return refuse(ErrorKind::Conflict, "the call has another verdict already");
+        let given = state(&ctx, VERDICTS).await.map_err(to_handler_error)?;
+        let mut given: GivenVerdicts = given.unwrap_or_default();
+        for (call, verdict) in verdicts {
+            let added = given.add(status.pending_calls(), call, verdict);
+            if added.map_err(|error| to_terminal(&error))? == AddedVerdict::AllGiven {
+                let request = ResumeRequest { agent: agent.clone(), verdicts: given.clone() };
+                let resume = ctx.object_client::<SessionClient>(ctx.key()).resume(Json(request));
+                let sent = resume.idempotency_key(ctx.invocation_id()).send().await?;
+                given.run = Some(sent.invocation_id().to_owned());
             }
-            // If it was the last one, a run has been sent.
-            Some(_) => return Ok(Json(are_judged(&verdicts))),
-            None => verdicts.push(judged.clone()),
         }
-        ctx.set(VERDICTS, Json(verdicts.clone()));
-        let is_complete = are_judged(&verdicts);
-        if is_complete {
-            let session = ctx.object_client::<SessionClient>(ctx.key());
-            let resume = session.resume(Json(ResumeRequest { agent, verdicts }));
-            drop(resume.idempotency_key(ctx.invocation_id()).send());
-        }
-        Ok(Json(is_complete))
+        ctx.set(VERDICTS, Json(given.clone()));
+        Ok(Json(given.run))
     }
 
     /// The entries from a number on.
@@ -208,15 +146,35 @@ impl Session {
         }
         let imported = engine.import(entries);
         imported.map_err(|error| to_terminal(&error))?;
-        set_status(&ctx, &engine, None).await.map_err(to_handler_error)?;
+        set_status(&ctx, &engine, None);
+        send_update(&ctx);
         Ok(())
     }
 
-    /// Removes the session.
+    /// Removes the session, and the commands that wait for it.
     #[handler]
-    #[expect(clippy::unused_async, reason = "a handler is an async function")]
     async fn delete(&self, ctx: ObjectContext<'_>) -> HandlerResult<()> {
+        ctx.object_client::<InboxClient>(ctx.key()).clear().call().await?;
         ctx.clear_all();
+        send_update(&ctx);
+        Ok(())
+    }
+
+    /// Copies the session to the store of the worker. Only [`Copies`](crate::copies::Copies) calls it.
+    #[handler(ingress_private, lazy_state = false, journal_retention = "0s")]
+    async fn copy(&self, ctx: SharedObjectContext<'_>) -> HandlerResult<()> {
+        let Some(store) = self.0.copy.clone() else { return Ok(()) };
+        let (_, entries) = read_session(&ctx).await.map_err(to_handler_error)?;
+        let id = ctx.key().to_owned();
+        let step = async move || {
+            let copied = copy_session(&*store, &id, &entries).await;
+            copied.map(drop).map_err(|error| match error.kind() {
+                // The store will say so each time.
+                ErrorKind::InvalidRequest | ErrorKind::Unsupported => to_terminal(&error).into(),
+                _ => HandlerError::from(error),
+            })
+        };
+        ctx.run(step).name("copy").await?;
         Ok(())
     }
 }
@@ -224,15 +182,7 @@ impl Session {
 /// How a run begins.
 enum Start {
     Input(Vec<Item>),
-    Verdicts(Vec<StoredCommand>),
-}
-
-/// The call and the verdict of a command that is one.
-fn judged_call(stored: &StoredCommand) -> Option<(&PendingCall, &Verdict)> {
-    match &stored.command {
-        Command::Verdict { call, verdict } => Some((call, verdict)),
-        _ => None,
-    }
+    Verdicts(GivenVerdicts),
 }
 
 impl Session {
@@ -245,18 +195,11 @@ impl Session {
         let parts = &self.0;
         let agent = parts.agent(&name)?;
         let mut engine = RestateEngine::open(ctx, name).await?;
-        set_status(ctx, &engine, Some(ctx.invocation_id())).await?;
+        set_status(ctx, &engine, Some(ctx.invocation_id()));
+        let entries = engine.entries().to_vec();
         let attempt = match start {
-            Start::Input(input) => {
-                Attempt::run(&agent, ctx.key(), engine.entries().to_vec(), input)
-            }
-            Start::Verdicts(verdicts) => {
-                let judged = |stored: &StoredCommand| {
-                    judged_call(stored).map(|(call, verdict)| (call.clone(), verdict.clone()))
-                };
-                let verdicts: Vec<_> = verdicts.iter().filter_map(judged).collect();
-                Attempt::resume(&agent, ctx.key(), engine.entries().to_vec(), verdicts)
-            }
+            Start::Input(input) => Attempt::run(&agent, ctx.key(), entries, input),
+            Start::Verdicts(verdicts) => Attempt::resume(&agent, ctx.key(), entries, verdicts),
         };
         let outcome = match parts.prepare(attempt, ctx.key(), ctx.invocation_id()) {
             Ok(attempt) => parts.drive(attempt, ctx.key(), &mut engine).await,
@@ -267,31 +210,20 @@ impl Session {
         }
         // However the run has ended, the next one can begin.
         engine.end(Vec::new())?;
-        set_status(ctx, &engine, None).await?;
+        set_status(ctx, &engine, None);
+        send_update(ctx);
         outcome
     }
 }
 
-/// Notes what the session is doing. Dropping the future notes nothing.
-async fn set_status(
-    ctx: &ObjectContext<'_>,
-    engine: &RestateEngine<'_, '_>,
-    run: Option<&str>,
-) -> Result<(), Error> {
-    let store = MemoryStore::new();
-    let entries = engine.entries().to_vec();
-    let version = store.append(ctx.key(), 0, entries).await?;
-    let kind = match OpenSession::open(store, ctx.key()).await?.state() {
-        SessionState::Idle => StatusKind::Idle,
-        SessionState::Pending { calls } => StatusKind::Pending { calls },
-        SessionState::Unfinished { .. } => StatusKind::Unfinished,
-    };
-    if run.is_none() && matches!(kind, StatusKind::Pending { .. }) {
+/// Notes what the session is doing.
+fn set_status(ctx: &ObjectContext<'_>, engine: &RestateEngine<'_, '_>, run: Option<&str>) {
+    let status = SessionStatus::from_entries(engine.entries().to_vec(), run.map(str::to_owned));
+    if !status.pending_calls().is_empty() {
         // Those that are there are on calls that were pending before.
         ctx.clear(VERDICTS);
     }
-    ctx.set(STATUS, Json(SessionStatus { version, kind, run: run.map(str::to_owned) }));
-    Ok(())
+    ctx.set(STATUS, Json(status));
 }
 
 /// Reads what the session is doing.

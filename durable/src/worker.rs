@@ -10,10 +10,14 @@ use restate_sdk::endpoint::Endpoint;
 use restate_sdk::http_server::HttpServer;
 use tokio::net::{TcpListener, TcpSocket};
 use turnstream::durable::Attempt;
+#[cfg(feature = "testing")]
+use turnstream::durable::suite::SuiteRuns;
 use turnstream::hub::Hub;
+use turnstream::session::Store;
 use turnstream::tool::RunData;
 use turnstream::{Agent, Error, ErrorKind, Outcome};
 
+use crate::copies::Copies;
 use crate::engine::RestateEngine;
 use crate::inbox::Inbox;
 use crate::session::Session;
@@ -29,10 +33,11 @@ pub(crate) struct WorkerParts {
     agents: Arc<HashMap<String, Agent>>,
     hub: Option<Hub>,
     data: Option<DataSource>,
+    pub(crate) copy: Option<Arc<dyn Store>>,
     on_attempt: Option<AttemptObserver>,
     identity_keys: Vec<String>,
     #[cfg(feature = "testing")]
-    suite: crate::suite::SuiteRuns,
+    suite: SuiteRuns,
 }
 
 type DataSource = Arc<dyn Fn(&str) -> RunData + Send + Sync>;
@@ -66,6 +71,19 @@ impl Worker {
         self
     }
 
+    /// Keeps a one-way copy of each session in a store, for lists and search. Restate itself lists no sessions.
+    ///
+    /// A session is copied after the end of each run, after an import, and after its removal, which removes the copy.
+    /// No run waits for that, and no run reads it. While the store fails, Restate tries again. Nothing else may write to
+    /// these sessions of the store; see [`copy_session`](turnstream::durable::copy_session). The entries of a run that
+    /// was killed through the admin API are copied with those of the next run.
+    ///
+    /// Every worker of a deployment has the same one: a worker without it makes no copy when it is asked to.
+    pub fn with_copy(mut self, store: impl Store + 'static) -> Self {
+        self.0.copy = Some(Arc::new(store));
+        self
+    }
+
     /// Serves only requests that are signed with this key of a Restate server, for example `publickeyv1_…`. It can be
     /// set several times. Without one, any program that reaches the worker can have its runs performed.
     ///
@@ -88,9 +106,10 @@ impl Worker {
         self
     }
 
-    /// Performs the runs of the [suite](turnstream::durable::suite) of engines.
+    /// Performs the runs of the [suite](turnstream::durable::suite) of engines. The name of the agent of such a run is
+    /// its session's id.
     #[cfg(feature = "testing")]
-    pub fn with_suite(mut self, suite: &crate::suite::SuiteRuns) -> Self {
+    pub fn with_suite(mut self, suite: &SuiteRuns) -> Self {
         self.0.suite = suite.clone();
         self
     }
@@ -104,7 +123,8 @@ impl Worker {
             // Invariant: it was one when it was set.
             services = services.identity_key(key).expect("an identity key");
         }
-        services.bind(Session(parts())).bind(Inbox).bind(Tools(parts())).build()
+        let services = services.bind(Session(parts())).bind(Inbox).bind(Tools(parts()));
+        services.bind(Copies(parts())).build()
     }
 
     /// Listens on an address, with `TCP_NODELAY`. It does not set `SO_REUSEPORT`.
@@ -137,8 +157,8 @@ impl Worker {
 impl WorkerParts {
     pub(crate) fn agent(&self, name: &str) -> Result<Agent, Error> {
         #[cfg(feature = "testing")]
-        if let Some(agent) = self.suite.agent(name) {
-            return Ok(agent);
+        if let Some(run) = self.suite.get(name) {
+            return Ok(run.agent);
         }
         self.agents.get(name).cloned().ok_or_else(|| {
             let message = format!("no agent `{name}` is registered with this worker");
@@ -182,7 +202,7 @@ impl WorkerParts {
         engine: &mut RestateEngine<'_, '_>,
     ) -> Result<Outcome, Error> {
         #[cfg(feature = "testing")]
-        if let Some(run) = self.suite.run(session) {
+        if let Some(run) = self.suite.get(session) {
             let attempt = run.attempt(engine.entries().to_vec());
             return attempt.drive(&mut run.losses.wrap(engine)).await;
         }

@@ -4,12 +4,11 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt as _;
-use futures::future::join;
-use futures::stream;
+use futures::future::{BoxFuture, join};
+use futures::{FutureExt, StreamExt as _, stream};
 use serde_json::{Value, json};
 use support::{RestateServer, Worker as Process};
 use tokio::sync::watch;
@@ -19,10 +18,12 @@ use turnstream::hub::{Command, Hub, HubEvent, NotRunning};
 use turnstream::item::{Content, History, PendingCall, ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Request;
-use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store as _, restore_history};
+use turnstream::session::{
+    Entry, MemoryStore, Session, SessionInfo, SessionState, Store, restore_history,
+};
 use turnstream::tool::{RunData, Tool, ToolSpec, ToolUpdate, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, Item, Outcome};
-use turnstream_restate::{Client, StatusKind, Worker};
+use turnstream_restate::{Client, Worker};
 
 /// The time limit of a wait that normally takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -91,7 +92,7 @@ impl Fixture {
         let history = self.history(session).await;
         assert!(history.is_settled(), "{:?}", texts(&history));
         let status = self.client.status(session).await.unwrap();
-        assert_eq!((status.run, status.kind), (None, StatusKind::Idle));
+        assert_eq!((status.run, status.state), (None, SessionState::Idle));
         assert!(status.version > 0);
     }
 
@@ -259,9 +260,14 @@ async fn history_and_status_can_be_read_during_a_run() {
     let agent = Agent::new(calling(&[("c1", "wait")])).with_tool(gate.tool("wait"));
     let fixture = Fixture::with_agent(agent).await;
     let before = fixture.client.status("s").await.unwrap();
-    assert_eq!((before.version, before.kind, before.run), (0, StatusKind::Idle, None));
+    assert_eq!((before.version, before.state, before.run), (0, SessionState::Idle, None));
     let run = fixture.start_run("s", "Do it.").await;
     gate.wait_for(1).await;
+    // The worker does not wait until Restate has applied what it writes.
+    support::wait_until("the call is in the history", LIMIT, async || {
+        fixture.client.history("s", 0).await.unwrap().len() == 2
+    })
+    .await;
     let during = fixture.client.status("s").await.unwrap();
     assert_eq!(during.run.as_ref(), Some(&run));
     let entries = fixture.client.history("s", 0).await.unwrap();
@@ -272,7 +278,7 @@ async fn history_and_status_can_be_read_during_a_run() {
     gate.open();
     fixture.outcome(&run).await.unwrap();
     let after = fixture.client.status("s").await.unwrap();
-    assert_eq!((after.version, after.kind, after.run), (4, StatusKind::Idle, None));
+    assert_eq!((after.version, after.state, after.run), (4, SessionState::Idle, None));
 }
 
 #[tokio::test]
@@ -378,13 +384,13 @@ async fn a_session_that_was_moved_to_a_store_and_back_has_the_same_history() {
     let entries = store.load("s", 0).await.unwrap().unwrap();
     fixture.client.import("back", entries.clone()).await.unwrap();
     assert_eq!(fixture.client.history("back", 0).await.unwrap(), entries);
-    let kind = StatusKind::Pending { calls: vec![pending("c1", "pay")] };
-    assert_eq!(fixture.client.status("back").await.unwrap().kind, kind);
+    let state = SessionState::Pending { calls: vec![pending("c1", "pay")] };
+    assert_eq!(fixture.client.status("back").await.unwrap().state, state);
     let verdict = Verdict::Approve;
     let judged = fixture.client.judge("back", "agent", pending("c1", "pay"), verdict).await;
-    assert!(judged.unwrap(), "it was the last one");
+    assert!(judged.unwrap().is_some(), "it was the last one");
     support::wait_until("the run has resumed", LIMIT, async || {
-        fixture.client.status("back").await.unwrap().kind == StatusKind::Idle
+        fixture.client.status("back").await.unwrap().state == SessionState::Idle
     })
     .await;
     assert_eq!(texts(&fixture.history("back").await).last().unwrap(), "Done.");
@@ -401,17 +407,13 @@ async fn a_removed_session_is_empty_and_can_be_used_again() {
         let outcome = fixture.run("s", "Pay.").await.unwrap();
         assert_eq!(outcome.reason, EndReason::Pending);
         let call = pending("c1", "pay");
-        assert!(fixture.client.judge("s", "agent", call, Verdict::Approve).await.unwrap());
-        support::wait_until("the run has resumed", LIMIT, async || {
-            let status = fixture.client.status("s").await.unwrap();
-            (status.kind, status.run) == (StatusKind::Idle, None)
-        })
-        .await;
+        let run = fixture.client.judge("s", "agent", call, Verdict::Approve).await.unwrap();
+        fixture.outcome(&run.expect("it was the last one")).await.unwrap();
         assert_eq!(texts(&fixture.history("s").await), ["Pay.", "Done."]);
         fixture.client.remove("s").await.unwrap();
         assert_eq!(fixture.client.history("s", 0).await.unwrap(), []);
         let status = fixture.client.status("s").await.unwrap();
-        assert_eq!((status.version, status.kind), (0, StatusKind::Idle));
+        assert_eq!((status.version, status.state), (0, SessionState::Idle));
     }
     fixture.ensure_next_run_works("s").await;
 }
@@ -454,7 +456,7 @@ async fn a_session_id_may_have_any_characters() {
             let judged = client.judge(id, "agent", pending("c3", "pay"), Verdict::Approve).await;
             judged.map_err(|error| ("judge", error))?;
             support::wait_until("the run has resumed", LIMIT, async || {
-                client.status(id).await.unwrap().kind == StatusKind::Idle
+                client.status(id).await.unwrap().state == SessionState::Idle
             })
             .await;
             let entries = client.history(id, 0).await.map_err(|error| ("history", error))?;
@@ -515,6 +517,161 @@ async fn a_client_is_a_store_that_can_be_read() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_removed_session_leaves_nothing() {
+    let fixture = Fixture::with_agent(Agent::new(model(|_| Reply::text("Done.")))).await;
+    fixture.run("s", NEXT).await.unwrap();
+    fixture.client.steer("s", "And this.").await.unwrap();
+    assert_eq!(fixture.client.queued("s").await.unwrap().commands().count(), 1);
+    fixture.client.remove("s").await.unwrap();
+    assert_eq!(fixture.client.queued("s").await.unwrap().commands().count(), 0);
+    let sql = "SELECT service_name, key FROM state WHERE service_key = 's'";
+    assert_eq!(support::query(&fixture.server.admin_url(), sql).await, Vec::<Value>::new());
+    fixture.run("s", NEXT).await.unwrap();
+    assert_eq!(texts(&fixture.history("s").await), [NEXT, "Done."]);
+}
+
+// ---- Copies
+
+/// A store that can be out of service. Clones share it.
+#[derive(Clone, Default)]
+struct FragileStore {
+    store: MemoryStore,
+    is_down: Arc<AtomicBool>,
+    /// How many calls have failed.
+    failures: Arc<AtomicUsize>,
+}
+
+impl FragileStore {
+    fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::Relaxed);
+    }
+
+    /// The store, unless it is out of service.
+    fn get(&self) -> Result<&MemoryStore, Error> {
+        if !self.is_down.load(Ordering::Relaxed) {
+            return Ok(&self.store);
+        }
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        Err(Error::new(ErrorKind::Store, "the store is down"))
+    }
+
+    /// Waits until a copy has failed.
+    async fn wait_for_failure(&self) {
+        support::wait_until("a copy has failed", LIMIT, async || {
+            self.failures.load(Ordering::Relaxed) > 0
+        })
+        .await;
+    }
+}
+
+impl Store for FragileStore {
+    fn append<'a>(
+        &'a self,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        async move { self.get()?.append(id, expected, entries).await }.boxed()
+    }
+
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+        async move { self.get()?.load(id, from).await }.boxed()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
+        async move { self.get()?.list().await }.boxed()
+    }
+
+    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        async move { self.get()?.fork(id, at, new).await }.boxed()
+    }
+
+    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        async move { self.get()?.delete(id).await }.boxed()
+    }
+}
+
+impl Fixture {
+    /// With an agent that is called `agent`, and a store that has a copy of each session.
+    async fn with_copy() -> (Self, FragileStore) {
+        let (model, store) = (model(|_| Reply::text("Done.")), FragileStore::default());
+        let worker = Worker::new().with_agent("agent", Agent::new(model));
+        (Self::start(worker.with_copy(store.clone())).await, store)
+    }
+
+    /// Waits until nothing is active, and checks that the store has what the session has.
+    async fn check_copy(&self, store: &FragileStore, session: &str) {
+        support::wait_until("no copy is left to be made", LIMIT, async || {
+            let counts = support::count_by_status(&self.server.admin_url()).await;
+            counts.keys().all(|status| status == "completed")
+        })
+        .await;
+        let entries = self.client.history(session, 0).await.unwrap();
+        let expected = (!entries.is_empty()).then_some(entries);
+        assert_eq!(store.store.load(session, 0).await.unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_session_is_copied_after_a_run_an_import_and_its_removal() {
+    let (fixture, store) = Fixture::with_copy().await;
+    fixture.run("s", "Do it.").await.unwrap();
+    fixture.check_copy(&store, "s").await;
+    fixture.run("s", NEXT).await.unwrap();
+    fixture.check_copy(&store, "s").await;
+    let entries = fixture.client.history("s", 0).await.unwrap();
+    fixture.client.import("t", entries).await.unwrap();
+    fixture.check_copy(&store, "t").await;
+    let listed = store.list().await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|info| (&*info.id, info.version)).collect();
+    assert_eq!(listed, [("t", 4), ("s", 4)]);
+    fixture.client.remove("s").await.unwrap();
+    fixture.check_copy(&store, "s").await;
+    assert_eq!(store.list().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_store_that_is_down_delays_no_run_and_gets_its_copy_later() {
+    let (fixture, store) = Fixture::with_copy().await;
+    store.set_down(true);
+    for _ in 0..3 {
+        fixture.ensure_next_run_works("s").await;
+    }
+    store.wait_for_failure().await;
+    store.set_down(false);
+    fixture.check_copy(&store, "s").await;
+    assert_eq!(store.list().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_copy_that_was_delayed_does_not_bring_back_a_removed_session() {
+    let (fixture, store) = Fixture::with_copy().await;
+    store.set_down(true);
+    for session in ["s", "t", "u"] {
+        fixture.run(session, NEXT).await.unwrap();
+    }
+    store.wait_for_failure().await;
+    for session in ["s", "t", "u"] {
+        fixture.client.remove(session).await.unwrap();
+    }
+    // A session of the same id that is made later is copied.
+    fixture.run("u", "Do it.").await.unwrap();
+    store.set_down(false);
+    for session in ["s", "t", "u"] {
+        fixture.check_copy(&store, session).await;
+    }
+    assert_eq!(store.list().await.unwrap().len(), 1);
+}
+
 // ---- Workers
 
 #[tokio::test]
@@ -530,7 +687,7 @@ async fn a_pending_call_whose_tool_is_gone_stays_pending() {
     let error = fixture.outcome(&resume("early").await.unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error:?}");
     let status = client.status("s").await.unwrap();
-    assert_eq!(status.kind, StatusKind::Pending { calls: vec![pending("c1", "pay")] });
+    assert_eq!(status.state, SessionState::Pending { calls: vec![pending("c1", "pay")] });
     assert_eq!(status.run, None);
     let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", with_tool()));
     let outcome = fixture.outcome(&resume("later").await.unwrap()).await.unwrap();
@@ -555,11 +712,8 @@ async fn a_call_that_was_judged_while_its_tool_was_gone_can_be_judged_again() {
     })
     .await;
     let fixture = fixture.replace_worker(&Worker::new().with_agent("agent", with_tool()));
-    assert!(judge().await.unwrap(), "it is the only call");
-    support::wait_until("the run has resumed", LIMIT, async || {
-        fixture.client.status("s").await.unwrap().kind == StatusKind::Idle
-    })
-    .await;
+    let run = judge().await.unwrap().expect("it is the only call");
+    assert_eq!(fixture.outcome(&run).await.unwrap().reason, EndReason::Completed);
     assert_eq!(texts(&fixture.history("s").await), ["Pay.", "Done."]);
 }
 

@@ -8,10 +8,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use support::{RestateServer, Worker as Process, register};
 use turnstream::durable::StoredCommand;
-use turnstream::durable::suite::{EngineHost, SuiteRun};
+use turnstream::durable::suite::{EngineHost, SuiteRun, SuiteRuns};
 use turnstream::session::Entry;
 use turnstream::{Error, Outcome};
-use turnstream_restate::suite::SuiteRuns;
 use turnstream_restate::{Client, Worker};
 
 /// A server and a worker.

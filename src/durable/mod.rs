@@ -90,29 +90,46 @@
 //!
 //! Implement [`StepRunner`] and [`Engine`], and test them with `durable::suite` (feature `testing`). A later attempt calls the
 //! same operations with the same bytes, so an engine may compare them.
+//!
+//! What an engine keeps for a session, beside the steps of its runs, is here as plain data:
+//!
+//! | | what it has |
+//! |---|---|
+//! | [`SessionSegments`] | the entries, in small values of a key-value store |
+//! | [`SessionStatus`] | how many entries there are, what the session waits for, and the active run |
+//! | [`CommandQueue`] | the commands that wait for a run, and those who wait for commands |
+//! | [`GivenVerdicts`] | the verdicts so far on pending calls |
+//!
+//! [`copy_session`] keeps a copy of a session in a [`Store`](crate::session::Store), for lists and search.
 
 mod attempt;
 mod bridge;
 mod call_link;
 mod command_queue;
+mod copy_session;
 mod engine;
 #[cfg(feature = "testing")]
 mod faulty_engine;
+mod given_verdicts;
 mod journaled_world;
 mod memory_engine;
 mod publisher;
 mod session_segments;
+mod session_status;
 mod step_record;
 #[cfg(feature = "testing")]
 pub mod suite;
 mod tool_call;
 
 pub use attempt::Attempt;
-pub use command_queue::CommandQueue;
+pub use command_queue::{CommandQueue, CommandWaiter, WaitAnswer};
+pub use copy_session::copy_session;
 pub use engine::{
     AttemptLost, Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest, is_attempt_lost,
 };
 #[cfg(feature = "testing")]
 pub use faulty_engine::{FaultyEngine, Loss, LossMoment, LossPlan};
+pub use given_verdicts::{AddedVerdict, GivenVerdicts};
 pub use memory_engine::MemoryEngine;
 pub use session_segments::{SegmentWrite, SessionSegments};
+pub use session_status::SessionStatus;

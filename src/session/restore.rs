@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::item::{History, Item, ItemKind, OpenCalls, PendingCall, ToolCall};
 use crate::session::Entry;
 
@@ -29,7 +31,10 @@ pub fn restore_history(
 }
 
 /// Whether a session is waiting for something, as derived from its entries.
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// As JSON it is an object with a `type`: `idle`, `pending` with its `calls`, or `unfinished` with its `open_calls`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionState {
     /// It is not waiting: it is empty, or the model has answered.
     #[default]
@@ -47,6 +52,23 @@ pub enum SessionState {
         /// The calls that have no result. They may have started, and may even have completed.
         open_calls: Vec<ToolCall>,
     },
+}
+
+impl SessionState {
+    /// Returns the state of a session with these entries, which are all its entries.
+    ///
+    /// ```
+    /// use turnstream::Item;
+    /// use turnstream::session::SessionState;
+    ///
+    /// let asked = SessionState::from_entries([Item::user("Hi").into()]);
+    /// assert_eq!(asked, SessionState::Unfinished { open_calls: Vec::new() });
+    /// ```
+    pub fn from_entries(entries: impl IntoIterator<Item = Entry>) -> Self {
+        let mut restored = EntryFold::new("");
+        restored.extend(entries);
+        restored.session_state()
+    }
 }
 
 /// The fold of entries into a history.

@@ -9,10 +9,9 @@ use turnstream::durable::StoredCommand;
 use turnstream::event::EndReason;
 use turnstream::hub::{Command, NotRunning};
 use turnstream::item::{PendingCall, ToolCall};
-use turnstream::session::{Entry, restore_history};
+use turnstream::session::{Entry, SessionState, restore_history};
 use turnstream::tool::Verdict;
 use turnstream::{Error, ErrorKind, Item, Outcome};
-use turnstream_restate::StatusKind;
 
 use crate::agents::{agent_for, random_millis};
 use crate::connection::Connection;
@@ -242,7 +241,7 @@ impl<'a> SessionClient<'a> {
             is_complete = match judged {
                 // The first attempt delivered the last missing verdict, and its answer was lost.
                 Err(error) if error.kind() == ErrorKind::InvalidRequest && tries.get() > 1 => true,
-                judged => judged?,
+                judged => judged?.is_some(),
             };
         }
         if !is_complete {
@@ -253,7 +252,7 @@ impl<'a> SessionClient<'a> {
             .poll(
                 async |client| client.status(&self.id).await,
                 |status| {
-                    let is_pending = matches!(status.kind, StatusKind::Pending { .. });
+                    let is_pending = matches!(status.state, SessionState::Pending { .. });
                     (status.run.is_none() && !is_pending).then_some(())
                 },
             )

@@ -17,7 +17,6 @@ use turnstream::session::Session;
 use turnstream::tool::Verdict;
 use turnstream::ui::sse::Sse;
 use turnstream::ui::{ClientLimits, ErrorTexts};
-use turnstream_restate::StatusKind;
 
 use crate::app::App;
 use crate::failure::Failure;
@@ -171,14 +170,11 @@ async fn deny(
 /// Stores verdicts in Restate. Once no verdict is missing, a run continues.
 async fn judge(app: &App, id: &str, verdicts: Vec<(PendingCall, Verdict)>) -> Answer<Response> {
     check_session_id(id)?;
-    let pending = match app.client.status(id).await?.kind {
-        StatusKind::Pending { calls } => calls.len(),
-        _ => 0,
-    };
+    let pending = app.client.status(id).await?.pending_calls().len();
     let missing = pending.saturating_sub(verdicts.len());
     app.copy.follow(id);
     for (call, verdict) in verdicts {
-        if app.client.judge(id, AGENT, call, verdict).await? {
+        if app.client.judge(id, AGENT, call, verdict).await?.is_some() {
             return Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response());
         }
     }

@@ -1,14 +1,16 @@
 //! A copy of the sessions, for the list and for programs that search.
 //!
 //! Restate has the sessions, and lists none. So their entries are copied, one way, to a store that lists: PostgreSQL,
-//! or the memory of this process.
+//! or the memory of this process. Workers copy a session to PostgreSQL when its run has ended. The front end copies
+//! those that are in use as well: the list shows a session whose first run is still going, also without PostgreSQL.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use turnstream::Error;
-use turnstream::session::{Conflict, Store};
+use turnstream::durable::copy_session;
+use turnstream::session::Store;
 use turnstream_restate::Client;
 
 use crate::views::LIST_PAGE;
@@ -71,7 +73,7 @@ impl SessionCopy {
             self.followed().iter().map(|(id, session)| (id.clone(), session.version)).collect();
         for (id, version) in followed {
             match self.copy(&id, version).await {
-                Ok(copied) => self.note_version(&id, version, copied),
+                Ok(copied) => self.note_version(&id, version, Some(copied)),
                 // It is copied later: Restate or the database may be on its way back.
                 Err(_) => self.note_version(&id, version, None),
             }
@@ -87,20 +89,14 @@ impl SessionCopy {
         }
     }
 
-    /// Appends the entries that the copy does not have. Returns its version; `None` if another front end has written.
-    async fn copy(&self, id: &str, version: Option<u64>) -> Result<Option<u64>, Error> {
-        let version = match version {
-            Some(version) => version,
-            None => self.store.load(id, 0).await?.map_or(0, |entries| entries.len() as u64),
-        };
-        if self.client.status(id).await?.version <= version {
-            return Ok(Some(version));
+    /// Copies a session that has grown. Returns how many entries it has.
+    async fn copy(&self, id: &str, version: Option<u64>) -> Result<u64, Error> {
+        let now = self.client.status(id).await?.version;
+        if Some(now) == version {
+            return Ok(now);
         }
-        let entries = self.client.history(id, version).await?;
-        match self.store.append(id, version, entries).await {
-            Err(error) if Conflict::from_error(&error).is_some() => Ok(None),
-            appended => appended.map(Some),
-        }
+        let entries = self.client.history(id, 0).await?;
+        copy_session(&self.store, id, &entries).await
     }
 
     fn followed(&self) -> MutexGuard<'_, HashMap<String, FollowedSession>> {

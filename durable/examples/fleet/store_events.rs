@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use futures::Stream;
 use serde_json::{Value, json};
 use turnstream::Error;
-use turnstream_restate::{Client, StatusKind};
+use turnstream_restate::Client;
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -45,15 +45,11 @@ fn to_event(data: &Value) -> Event {
 /// A snapshot as the page expects it; see `turnstream::ui::sse::Sse::respond_to_reader`.
 async fn snapshot(client: &Client, session: &str) -> Result<Value, Error> {
     let status = client.status(session).await?;
-    let pending = match status.kind {
-        StatusKind::Pending { calls } if status.run.is_none() => calls,
-        _ => Vec::new(),
-    };
     Ok(json!({
         "type": "snapshot",
         "run": status.run,
         "starts_at": status.version,
         "events": [],
-        "pending": pending,
+        "pending": status.pending_calls(),
     }))
 }

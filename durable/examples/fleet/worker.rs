@@ -2,19 +2,24 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
 use turnstream::hub::Hub;
 use turnstream::hub::redis::RedisEvents;
 use turnstream::provider::Provider;
+use turnstream::session::PostgresOptions;
 use turnstream::stream::TurnStream;
 use turnstream::{Error, Request};
 use turnstream_restate::Worker;
 
 use crate::flags::Flags;
 use crate::guard::end_with_input;
-use crate::settings::{NAME, REDIS, io_error, listen_address, variable};
+use crate::settings::{NAME, POSTGRES, REDIS, io_error, listen_address, variable};
 use crate::{AGENT, agent};
+
+/// How long a worker that starts waits for PostgreSQL.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
     end_with_input();
@@ -24,6 +29,15 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
     let mut worker = Worker::new().with_agent(AGENT, agent);
     if let Some(url) = variable(REDIS) {
         worker = worker.with_hub(&Hub::with_redis(RedisEvents::connect(&url).await?));
+    }
+    if let Some(url) = variable(POSTGRES) {
+        // A worker that waited for PostgreSQL would perform no runs.
+        match PostgresOptions::new(url).with_retry_limit(CONNECT_LIMIT).connect().await {
+            Ok(store) => worker = worker.with_copy(store),
+            Err(error) => {
+                eprintln!("Sessions are not copied until this worker is restarted: {error}");
+            }
+        }
     }
     let address = listen_address()?;
     let listener = listen(address)

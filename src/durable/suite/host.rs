@@ -74,6 +74,22 @@ impl SuiteRun {
     }
 }
 
+/// The runs of the suite by their sessions, for a host whose engine makes the attempts elsewhere. Clones are the same.
+#[derive(Clone, Default)]
+pub struct SuiteRuns(Arc<Mutex<HashMap<String, SuiteRun>>>);
+
+impl SuiteRuns {
+    /// Sets the next run of its session.
+    pub fn insert(&self, run: SuiteRun) {
+        lock_ignoring_poison(&self.0).insert(run.session.clone(), run);
+    }
+
+    /// The run that was set last for a session.
+    pub fn get(&self, session: &str) -> Option<SuiteRun> {
+        lock_ignoring_poison(&self.0).get(session).cloned()
+    }
+}
+
 /// A host of [`MemoryEngine`]s.
 #[derive(Clone, Default)]
 pub struct MemoryHost {

@@ -19,7 +19,7 @@ mod claims;
 mod host;
 mod scenario;
 
-pub use host::{EngineHost, MemoryHost, SuiteRun};
+pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 
 /// Makes a module of tests, one for each claim of the [suite](crate::durable::suite) of engines.
 ///

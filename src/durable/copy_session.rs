@@ -1,0 +1,218 @@
+//! One-way copies of sessions in a store.
+
+use crate::error::{Error, panic_to_error_async};
+use crate::session::{Conflict, Entry, Store};
+
+/// How often a copy is tried while others write it at the same time.
+const MAX_ATTEMPTS: usize = 8;
+
+/// Makes a session in a store a copy of one that an engine has. Returns how many entries the copy has.
+///
+/// An engine has the sessions of its runs, but cannot list or search them; a store can. The copy goes one way: nothing
+/// else writes to it, and no run reads it.
+///
+/// `entries` are all entries of the session. Those that the copy lacks are appended. If the copy has others, the session
+/// was removed and made again: then the copy is deleted and written anew. Without entries it is deleted. A copy that
+/// has these entries and more is left as it is: it was made of the session as it was later.
+///
+/// Several calls at once for the same session are harmless, and so is one that was dropped. But a session that may be
+/// removed needs its copies in order: the engine makes one after the other, each from the entries of that moment.
+///
+/// ```
+/// use turnstream::Agent;
+/// use turnstream::durable::{Attempt, MemoryEngine, copy_session};
+/// use turnstream::provider::Scripted;
+/// use turnstream::session::{MemoryStore, Store};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let agent = Agent::new(Scripted::new(["Hello!"]));
+/// let mut engine = MemoryEngine::new();
+/// Attempt::run(&agent, "chat-1", engine.entries(), "Hi").drive(&mut engine).await?;
+///
+/// let store = MemoryStore::new(); // or a `PostgresStore`
+/// copy_session(&store, "chat-1", &engine.entries()).await?;
+/// assert_eq!(store.list().await?[0].id, "chat-1");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`Store`](crate::ErrorKind::Store) if the store fails; [`Conflict`](crate::ErrorKind::Conflict) if others write the
+/// copy again and again; [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the id is empty, or if a copy to be
+/// deleted has forks; [`Unsupported`](crate::ErrorKind::Unsupported) if the store deletes nothing;
+/// [`Panic`](crate::ErrorKind::Panic) if it panics. The next call continues from there.
+pub async fn copy_session(store: &dyn Store, id: &str, entries: &[Entry]) -> Result<u64, Error> {
+    panic_to_error_async("the store", async {
+        for _ in 1..MAX_ATTEMPTS {
+            match try_copy(store, id, entries).await {
+                Err(error) if Conflict::from_error(&error).is_some() => {}
+                copied => return copied,
+            }
+        }
+        try_copy(store, id, entries).await
+    })
+    .await
+}
+
+async fn try_copy(store: &dyn Store, id: &str, entries: &[Entry]) -> Result<u64, Error> {
+    let copy = store.load(id, 0).await?.unwrap_or_default();
+    if !entries.is_empty() && copy.starts_with(entries) {
+        return Ok(copy.len() as u64);
+    }
+    let kept = match entries.starts_with(&copy) {
+        true => copy.len(),
+        false => {
+            store.delete(id).await?;
+            0
+        }
+    };
+    store.append(id, kept as u64, entries[kept..].to_vec()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures::FutureExt;
+    use futures::executor::block_on;
+    use futures::future::BoxFuture;
+
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::item::Item;
+    use crate::lock::lock_ignoring_poison;
+    use crate::session::{MemoryStore, SessionInfo};
+
+    fn entries(texts: &str) -> Vec<Entry> {
+        texts.split_whitespace().map(|text| Item::user(text).into()).collect()
+    }
+
+    /// Copies a session with these entries to a store that has others, and checks what is there then.
+    #[track_caller]
+    fn check(copied: &str, session: &str, expected: &str) {
+        let store = MemoryStore::new();
+        block_on(store.append("s", 0, entries(copied))).unwrap();
+        let version = block_on(copy_session(&store, "s", &entries(session))).unwrap();
+        let found = block_on(store.load("s", 0)).unwrap();
+        assert_eq!(found.clone().unwrap_or_default(), entries(expected));
+        assert_eq!(version, entries(expected).len() as u64);
+        assert_eq!(found.is_some(), !expected.is_empty(), "whether the session is there");
+    }
+
+    #[test]
+    fn a_copy_gets_the_entries_that_it_lacks() {
+        check("", "a", "a");
+        check("a", "a b c", "a b c");
+        check("a b", "a b", "a b");
+    }
+
+    #[test]
+    fn the_copy_of_a_session_that_was_made_again_is_written_anew() {
+        check("a b", "c", "c");
+        check("a b", "a c d", "a c d");
+    }
+
+    #[test]
+    fn a_session_without_entries_has_no_copy() {
+        check("a b", "", "");
+        check("", "", "");
+    }
+
+    #[test]
+    fn an_earlier_state_of_a_session_leaves_its_copy_as_it_is() {
+        check("a b c", "a", "a b c");
+    }
+
+    /// A store in which others append before this appends or deletes, as often as they have entries.
+    struct SharedStore {
+        store: MemoryStore,
+        others: Mutex<Vec<Vec<Entry>>>,
+    }
+
+    impl SharedStore {
+        fn new(others: &[&str]) -> Self {
+            let others = others.iter().rev().map(|texts| entries(texts)).collect();
+            Self { store: MemoryStore::new(), others: Mutex::new(others) }
+        }
+    }
+
+    impl Store for SharedStore {
+        fn append<'a>(
+            &'a self,
+            id: &'a str,
+            expected: u64,
+            entries: Vec<Entry>,
+        ) -> BoxFuture<'a, Result<u64, Error>> {
+            let other = lock_ignoring_poison(&self.others).pop();
+            async move {
+                if let Some(other) = other {
+                    self.store.append(id, expected, other).await.unwrap();
+                }
+                self.store.append(id, expected, entries).await
+            }
+            .boxed()
+        }
+
+        fn load<'a>(
+            &'a self,
+            id: &'a str,
+            from: u64,
+        ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+            self.store.load(id, from)
+        }
+
+        fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
+            self.store.list()
+        }
+
+        fn fork<'a>(
+            &'a self,
+            id: &'a str,
+            at: u64,
+            new: &'a str,
+        ) -> BoxFuture<'a, Result<(), Error>> {
+            self.store.fork(id, at, new)
+        }
+
+        fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+            self.store.delete(id)
+        }
+    }
+
+    #[test]
+    fn a_copy_that_was_made_at_the_same_time_is_continued() {
+        // Another copy gets first as far as this one, then further.
+        let store = SharedStore::new(&["a", "b c"]);
+        assert_eq!(block_on(copy_session(&store, "s", &entries("a b"))).unwrap(), 3);
+        assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(entries("a b c")));
+    }
+
+    #[test]
+    fn a_copy_that_others_always_write_is_given_up() {
+        let store = SharedStore::new(&["b"; 20]);
+        let error = block_on(copy_session(&store, "s", &entries("a"))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+    }
+
+    #[test]
+    fn a_store_that_panics_is_an_error() {
+        // The session that others write has no id either.
+        let store = SharedStore::new(&["b"]);
+        let error = block_on(copy_session(&store, "", &entries("a"))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panic);
+    }
+
+    #[test]
+    fn a_copy_that_cannot_be_made_is_an_error() {
+        let store = MemoryStore::new();
+        let copied = block_on(copy_session(&store, "", &entries("a")));
+        assert_eq!(copied.unwrap_err().kind(), ErrorKind::InvalidRequest);
+        block_on(store.append("s", 0, entries("a"))).unwrap();
+        block_on(store.fork("s", 1, "fork")).unwrap();
+        let copied = block_on(copy_session(&store, "s", &[]));
+        assert_eq!(copied.unwrap_err().kind(), ErrorKind::InvalidRequest);
+        assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(entries("a")));
+    }
+}

@@ -1,0 +1,217 @@
+//! The verdicts on the calls that a run has left pending.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::durable::engine::StoredCommand;
+use crate::error::{Error, ErrorKind};
+use crate::hub::Command;
+use crate::item::PendingCall;
+use crate::tool::Verdict;
+
+/// The verdicts that were given so far on the calls that a run has left pending, as an engine keeps them.
+///
+/// They come one after the other, maybe over days. With the last one the engine starts the run that resumes the calls.
+///
+/// ```
+/// use turnstream::durable::{AddedVerdict, GivenVerdicts};
+/// use turnstream::item::ToolCall;
+/// use turnstream::tool::Verdict;
+///
+/// # fn main() -> Result<(), turnstream::Error> {
+/// let call = |id: &str| ToolCall { call_id: id.into(), name: "pay".into(), arguments: "{}".into() };
+/// let pending = [call("c1").into(), call("c2").into()];
+/// let mut given = GivenVerdicts::default();
+/// let added = given.add(&pending, pending[0].clone(), Verdict::Approve)?;
+/// assert_eq!(added, AddedVerdict::SomeMissing);
+/// let added = given.add(&pending, pending[1].clone(), Verdict::Deny("too much".into()))?;
+/// assert_eq!(added, AddedVerdict::AllGiven);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GivenVerdicts {
+    #[serde(with = "stored_commands")]
+    verdicts: Vec<(PendingCall, Verdict)>,
+    /// The run that resumes the calls, for the engine to note once it has started it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+}
+
+/// What a verdict has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddedVerdict {
+    /// It was added, and other calls have none yet.
+    SomeMissing,
+    /// It was added, and each call has one now. A run is to resume the calls.
+    AllGiven,
+    /// It was there already: a client that has not received the answer has sent it again.
+    Repeated,
+}
+
+impl GivenVerdicts {
+    /// Adds a verdict on one of the `pending` calls of the session.
+    ///
+    /// A verdict that is repeated after its call is no longer pending is [`Repeated`](AddedVerdict::Repeated), too.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no such call is pending, with exactly these arguments, and
+    /// [`Conflict`](ErrorKind::Conflict) if the call has another verdict already. Nothing is added then.
+    pub fn add(
+        &mut self,
+        pending: &[PendingCall],
+        call: PendingCall,
+        verdict: Verdict,
+    ) -> Result<AddedVerdict, Error> {
+        let known = self.verdicts.iter().find(|(known, _)| *known == call);
+        match known {
+            Some((_, known)) if *known == verdict => return Ok(AddedVerdict::Repeated),
+            _ if !pending.contains(&call) => {
+                return Err(Error::new(ErrorKind::InvalidRequest, "no such call is pending"));
+            }
+            Some(_) => {
+                let message = "the call has another verdict already";
+                return Err(Error::new(ErrorKind::Conflict, message));
+            }
+            None => self.verdicts.push((call, verdict)),
+        }
+        let has_verdict = |call: &PendingCall| self.verdicts.iter().any(|(known, _)| known == call);
+        Ok(match pending.iter().all(has_verdict) {
+            true => AddedVerdict::AllGiven,
+            false => AddedVerdict::SomeMissing,
+        })
+    }
+}
+
+impl FromIterator<(PendingCall, Verdict)> for GivenVerdicts {
+    fn from_iter<T: IntoIterator<Item = (PendingCall, Verdict)>>(verdicts: T) -> Self {
+        Self { verdicts: verdicts.into_iter().collect(), run: None }
+    }
+}
+
+impl IntoIterator for GivenVerdicts {
+    type Item = (PendingCall, Verdict);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.verdicts.into_iter()
+    }
+}
+
+/// Verdicts as the commands that give them, whose JSON has a version.
+mod stored_commands {
+    use super::{
+        Command, Deserialize, Deserializer, PendingCall, Serializer, StoredCommand, Verdict,
+    };
+
+    pub(super) fn serialize<S: Serializer>(
+        verdicts: &[(PendingCall, Verdict)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(verdicts.iter().cloned().map(|(call, verdict)| StoredCommand {
+            id: call.call_id.clone(),
+            command: Command::Verdict { call, verdict },
+        }))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(PendingCall, Verdict)>, D::Error> {
+        use serde::de::Error as _;
+        let stored = Vec::<StoredCommand>::deserialize(deserializer)?;
+        let verdict = |stored: StoredCommand| match stored.command {
+            Command::Verdict { call, verdict } => Ok((call, verdict)),
+            _ => Err(D::Error::custom("a command that is not a verdict")),
+        };
+        stored.into_iter().map(verdict).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::item::ToolCall;
+    use crate::tool::ToolOutput;
+
+    fn call(id: &str) -> PendingCall {
+        ToolCall { call_id: id.to_owned(), name: "pay".to_owned(), arguments: "{}".to_owned() }
+            .into()
+    }
+
+    /// What a verdict on the call of this id has changed while these calls are pending.
+    fn add(
+        given: &mut GivenVerdicts,
+        pending: &[&str],
+        id: &str,
+        verdict: Verdict,
+    ) -> Result<AddedVerdict, ErrorKind> {
+        let pending: Vec<PendingCall> = pending.iter().map(|id| call(id)).collect();
+        given.add(&pending, call(id), verdict).map_err(|error| error.kind())
+    }
+
+    fn deny() -> Verdict {
+        Verdict::Deny("no".to_owned())
+    }
+
+    #[test]
+    fn only_the_last_missing_verdict_completes_them() {
+        let (mut given, pending) = (GivenVerdicts::default(), ["c1", "c2"]);
+        let added = add(&mut given, &pending, "c2", Verdict::Approve);
+        assert_eq!(added, Ok(AddedVerdict::SomeMissing));
+        assert_eq!(add(&mut given, &pending, "c1", deny()), Ok(AddedVerdict::AllGiven));
+        let verdicts: Vec<_> = given.into_iter().collect();
+        assert_eq!(verdicts, [(call("c2"), Verdict::Approve), (call("c1"), deny())]);
+    }
+
+    #[test]
+    fn a_verdict_that_is_sent_again_completes_nothing_twice() {
+        let (mut given, pending) = (GivenVerdicts::default(), ["c1", "c2"]);
+        let mut approve = |id| add(&mut given, &pending, id, Verdict::Approve);
+        assert_eq!(approve("c1"), Ok(AddedVerdict::SomeMissing));
+        assert_eq!(approve("c1"), Ok(AddedVerdict::Repeated));
+        assert_eq!(approve("c2"), Ok(AddedVerdict::AllGiven));
+        assert_eq!(approve("c2"), Ok(AddedVerdict::Repeated));
+        assert_eq!(given.into_iter().count(), 2);
+    }
+
+    #[test]
+    fn a_verdict_may_be_sent_again_after_its_call_has_been_answered() {
+        let mut given = GivenVerdicts::default();
+        assert_eq!(add(&mut given, &["c1"], "c1", Verdict::Approve), Ok(AddedVerdict::AllGiven));
+        assert_eq!(add(&mut given, &[], "c1", Verdict::Approve), Ok(AddedVerdict::Repeated));
+        // Another one is too late.
+        assert_eq!(add(&mut given, &[], "c1", deny()), Err(ErrorKind::InvalidRequest));
+    }
+
+    #[test]
+    fn the_first_of_two_different_verdicts_counts() {
+        let mut given = GivenVerdicts::default();
+        add(&mut given, &["c1", "c2"], "c1", Verdict::Approve).unwrap();
+        let before = given.clone();
+        assert_eq!(add(&mut given, &["c1", "c2"], "c1", deny()), Err(ErrorKind::Conflict));
+        assert_eq!(given, before);
+    }
+
+    #[test]
+    fn a_verdict_on_other_arguments_is_refused() {
+        let mut given = GivenVerdicts::default();
+        let other = PendingCall { arguments: r#"{"amount":1}"#.to_owned(), ..call("c1") };
+        let error = given.add(&[call("c1")], other, Verdict::Approve).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+        assert_eq!(given, GivenVerdicts::default());
+    }
+
+    #[test]
+    fn verdicts_read_back_as_they_were_written() {
+        let output = Verdict::Output(ToolOutput::error("broken"));
+        let verdicts = [(call("c1"), Verdict::Approve), (call("c2"), deny()), (call("c3"), output)];
+        let mut given: GivenVerdicts = verdicts.into_iter().collect();
+        given.run = Some("run-1".to_owned());
+        let json = serde_json::to_string(&given).unwrap();
+        assert_eq!(serde_json::from_str::<GivenVerdicts>(&json).unwrap(), given);
+        assert_eq!(serde_json::from_str::<GivenVerdicts>("{}").unwrap(), GivenVerdicts::default());
+        let foreign = r#"{"verdicts":[{"v":1,"id":"x","command":{"type":"interrupt"}}]}"#;
+        assert!(serde_json::from_str::<GivenVerdicts>(foreign).is_err());
+    }
+}

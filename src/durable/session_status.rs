@@ -1,0 +1,100 @@
+//! What a session is doing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::item::PendingCall;
+use crate::session::{Entry, SessionState};
+
+/// What a session on an engine is doing.
+///
+/// An engine writes it when a run begins and when it ends, so that it can be read without the entries.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct SessionStatus {
+    /// How many entries it has.
+    pub version: u64,
+    /// What it waits for, as its last run has left it.
+    pub state: SessionState,
+    /// The active run, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+}
+
+impl SessionStatus {
+    /// The status of a session that has these entries, while `run` is active.
+    pub fn from_entries(entries: Vec<Entry>, run: Option<String>) -> Self {
+        let version = entries.len() as u64;
+        Self { version, state: SessionState::from_entries(entries), run }
+    }
+
+    /// The calls that wait for verdicts, those that have one already included. While a run is active there are none:
+    /// it answers them.
+    pub fn pending_calls(&self) -> &[PendingCall] {
+        match &self.state {
+            SessionState::Pending { calls } if self.run.is_none() => calls,
+            SessionState::Pending { .. } | SessionState::Idle | SessionState::Unfinished { .. } => {
+                &[]
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::item::{Item, ToolCall};
+
+    fn call() -> ToolCall {
+        ToolCall { call_id: "c1".into(), name: "pay".into(), arguments: "{}".into() }
+    }
+
+    fn pending_entries() -> Vec<Entry> {
+        let call = call();
+        let calls = vec![call.clone().into()];
+        vec![
+            Item::user("Pay.").into(),
+            Item::tool_call("c1", "pay", "{}").into(),
+            Entry::Pending { calls },
+        ]
+    }
+
+    #[test]
+    fn calls_are_pending_only_while_no_run_is_active() {
+        let status = SessionStatus::from_entries(pending_entries(), None);
+        assert_eq!((status.version, status.pending_calls()), (3, &[call().into()][..]));
+        let running = SessionStatus::from_entries(pending_entries(), Some("run-1".to_owned()));
+        assert_eq!((&running.state, running.pending_calls()), (&status.state, &[][..]));
+    }
+
+    #[track_caller]
+    fn check_json(status: &SessionStatus, expected: serde_json::Value) {
+        assert_eq!(serde_json::to_value(status).unwrap(), expected);
+        assert_eq!(serde_json::from_value::<SessionStatus>(expected).unwrap(), *status);
+    }
+
+    #[test]
+    fn the_json_of_each_status_is_fixed() {
+        let idle = json!({ "version": 0, "state": { "type": "idle" } });
+        check_json(&SessionStatus::default(), idle);
+        let call = json!({ "call_id": "c1", "name": "pay", "arguments": "{}" });
+        let pending = json!({ "version": 3, "state": { "type": "pending", "calls": [call] } });
+        check_json(&SessionStatus::from_entries(pending_entries(), None), pending);
+        let mut entries = pending_entries();
+        entries.pop();
+        let unfinished = json!({
+            "version": 2,
+            "state": { "type": "unfinished", "open_calls": [call] },
+            "run": "run-1",
+        });
+        let run = Some("run-1".to_owned());
+        check_json(&SessionStatus::from_entries(entries, run), unfinished);
+    }
+
+    #[test]
+    fn a_session_that_was_never_used_reads_as_an_empty_object() {
+        assert_eq!(serde_json::from_str::<SessionStatus>("{}").unwrap(), SessionStatus::default());
+    }
+}
