@@ -44,13 +44,13 @@ pub struct CommandWaiter {
     pub timer: Option<String>,
 }
 
-/// What a waiter finds when it begins to wait.
+/// The answer to a waiter that begins to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitAnswer {
     /// Nothing yet: it will be woken.
     Waiting,
-    /// What it waits for is there: it will not be woken.
+    /// A command or a stop is there: it will not be woken.
     Ready,
     /// Its timer has expired: it will not be woken.
     Expired,
@@ -110,7 +110,7 @@ impl CommandQueue {
         Some(waiter.id)
     }
 
-    /// Somebody waits for an interrupt, or for the end of the active run: [`Ready`](WaitAnswer::Ready) if an interrupt
+    /// Adds a waiter for an interrupt or the end of the active run. Returns [`Ready`](WaitAnswer::Ready) if an interrupt
     /// waits already or no run is active.
     pub fn wait_for_stop(&mut self, id: String) -> WaitAnswer {
         if self.run.is_none() || self.commands.iter().any(is_interrupt) {

@@ -38,7 +38,7 @@ pub struct GivenVerdicts {
     pub run: Option<String>,
 }
 
-/// What a verdict has changed.
+/// The result of adding a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddedVerdict {
     /// It was added, and other calls have none yet.
@@ -52,7 +52,7 @@ pub enum AddedVerdict {
 impl GivenVerdicts {
     /// Adds a verdict on one of the `pending` calls of the session.
     ///
-    /// A verdict that is repeated after its call is no longer pending is [`Repeated`](AddedVerdict::Repeated), too.
+    /// A verdict that is repeated after its call was answered is [`Repeated`](AddedVerdict::Repeated), too.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ mod tests {
             .into()
     }
 
-    /// What a verdict on the call of this id has changed while these calls are pending.
+    /// Adds a verdict on the call of this id while these calls are pending.
     fn add(
         given: &mut GivenVerdicts,
         pending: &[&str],

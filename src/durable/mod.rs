@@ -91,7 +91,7 @@
 //! Implement [`StepRunner`] and [`Engine`], and test them with `durable::suite` (feature `testing`). A later attempt calls the
 //! same operations with the same bytes, so an engine may compare them.
 //!
-//! What an engine keeps for a session, beside the steps of its runs, is here as plain data:
+//! Besides the steps of its runs, an engine keeps these for a session:
 //!
 //! | | what it has |
 //! |---|---|

@@ -1,11 +1,11 @@
-//! What a session is doing.
+//! The status of a session.
 
 use serde::{Deserialize, Serialize};
 
 use crate::item::PendingCall;
 use crate::session::{Entry, SessionState};
 
-/// What a session on an engine is doing.
+/// The status of a session on an engine.
 ///
 /// An engine writes it when a run begins and when it ends, so that it can be read without the entries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ use crate::session::{Entry, SessionState};
 pub struct SessionStatus {
     /// How many entries it has.
     pub version: u64,
-    /// What it waits for, as its last run has left it.
+    /// The state in which its last run has left it.
     pub state: SessionState,
     /// The active run, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,8 +28,8 @@ impl SessionStatus {
         Self { version, state: SessionState::from_entries(entries), run }
     }
 
-    /// The calls that wait for verdicts, those that have one already included. While a run is active there are none:
-    /// it answers them.
+    /// The calls that wait for verdicts, including those that have one already. They are empty while a run is active,
+    /// which answers them.
     pub fn pending_calls(&self) -> &[PendingCall] {
         match &self.state {
             SessionState::Pending { calls } if self.run.is_none() => calls,
