@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_names_what_is_new_gone_changed_and_left_out() {
+    fn a_notice_lists_added_removed_changed_and_omitted_tools() {
         let before = source(&["a", "b"]);
         let mut now = source(&["b", "c", "d"]);
         now.tools[0] = tool("b", "another");
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_the_same_tools() {
+    fn unchanged_tools_produce_no_notice() {
         check(Some(&source(&["a", "b"])), &source(&["a", "b"]), None);
         check(Some(&source(&["a", "b"])), &source(&["b", "a"]), None);
         check(None, &source(&["a"]), None);
     }
 
     #[test]
-    fn of_the_first_list_only_what_was_left_out_is_said() {
+    fn the_notice_for_the_first_list_names_only_omitted_tools() {
         let mut now = source(&["a"]);
         now.notes = vec!["`b`: why".to_owned(), "`c`: why not".to_owned()];
         let notice = "Some tools of `files` are left out: `b`: why; `c`: why not.";
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_said_once() {
+    fn a_source_failure_is_reported_once() {
         let failed = |message: &str| SourceTools {
             failure: Some(Error::new(ErrorKind::Connect, message)),
             ..source(&["a"])

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_runtime_a_default_does_not_hold_and_a_limit_that_was_set_says_so() {
+    fn without_a_runtime_a_default_limit_is_ignored_and_an_explicit_one_fails() {
         assert_eq!(poll_once(TimeLimit::Default(LIMIT)), Poll::Pending);
         assert_eq!(poll_once(TimeLimit::Explicit(LIMIT)), Poll::Ready(DeadlineOutcome::NoTimer));
         assert_eq!(poll_once(TimeLimit::Explicit(Duration::MAX)), Poll::Pending);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_without_time_is_asked_once_by_defaults() {
+    fn a_runtime_without_timers_is_probed_once_for_default_limits() {
         use std::sync::atomic::{AtomicUsize, Ordering};
 
         static PANICS: AtomicUsize = AtomicUsize::new(0);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn in_another_runtime_it_rings_though_the_first_stands_still_or_is_gone() {
+    fn a_deadline_fires_in_another_runtime_if_its_own_is_idle_or_dropped() {
         let runtime = || {
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             runtime.enable_time().start_paused(true).build().unwrap()
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_rings_once_the_time_is_up_and_a_shift_moves_it() {
+    async fn a_deadline_fires_at_its_time_and_can_be_extended() {
         let mut alarm = Deadline::new(TimeLimit::Default(LIMIT));
         let began = Instant::now();
         assert!(poll_fn(|cx| Poll::Ready(alarm.poll(cx).is_pending())).await);

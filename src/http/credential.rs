@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_is_fetched_once_for_all_that_wait_and_anew_before_it_expires() {
+    async fn concurrent_requests_share_a_token_fetch_and_it_is_renewed_before_expiry() {
         let (calls, tokens) = source(Duration::from_hours(1));
         let all = join_all((0..50).map(|_| secret(&tokens))).await;
         assert!(all.iter().all(|token| token == "t0"));
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refresh_goes_on_when_the_request_that_began_it_is_dropped() {
+    async fn a_token_refresh_continues_when_its_initiating_request_is_dropped() {
         let (calls, tokens) = source(Duration::from_hours(1));
         let mut first = Box::pin(secret(&tokens));
         let mut others = Box::pin(join_all((0..49).map(|_| secret(&tokens))));
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refresh_for_which_no_request_waits_is_dropped() {
+    async fn a_token_refresh_without_waiting_requests_is_dropped() {
         struct Dropped(Arc<AtomicUsize>);
         impl Drop for Dropped {
             fn drop(&mut self) {
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_the_token_that_was_refused_is_discarded() {
+    async fn only_the_rejected_token_is_discarded() {
         let (calls, tokens) = source(Duration::from_hours(1));
         let (first, origin) = tokens.get_or_fetch().await.unwrap();
         assert!(origin == TokenOrigin::Fetched);
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_or_a_panic_of_the_source_is_that_of_the_request_and_the_next_asks_again() {
+    async fn a_failing_token_source_fails_the_request_and_the_next_one_retries() {
         let calls = AtomicUsize::new(0);
         let credential = Credential::token(move || {
             let n = calls.fetch_add(1, SeqCst);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_does_not_wait_for_a_runtime_that_another_request_left() {
+    fn a_token_fetch_does_not_depend_on_another_requests_ended_runtime() {
         let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
         let credential = Credential::token(|| async {
             // Like a connection, it only makes progress in the runtime that started it.

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_allowance_that_is_used_up_says_when() {
+    fn the_delay_is_the_reset_time_of_the_exhausted_allowance() {
         use RateLimitScope::*;
         check(
             &[
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn allowances_that_are_left_say_nothing() {
+    fn unexhausted_allowances_yield_no_delay() {
         check(&[("x-ratelimit-reset-tokens", "1.5s")], None, Some(1_500));
         let left = [("x-ratelimit-remaining-tokens", "9"), ("x-ratelimit-reset-tokens", "1.5s")];
         check(&left, None, None);

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_an_error_that_names_its_place() {
+    fn a_configuration_error_names_its_location() {
         for (json, expected) in [
             ("[", "the MCP configuration of `the list of servers` is not JSON"),
             ("{}", "the MCP configuration of `the list of servers` has no object `mcpServers`"),

@@ -177,7 +177,7 @@ async fn a_check_in_the_same_turn_as_a_change_does_not_count() {
 }
 
 #[tokio::test]
-async fn a_blocked_answer_must_name_what_is_missing() {
+async fn a_blocked_answer_must_state_a_reason() {
     let outcome =
         run_outcome([edit_call(), "BLOCKED: a key for the registry\nAll else is done.".into()])
             .await;
@@ -609,7 +609,7 @@ async fn changes_and_evidence_of_a_sub_agent_count_for_its_parent() {
 }
 
 #[tokio::test]
-async fn a_parent_is_told_what_evidence_its_sub_agent_is_missing() {
+async fn a_parent_learns_which_evidence_its_sub_agent_lacks() {
     let child = Agent::new(Scripted::new(["BLOCKED: a key"])).with_evidence(RequireEvidence::new());
     let tool = child.as_tool("child", "").unwrap();
     let model = Scripted::new([

@@ -575,7 +575,7 @@ async fn a_run_waiting_when_the_pool_is_exhausted_ends_without_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_an_exhausted_pool_there_is_no_wrap_up_turn_without_a_reserve() {
+async fn an_exhausted_pool_without_a_reserve_allows_no_wrap_up_turn() {
     let run = async |budget: Budget, pool: &Pool| {
         let usage = Usage { output_tokens: 900, ..Usage::default() };
         let model = Scripted::new([reply_calling_t("a").usage(usage), "what I have".into()]);

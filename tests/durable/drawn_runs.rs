@@ -34,7 +34,7 @@ use crate::support::seeded_random::Dice;
 use crate::support::tools::spec;
 
 #[test]
-fn random_lost_runs_stay_valid_and_repeat_no_call() {
+fn runs_lost_at_random_points_stay_valid_and_repeat_no_call() {
     let from = env_number("DRAWN_FROM").unwrap_or(1);
     let seeds = env_number("DRAWN_SEEDS").unwrap_or(300);
     support::seeds::count_endings(from..from + seeds, |seed| {

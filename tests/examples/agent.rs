@@ -720,7 +720,7 @@ fn a_dumb_terminal_gets_no_escape_sequence() {
 }
 
 #[test]
-fn without_tools_the_offline_model_says_that_it_cannot_look() {
+fn without_tools_the_offline_model_states_that_files_are_not_readable() {
     let temp = TempProject::new();
     let Some(mut agent) = agent_command(&temp.0, &["--no-tools", LINE_COUNT_PROMPT]) else {
         return;

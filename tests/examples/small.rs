@@ -84,7 +84,7 @@ fn on_a_terminal_the_chat_shows_a_prompt() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn on_a_terminal_the_trace_example_says_what_it_waits_for() {
+fn on_a_terminal_the_trace_example_prints_that_it_reads_stdin() {
     let Some(program) = example_program("trace") else { return };
     let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
     terminal.wait_for("Waiting for a trace on stdin, JSON lines; Ctrl-D ends it.");

@@ -530,7 +530,7 @@ mod model_handoff {
     }
 
     #[tokio::test]
-    async fn partial_output_is_retracted_before_the_fallback_is_asked() {
+    async fn partial_output_is_retracted_before_the_fallback_request() {
         for from in Wire::ALL {
             for to in Wire::ALL {
                 let ran = Counter::default();

@@ -159,7 +159,7 @@ mod turn_limit {
     }
 
     #[tokio::test]
-    async fn with_a_limit_of_one_turn_there_is_no_wrap_up() {
+    async fn a_limit_of_one_turn_leaves_no_wrap_up_turn() {
         let world = AgentFixture::new(["hi".into()])
             .map_agent(|agent| agent.with_max_turns(1).with_budget(Budget::new().with_wrap_up()));
         let told = world.run().await;

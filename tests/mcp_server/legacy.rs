@@ -63,7 +63,7 @@ async fn tools_are_listed_and_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_both_eras_speaks_that_of_each_request() {
+async fn a_server_of_both_eras_answers_in_the_era_of_each_request() {
     let mut client = LineClient::start(server());
     let discovered = client.ask(modern(request(1, "server/discover", json!({})))).await;
     assert!(discovered["result"].is_object(), "{discovered}");

@@ -389,7 +389,7 @@ async fn history_with_thoughts(model: &Anthropic) -> Vec<Item> {
 }
 
 #[tokio::test]
-async fn the_vendor_is_asked_to_drop_stale_reasoning_unless_disabled() {
+async fn stale_reasoning_is_dropped_by_the_vendor_unless_disabled() {
     use turnstream::request::{Options, Reasoning};
     let (server, model) = vendor_server(|| Reply::new().think("hm").say("hi")).await;
     let items = history_with_thoughts(&model).await;

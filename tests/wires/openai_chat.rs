@@ -71,7 +71,7 @@ fn a_call_in_the_documented_shape_is_decoded() {
 }
 
 #[test]
-fn ids_and_names_that_are_repeated_or_empty_change_nothing() {
+fn repeated_or_empty_ids_and_names_are_ignored() {
     check_calls(
         &[
             json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{\"x\":" } }]),
@@ -84,7 +84,7 @@ fn ids_and_names_that_are_repeated_or_empty_change_nothing() {
 }
 
 #[test]
-fn a_name_may_come_in_pieces() {
+fn a_name_may_be_split() {
     check_calls(
         &[
             json!([{ "index": 0, "id": "a", "function": { "name": "get_" } }]),

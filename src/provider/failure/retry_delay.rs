@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_in_a_body_is_read() {
+    fn retry_delays_are_read_from_every_body_format() {
         let info = r#"{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}"#;
         check(&format!(r#"{{"error":{{"details":[{info}]}}}}"#), 34_400);
         check(r#"{"error":{"message":"Quota exceeded. Please retry in 12.3s."}}"#, 12_300);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_time_is_none() {
+    fn a_body_without_a_time_yields_no_retry_delay() {
         check(r#"{"error":{"message":"Please try again in a while."}}"#, None);
         check(r#"{"error":{"message":"Please try again later."}}"#, None);
         check(r#"{"error":{"details":[{"retryDelay":"soon"}]}}"#, None);

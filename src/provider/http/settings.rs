@@ -217,7 +217,7 @@ mod tests {
     use crate::provider::gemini::GenerateContent;
 
     #[test]
-    fn requests_go_to_the_vendor_also_where_the_providers_own_model_has_no_address() {
+    fn an_invalid_default_model_name_does_not_affect_requests_with_another_model() {
         let settings = HttpSettings::new(&GenerateContent, "a b");
         assert!(settings.target.endpoint.is_err());
         assert!(settings.is_vendor_endpoint());

@@ -155,7 +155,7 @@ mod tests {
     use super::format_rfc3339;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn unix_seconds_are_formatted_as_rfc_3339() {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),

@@ -242,7 +242,7 @@ mod tests {
         3;note=x\r\nabc\r\n0A\r\n0123456789\r\n0\r\nTrailer: t\r\n\r\n";
 
     #[test]
-    fn a_request_is_the_same_wherever_its_bytes_are_cut() {
+    fn a_request_is_decoded_for_any_split_of_the_bytes() {
         for cut in 0..CHUNKED.len() {
             let mut decoder = Decoder::new(7);
             decoder.buffer.extend_from_slice(&CHUNKED[..cut]);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_refused_before_its_line_ends() {
+    fn non_http_bytes_are_rejected_before_the_line_ends() {
         check_bad(b"\x16\x03\x01", "the request line is not one of HTTP/1.1");
     }
 

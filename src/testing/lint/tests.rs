@@ -66,7 +66,7 @@ fn messages() -> Door {
 }
 
 #[test]
-fn anthropic_wants_every_call_answered_at_once_and_nothing_else() {
+fn anthropic_requires_results_for_exactly_the_preceding_calls() {
     let door = messages();
     door.passes(&[]);
     let text = || json!({ "type": "text", "text": "x" });
@@ -90,7 +90,7 @@ fn anthropic_wants_every_call_answered_at_once_and_nothing_else() {
 }
 
 #[test]
-fn anthropic_wants_a_result_for_each_use_of_its_own_tools_before_the_user_speaks() {
+fn anthropic_requires_server_tool_results_before_the_next_user_message() {
     let used = |id: &str| json!({ "type": "server_tool_use", "id": id, "name": "web_search" });
     let found = |id: &str| json!({ "type": "web_search_tool_result", "tool_use_id": id });
     let words = || json!({ "type": "text", "text": "x" });
@@ -132,7 +132,7 @@ fn anthropic_wants_a_result_for_each_use_of_its_own_tools_before_the_user_speaks
 }
 
 #[test]
-fn anthropic_wants_roles_in_turn_and_words_in_blocks() {
+fn anthropic_requires_alternating_roles_and_non_empty_blocks() {
     let door = messages();
     door.refuses(&[("/messages/3", json!({ "role": "user", "content": "x" }))], "must alternate");
     door.refuses(&[("/messages", json!([]))], "at least one message");
@@ -161,7 +161,7 @@ fn anthropic_wants_roles_in_turn_and_words_in_blocks() {
 }
 
 #[test]
-fn anthropic_wants_plain_ids_and_names() {
+fn anthropic_restricts_the_characters_of_ids_and_names() {
     let door = messages();
     let rename = |id: &str| {
         [("/messages/1/content/2/id", json!(id)), ("/messages/2/content/0/tool_use_id", json!(id))]
@@ -178,7 +178,7 @@ fn anthropic_wants_plain_ids_and_names() {
 }
 
 #[test]
-fn anthropic_wants_options_that_go_together() {
+fn anthropic_rejects_conflicting_options() {
     let door = messages();
     door.refuses(&[("/max_tokens", Value::Null)], "max_tokens");
     door.refuses(&[("/temperature", json!(1.5))], "range: 0..1");
@@ -235,7 +235,7 @@ fn chat() -> Door {
 }
 
 #[test]
-fn chat_wants_every_call_answered_at_once_and_nothing_else() {
+fn chat_requires_results_for_exactly_the_preceding_calls() {
     let door = chat();
     door.passes(&[]);
     let user = || json!({ "role": "user", "content": "x" });
@@ -252,7 +252,7 @@ fn chat_wants_every_call_answered_at_once_and_nothing_else() {
 }
 
 #[test]
-fn chat_wants_content_where_it_is_due() {
+fn chat_requires_content_in_messages_without_calls() {
     let door = chat();
     let assistant = json!({ "role": "assistant", "content": null });
     door.refuses(&[("/messages/6", assistant)], "expected a string, got null");
@@ -268,7 +268,7 @@ fn chat_wants_content_where_it_is_due() {
 }
 
 #[test]
-fn chat_wants_plain_ids_and_names() {
+fn chat_restricts_the_characters_of_ids_and_names() {
     let door = chat();
     let rename = |id: &str| {
         [("/messages/2/tool_calls/0/id", json!(id)), ("/messages/4/tool_call_id", json!(id))]
@@ -289,7 +289,7 @@ fn chat_wants_plain_ids_and_names() {
 }
 
 #[test]
-fn chat_wants_options_that_go_together() {
+fn chat_rejects_conflicting_options() {
     let door = chat();
     let limits = [("/max_tokens", json!(9)), ("/max_completion_tokens", json!(9))];
     door.refuses(&limits, "at the same time");
@@ -343,7 +343,7 @@ fn responses() -> Door {
 }
 
 #[test]
-fn responses_want_every_call_answered_behind_it_and_nothing_else() {
+fn responses_require_one_output_after_each_call() {
     let door = responses();
     door.passes(&[]);
     let user = || json!({ "role": "user", "content": "x" });
@@ -359,7 +359,7 @@ fn responses_want_every_call_answered_behind_it_and_nothing_else() {
 }
 
 #[test]
-fn responses_want_reasoning_with_what_it_led_to() {
+fn responses_require_reasoning_to_be_followed_by_its_item() {
     let door = responses();
     let reasoning =
         json!({ "type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "x" });
@@ -377,7 +377,7 @@ fn responses_want_reasoning_with_what_it_led_to() {
 }
 
 #[test]
-fn responses_want_ids_that_tell_what_they_are_of() {
+fn responses_require_ids_with_the_prefix_of_their_item_type() {
     let door = responses();
     door.refuses(&[("/input/3/id", json!("call_1"))], "begins with 'fc'");
     door.refuses(&[("/input/1/id", json!("msg_2"))], "begins with 'rs'");
@@ -391,7 +391,7 @@ fn responses_want_ids_that_tell_what_they_are_of() {
 }
 
 #[test]
-fn responses_want_options_of_their_own() {
+fn responses_reject_options_of_other_wires() {
     let door = responses();
     door.refuses(&[("/max_tokens", json!(99))], "Unknown parameter: 'max_tokens'");
     door.refuses(&[("/max_output_tokens", json!(5))], ">= 16");
@@ -432,7 +432,7 @@ fn contents() -> Door {
 }
 
 #[test]
-fn gemini_wants_as_many_responses_as_calls_and_in_their_order() {
+fn gemini_requires_one_response_per_call_in_call_order() {
     let door = contents();
     door.passes(&[]);
     let text = || json!({ "text": "x" });
@@ -460,7 +460,7 @@ fn gemini_wants_as_many_responses_as_calls_and_in_their_order() {
 }
 
 #[test]
-fn gemini_wants_roles_in_turn_and_something_in_every_part() {
+fn gemini_requires_alternating_roles_and_non_empty_parts() {
     let door = contents();
     let user = json!({ "role": "user", "parts": [{ "text": "x" }] });
     door.refuses(&[("/contents/3", user)], "alternate between user and model");
@@ -478,7 +478,7 @@ fn gemini_wants_roles_in_turn_and_something_in_every_part() {
 }
 
 #[test]
-fn gemini_wants_its_own_schema_and_its_own_fields() {
+fn gemini_rejects_schemas_and_fields_of_other_wires() {
     let door = contents();
     let parameters = "/tools/0/functionDeclarations/0/parameters";
     let with = |field: &str, value: Value| {
@@ -526,7 +526,7 @@ fn gemini_wants_its_own_schema_and_its_own_fields() {
 }
 
 #[test]
-fn gemini_3_wants_the_first_call_of_every_step_of_this_turn_signed() {
+fn gemini_3_requires_the_first_call_of_each_step_to_be_signed() {
     let Door(_, body) = contents();
     let door = Door(gemini_3, body);
     door.passes(&[]);
@@ -563,7 +563,7 @@ fn lines() -> Door {
 }
 
 #[test]
-fn ollama_wants_every_call_answered_at_once_by_its_id_or_its_name_and_nothing_else() {
+fn ollama_requires_results_for_exactly_the_preceding_calls() {
     let door = lines();
     door.passes(&[]);
     let user = || json!({ "role": "user", "content": "x" });
@@ -577,7 +577,7 @@ fn ollama_wants_every_call_answered_at_once_by_its_id_or_its_name_and_nothing_el
 }
 
 #[test]
-fn ollama_wants_messages_of_known_roles_and_types() {
+fn ollama_requires_messages_of_known_roles_and_types() {
     let door = lines();
     let role = [("/messages/1/role", json!("developer"))];
     door.refuses(&role, "messages[1]: invalid role: developer");
@@ -594,7 +594,7 @@ fn ollama_wants_messages_of_known_roles_and_types() {
 }
 
 #[test]
-fn ollama_wants_options_of_their_types_in_their_place() {
+fn ollama_requires_options_of_the_right_type_and_position() {
     let door = lines();
     for (place, value) in [
         ("/think", json!(true)),
@@ -630,7 +630,7 @@ fn ollama_wants_options_of_their_types_in_their_place() {
 }
 
 #[test]
-fn no_body_is_too_odd_for_a_lint() {
+fn every_malformed_body_is_reported_without_a_panic() {
     for odd in [
         json!(null),
         json!([]),

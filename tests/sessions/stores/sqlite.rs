@@ -113,7 +113,7 @@ async fn dropping_the_last_store_closes_the_database_and_leaves_no_wal() {
 }
 
 #[test]
-fn a_drop_beside_another_connection_leaves_a_self_contained_file() {
+fn a_drop_with_another_open_connection_leaves_a_self_contained_file() {
     let folder = TempFolder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
     let other = Connection::open(folder.join("db")).unwrap();

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_between_tags_are_told_from_the_text_wherever_the_pieces_are_cut() {
+    fn tagged_reasoning_is_separated_from_text_for_any_split() {
         use ThinkTags::Tagged;
         check(Tagged, false, "<think>\nhm</think>\n\nhi", &["thought hm", "text hi"]);
         check(Tagged, false, " <think></think>hé", &["text hé"]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_whose_opening_tag_is_missing_end_at_the_closing_one() {
+    fn reasoning_without_an_opening_tag_ends_at_the_closing_tag() {
         use ThinkTags::OpenedByTemplate;
         check(OpenedByTemplate, false, "hm\n</think>\nhi", &["thought hm\n", "text hi"]);
         check(OpenedByTemplate, false, "<think>hm</think>hi", &["thought hm", "text hi"]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_in_the_text_ends_at_its_tag_and_nowhere_else() {
+    fn a_call_in_text_ends_only_at_its_closing_tag() {
         use ThinkTags::{Off, Tagged};
         let two = "ok\n<tool_call>{1}</tool_call>\n<tool_call>{é}</tool_call>\n";
         check(Off, true, two, &["text ok\n", "call {1}", "call {é}"]);
