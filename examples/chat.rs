@@ -171,6 +171,6 @@ async fn main() -> Result<(), Error> {
     };
     let (history, ()) = tokio::join!(run_chat(&agent, heard), speaker);
     let history = history?;
-    println!("{} items are kept, lawful: {}", history.len(), history.is_settled());
+    println!("{} items are kept, settled: {}", history.len(), history.is_settled());
     Ok(())
 }

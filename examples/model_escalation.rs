@@ -93,6 +93,6 @@ async fn main() -> Result<(), Error> {
         }
     }
     let next = if has_escalated(&run.history()) { STRONG_MODEL } else { CHEAP_MODEL };
-    println!("\n\nWhoever goes on with this history asks {next}.");
+    println!("\n\nThe next run on this history asks {next}.");
     Ok(())
 }

@@ -52,7 +52,7 @@ async fn main() -> Result<(), Error> {
 /// One iteration: deliver queued input, ask the model, act on its turn.
 ///
 /// Dropping the stream drops the open request and the running hooks and tools.
-#[expect(clippy::too_many_lines, reason = "a lap is read from its top to its end")]
+#[expect(clippy::too_many_lines, reason = "an iteration reads from top to bottom")]
 fn loop_body(
     cx: RunContext,
     mut state: State,

@@ -80,7 +80,7 @@ pub(crate) enum ServerArg {
 }
 
 #[derive(Debug, Default, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent flag")]
 pub(crate) struct Args {
     pub(crate) provider: Option<ProviderName>,
     pub(crate) dialect: Option<&'static Dialect>,

@@ -221,7 +221,7 @@ impl ProviderChoice {
                 if dialect.base_url.is_empty() && base_url.is_none() =>
             {
                 return Err(format!(
-                    "the dialect `{}` has no address of its own; give `--base-url`",
+                    "the dialect `{}` has no default URL; give `--base-url`",
                     dialect.name
                 ));
             }

@@ -84,7 +84,7 @@ pub(crate) async fn run(
     if server_kills > 0 {
         println!("server kills {server_kills}");
     }
-    println!("broken off {unfinished}, torn lines {torn}, unlawful {unlawful}");
+    println!("broken off {unfinished}, torn lines {torn}, unsettled {unlawful}");
     println!("kills {kills}, lost {}, doubled {}", lost.len(), doubled.len());
     match is_fine {
         true => drop(fs::remove_dir_all(&place.folder)),

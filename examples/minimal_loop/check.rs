@@ -28,7 +28,7 @@ fn glossary_violations(text: &str) -> Vec<String> {
     for term in text.lines().filter_map(|line| line.strip_prefix("## ")) {
         match last.map(|last| last.to_lowercase().cmp(&term.to_lowercase())) {
             Some(std::cmp::Ordering::Greater) => complaints.push(format!(
-                "Glossary terms not in alphabetical order: `{term}` stands behind `{}`",
+                "Glossary terms not in alphabetical order: `{term}` comes after `{}`",
                 last.unwrap_or_default()
             )),
             Some(std::cmp::Ordering::Equal) => {

@@ -17,7 +17,7 @@ use crate::stream::Step;
 /// One iteration: deliver queued input, ask the model, act on its turn.
 ///
 /// Dropping the stream drops the open request and the running hooks and tools.
-#[expect(clippy::too_many_lines, reason = "a lap is read from its top to its end")]
+#[expect(clippy::too_many_lines, reason = "an iteration reads from top to bottom")]
 pub fn loop_body(
     cx: RunContext,
     mut state: State,

@@ -34,7 +34,8 @@ pub(super) fn sub_agent_tool(
         json!({
             "type": "object",
             "properties": {
-                "prompt": { "type": "string", "description": "What is to be done, with all that has to be known for it" },
+                "prompt": { "type": "string", "description": "The task, with all the information \
+                 needed for it" },
             },
             "required": ["prompt"],
             "additionalProperties": false,

@@ -182,7 +182,7 @@ impl Outcome {
             EndReason::Repeating => "it kept repeating the same calls",
             EndReason::Budget => "its budget was spent",
             EndReason::Incomplete => "a reply broke off",
-            EndReason::Pending => "a call waits for somebody outside",
+            EndReason::Pending => "a call is waiting for an approval or an external result",
             EndReason::Blocked => "something is missing",
             EndReason::Unproven => "there is no evidence",
             EndReason::ProviderError => "the model could not be reached",

@@ -320,17 +320,16 @@ impl TokenCache {
     ) -> Shared<Refresh> {
         let tokens = Arc::clone(self);
         let refresh = async move {
-            let fetched = panic_to_error_async("the source of tokens", async {
-                (tokens.fetch_token)().await
-            })
-            .await;
+            let fetched =
+                panic_to_error_async("the token source", async { (tokens.fetch_token)().await })
+                    .await;
             let mut state = lock_ignoring_poison(&tokens.state);
             state.refreshes.retain(|(runtime, _)| *runtime != here);
             let token = fetched?;
             if token.secret.is_empty() {
                 return Err(Error::new(
                     ErrorKind::Auth,
-                    "the source of tokens gave an empty token",
+                    "the token source returned an empty token",
                 ));
             }
             let held = Arc::new(CachedToken::new(token));

@@ -63,7 +63,7 @@ impl ResettableTimer {
 
 impl fmt::Debug for ResettableTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deadline").field("waiting", &self.0.is_some()).finish()
+        f.debug_struct("ResettableTimer").field("waiting", &self.0.is_some()).finish()
     }
 }
 

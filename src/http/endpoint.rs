@@ -61,7 +61,7 @@ impl Endpoint {
             let odd = |c: char| c.is_whitespace() || c.is_control();
             let leads_elsewhere = |part: &str| matches!(part, "" | "." | "..");
             if model.split('/').any(leads_elsewhere) || model.contains(odd) {
-                let message = "the name of the model cannot be part of an address";
+                let message = "the model name cannot be part of a URL";
                 return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("model"));
             }
         }

@@ -188,7 +188,7 @@ fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
     }
     match (ExpandedSize { schema: &schema, of_targets: HashMap::new() }).of(&schema) {
         0..=MAX_EXPANDED_NODES => Ok(schema),
-        _ => Err("has a schema that grows beyond measure by its references".to_owned()),
+        _ => Err("has a schema that expands without bound through its references".to_owned()),
     }
 }
 

@@ -83,8 +83,8 @@ impl ServerFields<'_> {
             (None, Some(url)) => {
                 if self.text("type")?.as_deref() == Some("sse") {
                     let message = format!(
-                        "the server `{}` has the type `sse`, a transport that the protocol gave up: \
-                         most such servers have a newer address, which often ends with `/mcp`",
+                        "the server `{}` has the type `sse`, a transport that the protocol has \
+                         dropped: most such servers have a newer URL, which often ends with `/mcp`",
                         self.name
                     );
                     return Err(Error::new(ErrorKind::Unsupported, message));

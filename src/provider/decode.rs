@@ -265,7 +265,7 @@ fn count_silent_bytes(silent: &mut usize, bytes: usize) -> Result<(), Error> {
     if *silent <= MAX_SILENT_BYTES {
         return Ok(());
     }
-    let message = format!("the answer has more than {MAX_SILENT_BYTES} bytes that say nothing");
+    let message = format!("the response has more than {MAX_SILENT_BYTES} bytes without content");
     Err(Error::new(ErrorKind::TooLarge, message))
 }
 

@@ -147,7 +147,8 @@ fn vendor_by_model(model: &str, env: Environment<'_>) -> Result<SelectedVendor, 
     let Some((vendor, model)) = named.or_else(own) else {
         let vendors: Vec<_> = VENDORS.iter().map(|vendor| vendor.name).collect();
         let message = format!(
-            "the model `{model}` belongs to no one vendor; write vendor:model, with one of {}",
+            "the model `{model}` does not identify a single vendor; write vendor:model, with one \
+             of {}",
             vendors.join(", ")
         );
         return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("model"));

@@ -360,6 +360,8 @@ impl PlayerState {
 
 impl fmt::Debug for RunPlayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Playing").field("events", &self.lock().event_count).finish_non_exhaustive()
+        f.debug_struct("RunPlayer")
+            .field("event_count", &self.lock().event_count)
+            .finish_non_exhaustive()
     }
 }

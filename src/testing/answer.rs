@@ -38,7 +38,7 @@ use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 /// Answer::reply("Hello!").with_fault(Fault::InsertNoise(Noise::Pings)).with_fault(Fault::LineEnds(LineEnd::CrLf));
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "an answer does nothing unless it is given to a server"]
+#[must_use = "an answer does nothing unless it is passed to a server"]
 pub struct Answer {
     content: ResponseContent,
     status: Option<u16>,

@@ -158,8 +158,8 @@ servers_of_one_wire! {
     anthropic: Anthropic, "Anthropic Messages.";
     openai_chat: OpenAiChat, "Chat Completions.";
     openai_responses: OpenAiResponses, "Responses.";
-    gemini: Gemini, "Gemini. A model whose name holds `gemini-3` gives its calls ids and signs them, \
-                     and wants the signatures back.";
+    gemini: Gemini, "Gemini. A model whose name holds `gemini-3` gives its calls ids and signs \
+    them, and requires the signatures back.";
     ollama: Ollama, "Ollama's own wire. A call has an id only if the function gives it one.";
 }
 

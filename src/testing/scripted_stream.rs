@@ -39,8 +39,9 @@ pub(super) fn script_to_body_steps(
         signatures: &signed.collect::<Vec<_>>(),
         sign_fn: |said| Some(sign_text(said)),
     });
-    write_script_steps(writer, moves, asked, signatures)
-        .map_err(|what| format!("the script says what the {} wire cannot say: {what}", asked.wire))
+    write_script_steps(writer, moves, asked, signatures).map_err(|what| {
+        format!("the script has content that the {} wire cannot express: {what}", asked.wire)
+    })
 }
 
 fn write_script_steps(

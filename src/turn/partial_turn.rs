@@ -230,7 +230,7 @@ impl Block {
 impl fmt::Display for PartialTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.blocks.len() {
-            0 => f.write_str("nothing of the turn had come"),
+            0 => f.write_str("no item of the turn had been received"),
             1 => f.write_str("1 item of the turn had begun"),
             n => write!(f, "{n} items of the turn had begun"),
         }

@@ -69,7 +69,7 @@ fn token_cost(tokens: u64, price: f64) -> f64 {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the cast saturates, and gives 0 for what is not a number"
+    reason = "the cast saturates and returns 0 for NaN"
 )]
 fn round_to_u64(number: f64) -> u64 {
     number.round() as u64

@@ -41,7 +41,7 @@ fn assert_valid_compaction(from: usize, to: usize, items: Vec<Item>) {
 
 #[test]
 fn a_compaction_never_separates_a_call_from_its_result() {
-    let parted = "a call and its result would be parted";
+    let parted = "a call would be separated from its result";
     assert_invalid_compaction(0, 4, vec![], parted);
     assert_invalid_compaction(4, 5, vec![], parted);
     assert_invalid_compaction(3, 4, vec![], parted);
@@ -82,7 +82,7 @@ fn a_compaction_never_separates_a_call_from_its_result() {
 
 #[test]
 fn a_compaction_range_outside_the_history_is_rejected() {
-    assert_invalid_compaction(0, 10, vec![], "0..10 is no range of 9 entries");
+    assert_invalid_compaction(0, 10, vec![], "0..10 is not a range of 9 entries");
     assert_invalid_compaction(10, 10, vec![], "10..10 is no range");
     assert_invalid_compaction(5, 1, vec![], "5..1 is no range");
     assert_invalid_compaction(usize::MAX, usize::MAX, vec![], "is no range");

@@ -175,7 +175,7 @@ async fn tombstoned_items_are_not_sent_in_the_next_request_on_any_wire() {
         told.check_outcome(EndReason::Completed, 3);
         let changes: Vec<&Event> =
             told.events.iter().filter(|event| is_tombstone_event(event)).collect();
-        assert_eq!(changes.len(), 1, "what is beside each other is one range");
+        assert_eq!(changes.len(), 1, "adjacent items are one range");
         let sent: Vec<String> = model.sent_bodies().iter().map(ToString::to_string).collect();
         for (body, is_sent) in sent.iter().zip([true, true, false]) {
             assert_eq!(body.contains("secret word"), is_sent, "{wire}: {body}");

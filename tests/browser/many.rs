@@ -200,7 +200,7 @@ async fn a_tab_that_falls_behind_is_disconnected_and_reconnects() {
     signal(Signal::STOP);
     let mut said = 1;
     let health = loop {
-        assert!(said < AT_MOST, "{said} words, and the tab is not cut");
+        assert!(said < AT_MOST, "{said} words, and the tab is not disconnected");
         for word in said..said + 10_000 {
             asked.say(&format!("word {word}\n"));
         }
@@ -211,7 +211,8 @@ async fn a_tab_that_falls_behind_is_disconnected_and_reconnects() {
     };
     let after = resident(server.pid());
     println!(
-        "a tab that stands still: cut after {said} events; memory of the server {} KiB before, {} after; {health}",
+        "a tab that is suspended: disconnected after {said} events; memory of the server {} KiB before, \
+         {} after; {health}",
         before >> 10,
         after >> 10
     );

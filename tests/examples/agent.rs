@@ -124,7 +124,7 @@ fn the_printed_counts_match_the_source_tree() {
     for part in ["> count_lines", "< count_lines", "> list_directory", "-- completed: 2 turns"] {
         assert!(err.contains(part) && !out.contains(part), "{err}");
     }
-    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours beside a terminal");
+    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours without a terminal");
 }
 
 #[test]

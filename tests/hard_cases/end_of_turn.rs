@@ -165,7 +165,7 @@ mod error_as_first_event {
             let told = finish_run(test_agent(Retry::new(model.clone())).run("go")).await;
             told.check_outcome(EndReason::Completed, 1);
             assert_eq!((told.text(), model.sent_bodies().len()), ("hello", 3), "{wire}");
-            assert_eq!(told.retracted_usages(), [], "nothing was said that must be taken back");
+            assert_eq!(told.retracted_usages(), [], "no output had to be retracted");
         }
     }
 

@@ -38,7 +38,7 @@ mod result_order {
         told.check_outcome(EndReason::Completed, 2);
         let came = told.result_texts_by_arrival();
         assert_eq!((came[1].as_str(), came[2].as_str()), ("10", "30"));
-        assert!(came[0].contains("nobody"), "what needs not run is answered at once");
+        assert!(came[0].contains("nobody"), "a call that does not run is answered first");
         let stand = told.result_texts();
         assert_eq!((&stand[0], &stand[1], &stand[2]), (&came[2], &came[0], &came[1]));
         assert_eq!(told.result_kinds(), [ResultKind::Ok, ResultKind::UnknownTool, ResultKind::Ok]);
@@ -94,7 +94,7 @@ mod concurrency {
         let told = finish_run(test_agent(model).with_tools(tools).run("go")).await;
         told.check_outcome(EndReason::Completed, 2);
         assert_eq!(most.load(Ordering::Relaxed), 2, "safe ones run together");
-        assert_eq!(alone.load(Ordering::Relaxed), 1, "an exclusive one runs beside nothing");
+        assert_eq!(alone.load(Ordering::Relaxed), 1, "an exclusive call runs alone");
         assert_eq!(began.elapsed(), Duration::from_millis(40), "four segments of ten");
     }
 }

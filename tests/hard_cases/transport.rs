@@ -142,7 +142,7 @@ mod turn_transforms {
             )
             .await;
             told.check_outcome(EndReason::Incomplete, 1);
-            assert_eq!(told.tool_start_count(), 0, "stopped behind {events}");
+            assert_eq!(told.tool_start_count(), 0, "stopped after {events}");
         }
         let told = finish_run(
             test_agent(InterruptedProvider(script(), whole)).with_max_turns(1).run("go"),

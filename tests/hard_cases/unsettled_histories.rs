@@ -489,7 +489,7 @@ mod unsettled_histories {
         ];
         let expected = ["user: u", "call a", "call b", "result b", "result a", "user: u"];
         let settled = check_settled(&items, &expected);
-        assert_eq!(settled, History::from_items("h", items), "it was lawful");
+        assert_eq!(settled, History::from_items("h", items), "it was settled");
     }
 
     #[test]

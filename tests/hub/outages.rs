@@ -103,7 +103,7 @@ async fn a_run_continues_while_its_log_is_unavailable_and_a_snapshot_follows() {
     tokio::time::sleep(Duration::from_millis(3_500)).await;
     log.is_down.store(true, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(pulled.load(Ordering::SeqCst), 8, "it goes on");
+    assert_eq!(pulled.load(Ordering::SeqCst), 8, "it continues");
     log.is_down.store(false, Ordering::SeqCst);
     assert_eq!(read.await.unwrap(), (ALL.to_owned(), 2));
 }

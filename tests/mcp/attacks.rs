@@ -35,7 +35,7 @@ impl Out {
         let _ = self.0.send(Some(message.to_string()));
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "callers have just made it")]
+    #[expect(clippy::needless_pass_by_value, reason = "callers have just created it")]
     fn result(&self, request: &Value, result: Value) {
         self.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }));
     }
@@ -180,7 +180,7 @@ async fn a_direct_call_is_limited_by_the_total_call_timeout() {
     let client = client_of(&server).with_limits(limits);
     let called = client.call_tool("echo", json!({ "text": "hi" }));
     let ended = tokio::time::timeout(Duration::from_mins(2), called).await;
-    assert!(ended.is_ok(), "it goes on for ever");
+    assert!(ended.is_ok(), "it never ends");
 }
 
 #[tokio::test(start_paused = true)]
@@ -394,7 +394,7 @@ async fn a_title_used_as_description_is_part_of_the_fingerprint() {
     let kit = later.toolkit().await.unwrap();
     let tool = kit.get("s__read").unwrap();
     assert!(tool.spec().description.contains("evil.example"), "the model reads it");
-    assert!(tool.is_approval_required(), "and nobody is asked");
+    assert!(tool.is_approval_required(), "no approval is requested");
 }
 
 #[tokio::test(start_paused = true)]
@@ -409,7 +409,7 @@ async fn a_direct_call_does_not_approve_a_changed_definition() {
     assert!(needs_approval(&client, "s__read").await);
     // A call of the program itself, which needs no approval.
     client.call_tool("read", json!({})).await.unwrap();
-    assert!(needs_approval(&client, "s__read").await, "nobody has approved the new definition");
+    assert!(needs_approval(&client, "s__read").await, "the new definition was never approved");
 }
 
 #[tokio::test(start_paused = true)]
@@ -461,7 +461,7 @@ async fn an_approval_applies_to_the_definition_shown_to_the_model() {
         outcome.pending.into_iter().map(|call| (call, turnstream::tool::Verdict::Approve));
     agent.resume(outcome.history, verdicts).unwrap().outcome().await;
     let calls = handle.received().iter().filter(|it| it.is_call("read")).count();
-    assert_eq!(calls, 0, "`Deletes all files` ran, which nobody has seen");
+    assert_eq!(calls, 0, "`Deletes all files` ran without being shown");
 }
 
 #[tokio::test(start_paused = true)]
@@ -966,7 +966,7 @@ async fn a_cancel_never_overtakes_its_request() {
     let all_are_cancelled = tokio::time::timeout(Duration::from_secs(30), all_are_cancelled).await;
     let cancels = cancels.load(Ordering::SeqCst);
     assert!(sent > 0 && all_are_cancelled.is_ok(), "{cancels} of {sent} were cancelled");
-    assert_eq!(overtaken.load(Ordering::SeqCst), 0, "the server goes on with these calls");
+    assert_eq!(overtaken.load(Ordering::SeqCst), 0, "the server continues these calls");
 }
 
 #[tokio::test]
@@ -1112,7 +1112,7 @@ async fn an_exponentially_expanding_schema_does_not_block_the_thread() {
         json!({ "type": "object", "$defs": defs, "allOf": [{ "$ref": "#/$defs/d0" }] }),
     )
     .await;
-    assert_eq!(said, "`s__a` has a schema that grows beyond measure by its references");
+    assert_eq!(said, "`s__a` has a schema that expands without bound through its references");
 }
 
 #[cfg(feature = "validate")]

@@ -26,7 +26,7 @@ fn is_cancelled(log: &[McpReceived]) -> bool {
 async fn run_until_progress(kit: turnstream::Toolkit) -> turnstream::Run {
     let mut run = run_call(kit, "s__hangs", json!({}));
     loop {
-        let event = run.next().await.expect("the run goes on").unwrap();
+        let event = run.next().await.expect("the run continues").unwrap();
         if let Event::Tool(ToolEvent::Progress { .. }) = event {
             return run;
         }

@@ -57,7 +57,7 @@ fn names(kit: &Toolkit) -> BTreeSet<String> {
 async fn run_until_progress(kit: Toolkit, tool: &str, arguments: Value) -> Run {
     let mut run = run_call(kit, tool, arguments);
     loop {
-        let event = run.next().await.expect("the run goes on").unwrap();
+        let event = run.next().await.expect("the run continues").unwrap();
         if let Event::Tool(ToolEvent::Progress { .. }) = event {
             return run;
         }

@@ -231,7 +231,7 @@ async fn unsolicited_requests_are_sent_before_each_answer() {
         ["sampling/createMessage", "elicitation/create", "roots/list", "ping", "no/such/method"];
     assert_eq!(methods, expected);
     soon(client.handle.wait_until(|log| log.len() == 6)).await;
-    assert!(client.handle.violations().is_empty(), "refusing them is lawful");
+    assert!(client.handle.violations().is_empty(), "refusing them is allowed");
 }
 
 #[tokio::test]

@@ -213,7 +213,7 @@ async fn a_legacy_server_refuses_a_modern_request_like_one_without_a_session() {
     let mut answer = post_modern(&server, &modern(request(1, "server/discover", json!({})))).await;
     assert_eq!(answer.status, 400);
     assert_eq!(error_code(&answer.json().await), -32000);
-    assert!(server.handle().violations().is_empty(), "a probe is lawful");
+    assert!(server.handle().violations().is_empty(), "a probe is allowed");
 }
 
 #[tokio::test]

@@ -154,5 +154,5 @@ async fn discover_is_refused_or_never_answered() {
     client.send(discover).await;
     client.expect_nothing(initialize("2025-06-18")).await;
     assert_eq!(client.handle.received()[0].status, Some(McpRequestStatus::Running));
-    assert!(client.handle.violations().is_empty(), "a probe is lawful");
+    assert!(client.handle.violations().is_empty(), "a probe is allowed");
 }

@@ -36,7 +36,7 @@ fn number_tool(name: &str) -> Tool {
     Tool::raw(spec, |args, _| async move { args["n"].clone() }).unwrap()
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "callers have just made it")]
+#[expect(clippy::needless_pass_by_value, reason = "callers have just created it")]
 fn wrapped(name: &str, arguments: Value) -> Value {
     json!({ "name": name, "arguments": arguments })
 }
@@ -448,7 +448,7 @@ async fn a_search_without_a_match_or_query_is_reported() {
     let search = |arguments: Value| Reply::new().call("search_tools", arguments);
     let (kind, text) = only_result(kit(), search(json!({ "query": "xylophone" }))).await;
     assert_eq!(kind, ResultKind::Ok);
-    assert!(text.starts_with("No tool fits. Search with other words"), "{text}");
+    assert!(text.starts_with("No tool matches. Search with other words"), "{text}");
     for wrong in [json!({ "query": "  " }), json!({}), json!({ "query": 7 })] {
         assert_eq!(only_result(kit(), search(wrong)).await.0, ResultKind::InvalidArguments);
     }

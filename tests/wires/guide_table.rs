@@ -205,7 +205,7 @@ fn content_rows() -> Vec<TableRow> {
     let rows: Vec<(&str, ItemsForWire)> = vec![
         (INSTRUCTION_ROW, Box::new(move |_| turn(Item::system(PLAIN_MARK)))),
         ("an image", Box::new(move |_| user(image()))),
-        ("an image by its address", Box::new(move |_| user(image_url()))),
+        ("an image by URL", Box::new(move |_| user(image_url()))),
         ("a PDF", Box::new(move |_| user(file("application/pdf")))),
         ("a PDF by its address", Box::new(move |_| user(file_url()))),
         ("a text file", Box::new(move |_| user(file("text/plain")))),
@@ -285,7 +285,7 @@ fn mark_position(body: &Value) -> String {
     let last = messages.iter().rfind(|message| holds(message));
     let is_behind = messages.iter().any(|message| answers(&message))
         && last.is_some_and(|last| !answers(&last) && last["role"] == "user");
-    if is_behind { "behind the results" } else { "carried" }.to_owned()
+    if is_behind { "after the results" } else { "carried" }.to_owned()
 }
 
 /// Whether instructions between messages, and failed calls, are encoded as such.

@@ -438,5 +438,5 @@ fn an_empty_error_result_is_sent_with_a_message() {
         History::from_items("h", [Item::user("hi"), Item::tool_call("a", "f", "{}"), failed]);
     let body = encode(&Request::new(history), "m", &Dialect::OPENAI).unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(body["messages"][2]["content"], "It failed without a word.");
+    assert_eq!(body["messages"][2]["content"], "It failed without a message.");
 }

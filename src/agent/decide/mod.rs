@@ -19,7 +19,7 @@ use crate::turn::{PartialTurn, Turn};
 
 /// The facts that a decision needs besides the state.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 #[non_exhaustive]
 pub struct Facts {
     /// The numeric limits.

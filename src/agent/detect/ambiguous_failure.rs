@@ -76,8 +76,7 @@ impl AmbiguousFailure {
                 && !same.any(|(_, result)| result.kind == ResultKind::Ok)
                 && !self.is_acknowledged(seen.turn, result)
         })?;
-        let what =
-            format!("`{}` ended as `{}`, and the answer passes over it", call.name, result.kind);
+        let what = format!("`{}` ended as `{}`, and the answer ignores it", call.name, result.kind);
         Some(Finding::for_call(call, what))
     }
 

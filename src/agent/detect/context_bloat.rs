@@ -45,8 +45,8 @@ impl ContextBloat {
         } else if begins(&grown) {
             let turns = self.growth_window_turns;
             format!(
-                "a request has {now} input tokens, {} before {turns} turns, and nothing was \
-                     changed or proven in between",
+                "a request has {now} input tokens, up from {} {turns} turns ago, and nothing was \
+                 changed or proven in between",
                 tokens[newest - turns]
             )
         } else {

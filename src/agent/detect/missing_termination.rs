@@ -40,7 +40,7 @@ impl MissingTermination {
                 self.max_turns_without_progress > 0 && quiet == self.max_turns_without_progress;
             let words = || Finding {
                 call_id: None,
-                message: format!("no check has said anything new for {quiet} turns"),
+                message: format!("no check has had a new result for {quiet} turns"),
             };
             // Only a problem that starts with the latest iteration is reported.
             found = stuck.or_else(|| is_quiet.then(words));

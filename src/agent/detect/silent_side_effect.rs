@@ -61,7 +61,7 @@ impl SilentSideEffect {
                 })
         });
         if let Some((call, _)) = declared {
-            let what = format!("`{}` changes things, and has not said what it changed", call.name);
+            let what = format!("`{}` changes things and did not report a change", call.name);
             return Some(Finding::for_call(call, what));
         }
         let tools: Vec<_> =
@@ -72,7 +72,7 @@ impl SilentSideEffect {
                 _ => None,
             },
             message: format!(
-                "something is different behind {}, and nothing was told",
+                "something changed during {}, and no change was reported",
                 tools.join(", ")
             ),
         })
@@ -104,7 +104,7 @@ impl SilentSideEffect {
 impl fmt::Debug for SilentSideEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SilentSideEffect")
-            .field("changing", &self.mutating_tools)
+            .field("mutating_tools", &self.mutating_tools)
             .finish_non_exhaustive()
     }
 }

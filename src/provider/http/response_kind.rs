@@ -28,9 +28,10 @@ pub(super) async fn stream_body<W: Wire>(
                 false => not_a_stream_error(what),
             }
         }
-        (true, Some(encoding)) => {
-            not_a_stream_error(&format!("a body packed as `{encoding}`, which was not asked for,"))
-        }
+        (true, Some(encoding)) => not_a_stream_error(&format!(
+            "a body compressed as `{encoding}`, which was not \
+            requested,"
+        )),
         (false, None) => {
             let said = read_error_text(&mut answer, deadlines).await;
             let error = status_error(wire, &answer, &said)?;

@@ -73,7 +73,7 @@ impl TurnWriter for LineWriter {
             ContentDelta::Reasoning(_, piece) => self.write_message_field("thinking", piece.into()),
             ContentDelta::Refusal(_) => return Err("a refusal"),
             ContentDelta::Signature(..) => return Err("a signature"),
-            ContentDelta::HiddenReasoning(_) => return Err("hidden thoughts"),
+            ContentDelta::HiddenReasoning(_) => return Err("hidden reasoning"),
             ContentDelta::CallStart { call_id, name } => {
                 let mut call = json!({ "function": { "name": name } });
                 // Older servers do not assign ids to calls.
@@ -103,7 +103,7 @@ impl TurnWriter for LineWriter {
             StopReason::Other(raw) => raw,
             StopReason::Refusal => return Err("a refusal"),
             StopReason::Pause => return Err("a pause"),
-            StopReason::ContentFilter => return Err("a filter of content"),
+            StopReason::ContentFilter => return Err("a content filter"),
             StopReason::ContextWindow => return Err("the end of the context window"),
         }
         .into();

@@ -148,7 +148,7 @@ impl SchemaRewriter<'_> {
                     schema.insert("items".to_owned(), first);
                 }
                 _ if self.subset.allows_open_objects() => {}
-                _ => return Err(self.subset.unsupported_error(at, "a row of different things")),
+                _ => return Err(self.subset.unsupported_error(at, "a tuple of different types")),
             }
         }
         if self.subset.allows_open_objects() {
@@ -159,7 +159,7 @@ impl SchemaRewriter<'_> {
             (Some(kind), _)
                 if types_of(kind).contains(&"array") && !schema.contains_key("items") =>
             {
-                Err(self.subset.unsupported_error(at, "an array of anything"))
+                Err(self.subset.unsupported_error(at, "an array of arbitrary values"))
             }
             _ => Ok(schema),
         }
@@ -182,7 +182,7 @@ impl SchemaRewriter<'_> {
                     schema.insert("additionalProperties".to_owned(), fields);
                 }
                 Err(none) if none.is_empty() => {}
-                _ => return refuse("patternProperties", "names by several patterns"),
+                _ => return refuse("patternProperties", "several patterns for names"),
             }
             return Ok(schema);
         }
@@ -190,13 +190,13 @@ impl SchemaRewriter<'_> {
             return Ok(schema);
         }
         if !patterns.is_empty() {
-            return refuse("patternProperties", "fields with names of any kind");
+            return refuse("patternProperties", "fields with arbitrary names");
         }
         if !rest_is_closed {
-            return refuse("additionalProperties", "fields with names of any kind");
+            return refuse("additionalProperties", "fields with arbitrary names");
         }
         if rest.is_none() && !schema.contains_key("properties") {
-            return Err(self.subset.unsupported_error(at, "an object of any fields"));
+            return Err(self.subset.unsupported_error(at, "an object with arbitrary fields"));
         }
         schema.insert("additionalProperties".to_owned(), json!(false));
         schema.entry("properties").or_insert_with(|| json!({}));

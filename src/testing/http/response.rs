@@ -137,7 +137,7 @@ pub(super) fn encode_chunk(data: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    #[expect(clippy::needless_pass_by_value, reason = "each is made where it is checked")]
+    #[expect(clippy::needless_pass_by_value, reason = "each is created where it is checked")]
     fn check_head(request: HttpRequest, response: HttpResponse, expected: &str) {
         let framing = Framing::for_response(&request, &response);
         let head = String::from_utf8(encode_head(&response, framing)).unwrap();

@@ -267,7 +267,7 @@ fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &
     let mut behind = kinds.skip_while(|kind| *kind != "tool_use");
     let late = behind.find(|kind| matches!(*kind, "text" | "thinking" | "redacted_thinking"));
     if let Some(late) = late {
-        bad.push(format_args!("messages.{at}: a `{late}` block stands behind a `tool_use` block"));
+        bad.push(format_args!("messages.{at}: a `{late}` block follows a `tool_use` block"));
     }
 }
 

@@ -80,7 +80,7 @@ fn anthropic_requires_results_for_exactly_the_preceding_calls() {
         [("/messages/2/content/0/type", json!("text")), ("/messages/2/content/0/text", json!("x"))];
     let complaints = anthropic(&changed(door.1.clone(), &swapped));
     assert!(complaints.iter().any(|c| c.contains("must come first")), "{complaints:?}");
-    door.refuses(&[("/messages/1/content/4", text())], "`text` block stands behind a `tool_use`");
+    door.refuses(&[("/messages/1/content/4", text())], "`text` block follows a `tool_use`");
     let twins = [
         ("/messages/1/content/3/id", json!("a")),
         ("/messages/2/content/1", json!({ "type": "text", "text": "x" })),
@@ -441,7 +441,7 @@ fn gemini_requires_one_response_per_call_in_call_order() {
     let third = json!({ "functionResponse": { "name": "sub", "response": {} } });
     door.refuses(&[("/contents/2/parts/2", third)], number);
     let name = "/contents/2/parts/0/functionResponse/name";
-    door.refuses(&[(name, json!("sub"))], "stands where `add` was called");
+    door.refuses(&[(name, json!("sub"))], "is in the position of the call of `add`");
     let ids = |call: &str, response: &str| {
         [
             ("/contents/1/parts/1/functionCall/id", json!(call)),
@@ -590,7 +590,7 @@ fn ollama_requires_messages_of_known_roles_and_types() {
     }
     door.refuses(&[("/messages/1/images", json!([5]))], "must be of type array of strings");
     door.refuses(&[("/messages/0/thinking", json!("Hm"))], "only the assistant has it");
-    door.refuses(&[("/messages", json!([]))], "the model is loaded and says nothing");
+    door.refuses(&[("/messages", json!([]))], "the model is only loaded");
 }
 
 #[test]

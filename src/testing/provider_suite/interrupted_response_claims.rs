@@ -57,9 +57,9 @@ fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
         format!("the error is of kind `{}`: {error:#}", error.kind())
     })?;
     let kept = PartialTurn::from_error(&error).map(PartialTurn::text).unwrap_or_default();
-    ensure_that(kept == said, || format!("of {said:?} the error has kept {kept:?}"))?;
+    ensure_that(kept == said, || format!("the error carries {kept:?} of {said:?}"))?;
     ensure_that(!is_open || said == "Hello there.", || {
-        format!("of all that was sent came {said:?}")
+        format!("of everything sent, {said:?} was received")
     })
 }
 

@@ -168,7 +168,7 @@ pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
             return Ok(());
         }
     }
-    Err(UnmetClaim::Failed(format!("the text did not come within {MAX_POLLS} polls")))
+    Err(UnmetClaim::Failed(format!("the text did not arrive within {MAX_POLLS} polls")))
 }
 
 /// Polls a turn this many times, or until all of its text has arrived, and returns whether it has.

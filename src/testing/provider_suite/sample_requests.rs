@@ -117,8 +117,12 @@ pub(super) struct ReadTurn {
 impl ReadTurn {
     /// Returns the turn, and fails if it is not complete.
     pub(super) fn turn(self) -> Result<Arc<Turn>, UnmetClaim> {
-        self.end
-            .map_err(|error| UnmetClaim::Failed(format!("a whole answer is an error: {error:#}")))
+        self.end.map_err(|error| {
+            UnmetClaim::Failed(format!(
+                "a complete answer is an error: \
+            {error:#}"
+            ))
+        })
     }
 
     /// Returns the error, and fails if there was not one.
@@ -152,7 +156,7 @@ pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, UnmetCla
             Some(Ok(TurnEvent::TurnComplete { turn })) => break Ok(turn),
             Some(Ok(event)) => events.push(event),
             Some(Err(error)) => break Err(error),
-            None => return Err(UnmetClaim::Failed("a turn ends without its end".to_owned())),
+            None => return Err(UnmetClaim::Failed("a turn ends without an end event".to_owned())),
         }
     };
     for _ in 0..3 {

@@ -76,7 +76,7 @@ fn parse(arguments: &str) -> Result<(String, String), String> {
         )
     })?;
     if name.is_empty() {
-        return Err("`name` is empty: it is the name of the tool that is called".to_owned());
+        return Err("`name` is empty: it must be the name of the tool to call".to_owned());
     }
     let written = arguments.map_or("", RawValue::get);
     // Some models write the object as a string that contains its JSON.

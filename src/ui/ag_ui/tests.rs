@@ -130,7 +130,7 @@ async fn all_open_interrupts_must_be_answered_and_arguments_come_from_the_sessio
     let entry = |id: &str, approved: bool| json!({ "interruptId": id, "status": "resolved", "payload": { "approved": approved } });
     let both = resume(&json!([entry("call_1_1", true), entry("call_1_2", false)]));
     let Action::Resume(verdicts) = both.action(&session, &agent).unwrap() else {
-        panic!("it goes on")
+        panic!("it continues")
     };
     assert_eq!(verdicts[0].1, Verdict::Approve);
     assert_eq!(verdicts[0].0.arguments, r#"{"file":"ours"}"#);
@@ -163,7 +163,7 @@ async fn a_result_is_accepted_only_for_an_external_tool() {
         parse(&request(&messages)).unwrap()
     };
     let action = result("call_1_1").action(&session, &asks).unwrap();
-    let Action::Resume(verdicts) = action else { panic!("it goes on") };
+    let Action::Resume(verdicts) = action else { panic!("it continues") };
     assert_eq!(verdicts[0].1, Verdict::Output(ToolOutput::ok("yes")));
     assert_eq!(status(result("other").action(&session, &asks)), 409);
 
@@ -184,7 +184,7 @@ async fn message_ids_are_derived_from_the_session_entries() {
     let body: Vec<_> = response.body.try_collect().await.unwrap();
     let body = String::from_utf8(body.concat()).unwrap();
     let entries = session.entries().await.unwrap();
-    assert_eq!(entries.len(), 4, "what was said, the call, its result, the answer");
+    assert_eq!(entries.len(), 4, "the prompt, the call, its result, the answer");
     for expected in [
         r#""parentMessageId":"c:1""#,
         r#"{"type":"TOOL_CALL_RESULT","messageId":"c:2""#,

@@ -238,7 +238,7 @@ impl AiSdkEncoder {
         for call in turn.tool_calls() {
             self.complete_call(call, out);
         }
-        self.withdraw_calls("the model took it back", out);
+        self.withdraw_calls("the model retracted it", out);
         self.state.is_between_turns = true;
     }
 
@@ -300,7 +300,7 @@ impl AiSdkEncoder {
             self.state.streamed_calls.clear();
             write_data(out, &Chunk::ResetStep);
         } else {
-            self.withdraw_calls("the turn was taken back", out);
+            self.withdraw_calls("the turn was retracted", out);
             let id = format!("turn-{}", self.state.turn);
             let (data, transient) = (json!({ "why": why }), false);
             let kind = "data-retracted";

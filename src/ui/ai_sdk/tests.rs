@@ -126,7 +126,7 @@ fn an_invalid_request_is_rejected_with_a_specific_status() {
     let refused = refuse(&parse_raw(None, "{}").unwrap_err());
     assert_eq!(
         (refused.status, &*refused.body),
-        (415, "the content type has to be application/json")
+        (415, "the content type must be application/json")
     );
 }
 
@@ -182,7 +182,7 @@ async fn an_approval_names_a_pending_call_and_its_arguments_come_from_the_sessio
     let session = session_after(&agent).await;
     let request = parse(&assistant_request(&json!([approved("call_1_1", true)]))).unwrap();
     let Action::Resume { message_id, verdicts } = request.action(&session, &agent).unwrap() else {
-        panic!("it goes on")
+        panic!("it continues")
     };
     assert_eq!(message_id, "c:1");
     assert_eq!(verdicts.len(), 1);
@@ -191,7 +191,7 @@ async fn an_approval_names_a_pending_call_and_its_arguments_come_from_the_sessio
 
     let denied = parse(&assistant_request(&json!([approved("call_1_1", false)]))).unwrap();
     let Action::Resume { verdicts, .. } = denied.action(&session, &agent).unwrap() else {
-        panic!("it goes on")
+        panic!("it continues")
     };
     assert!(matches!(verdicts[0].1, Verdict::Deny(_)));
 
@@ -208,7 +208,7 @@ async fn a_repeated_verdict_is_a_conflict() {
     let session = session_after(&agent).await;
     let request = parse(&assistant_request(&json!([approved("call_1_1", true)]))).unwrap();
     let Action::Resume { verdicts, .. } = request.action(&session, &agent).unwrap() else {
-        panic!("it goes on")
+        panic!("it continues")
     };
     session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
     assert_eq!(request.action(&session, &agent).unwrap_err().status(), 409);
@@ -221,7 +221,7 @@ async fn results_are_accepted_only_for_external_tools_and_for_all_calls() {
     let answers = json!([approved("call_1_1", true), output("call_1_2", &json!({ "yes": true }))]);
     let request = parse(&assistant_request(&answers)).unwrap();
     let Action::Resume { verdicts, .. } = request.action(&session, &agent).unwrap() else {
-        panic!("it goes on")
+        panic!("it continues")
     };
     assert_eq!(verdicts[1].1, Verdict::Output(ToolOutput::ok(r#"{"yes":true}"#)));
 
@@ -240,7 +240,7 @@ async fn verdicts_can_be_sent_outside_the_messages() {
         "approvals": [{ "id": "call_1_1", "approved": false, "reason": "not now" }],
     });
     let action = parse(&body).unwrap().action(&session, &agent).unwrap();
-    let Action::Resume { message_id, verdicts } = action else { panic!("it goes on") };
+    let Action::Resume { message_id, verdicts } = action else { panic!("it continues") };
     assert_eq!((&*message_id, &verdicts[0].1), ("c:1", &Verdict::deny("not now")));
 }
 

@@ -69,7 +69,7 @@ pub(super) struct FunctionCall<'a> {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-#[expect(clippy::struct_field_names, reason = "they are the wire's")]
+#[expect(clippy::struct_field_names, reason = "the wire defines them")]
 pub(super) struct WireUsage {
     prompt_token_count: LenientNumber,
     candidates_token_count: LenientNumber,

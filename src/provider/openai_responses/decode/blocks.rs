@@ -159,7 +159,7 @@ impl OutputItems {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         if self.is_ambiguous(location) {
-            return Err(protocol_error("the end of a tool call may be of one of several"));
+            return Err(protocol_error("the end of a tool call may belong to several calls"));
         }
         let at = self.call_slot(location);
         if let SlotKind::Call(call) = &mut self.slots[at].kind {
@@ -302,7 +302,7 @@ impl OutputItems {
         match calls.find(|call| !call.is_complete()).map(|call| call.name.as_str()) {
             None => Ok(()),
             Some("") => Err(protocol_error("a tool call has no name")),
-            Some(_) => Err(protocol_error("a tool call was not written to its end")),
+            Some(_) => Err(protocol_error("a tool call is unfinished")),
         }
     }
 

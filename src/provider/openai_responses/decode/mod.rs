@@ -299,7 +299,7 @@ impl Decode for Decoder {
                 return Err(failure::error_in_stream(frame.data));
             }
             "message" if event.choices.is_some() => {
-                return Err(protocol_error("the answer is in the form of Chat Completions"));
+                return Err(protocol_error("the response is in the Chat Completions format"));
             }
             kind => match kind.strip_prefix("response.") {
                 Some(word @ ("completed" | "incomplete" | "failed" | "cancelled" | "done")) => {

@@ -73,28 +73,28 @@ fn an_invalid_partial_argument_is_an_error() {
         assert_eq!(pushed.unwrap_err().kind(), ErrorKind::Protocol, "{path}");
     }
     let deep = format!(r#"{{"jsonPath":"${}","numberValue":1}}"#, ".a".repeat(MAX_DEPTH + 1));
-    check(&[&deep], Err("leads nowhere"));
-    check(&["[]"], Err("what is no piece"));
+    check(&[&deep], Err("empty or too deep"));
+    check(&["[]"], Err("an invalid piece"));
     check(&[r#"{"numberValue":1}"#], Err("lack a path"));
     check(&[r#"{"jsonPath":"$.a"}"#], Err("lack a value"));
     check(&[r#"{"jsonPath":"$.a","numberValue":"1"}"#], Err("is not understood"));
     check(&[r#"{"jsonPath":"$.a","numberValue":1e999}"#], Err("is not understood"));
-    check(&[r#"{"jsonPath":"$.a","numberValue":1,"willContinue":true}"#], Err("is no text"));
-    check(&[r#"{"jsonPath":"$.a","numberValue":1,"boolValue":true}"#], Err("of one value"));
+    check(&[r#"{"jsonPath":"$.a","numberValue":1,"willContinue":true}"#], Err("is not text"));
+    check(&[r#"{"jsonPath":"$.a","numberValue":1,"boolValue":true}"#], Err("one value twice"));
 }
 
 #[test]
 fn a_value_set_twice_is_an_error() {
     let a = r#"{"jsonPath":"$.a","numberValue":1}"#;
-    check(&[a, a], Err("of one value"));
-    check(&[a, r#"{"jsonPath":"$.a.b","numberValue":1}"#], Err("of one value"));
-    check(&[a, r#"{"jsonPath":"$[0]","numberValue":1}"#], Err("of one value"));
+    check(&[a, a], Err("one value twice"));
+    check(&[a, r#"{"jsonPath":"$.a.b","numberValue":1}"#], Err("one value twice"));
+    check(&[a, r#"{"jsonPath":"$[0]","numberValue":1}"#], Err("one value twice"));
     let null = r#"{"jsonPath":"$.a","nullValue":null}"#;
-    check(&[null, r#"{"jsonPath":"$.a","stringValue":"x"}"#], Err("of one value"));
+    check(&[null, r#"{"jsonPath":"$.a","stringValue":"x"}"#], Err("one value twice"));
 }
 
 #[test]
 fn a_skipped_list_element_is_an_error() {
-    check(&[r#"{"jsonPath":"$.a[1]","numberValue":1}"#], Err("leave out an element"));
+    check(&[r#"{"jsonPath":"$.a[1]","numberValue":1}"#], Err("skip an element"));
     check(&[r#"{"jsonPath":"$.a[4294967295]","numberValue":1}"#], Err("an element"));
 }
