@@ -91,7 +91,7 @@ fn loop_body(
                 }),
             };
             let mut instead = None;
-            let said = match due {
+            let responded = match due {
                 Some(Ok(request)) => {
                     yield Step::Value(cx.turn_started_event(&state));
                     turns.forward(cx.send_request(&state, request)).await.map(Some)
@@ -103,7 +103,7 @@ fn loop_body(
                 None => Ok(None),
             };
 
-            let next = match (said, instead) {
+            let next = match (responded, instead) {
                 (_, Some(next)) => next,
                 (Ok(turn), None) => {
                     let facts;
@@ -115,7 +115,7 @@ fn loop_body(
                         }
                         None => Decision::RunTools,
                     };
-                    println!("  lap {}: {decision:?}", state.counts.model_calls); // the line that is ours
+                    println!("  iteration {}: {decision:?}", state.counts.model_calls); // the line that is ours
                     let mut answers = cx.run_tools(&state, turn.as_ref(), &decision)?;
                     let mut of = turn.as_deref();
                     loop {

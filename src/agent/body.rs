@@ -56,7 +56,7 @@ pub fn loop_body(
                 }),
             };
             let mut instead = None;
-            let said = match due {
+            let responded = match due {
                 Some(Ok(request)) => {
                     yield Step::Value(cx.turn_started_event(&state));
                     turns.forward(cx.send_request(&state, request)).await.map(Some)
@@ -68,7 +68,7 @@ pub fn loop_body(
                 None => Ok(None),
             };
 
-            let next = match (said, instead) {
+            let next = match (responded, instead) {
                 (_, Some(next)) => next,
                 (Ok(turn), None) => {
                     let facts;

@@ -111,8 +111,8 @@ mod tests {
     #[track_caller]
     fn check(before: Option<&SourceTools>, now: &SourceTools, notice: Option<&str>) {
         let before = before.map(std::slice::from_ref);
-        let said = tool_notice(&["files".into()], before, std::slice::from_ref(now));
-        assert_eq!(said.as_deref(), notice);
+        let notice_text = tool_notice(&["files".into()], before, std::slice::from_ref(now));
+        assert_eq!(notice_text.as_deref(), notice);
     }
 
     #[test]
@@ -159,11 +159,12 @@ mod tests {
     fn long_lists_and_texts_are_cut() {
         let names: Vec<String> = (0..23).map(|n| format!("t{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let said = tool_notice(&["files".into()], Some(&[source(&[])]), &[source(&names)]).unwrap();
-        assert!(said.ends_with("`t19` and 3 more."), "{said}");
+        let notice_text =
+            tool_notice(&["files".into()], Some(&[source(&[])]), &[source(&names)]).unwrap();
+        assert!(notice_text.ends_with("`t19` and 3 more."), "{notice_text}");
         let mut long = source(&[]);
         long.notes = vec!["x".repeat(10_000)];
-        let said = tool_notice(&["files".into()], None, &[long]).unwrap();
-        assert!(said.len() < 400, "{said}");
+        let notice_text = tool_notice(&["files".into()], None, &[long]).unwrap();
+        assert!(notice_text.len() < 400, "{notice_text}");
     }
 }

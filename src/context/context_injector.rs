@@ -196,8 +196,8 @@ impl ContextInjector {
     /// Selects the context, and reports the selection.
     pub(crate) fn inject_and_report(&self, history: &History) -> History {
         let InjectedContext { context, selection } = self.inject(history);
-        if let Some(told) = &self.on_selection {
-            told(&selection);
+        if let Some(callback) = &self.on_selection {
+            callback(&selection);
         }
         context
     }

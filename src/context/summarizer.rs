@@ -215,7 +215,9 @@ impl Compactor for Summarizer {
         request.retries = Retries::default().with_exception(exceeds_max_retry_after);
         let provider = Arc::clone(&self.provider);
         async move {
-            request_summary(&*provider, request).await.map(|said| Some(plan.into_compaction(said)))
+            request_summary(&*provider, request)
+                .await
+                .map(|written| Some(plan.into_compaction(written)))
         }
         .boxed()
     }
@@ -245,12 +247,18 @@ struct SummaryPlan {
 }
 
 impl SummaryPlan {
-    fn into_compaction(self, said: Summary) -> Compaction {
+    fn into_compaction(self, written: Summary) -> Compaction {
         let summary =
-            Item::user(format!("{SUMMARY_HEADING}\n\n{}", said.text)).with_mark(Mark::Compacted);
+            Item::user(format!("{SUMMARY_HEADING}\n\n{}", written.text)).with_mark(Mark::Compacted);
         let items =
             self.kept_instructions.into_iter().chain([summary]).chain(self.kept_prompt).collect();
-        Compaction { from: self.from, to: self.to, items, usage: said.usage, model: said.model }
+        Compaction {
+            from: self.from,
+            to: self.to,
+            items,
+            usage: written.usage,
+            model: written.model,
+        }
     }
 }
 

@@ -98,11 +98,11 @@ impl Deadline {
     /// A deadline counted from now with its timer already made. `None` if the runtime has no
     /// timers.
     pub(crate) fn try_start(time: Duration) -> Option<Self> {
-        let mut alarm = Self::new(TimeLimit::Explicit(time));
-        if let Some(at) = alarm.expires_at {
-            alarm.timer = Some(Timer::try_new(at)?);
+        let mut deadline = Self::new(TimeLimit::Explicit(time));
+        if let Some(at) = deadline.expires_at {
+            deadline.timer = Some(Timer::try_new(at)?);
         }
-        Some(alarm)
+        Some(deadline)
     }
 
     /// A deadline counted from `from`.
@@ -159,8 +159,8 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(10);
 
     fn poll_once(limit: TimeLimit) -> Poll<DeadlineOutcome> {
-        let mut alarm = Deadline::new(limit);
-        block_on(poll_fn(|cx| Poll::Ready(alarm.poll(cx))))
+        let mut deadline = Deadline::new(limit);
+        block_on(poll_fn(|cx| Poll::Ready(deadline.poll(cx))))
     }
 
     #[test]
@@ -212,34 +212,34 @@ mod tests {
             runtime.enable_time().start_paused(true).build().unwrap()
         };
         let (first, gone, second) = (runtime(), runtime(), runtime());
-        let mut alarms = [&first, &gone].map(|runtime| {
+        let mut deadlines = [&first, &gone].map(|runtime| {
             runtime.block_on(async {
-                let mut alarm = Deadline::try_start(LIMIT).unwrap();
-                assert!(poll_fn(|cx| Poll::Ready(alarm.poll(cx).is_pending())).await);
-                alarm
+                let mut deadline = Deadline::try_start(LIMIT).unwrap();
+                assert!(poll_fn(|cx| Poll::Ready(deadline.poll(cx).is_pending())).await);
+                deadline
             })
         });
         drop(gone);
-        for alarm in &mut alarms {
-            assert_eq!(second.block_on(poll_fn(|cx| alarm.poll(cx))), DeadlineOutcome::TimeUp);
+        for deadline in &mut deadlines {
+            assert_eq!(second.block_on(poll_fn(|cx| deadline.poll(cx))), DeadlineOutcome::TimeUp);
         }
         drop(first);
     }
 
     fn poll_once_here(limit: TimeLimit) -> Poll<DeadlineOutcome> {
-        let mut alarm = Deadline::new(limit);
+        let mut deadline = Deadline::new(limit);
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        alarm.poll(&mut cx)
+        deadline.poll(&mut cx)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_fires_at_its_time_and_can_be_extended() {
-        let mut alarm = Deadline::new(TimeLimit::Default(LIMIT));
+        let mut deadline = Deadline::new(TimeLimit::Default(LIMIT));
         let began = Instant::now();
-        assert!(poll_fn(|cx| Poll::Ready(alarm.poll(cx).is_pending())).await);
-        alarm.extend(LIMIT);
-        assert_eq!(poll_fn(|cx| alarm.poll(cx)).await, DeadlineOutcome::TimeUp);
+        assert!(poll_fn(|cx| Poll::Ready(deadline.poll(cx).is_pending())).await);
+        deadline.extend(LIMIT);
+        assert_eq!(poll_fn(|cx| deadline.poll(cx)).await, DeadlineOutcome::TimeUp);
         assert_eq!(began.elapsed(), 2 * LIMIT);
-        assert!(alarm.is_over());
+        assert!(deadline.is_over());
     }
 }

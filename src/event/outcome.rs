@@ -193,7 +193,7 @@ impl Outcome {
         let stamp = match &self.error {
             Some(error) => format!("[stopped early: {why} ({error}){partial}]"),
             None => match &self.why {
-                Some(said) => format!("[stopped early: {why} ({said}){partial}]"),
+                Some(message) => format!("[stopped early: {why} ({message}){partial}]"),
                 None => format!("[stopped early: {why}{partial}]"),
             },
         };

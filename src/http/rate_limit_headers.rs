@@ -31,7 +31,7 @@ pub(crate) fn exhausted_rate_limit<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
     now: SystemTime,
 ) -> (Option<RateLimitScope>, Option<Duration>) {
-    let told: Vec<_> = RATE_LIMIT_HEADERS
+    let limits: Vec<_> = RATE_LIMIT_HEADERS
         .iter()
         .filter_map(|(name, scope)| {
             let wait =
@@ -41,8 +41,8 @@ pub(crate) fn exhausted_rate_limit<'a>(
             (wait.is_some() || remaining == Some("0")).then_some((*scope, wait, remaining))
         })
         .collect();
-    let used_up = told.iter().filter(|(.., remaining)| *remaining == Some("0"));
-    match (used_up.max_by_key(|(_, wait, _)| *wait), told.as_slice()) {
+    let used_up = limits.iter().filter(|(.., remaining)| *remaining == Some("0"));
+    match (used_up.max_by_key(|(_, wait, _)| *wait), limits.as_slice()) {
         (Some((scope, wait, _)), _) => (*scope, *wait),
         (None, [(_, wait, None)]) => (None, *wait),
         (None, _) => (None, None),

@@ -96,8 +96,8 @@ impl PartialTurn {
 
     /// The items so far, as they are added to a history: each is marked as interrupted.
     pub fn items(&self) -> Vec<Item> {
-        let said = self.blocks.iter().map(|block| &block.item);
-        said.map(|item| item.clone().with_mark(Mark::Interrupted)).collect()
+        let items = self.blocks.iter().map(|block| &block.item);
+        items.map(|item| item.clone().with_mark(Mark::Interrupted)).collect()
     }
 
     /// The text so far.

@@ -88,9 +88,9 @@ fn a_custom_body_reports_its_decisions() {
     assert_prints_lines(
         "own_body",
         &[
-            "lap 1: RunTools",
-            "lap 2: RunTools",
-            "lap 3: Stop",
+            "iteration 1: RunTools",
+            "iteration 2: RunTools",
+            "iteration 3: Stop",
             "completed after 3 turns: Six and four.",
         ],
     );

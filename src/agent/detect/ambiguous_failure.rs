@@ -57,7 +57,7 @@ impl AmbiguousFailure {
     pub(super) fn detect(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
         let (newest, earlier) = seen.newest_and_earlier_iterations()?;
         let recorded = newest.calls.iter().find(|(call, result)| {
-            let before = earlier.iter().flat_map(|lap| &lap.calls);
+            let before = earlier.iter().flat_map(|iteration| &iteration.calls);
             looks_like_failure(result)
                 && !before
                     .filter(|(other, _)| other.name == call.name)

@@ -40,7 +40,7 @@ impl NonIdempotentRetry {
         let mut calls: Vec<(&ToolCall, &ToolResult)> = earlier
             .iter()
             .chain([newest])
-            .flat_map(|lap| lap.calls.iter().map(|(call, result)| (&**call, *result)))
+            .flat_map(|iteration| iteration.calls.iter().map(|(call, result)| (&**call, *result)))
             .filter(|(_, result)| !result_side_effects(result).is_empty())
             .collect();
         let fresh =

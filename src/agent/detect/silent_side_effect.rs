@@ -53,7 +53,7 @@ impl SilentSideEffect {
                 && self.mutating_tools.iter().any(|name| name == tool)
         };
         let declared = newest.calls.iter().find(|(call, result)| {
-            let mut before = earlier.iter().flat_map(|lap| &lap.calls);
+            let mut before = earlier.iter().flat_map(|iteration| &iteration.calls);
             is_silent(&call.name, result.kind, result.report.is_none())
                 && !before.any(|(other, result)| {
                     other.name == call.name
@@ -86,9 +86,9 @@ impl SilentSideEffect {
         let before = last.get(seen.state.history.id()).copied();
         let is_silent = match (before, seen.newest_and_earlier_iterations()) {
             (Some((before, _)), Some((newest, _))) => {
-                let told =
+                let is_reported =
                     newest.calls.iter().any(|(_, result)| !result_side_effects(result).is_empty());
-                before != now && !told
+                before != now && !is_reported
             }
             (Some(_) | None, _) => false,
         };

@@ -180,7 +180,7 @@ impl Hook for RequireEvidence {
     }
 
     fn before_stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, StopDecision> {
-        let said = match self.blocked_reason(turn) {
+        let decision = match self.blocked_reason(turn) {
             Some(missing) if !missing.is_empty() => StopDecision::Blocked(missing),
             Some(_) => StopDecision::RequireEvidence {
                 text: blocked_prompt(),
@@ -194,7 +194,7 @@ impl Hook for RequireEvidence {
                 },
             },
         };
-        future::ready(Ok(said)).boxed()
+        future::ready(Ok(decision)).boxed()
     }
 }
 

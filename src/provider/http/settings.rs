@@ -197,8 +197,8 @@ impl fmt::Debug for HttpSettings {
 /// and neither is an incomplete turn.
 pub(super) fn is_retryable_by_default(error: &Error) -> bool {
     use ErrorKind::{Connect, Overloaded, RateLimited, Server, Timeout, Unsupported};
-    if let Some(told) = error.retryable_override() {
-        return told;
+    if let Some(is_retryable) = error.retryable_override() {
+        return is_retryable;
     }
     let (kind, may_pass) = (error.kind(), error.is_retryable());
     match error.status() {

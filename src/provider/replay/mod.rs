@@ -131,8 +131,8 @@ impl Replay {
     /// Removes and returns the turn that answers a request.
     fn take_turn(&self, request: &Request) -> Result<ReplayedTurn, Error> {
         let unreadable = |error: serde_json::Error| unreadable_record_error(&error.to_string());
-        let value = |told: String| serde_json::from_str::<Value>(&self.masker.mask_json(told));
-        let plain = |told: String| serde_json::from_str::<Value>(&told);
+        let value = |json: String| serde_json::from_str::<Value>(&self.masker.mask_json(json));
+        let plain = |json: String| serde_json::from_str::<Value>(&json);
         let asked = RecordedRequest::from_request(request)
             .model_input()
             .and_then(value)

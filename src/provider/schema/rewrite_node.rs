@@ -18,8 +18,8 @@ impl SchemaRewriter<'_> {
         depth: usize,
     ) -> Result<Schema, Error> {
         let open = self.subset.allows_open_objects();
-        let mut told = SchemaHints::default();
-        let schema = self.rewrite_enum_values(infer_type(schema), &mut told, at)?;
+        let mut hints = SchemaHints::default();
+        let schema = self.rewrite_enum_values(infer_type(schema), &mut hints, at)?;
         let schema = self.rewrite_array_items(schema, at)?;
         let schema = self.rewrite_object_fields(schema, at)?;
         let mut out = Map::new();
@@ -59,7 +59,7 @@ impl SchemaRewriter<'_> {
                     if matches!(is, KeywordKind::Narrowing | KeywordKind::Condition)
                         || keyword == "default"
                     {
-                        told.add_keyword(keyword, value);
+                        hints.add_keyword(keyword, value);
                     }
                     continue;
                 }
@@ -69,7 +69,7 @@ impl SchemaRewriter<'_> {
         if self.subset.objects == ObjectForms::AllRequired {
             require_all(&mut out);
         }
-        told.write_into(&mut out);
+        hints.write_into(&mut out);
         Ok(out)
     }
 
@@ -77,7 +77,7 @@ impl SchemaRewriter<'_> {
     fn rewrite_enum_values(
         &self,
         mut schema: Schema,
-        told: &mut SchemaHints,
+        hints: &mut SchemaHints,
         at: &str,
     ) -> Result<Schema, Error> {
         let is_simple = |value: &Value| !value.is_object() && !value.is_array();
@@ -107,7 +107,7 @@ impl SchemaRewriter<'_> {
                     (true, true) => {
                         schema.insert("enum".to_owned(), Value::Array(listed));
                     }
-                    (_, false) => told.add_keyword("enum", &[listed, nulls].concat().into()),
+                    (_, false) => hints.add_keyword("enum", &[listed, nulls].concat().into()),
                     (false, true) => {
                         let mut words = Map::new();
                         if let Some(description) = schema.shift_remove("description") {

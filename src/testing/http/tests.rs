@@ -44,8 +44,8 @@ impl Client {
 }
 
 async fn soon<F: Future>(future: F) -> F::Output {
-    let patience = Duration::from_secs(20);
-    timeout(patience, future).await.expect("the server keeps us waiting")
+    let limit = Duration::from_secs(20);
+    timeout(limit, future).await.expect("the server keeps us waiting")
 }
 
 fn bytes(text: &'static str) -> BodyPart {

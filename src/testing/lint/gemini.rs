@@ -286,12 +286,12 @@ fn to_camel_case(name: &str) -> String {
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, part) in nested_elements(&body["contents"], "parts") {
-        let said = match either_case(part, "functionCall") {
+        let signed_text = match either_case(part, "functionCall") {
             Value::Null => String::new(),
             call => signed_call_text(call),
         };
         if let Some(signature) = either_case(part, "thoughtSignature").as_str()
-            && !known.is_issued_for(signature, &said)
+            && !known.is_issued_for(signature, &signed_text)
             && !PLACEHOLDER_SIGNATURES.contains(&signature)
         {
             bad.push(format!("Thought signature is not valid. (contents[{at}].parts[{index}])"));

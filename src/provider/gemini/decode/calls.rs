@@ -79,8 +79,8 @@ impl Calls {
                 turn.set_tool_call_data(key, data);
             }
         }
-        let goes_on = piece.will_continue.unwrap_or(false);
-        if call.arguments.is_none() && piece.partial_args.is_none() && !goes_on {
+        let will_continue = piece.will_continue.unwrap_or(false);
+        if call.arguments.is_none() && piece.partial_args.is_none() && !will_continue {
             let whole = piece.args.map_or("{}", RawValue::get);
             if !whole.starts_with('{') {
                 return Err(protocol_error("the arguments of a tool call are not an object"));
@@ -97,7 +97,7 @@ impl Calls {
         for piece in piece.partial_args.iter().flatten() {
             arguments.push(piece)?;
         }
-        if !goes_on {
+        if !will_continue {
             call.is_ended = true;
             // An incomplete call stays open, and the turn may not run it.
             if let Some(whole) =

@@ -53,12 +53,12 @@ impl PartialArguments {
             .ok_or_else(|| arguments_error("contain an invalid piece"))?;
         let path: String =
             read_field(&fields, "jsonPath")?.ok_or_else(|| arguments_error("lack a path"))?;
-        let goes_on = read_field(&fields, "willContinue")?.unwrap_or(false);
+        let will_continue = read_field(&fields, "willContinue")?.unwrap_or(false);
         let open = self.unfinished_paths.contains(&path);
         let value = match read_value(&fields)? {
             None if open => Value::from(""),
             None => return Err(arguments_error("lack a value")),
-            Some(value) if goes_on && !value.is_string() => {
+            Some(value) if will_continue && !value.is_string() => {
                 return Err(arguments_error("continue a value that is not text"));
             }
             Some(value) => value,
@@ -72,7 +72,7 @@ impl PartialArguments {
                 return Err(arguments_error("set one value twice"));
             }
         }
-        match goes_on {
+        match will_continue {
             true => self.unfinished_paths.insert(path),
             false => self.unfinished_paths.remove(&path),
         };

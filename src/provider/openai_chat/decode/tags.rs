@@ -177,7 +177,7 @@ mod tests {
         for size in 1..=text.chars().count().max(1) {
             let letters: Vec<char> = text.chars().collect();
             let mut tags = TagParser::new(think, calls).unwrap();
-            let mut said: Vec<String> = Vec::new();
+            let mut actual: Vec<String> = Vec::new();
             let mut say = |piece: TextPiece<'_>| {
                 let (kind, words) = match piece {
                     TextPiece::Text(words) => ("text ", words),
@@ -187,16 +187,16 @@ mod tests {
                 if words.is_empty() {
                     return;
                 }
-                match said.last_mut().filter(|last| last.starts_with(kind) && kind != "call ") {
+                match actual.last_mut().filter(|last| last.starts_with(kind) && kind != "call ") {
                     Some(last) => last.push_str(words),
-                    None => said.push(kind.to_owned() + words),
+                    None => actual.push(kind.to_owned() + words),
                 }
             };
             for piece in letters.chunks(size) {
                 tags.push(&piece.iter().collect::<String>(), &mut say);
             }
             tags.flush(&mut say);
-            assert_eq!(said, expected, "{text:?} in pieces of {size}");
+            assert_eq!(actual, expected, "{text:?} in pieces of {size}");
         }
     }
 

@@ -100,8 +100,8 @@ impl Decoder {
                 }
             }
             "response.function_call_arguments.done" => {
-                let told = arguments_text(event.arguments);
-                items.on_arguments_done(location, event.name.or_empty(), told, turn)?;
+                let arguments = arguments_text(event.arguments);
+                items.on_arguments_done(location, event.name.or_empty(), arguments, turn)?;
             }
             "response.output_item.added" => {
                 if let Some(item) = event.item {
