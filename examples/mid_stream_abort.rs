@@ -34,7 +34,7 @@ async fn pull_until_stop_word(run: &mut Run) -> Result<(), Box<dyn Error>> {
             said.push_str(text);
         }
         if said.contains(STOP_WORD) {
-            println!("heard: {said}");
+            println!("received: {said}");
             return Ok(());
         }
     }

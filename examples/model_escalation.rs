@@ -76,7 +76,7 @@ async fn main() -> Result<(), Error> {
     println!("Both models are scripted; the prime is computed.");
     let escalate =
         Tool::new("escalate", "Hands over to a stronger model", async |why: EscalateArgs, _cx| {
-            format!("A stronger model goes on. It knows: {}", why.reason)
+            format!("A stronger model continues. It knows: {}", why.reason)
         });
     let prime = Tool::new("nth_prime", "The nth prime", async |args: NthPrimeArgs, _cx| {
         nth_prime(args.n).ok_or("n counts from 1")

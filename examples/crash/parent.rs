@@ -171,7 +171,7 @@ fn run_and_kill_child(
         }
         if line < wanted && !read(&mut lines)? {
             let status = child.wait().map_err(|error| error.to_string())?;
-            return Err(format!("the child ended by itself: {status}"));
+            return Err(format!("the child ended on its own: {status}"));
         }
     }
     // Most appends take less than a few milliseconds, too short for a sleep.

@@ -49,7 +49,7 @@ impl<'a, T> TimedCall<'a, T> {
         let given = match catch_named_panic(whose, || answer.as_mut().poll(cx)) {
             Ok(Poll::Ready(given)) => Ok(given),
             Ok(Poll::Pending) => {
-                let deadline = self.alarm.get_or_insert_with(|| Deadline::new(self.limit));
+                let deadline = self.deadline.get_or_insert_with(|| Deadline::new(self.limit));
                 Err(timeout_error(whose, self.limit, ready!(deadline.poll(cx))))
             }
             Err(panicked) => Err(panicked),

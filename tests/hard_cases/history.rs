@@ -363,8 +363,9 @@ mod crash_of_a_stored_run {
         )
         .await;
         finished.check_outcome(EndReason::Completed, 2);
-        for len in 0..told.events.len() {
-            let crashed = FinishedRun { events: finished.events[..len].to_vec(), ..told.clone() };
+        for len in 0..finished.events.len() {
+            let crashed =
+                FinishedRun { events: finished.events[..len].to_vec(), ..finished.clone() };
             let history = crashed.refold_history(History::from_id("h"));
             let settled = history.settled();
             assert!(settled.is_settled());

@@ -25,7 +25,7 @@ impl History {
         if item.tombstone || state.is_invalid {
             return state;
         }
-        let broken = SettleState { is_invalid: true, ..law };
+        let broken = SettleState { is_invalid: true, ..state };
         let mut next = state;
         match &item.kind {
             ItemKind::ToolResult(result) => {
