@@ -77,7 +77,7 @@ mod tests {
     fn a_panic_error_names_the_code_that_panicked() {
         let caught = panic_to_error(ErrorKind::Hook, "the policy", || panic!("no {}", 7));
         let error = Result::<(), Error>::unwrap_err(caught);
-        assert_eq!((error.kind(), error.message()), (ErrorKind::Hook, "the gate panicked: no 7"));
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Hook, "the policy panicked: no 7"));
         let panics = async { panic!("late") };
         let ended: Result<(), Error> =
             panic_to_error_async("the store", panics).now_or_never().unwrap();

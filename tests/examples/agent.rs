@@ -260,7 +260,7 @@ fn a_missing_key_error_names_the_environment_variable() {
         assert_exit_code(&output, 1);
         let err = utf8_str(&output.stderr);
         let line = err.lines().find(|line| line.starts_with("error: ")).unwrap();
-        assert!(line.contains("wants a key") && line.contains(variable), "{line}");
+        assert!(line.contains("needs a key") && line.contains(variable), "{line}");
     }
 }
 

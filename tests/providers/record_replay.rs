@@ -400,9 +400,9 @@ fn an_invalid_record_is_rejected_with_its_line_number() {
     check("", "it is empty");
     check("hello\n", "line 1");
     check("{\"type\":\"recording\",\"version\":3}\n", "version 3");
-    check(&format!("{asked}\n"), "line 1: a record begins");
+    check(&format!("{asked}\n"), "line 1: a recording begins");
     check(&format!("{begin}\nnonsense\n{asked}\n"), "line 2");
-    check(&format!("{begin}\n{begin}\n"), "line 2: a second record");
+    check(&format!("{begin}\n{begin}\n"), "line 2: a second recording");
     check(&format!("{begin}\n{asked}\n{asked}\n"), "line 3: turn 1 is requested twice");
     let event = r#"{"type":"event","turn":7,"event":{"type":"text_delta","index":0,"text":"x"}}"#;
     check(&format!("{begin}\n{event}\n"), "turn 7 was not requested");

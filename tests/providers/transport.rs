@@ -214,7 +214,7 @@ async fn a_response_that_never_starts_hits_the_first_byte_timeout() {
     let timeouts = Timeouts { first_byte: Duration::from_mins(2), ..Timeouts::default() };
     let (error, waited) =
         timeout_error_and_elapsed(sse_response(vec![BodyPart::Hang]), timeouts).await;
-    check_timeout(&error, "did not begin", None);
+    check_timeout(&error, "did not start", None);
     assert!((115..125).contains(&waited.as_secs()), "{waited:?}");
 }
 

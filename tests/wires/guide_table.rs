@@ -205,7 +205,7 @@ fn content_rows() -> Vec<TableRow> {
     let rows: Vec<(&str, ItemsForWire)> = vec![
         (INSTRUCTION_ROW, Box::new(move |_| turn(Item::system(PLAIN_MARK)))),
         ("an image", Box::new(move |_| user(image()))),
-        ("an image by URL", Box::new(move |_| user(image_url()))),
+        ("an image by its address", Box::new(move |_| user(image_url()))),
         ("a PDF", Box::new(move |_| user(file("application/pdf")))),
         ("a PDF by its address", Box::new(move |_| user(file_url()))),
         ("a text file", Box::new(move |_| user(file("text/plain")))),

@@ -456,7 +456,9 @@ fn content_that_a_wire_cannot_express_is_an_error() {
     fn check(reply: &Reply, what: &str, wires: &[Wire]) {
         for wire in Wire::ALL {
             let stream = stream_text(wire, reply.clone());
-            let refused = stream.contains(&format!("the {wire} wire cannot say: {what}"));
+            let refused = stream.contains(&format!(
+                "the script has content that the {wire} wire cannot express: {what}"
+            ));
             assert_eq!(refused, wires.contains(&wire), "{wire}: {stream}");
         }
     }

@@ -37,7 +37,7 @@ impl Door {
         let violations = (self.0)(&changed(self.1.clone(), changes));
         assert!(
             violations.len() == 1 && violations[0].contains(says),
-            "`{says}` is not the one complaint in {violations:#?}"
+            "`{says}` is not the one violation in {violations:#?}"
         );
     }
 }
@@ -457,7 +457,7 @@ fn gemini_requires_one_response_per_call_in_call_order() {
         { "role": "user", "parts": [text()] },
         { "role": "model", "parts": [{ "functionCall": { "name": "add" } }] },
     ]);
-    checker.refuses(&[("/contents", open)], "nothing answers");
+    checker.refuses(&[("/contents", open)], "unanswered function calls");
     let response = "/contents/2/parts/0/functionResponse/response";
     checker.refuses(&[(response, json!("3"))], "function_response.response': expected an object");
 }

@@ -122,7 +122,7 @@ fn a_truncated_append_is_reported() {
     let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries, all[..15]);
     assert_eq!(damage.len(), 1);
-    assert_damage(&damage[0], 15, ("lines 21 to 22", "it was cut"), Some(1), &[]);
+    assert_damage(&damage[0], 15, ("lines 21 to 22", "it was truncated"), Some(1), &[]);
 }
 
 #[test]

@@ -291,15 +291,12 @@ fn an_invalid_call_is_an_error() {
             "are not an object",
         );
     }
-    check_error(&[r#"{"functionCall":1}"#.to_owned()], "is not understood");
-    check_error(&[r#"{"functionCall":["c","f",{}]}"#.to_owned()], "is not understood");
-    check_error(&[function_call_part(r#""name":1"#)], "is not understood");
-    check_error(&[function_call_part(r#""name":"f","partialArgs":1"#)], "is not understood");
-    check_error(&[function_call_part(r#""name":"f","willContinue":"yes""#)], "is not understood");
-    check_error(
-        &[function_call_part(r#""name":"f","args":{},"args":{"a":1}"#)],
-        "is not understood",
-    );
+    check_error(&[r#"{"functionCall":1}"#.to_owned()], "is malformed");
+    check_error(&[r#"{"functionCall":["c","f",{}]}"#.to_owned()], "is malformed");
+    check_error(&[function_call_part(r#""name":1"#)], "is malformed");
+    check_error(&[function_call_part(r#""name":"f","partialArgs":1"#)], "is malformed");
+    check_error(&[function_call_part(r#""name":"f","willContinue":"yes""#)], "is malformed");
+    check_error(&[function_call_part(r#""name":"f","args":{},"args":{"a":1}"#)], "is malformed");
 }
 
 #[test]
