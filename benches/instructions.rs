@@ -456,7 +456,7 @@ impl CannedModel {
             Wire::Gemini => gemini::encode(request, MODEL),
             _ => ollama::encode(request, MODEL, &ollama::Chat::default()),
         }
-        .expect("the request is lawful")
+        .expect("the request is valid")
     }
 }
 

@@ -120,6 +120,6 @@ async fn main() -> Result<(), Error> {
             }
         }
     }
-    println!("{} items are kept, lawful: {}", history.len(), history.is_settled());
+    println!("{} items are kept, settled: {}", history.len(), history.is_settled());
     Ok(())
 }

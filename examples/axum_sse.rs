@@ -43,7 +43,7 @@ async fn events(State(agent): State<Agent>, Query(question): Query<Question>) ->
     for (name, value) in response.headers {
         builder = builder.header(name, value);
     }
-    builder.body(Body::from_stream(response.body)).expect("the headers are lawful")
+    builder.body(Body::from_stream(response.body)).expect("the headers are valid")
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -41,7 +41,7 @@ impl Message {
 }
 
 /// Runs the whole chat, until the channel is closed or a run fails.
-async fn run_chat(agent: &Agent, mut heard: Receiver<Message>) -> Result<History, Error> {
+async fn run_chat(agent: &Agent, mut messages: Receiver<Message>) -> Result<History, Error> {
     let mut history = History::new(&SystemIds);
     let mut late = VecDeque::new();
     loop {
@@ -49,7 +49,7 @@ async fn run_chat(agent: &Agent, mut heard: Receiver<Message>) -> Result<History
             Some(input) => input,
             None => {
                 print_prompt();
-                match heard.recv().await {
+                match messages.recv().await {
                     Some(Message::Text(text) | Message::FollowUp(text)) => text.into(),
                     Some(Message::Interrupt) => continue,
                     None => return Ok(history),
@@ -67,7 +67,7 @@ async fn run_chat(agent: &Agent, mut heard: Receiver<Message>) -> Result<History
                     Some(event) => print_event(&event),
                     None => break,
                 },
-                Some(message) = heard.recv() => late.extend(deliver_to_run(&run, message)),
+                Some(message) = messages.recv() => late.extend(deliver_to_run(&run, message)),
             }
         }
         history = run.history();
@@ -113,12 +113,12 @@ fn print_event(event: &Event) {
 fn echo_model() -> Scripted {
     Scripted::from_fn(|request, _| {
         let looked = request.history.last().is_some_and(|item| item.as_tool_result().is_some());
-        let heard = request.history.newest_first().find_map(Item::as_user);
-        let heard = heard.map(Content::text).unwrap_or_default();
-        match heard.ends_with('?') && !looked {
+        let messages = request.history.newest_first().find_map(Item::as_user);
+        let messages = messages.map(Content::text).unwrap_or_default();
+        match messages.ends_with('?') && !looked {
             true => Reply::text("Let me look.").call("look", json!({})),
             false => {
-                Reply::text("You said:").delay(Duration::from_secs(3)).say(&format!(" {heard}"))
+                Reply::text("You said:").delay(Duration::from_secs(3)).say(&format!(" {messages}"))
             }
         }
     })
@@ -161,7 +161,7 @@ async fn main() -> Result<(), Error> {
         "3 errors"
     });
     let agent = Agent::new(echo_model()).with_tools([look]);
-    let (say, heard) = channel(16);
+    let (say, messages) = channel(16);
     let speaker = match io::stdin().is_terminal() {
         true => Either::Left(async { send_stdin_lines(say) }),
         false => {
@@ -169,8 +169,8 @@ async fn main() -> Result<(), Error> {
             Either::Right(send_scripted_input(say))
         }
     };
-    let (history, ()) = tokio::join!(run_chat(&agent, heard), speaker);
+    let (history, ()) = tokio::join!(run_chat(&agent, messages), speaker);
     let history = history?;
-    println!("{} items are kept, lawful: {}", history.len(), history.is_settled());
+    println!("{} items are kept, settled: {}", history.len(), history.is_settled());
     Ok(())
 }

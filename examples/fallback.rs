@@ -83,7 +83,9 @@ async fn main() -> Result<(), Error> {
         SystemTime::UNIX_EPOCH.elapsed().map(|since| since.as_secs())
     });
 
-    println!("\n# with_fallback: the run goes on with the other model at once, and stays with it");
+    println!(
+        "\n# with_fallback: the run continues with the other model at once, and stays with it"
+    );
     let agent = Agent::new(unreliable_provider())
         .with_fallback(reliable_model())
         .with_tools([clock.clone()]);

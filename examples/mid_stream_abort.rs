@@ -34,7 +34,7 @@ async fn pull_until_stop_word(run: &mut Run) -> Result<(), Box<dyn Error>> {
             said.push_str(text);
         }
         if said.contains(STOP_WORD) {
-            println!("heard: {said}");
+            println!("received: {said}");
             return Ok(());
         }
     }
@@ -47,7 +47,7 @@ fn print_settled_history(history: &History) {
     let history = history.settled();
     let calls = history.iter().filter(|item| item.as_tool_call().is_some()).count();
     let results = history.iter().filter(|item| item.as_tool_result().is_some()).count();
-    println!("{calls} call, {results} result, lawful: {}", history.is_settled());
+    println!("{calls} call, {results} result, settled: {}", history.is_settled());
 }
 
 /// Starts a server that is in the middle of an answer, and a run against it.

@@ -45,7 +45,7 @@ async fn stop_and_save(file: &Path) -> Result<(), Box<dyn Error>> {
     while let Some(event) = run.next().await {
         match event? {
             Event::Tool(ToolEvent::Started { name, .. }) => {
-                println!("{name} has started; nobody pulls for a while, and nothing moves");
+                println!("{name} has started; it is not polled for a while, and nothing happens");
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 let open = run.history().unanswered_calls().len();
                 println!("{} request, {open} open call", model.requests().len());
@@ -89,13 +89,13 @@ async fn drop_mid_tool() -> Result<(), Box<dyn Error>> {
     drop(run);
     let left = handle.history();
     println!(
-        "dropped: {} call is open, lawful: {}",
+        "dropped: {} call is open, settled: {}",
         left.unanswered_calls().len(),
         left.is_settled()
     );
     let settled = left.settled();
     let result = settled.last().and_then(Item::as_tool_result).ok_or("no result")?;
-    println!("settled: `{}`, lawful: {}", result.content.text(), settled.is_settled());
+    println!("answered: `{}`, settled: {}", result.content.text(), settled.is_settled());
     // `run_from` settles the history on its own.
     let agent = Agent::new(scripted_model()).with_tools([count_tool()]);
     let outcome = agent.run_from(left, "Never mind, go on").outcome().await.into_result()?;

@@ -72,7 +72,7 @@ mod tests {
     use crate::env::draw::TestRng;
 
     #[test]
-    fn a_short_and_a_long_map_have_what_a_hash_map_has() {
+    fn small_and_large_maps_behave_like_a_hash_map() {
         let rng = TestRng::new(7);
         for keys in [5, 17, 40] {
             let (mut small, mut hashed) = (SmallMap::default(), HashMap::new());

@@ -328,7 +328,7 @@ async fn a_recorded_step_is_not_performed_again_after_a_retryable_failure() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_step_is_performed_again_if_the_worker_dies_before_the_server_has_its_value() {
+async fn a_step_runs_again_if_the_worker_dies_before_its_value_is_stored() {
     #[derive(Clone)]
     struct Slow {
         gate: Gate,

@@ -696,7 +696,7 @@ async fn a_pending_call_whose_tool_is_gone_stays_pending() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_call_that_was_judged_while_its_tool_was_gone_can_be_judged_again() {
+async fn a_verdict_for_a_call_whose_tool_was_missing_can_be_given_again() {
     let agent = || Agent::new(calling(&[("c1", "pay")]));
     let with_tool = || agent().with_tool(quick("pay").requires_approval());
     let fixture = Fixture::with_agent(with_tool()).await;
@@ -719,7 +719,7 @@ async fn a_call_that_was_judged_while_its_tool_was_gone_can_be_judged_again() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_call_that_was_lost_and_whose_tool_is_gone_is_answered_as_interrupted() {
+async fn a_lost_call_whose_tool_is_missing_is_answered_as_interrupted() {
     let gate = Gate::closed();
     let agent = || Agent::new(calling(&[("c1", "wait")]));
     let fixture = Fixture::with_agent(agent().with_tool(gate.tool("wait").idempotent())).await;
@@ -734,7 +734,7 @@ async fn a_call_that_was_lost_and_whose_tool_is_gone_is_answered_as_interrupted(
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn calls_apart_that_were_lost_wait_for_a_worker_that_has_their_tool() {
+async fn lost_calls_that_run_apart_wait_for_a_worker_that_has_their_tool() {
     let gate = Gate::closed();
     let agent = || Agent::new(calling(&[("c1", "wait"), ("c2", "wait")]));
     let with_tool = || agent().with_tool(gate.tool("wait").idempotent());
@@ -760,7 +760,7 @@ async fn calls_apart_that_were_lost_wait_for_a_worker_that_has_their_tool() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn an_approval_that_a_run_waits_for_survives_the_death_of_its_worker() {
+async fn a_pending_approval_survives_the_death_of_the_worker() {
     let count = Arc::new(AtomicUsize::new(0));
     let worker = || {
         let count = Arc::clone(&count);
@@ -1058,7 +1058,7 @@ async fn a_cancelled_run_ends_with_an_error_and_the_next_one_works() {
 
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn a_run_that_is_cancelled_while_its_calls_run_apart_ends_with_an_error() {
+async fn a_run_cancelled_while_its_calls_run_apart_ends_with_an_error() {
     let gate = Gate::closed();
     let agent = Agent::new(calling(&[("c1", "wait"), ("c2", "wait")])).with_tool(gate.tool("wait"));
     let fixture = Fixture::with_agent(agent).await;

@@ -161,12 +161,12 @@ fn per_run(before: u64, after: u64, runs: usize) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
-async fn runs_that_wait_hold_nothing_and_complete_after_the_death_of_worker_and_server() {
+async fn waiting_runs_hold_no_resources_and_complete_after_worker_and_server_died() {
     if let Some(log) = env::var_os(LOG) {
         return WorkerProcess::serve(log.into()).await;
     }
     let runs = env::var("TURNSTREAM_RESTATE_WAITING").map_or(100, |runs| runs.parse().unwrap());
-    let test = "runs_that_wait_hold_nothing_and_complete_after_the_death_of_worker_and_server";
+    let test = "waiting_runs_hold_no_resources_and_complete_after_worker_and_server_died";
     let folder = TempDir::new();
     let log = folder.path().join("payments");
     let mut server = RestateServer::start().await;

@@ -80,7 +80,7 @@ pub(crate) enum ServerArg {
 }
 
 #[derive(Debug, Default, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent flag")]
 pub(crate) struct Args {
     pub(crate) provider: Option<ProviderName>,
     pub(crate) dialect: Option<&'static Dialect>,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn without_arguments_there_is_no_prompt() {
+    fn the_prompt_is_empty_without_arguments() {
         assert_eq!(parse_run_args(&[]), Args::default());
         assert_eq!(parse_run_args(&["--"]), Args::default());
     }
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_usage_names_what_is_wrong() {
+    fn a_usage_error_names_the_wrong_argument() {
         for (words, wrong) in [
             (&["--nonsense"][..], "`--nonsense`"),
             (&["-3", "+", "4"], "`-3`"),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_a_url_or_the_words_of_a_command() {
+    fn a_server_is_a_url_or_a_command_line() {
         let words = |words: &[&str]| {
             ServerArg::Command(words.iter().map(|word| (*word).to_owned()).collect())
         };

@@ -221,7 +221,7 @@ impl ProviderChoice {
                 if dialect.base_url.is_empty() && base_url.is_none() =>
             {
                 return Err(format!(
-                    "the dialect `{}` has no address of its own; give `--base-url`",
+                    "the dialect `{}` has no default URL; give `--base-url`",
                     dialect.name
                 ));
             }
@@ -451,7 +451,9 @@ mod tests {
         env.push(("DEEPSEEK_API_KEY", "d"));
         assert_choice(&args, &env, (ProviderName::OpenAi, "deepseek-chat", None, Some("d")));
         let nowhere = Args { dialect: Some(&Dialect::LITELLM), ..Args::default() };
-        assert!(choose_provider(&nowhere, &[]).err().unwrap().contains("`litellm` has no address"));
+        assert!(
+            choose_provider(&nowhere, &[]).err().unwrap().contains("`litellm` has no default URL")
+        );
         let other = Args { provider: Some(ProviderName::Gemini), ..args };
         assert!(choose_provider(&other, &[]).err().unwrap().contains("not for `gemini`"));
     }

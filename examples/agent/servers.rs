@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_cannot_be_read_is_named() {
+    fn an_unreadable_configuration_is_named_in_the_error() {
         let file = std::env::temp_dir().join(format!("servers-{}.json", std::process::id()));
         let arg = [ServerArg::ConfigFile(file.display().to_string())];
         let missing = Servers::new(&arg).err().unwrap();

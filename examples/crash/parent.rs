@@ -84,7 +84,7 @@ pub(crate) async fn run(
     if server_kills > 0 {
         println!("server kills {server_kills}");
     }
-    println!("broken off {unfinished}, torn lines {torn}, unlawful {unlawful}");
+    println!("broken off {unfinished}, torn lines {torn}, unsettled {unlawful}");
     println!("kills {kills}, lost {}, doubled {}", lost.len(), doubled.len());
     match is_fine {
         true => drop(fs::remove_dir_all(&place.folder)),
@@ -106,13 +106,13 @@ async fn kill_and_verify(
     report: &mut Report,
 ) -> Result<(), String> {
     let mut dice = Dice::new(seed);
-    let mut told = Vec::new();
+    let mut reports = Vec::new();
     for kill in 1..=kills {
         // Spreads the server kills evenly over the kills.
         let is_due = |it: &&ServerKills| kill * it.kills / kills > report.server_kill_count;
         let server = server.as_ref().filter(is_due);
         report.server_kill_count += u32::from(server.is_some());
-        told.extend(run_and_kill_child(place, &mut dice, server)?);
+        reports.extend(run_and_kill_child(place, &mut dice, server)?);
         report.kill_count = kill;
         if let Some(lines) = place.session_file()
             && dice.roll(5) == 0
@@ -123,7 +123,7 @@ async fn kill_and_verify(
             report.torn_line_count += u32::from(torn);
         }
         let was_fine = report.has_no_failures();
-        verify_store(place, &told, report).await.map_err(|error| error.to_string())?;
+        verify_store(place, &reports, report).await.map_err(|error| error.to_string())?;
         if was_fine && !report.has_no_failures() {
             println!("first after kill {kill}");
         }
@@ -171,7 +171,7 @@ fn run_and_kill_child(
         }
         if line < wanted && !read(&mut lines)? {
             let status = child.wait().map_err(|error| error.to_string())?;
-            return Err(format!("the child ended by itself: {status}"));
+            return Err(format!("the child ended on its own: {status}"));
         }
     }
     // Most appends take less than a few milliseconds, too short for a sleep.
@@ -199,11 +199,11 @@ fn append_torn_line(lines: &Path) -> std::io::Result<bool> {
 
 async fn verify_store(
     place: &StoreLocation,
-    told: &[String],
+    reports: &[String],
     report: &mut Report,
 ) -> Result<(), Error> {
     let entries = place.open_store().await?.load(SESSION_ID, 0).await?.unwrap_or_default();
-    verify_entries(&entries, told, report);
+    verify_entries(&entries, reports, report);
     for tool in ["once", "asked"] {
         let effects = fs::read_to_string(place.effect_file(tool)).unwrap_or_default();
         let mut keys = HashSet::new();
@@ -218,7 +218,7 @@ async fn verify_store(
 }
 
 /// Checks that the printed items are in the store in their order, and that no item is stored twice.
-fn verify_entries(entries: &[Entry], told: &[String], report: &mut Report) {
+fn verify_entries(entries: &[Entry], reports: &[String], report: &mut Report) {
     let (mut items, mut seen) = (Vec::new(), HashSet::new());
     for entry in entries {
         let Entry::Item(item) = entry else { continue };
@@ -234,7 +234,7 @@ fn verify_entries(entries: &[Entry], told: &[String], report: &mut Report) {
         }
     }
     let mut written = items.iter();
-    for (at, line) in told.iter().enumerate() {
+    for (at, line) in reports.iter().enumerate() {
         let mut ahead = written.clone();
         match ahead.any(|item| item == line) {
             true => written = ahead,

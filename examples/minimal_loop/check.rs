@@ -14,25 +14,25 @@ pub(crate) fn check_file(file: &Path) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let complaints = glossary_violations(&text);
-    for complaint in &complaints {
-        eprintln!("{complaint}");
+    let violations = glossary_violations(&text);
+    for violation in &violations {
+        eprintln!("{violation}");
     }
-    if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The violations of a glossary, whose terms are its second-level headings.
 fn glossary_violations(text: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut violations = Vec::new();
     let mut last: Option<&str> = None;
     for term in text.lines().filter_map(|line| line.strip_prefix("## ")) {
         match last.map(|last| last.to_lowercase().cmp(&term.to_lowercase())) {
-            Some(std::cmp::Ordering::Greater) => complaints.push(format!(
-                "Glossary terms not in alphabetical order: `{term}` stands behind `{}`",
+            Some(std::cmp::Ordering::Greater) => violations.push(format!(
+                "Glossary terms not in alphabetical order: `{term}` comes after `{}`",
                 last.unwrap_or_default()
             )),
             Some(std::cmp::Ordering::Equal) => {
-                complaints.push(format!("MD024/no-duplicate-heading: `{term}` is there twice"));
+                violations.push(format!("MD024/no-duplicate-heading: `{term}` is there twice"));
             }
             Some(std::cmp::Ordering::Less) | None => {}
         }
@@ -42,14 +42,14 @@ fn glossary_violations(text: &str) -> Vec<String> {
     for line in text.lines() {
         blank = if line.trim().is_empty() { blank + 1 } else { 0 };
         if blank == 2 {
-            complaints.push(
+            violations.push(
                 "MD012/no-multiple-blanks: Multiple consecutive blank lines [Expected: 1; Actual: 2]"
                     .to_owned(),
             );
         }
     }
     if !text.ends_with('\n') {
-        complaints.push("MD047/single-trailing-newline: the last line has no end".to_owned());
+        violations.push("MD047/single-trailing-newline: the last line has no end".to_owned());
     }
-    complaints
+    violations
 }

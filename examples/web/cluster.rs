@@ -43,14 +43,14 @@ pub(crate) async fn open_store(url: &str) -> Result<Arc<dyn Store>, Error> {
     #[cfg(feature = "postgres")]
     return {
         let connected = turnstream::session::PostgresStore::connect(url);
-        let patience = async {
+        let wait_for_interrupt = async {
             tokio::time::sleep(Duration::from_secs(2)).await;
             eprintln!("The database of --store does not answer yet.");
             std::future::pending().await
         };
         let connected = tokio::select! {
             connected = connected => connected,
-            never = patience => never,
+            never = wait_for_interrupt => never,
         };
         match connected {
             Ok(store) => Ok(Arc::new(store)),

@@ -215,17 +215,17 @@ impl App {
     async fn start_or_queue(
         self: &Arc<Self>,
         open: &Arc<OpenSession>,
-        said: Content,
+        content: Content,
         run_id: String,
     ) -> Result<Started, Failure> {
         // A new message does not overtake queued ones.
         if open.queue().is_served {
-            return self.enqueue(open, said, run_id);
+            return self.enqueue(open, content, run_id);
         }
         let begun = match self.hub.reserve(open.session.id()) {
             Ok(place) => {
                 self.check_limits(open).await?;
-                let start = Start::Say(vec![Item::user(said.clone())]);
+                let start = Start::Say(vec![Item::user(content.clone())]);
                 begin(open, place, &self.agent, start, run_id.clone()).await
             }
             Err(error) => Err(error),
@@ -233,7 +233,7 @@ impl App {
         match begun {
             Ok(owner) => Ok(Started { run: owner.detach(), is_queued: false }),
             Err(error) if self.busy == Busy::Queue && cluster::is_busy_elsewhere(&error) => {
-                self.enqueue(open, said, run_id)
+                self.enqueue(open, content, run_id)
             }
             Err(error) => Err(error.into()),
         }
@@ -279,14 +279,14 @@ impl App {
     fn enqueue(
         self: &Arc<Self>,
         open: &Arc<OpenSession>,
-        said: Content,
+        content: Content,
         run_id: String,
     ) -> Result<Started, Failure> {
         let mut queue = open.queue();
         if queue.waiting.len() >= MAX_QUEUED {
             return Err(Failure::too_many("too many messages wait for the end of this run"));
         }
-        queue.waiting.push_back((run_id.clone(), said));
+        queue.waiting.push_back((run_id.clone(), content));
         if !std::mem::replace(&mut queue.is_served, true) {
             tokio::spawn(serve_queue(Arc::clone(self), Arc::clone(open)));
         }
@@ -321,7 +321,7 @@ pub(crate) fn last_answer(entries: &[Entry]) -> Option<u64> {
 async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
     loop {
         let place = app.hub.reserve_when_free(open.session.id()).await;
-        let (run_id, said) = {
+        let (run_id, content) = {
             let mut queue = open.queue();
             let next = queue.waiting.front().cloned();
             queue.is_served = next.is_some();
@@ -330,7 +330,7 @@ async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
         };
         let begun = match place {
             Ok(place) => {
-                let start = Start::Say(vec![Item::user(said)]);
+                let start = Start::Say(vec![Item::user(content)]);
                 begin(&open, place, &app.agent, start, run_id).await
             }
             Err(error) => Err(error),

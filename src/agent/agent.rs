@@ -987,7 +987,7 @@ impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Agent")
             .field("model", &self.0.providers.provider.model())
-            .field("kit", self.toolkit())
+            .field("toolkit", self.toolkit())
             .field("limits", &self.0.limits.limits)
             .finish_non_exhaustive()
     }

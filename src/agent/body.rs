@@ -17,7 +17,7 @@ use crate::stream::Step;
 /// One iteration: deliver queued input, ask the model, act on its turn.
 ///
 /// Dropping the stream drops the open request and the running hooks and tools.
-#[expect(clippy::too_many_lines, reason = "a lap is read from its top to its end")]
+#[expect(clippy::too_many_lines, reason = "an iteration reads from top to bottom")]
 pub fn loop_body(
     cx: RunContext,
     mut state: State,
@@ -56,7 +56,7 @@ pub fn loop_body(
                 }),
             };
             let mut instead = None;
-            let said = match due {
+            let responded = match due {
                 Some(Ok(request)) => {
                     yield Step::Value(cx.turn_started_event(&state));
                     turns.forward(cx.send_request(&state, request)).await.map(Some)
@@ -68,7 +68,7 @@ pub fn loop_body(
                 None => Ok(None),
             };
 
-            let next = match (said, instead) {
+            let next = match (responded, instead) {
                 (_, Some(next)) => next,
                 (Ok(turn), None) => {
                     let facts;

@@ -96,9 +96,7 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     }));
     let Some(made) = made.await else { return (state, None) };
     let made = match made {
-        Ok(None) if now > limit => {
-            Err(unusable_compaction_error("there is nothing to make shorter"))
-        }
+        Ok(None) if now > limit => Err(unusable_compaction_error("there is nothing to shorten")),
         made => made,
     };
     let above = match &made {

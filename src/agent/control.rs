@@ -149,12 +149,12 @@ impl Control {
         when: DeliveryPoint,
         input: UndeliveredInput,
     ) -> Result<(), UndeliveredInput> {
-        let mut said = lock_ignoring_poison(&self.inbox);
-        if said.is_closed {
+        let mut inbox = lock_ignoring_poison(&self.inbox);
+        if inbox.is_closed {
             return Err(input);
         }
         if !input.items.is_empty() {
-            said.queue_mut(when).push_back(input);
+            inbox.queue_mut(when).push_back(input);
         }
         Ok(())
     }
@@ -165,9 +165,9 @@ impl Control {
 
     /// Takes the next input, for the request with the number `turn`.
     pub(super) fn dequeue_input(&self, when: DeliveryPoint, turn: u32) -> Option<UndeliveredInput> {
-        let mut said = lock_ignoring_poison(&self.inbox);
-        let input = said.queue_mut(when).pop_front()?;
-        said.delivery_turns.insert(input.id.clone(), turn);
+        let mut inbox = lock_ignoring_poison(&self.inbox);
+        let input = inbox.queue_mut(when).pop_front()?;
+        inbox.delivery_turns.insert(input.id.clone(), turn);
         Some(input)
     }
 
@@ -431,10 +431,10 @@ impl Control {
         drop(self.take_started_calls());
         self.update_run_data(|_| RunData::new());
         self.tombstone_queue.close();
-        let mut said = lock_ignoring_poison(&self.inbox);
-        said.is_closed = true;
-        let steered = std::mem::take(&mut said.steering);
-        steered.into_iter().chain(std::mem::take(&mut said.follow_ups)).collect()
+        let mut inbox = lock_ignoring_poison(&self.inbox);
+        inbox.is_closed = true;
+        let steered = std::mem::take(&mut inbox.steering);
+        steered.into_iter().chain(std::mem::take(&mut inbox.follow_ups)).collect()
     }
 }
 

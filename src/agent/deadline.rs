@@ -15,11 +15,11 @@ pub(super) struct RunDeadline {
     /// Whether the running work may be dropped for a wrap-up turn.
     can_wrap_up: bool,
     /// `None` without a time limit, and before the first poll.
-    alarms: Option<Alarms>,
+    deadlines: Option<Deadlines>,
 }
 
 #[derive(Debug)]
-struct Alarms {
+struct Deadlines {
     /// `None` if no time is reserved for a wrap-up turn, and once that turn is due.
     wrap_up: Option<Deadline>,
     end: Deadline,
@@ -38,7 +38,7 @@ pub(super) enum DeadlineEvent {
 
 impl RunDeadline {
     pub(super) fn new() -> Self {
-        Self { has_started: false, can_wrap_up: false, alarms: None }
+        Self { has_started: false, can_wrap_up: false, deadlines: None }
     }
 
     /// Whether the timers were started.
@@ -51,9 +51,9 @@ impl RunDeadline {
         self.has_started = true;
         self.can_wrap_up = budget.time_before_wrap_up().is_some();
         let Some(limit) = budget.effective_time_limit() else { return };
-        let alarm = |limit: Duration| Deadline::starting_at(started, TimeLimit::Explicit(limit));
-        let wrap_up = budget.time_before_wrap_up().map(alarm);
-        self.alarms = Some(Alarms { wrap_up, end: alarm(limit) });
+        let deadline = |limit: Duration| Deadline::starting_at(started, TimeLimit::Explicit(limit));
+        let wrap_up = budget.time_before_wrap_up().map(deadline);
+        self.deadlines = Some(Deadlines { wrap_up, end: deadline(limit) });
     }
 
     /// Whether the running work may be dropped for a wrap-up turn.
@@ -63,14 +63,14 @@ impl RunDeadline {
 
     /// Whether a timer has expired.
     pub(super) fn is_over(&self) -> bool {
-        self.alarms.as_ref().is_some_and(|it| {
+        self.deadlines.as_ref().is_some_and(|it| {
             it.end.is_over() || it.wrap_up.as_ref().is_some_and(Deadline::is_over)
         })
     }
 
     /// Ready when a timer has expired.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DeadlineEvent> {
-        let Some(Alarms { wrap_up, end }) = &mut self.alarms else { return Poll::Pending };
+        let Some(Deadlines { wrap_up, end }) = &mut self.deadlines else { return Poll::Pending };
         let due = |ring, due| match ring {
             DeadlineOutcome::TimeUp => due,
             DeadlineOutcome::NoTimer => DeadlineEvent::TimerUnavailable,
@@ -79,7 +79,7 @@ impl RunDeadline {
             return Poll::Ready(due(ring, DeadlineEvent::TimeUp));
         }
         match wrap_up {
-            Some(alarm) => alarm.poll(cx).map(|ring| due(ring, DeadlineEvent::WrapUp)),
+            Some(deadline) => deadline.poll(cx).map(|ring| due(ring, DeadlineEvent::WrapUp)),
             None => Poll::Pending,
         }
     }
@@ -87,8 +87,8 @@ impl RunDeadline {
     /// The wrap-up turn is due, or has started for another reason.
     pub(super) fn begin_wrap_up(&mut self) {
         self.can_wrap_up = false;
-        if let Some(alarms) = &mut self.alarms {
-            alarms.wrap_up = None;
+        if let Some(deadlines) = &mut self.deadlines {
+            deadlines.wrap_up = None;
         }
     }
 }

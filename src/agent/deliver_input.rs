@@ -16,8 +16,8 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
         && let Some(notice) = run.control().listed_tools().take_notice()
     {
         let (id, items) = (run.new_id(), vec![Item::user(notice)]);
-        let said = Event::Appended { why: AppendReason::Hook, id, items };
-        return (state.update(|it| it.history = history), Some(said));
+        let notice = Event::Appended { why: AppendReason::Hook, id, items };
+        return (state.update(|it| it.history = history), Some(notice));
     }
     let notes = run.effects.draw(EffectKind::Notes, || run.control().observers().take_notes());
     if notes.is_empty()
@@ -26,12 +26,12 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
         let room = state.compaction.after_tombstone(&history);
         return (state.update(|it| (it.history, it.compaction) = (history, room)), Some(voided));
     }
-    let said = match notes.is_empty() {
+    let appended = match notes.is_empty() {
         true => run.effects.draw(EffectKind::Said, || next_input_event(run, &state)),
         false => Some(Event::Appended { why: AppendReason::Hook, id: run.new_id(), items: notes }),
     };
     // One follow-up at a time: the next waits until the model stops again.
-    let (follow_up, is_new) = match &said {
+    let (follow_up, is_new) = match &appended {
         Some(Event::Appended { why: AppendReason::Hook, .. }) => (state.follow_up_due, false),
         Some(Event::Appended { why, .. }) => {
             (state.follow_up_due && *why != AppendReason::FollowUp, true)
@@ -45,21 +45,21 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
             (it.evidence.claim_rejected, it.streaks.idle_turns) = (false, 0);
         }
     });
-    (state, said)
+    (state, appended)
 }
 
 /// The event of the next queued input: steered input, or a follow-up if one is due.
 fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     let turn = state.counts.model_calls + 1;
-    let (why, said) = match run.control().dequeue_input(DeliveryPoint::BeforeNextRequest, turn) {
-        Some(said) => (AppendReason::Steer, said),
+    let (why, input) = match run.control().dequeue_input(DeliveryPoint::BeforeNextRequest, turn) {
+        Some(input) => (AppendReason::Steer, input),
         None if state.follow_up_due => (
             AppendReason::FollowUp,
             run.control().dequeue_input(DeliveryPoint::AfterModelStops, turn)?,
         ),
         None => return None,
     };
-    Some(Event::Appended { why, id: said.id, items: said.items })
+    Some(Event::Appended { why, id: input.id, items: input.items })
 }
 
 /// Applies the next tombstones when the run is over. The journal has already observed the event.

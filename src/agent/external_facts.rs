@@ -12,7 +12,7 @@ use crate::world::EffectKind;
 
 /// Facts from outside the loop: the commands of the run's owner and handles, and the limits that
 /// are reached.
-#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own in a recording")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate field in a recording")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct ExternalFacts {

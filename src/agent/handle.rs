@@ -263,7 +263,7 @@ impl RunHandle {
         match decided {
             true => Ok(()),
             false => {
-                let message = "no call like this waits for a verdict";
+                let message = "no such call is waiting for a verdict";
                 Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call.call_id))
             }
         }

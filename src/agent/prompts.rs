@@ -1,15 +1,15 @@
 //! The texts that the agent itself sends to the model.
 
 /// Sent after a reply with neither text nor tool calls.
-pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or answer in words.";
+pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or answer with text.";
 
 /// Sent after the output limit cut off a text.
 pub(super) const CONTINUE_TRUNCATED: &str =
     "You were cut off. Please continue from where you stopped.";
 
 /// Sent after the same calls returned the same results several times.
-pub(super) const REPEATED_CALLS: &str = "You keep making the same calls, and they give the same results \
-     each time. Try something else, or answer with what you know.";
+pub(super) const REPEATED_CALLS: &str = "You keep making the same calls, and they return the same \
+results each time. Try something else, or answer with what you know.";
 
 /// Sent before the wrap-up turn, in which no tool can be called.
 pub(super) const WRAP_UP: &str = "The limit of this run is reached, and no tool can be called any \
@@ -25,7 +25,10 @@ pub(super) fn retraction_reason(error: &crate::error::Error) -> String {
 
 /// Sent after a reply that could not be decoded.
 pub(super) fn undecodable_reply_prompt(error: &crate::error::Error) -> String {
-    format!("Your last reply was lost: {error}. Answer again, and write calls as their tools ask.")
+    format!(
+        "Your last reply could not be read: {error}. Answer again, and write each call as its \
+    tool requires."
+    )
 }
 
 /// Sent after an answer was rejected.

@@ -59,6 +59,6 @@ fn apply_listing(run: &RunShared, state: &State, listing: ToolListing) {
 }
 
 fn has_said(history: &History, notice: &str) -> bool {
-    let mut said = history.newest_first().filter_map(|item| item.as_user());
-    said.any(|content| matches!(content, Content::Text(text) if text == notice))
+    let mut prompts = history.newest_first().filter_map(|item| item.as_user());
+    prompts.any(|content| matches!(content, Content::Text(text) if text == notice))
 }

@@ -68,7 +68,8 @@ impl JudgedAgent<'_> {
         for call in &open {
             if let Some(child) = history.nested_history(&call.call_id) {
                 if own.contains_key(&call.call_id) {
-                    let why = "a sub-agent runs as this call: the verdicts are on its own calls";
+                    let why = "this call runs a sub-agent: give the verdicts for the sub-agent's \
+                    calls";
                     return invalid_verdict(why, call);
                 }
                 let given = inner.remove(&call.call_id).unwrap_or_default();

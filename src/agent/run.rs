@@ -59,7 +59,7 @@ pub(super) struct RunArgs {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let mut run = Agent::new(Scripted::new(["Hello load_cached!"])).run("Hi");
+/// let mut run = Agent::new(Scripted::new(["Hello, world!"])).run("Hi");
 /// while let Some(Ok(event)) = run.next().await {
 ///     if let Some(text) = event.text_delta() {
 ///         print!("{text}");

@@ -235,7 +235,7 @@ impl State {
         id: impl FnOnce() -> String,
     ) -> (Vec<Event>, Step<Event, Self>) {
         let mut wrapping_up = self.end.wrap_up_reason;
-        let (transition, said) = match next {
+        let (transition, message) = match next {
             NextAction::Finish(reason) => {
                 return (Vec::new(), Step::StopWith(self.with_end_reason(reason)));
             }
@@ -252,24 +252,24 @@ impl State {
             NextAction::Compact => {
                 let speaks =
                     self.history.live_newest_first().next().is_some_and(Item::is_model_output);
-                let said = speaks
+                let message = speaks
                     .then(|| (AppendReason::Continuation, prompts::CONTINUE_TRUNCATED.into()));
-                (Transition::ReactiveCompactRetry, said)
+                (Transition::ReactiveCompactRetry, message)
             }
         };
         let state = self.update(|it| {
             it.counts.tool_turns += u32::from(transition == Transition::NextTurn);
-            it.streaks.update(transition, said.is_some());
+            it.streaks.update(transition, message.is_some());
             it.model_selection.provider_index += usize::from(transition == Transition::Fallback);
             it.follow_up_due |= transition == Transition::FollowUp;
             it.transition = Some(transition);
             it.end.wrap_up_reason = wrapping_up;
         });
-        let said = said.map(|(why, text)| {
+        let message = message.map(|(why, text)| {
             let items = vec![Item::user(Cow::into_owned(text))];
             Event::Appended { why, id: id(), items }
         });
-        let events = said.into_iter().chain([Event::Continued { reason: transition }]);
+        let events = message.into_iter().chain([Event::Continued { reason: transition }]);
         (events.collect(), Step::Next(state))
     }
 
@@ -291,7 +291,7 @@ impl RunCounts {
 
 impl Streaks {
     /// Updates the counters for a transition.
-    fn update(&mut self, transition: Transition, said: bool) {
+    fn update(&mut self, transition: Transition, has_message: bool) {
         match transition {
             // A valid reply resets the counters; its results have already set `malformed_replies`.
             Transition::NextTurn => {
@@ -300,11 +300,12 @@ impl Streaks {
                 (self.malformed_replies, self.idle_turns) = (malformed, 0);
             }
             Transition::MaxOutputTokensRecovery => {
-                let count = if said { &mut self.continuations } else { &mut self.truncated_calls };
+                let count =
+                    if has_message { &mut self.continuations } else { &mut self.truncated_calls };
                 *count += 1;
                 self.malformed_replies = 0;
             }
-            Transition::Corrective if said => self.malformed_replies += 1,
+            Transition::Corrective if has_message => self.malformed_replies += 1,
             Transition::Corrective => {
                 (self.retried_unknown_stop, self.malformed_replies) = (true, 0);
             }
@@ -369,7 +370,7 @@ mod tests {
         }
     }
 
-    fn said(transition: Transition) -> NextAction {
+    fn with_message(transition: Transition) -> NextAction {
         NextAction::SendMessage { transition, append_reason: AppendReason::Hook, text: "so".into() }
     }
 
@@ -382,11 +383,11 @@ mod tests {
     fn each_transition_updates_the_run_counters_and_streaks() {
         use Transition as T;
         check(NextAction::Continue(T::NextTurn), [8, 0, 0, 1, 1, 0]);
-        check(said(T::MaxOutputTokensRecovery), [7, 3, 1, 0, 1, 0]);
+        check(with_message(T::MaxOutputTokensRecovery), [7, 3, 1, 0, 1, 0]);
         check(NextAction::Continue(T::MaxOutputTokensRecovery), [7, 2, 2, 0, 1, 0]);
-        check(said(T::StopHookBlocking), [7, 2, 1, 0, 1, 0]);
+        check(with_message(T::StopHookBlocking), [7, 2, 1, 0, 1, 0]);
         check(NextAction::Compact, [7, 2, 1, 1, 1, 0]);
-        check(said(T::Corrective), [7, 2, 1, 2, 1, 0]);
+        check(with_message(T::Corrective), [7, 2, 1, 2, 1, 0]);
         check(NextAction::Continue(T::Corrective), [7, 2, 1, 0, 1, 0]);
         check(NextAction::Continue(T::Retry), [7, 2, 1, 1, 2, 0]);
         check(NextAction::Continue(T::Fallback), [7, 2, 1, 1, 0, 1]);
@@ -401,7 +402,7 @@ mod tests {
     fn a_message_to_the_model_is_emitted_before_continued() {
         let state = State::new(History::from_id("h"));
         let (events, step) =
-            state.apply_next_action(said(Transition::StopHookBlocking), || "id".to_owned());
+            state.apply_next_action(with_message(Transition::StopHookBlocking), || "id".to_owned());
         assert!(matches!(step, Step::Next(_)), "it ended");
         assert!(matches!(&events[..], [
             Event::Appended { why: AppendReason::Hook, id, items },

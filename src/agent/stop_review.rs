@@ -44,14 +44,14 @@ enum ReviewKind {
 }
 
 impl RecordedReview {
-    fn new(said: ReviewKind, text: String) -> Self {
-        Self { said: Some(said), text, sends_back: false, keeps_sent_back: true }
+    fn new(kind: ReviewKind, text: String) -> Self {
+        Self { said: Some(kind), text, sends_back: false, keeps_sent_back: true }
     }
 
     /// Converts the decision of hooks. `may_prove` is whether a claim may be rejected for lack of
     /// evidence.
-    fn from_decision(said: StopDecision, may_prove: bool) -> Self {
-        match said {
+    fn from_decision(decision: StopDecision, may_prove: bool) -> Self {
+        match decision {
             StopDecision::Allow => Self::default(),
             StopDecision::Block(text) => Self::new(ReviewKind::Block, text),
             StopDecision::EndRun(text) => Self::new(ReviewKind::Prevent, text),
@@ -96,21 +96,23 @@ pub(super) async fn review_stop(
     let ask = async move { run_checks(&asking, &now, &turn, may_prove).await };
     let objection: RecordedReview = run.effects.perform(EffectKind::AtStop, ask).await?;
     let (sends_back, keeps) = (objection.sends_back, objection.keeps_sent_back);
-    let (state, said) = match objection.into_stop_review() {
+    let (state, review) = match objection.into_stop_review() {
         None => check_target(run, state),
-        Some(said) => (state, said),
+        Some(review) => (state, review),
     };
-    let why = match &said {
+    let why = match &review {
         StopReview::HookDecision(
-            said @ (StopDecision::EndRun(_) | StopDecision::Blocked(_) | StopDecision::Unproven(_)),
-        ) => said.message().map(str::to_owned),
+            decision @ (StopDecision::EndRun(_)
+            | StopDecision::Blocked(_)
+            | StopDecision::Unproven(_)),
+        ) => decision.message().map(str::to_owned),
         StopReview::HookDecision(_)
         | StopReview::ValidationFailed(_)
         | StopReview::Nudge(_)
         | StopReview::Accept => None,
     };
     let (state, known) = gather_facts(run, state);
-    let next = agent::at_stop(&state, said, &known);
+    let next = agent::at_stop(&state, review, &known);
     let goes_back =
         matches!(next, NextAction::SendMessage { transition: Transition::StopHookBlocking, .. });
     let state = state.update(|it| {
@@ -152,7 +154,7 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
     };
     // A target that was given up earlier may be reached by now.
     let before = state.end.exceeded_budget.filter(|it| it.kind != BudgetKind::Target);
-    let (tracker, exceeded, said) = match decided {
+    let (tracker, exceeded, review) = match decided {
         TargetDecision::Continue { text, progress: tracker } => {
             (tracker, before, StopReview::Nudge(text))
         }
@@ -165,7 +167,7 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
     };
     let nudged =
         state.update(|it| (it.target_progress, it.end.exceeded_budget) = (tracker, exceeded));
-    (nudged, said)
+    (nudged, review)
 }
 
 /// Returns the check that proves a completed run.

@@ -34,7 +34,8 @@ pub(super) fn sub_agent_tool(
         json!({
             "type": "object",
             "properties": {
-                "prompt": { "type": "string", "description": "What is to be done, with all that has to be known for it" },
+                "prompt": { "type": "string", "description": "The task, with all the information \
+                 needed for it" },
             },
             "required": ["prompt"],
             "additionalProperties": false,
@@ -163,12 +164,12 @@ fn nested_label(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
 
 /// Records on the parent's call what a call of the sub-agent changed, or may have changed.
 fn forward_side_effects(cx: &ToolContext, result: &ToolResult, harmless: &[String]) {
-    let told = result.report.as_deref().map_or(&[][..], |report| &report.side_effects);
-    for effect in told {
+    let reported = result.report.as_deref().map_or(&[][..], |report| &report.side_effects);
+    for effect in reported {
         cx.record_side_effect(effect.clone());
     }
     let is_harmless = || harmless.contains(&result.name);
-    if told.is_empty() && has_unknown_effects(result.kind) && !is_harmless() {
+    if reported.is_empty() && has_unknown_effects(result.kind) && !is_harmless() {
         cx.record_side_effect(SideEffect { kind: "cut_short".into(), target: result.name.clone() });
     }
 }

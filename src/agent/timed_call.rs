@@ -30,7 +30,7 @@ pub(super) struct TimedCall<'a, T> {
     future: Option<BoxFuture<'a, T>>,
     limit: TimeLimit,
     /// `None` until a poll was pending.
-    alarm: Option<Deadline>,
+    deadline: Option<Deadline>,
 }
 
 impl<'a, T> TimedCall<'a, T> {
@@ -39,7 +39,7 @@ impl<'a, T> TimedCall<'a, T> {
         limit: TimeLimit,
         make: impl FnOnce() -> BoxFuture<'a, T>,
     ) -> Result<Self, Error> {
-        Ok(Self { future: Some(catch_named_panic(whose, make)?), limit, alarm: None })
+        Ok(Self { future: Some(catch_named_panic(whose, make)?), limit, deadline: None })
     }
 
     /// Returns the output of the future, or its panic or timeout as an error. It must not be polled
@@ -49,8 +49,8 @@ impl<'a, T> TimedCall<'a, T> {
         let given = match catch_named_panic(whose, || answer.as_mut().poll(cx)) {
             Ok(Poll::Ready(given)) => Ok(given),
             Ok(Poll::Pending) => {
-                let alarm = self.alarm.get_or_insert_with(|| Deadline::new(self.limit));
-                Err(timeout_error(whose, self.limit, ready!(alarm.poll(cx))))
+                let deadline = self.deadline.get_or_insert_with(|| Deadline::new(self.limit));
+                Err(timeout_error(whose, self.limit, ready!(deadline.poll(cx))))
             }
             Err(panicked) => Err(panicked),
         };

@@ -111,12 +111,12 @@ mod tests {
     #[track_caller]
     fn check(before: Option<&SourceTools>, now: &SourceTools, notice: Option<&str>) {
         let before = before.map(std::slice::from_ref);
-        let said = tool_notice(&["files".into()], before, std::slice::from_ref(now));
-        assert_eq!(said.as_deref(), notice);
+        let notice_text = tool_notice(&["files".into()], before, std::slice::from_ref(now));
+        assert_eq!(notice_text.as_deref(), notice);
     }
 
     #[test]
-    fn a_notice_names_what_is_new_gone_changed_and_left_out() {
+    fn a_notice_lists_added_removed_changed_and_omitted_tools() {
         let before = source(&["a", "b"]);
         let mut now = source(&["b", "c", "d"]);
         now.tools[0] = tool("b", "another");
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_the_same_tools() {
+    fn unchanged_tools_produce_no_notice() {
         check(Some(&source(&["a", "b"])), &source(&["a", "b"]), None);
         check(Some(&source(&["a", "b"])), &source(&["b", "a"]), None);
         check(None, &source(&["a"]), None);
     }
 
     #[test]
-    fn of_the_first_list_only_what_was_left_out_is_said() {
+    fn the_notice_for_the_first_list_names_only_omitted_tools() {
         let mut now = source(&["a"]);
         now.notes = vec!["`b`: why".to_owned(), "`c`: why not".to_owned()];
         let notice = "Some tools of `files` are left out: `b`: why; `c`: why not.";
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_said_once() {
+    fn a_source_failure_is_reported_once() {
         let failed = |message: &str| SourceTools {
             failure: Some(Error::new(ErrorKind::Connect, message)),
             ..source(&["a"])
@@ -159,11 +159,12 @@ mod tests {
     fn long_lists_and_texts_are_cut() {
         let names: Vec<String> = (0..23).map(|n| format!("t{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let said = tool_notice(&["files".into()], Some(&[source(&[])]), &[source(&names)]).unwrap();
-        assert!(said.ends_with("`t19` and 3 more."), "{said}");
+        let notice_text =
+            tool_notice(&["files".into()], Some(&[source(&[])]), &[source(&names)]).unwrap();
+        assert!(notice_text.ends_with("`t19` and 3 more."), "{notice_text}");
         let mut long = source(&[]);
         long.notes = vec!["x".repeat(10_000)];
-        let said = tool_notice(&["files".into()], None, &[long]).unwrap();
-        assert!(said.len() < 400, "{said}");
+        let notice_text = tool_notice(&["files".into()], None, &[long]).unwrap();
+        assert!(notice_text.len() < 400, "{notice_text}");
     }
 }

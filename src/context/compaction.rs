@@ -56,7 +56,7 @@ impl Compaction {
     pub fn validate(&self, history: &History) -> Result<(), Error> {
         if self.from > self.to || self.to > history.len() {
             let (from, to, len) = (self.from, self.to, history.len());
-            return Err(invalid_request(format!("{from}..{to} is no range of {len} entries")));
+            return Err(invalid_request(format!("{from}..{to} is not a range of {len} entries")));
         }
         let replaced: HashSet<&str> = (history.iter().take(self.to).skip(self.from))
             .filter_map(Item::as_tool_call)
@@ -67,17 +67,20 @@ impl Compaction {
             !replaced.contains(&*call.call_id) && history.has_used_call_id(&call.call_id)
         });
         if let Some(call) = stolen {
-            return Err(invalid_request(format!("the call id `{}` is taken", call.call_id)));
+            return Err(invalid_request(format!(
+                "the call id `{}` is already in use",
+                call.call_id
+            )));
         }
         let mut rewritten = history.clone();
         self.apply(&mut rewritten);
         if history.is_settled() && !rewritten.is_settled() {
-            return Err(invalid_request("a call and its result would be parted"));
+            return Err(invalid_request("a call would be separated from its result"));
         }
         let can_resume = |history: &History| Turn::from_history(history).is_ok();
         let waits = !history.is_settled() && !history.unanswered_calls().is_empty();
         if waits && can_resume(history) && !can_resume(&rewritten) {
-            return Err(invalid_request("the calls that wait could not be resumed"));
+            return Err(invalid_request("the pending calls could not be resumed"));
         }
         if was_reactively_compacted(history) && !was_reactively_compacted(&rewritten) {
             return Err(invalid_request("the note of an earlier compaction would be lost"));

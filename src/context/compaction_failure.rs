@@ -43,7 +43,7 @@ impl CompactionFailure {
 
 impl fmt::Display for CompactionFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a compaction came to nothing after {} tokens", self.usage.total())
+        write!(f, "a compaction failed after {} tokens", self.usage.total())
     }
 }
 

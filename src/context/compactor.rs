@@ -89,7 +89,7 @@ pub struct CompactorFn<F>(F);
 
 impl<F> fmt::Debug for CompactorFn<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompactWith").finish_non_exhaustive()
+        f.debug_struct("CompactorFn").finish_non_exhaustive()
     }
 }
 

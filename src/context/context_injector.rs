@@ -79,7 +79,7 @@ pub struct InjectedContext {
 /// use turnstream::context::{ContextCandidate, ContextInjector};
 /// use turnstream::{Agent, provider::Scripted};
 ///
-/// let narrow = ContextInjector::new(1_000, |_history| vec![
+/// let injector = ContextInjector::new(1_000, |_history| vec![
 ///     ContextCandidate {
 ///         source: "src/lib.rs:1-2".into(),
 ///         text: "pub mod agent;\npub mod context;".into(),
@@ -93,7 +93,7 @@ pub struct InjectedContext {
 ///     assert_eq!(selection.left_out[0].why, "no reason was given");
 ///     assert!(selection.tokens <= selection.cap);
 /// });
-/// let agent = Agent::new(Scripted::new(["Two modules."])).with_hook(narrow);
+/// let agent = Agent::new(Scripted::new(["Two modules."])).with_hook(injector);
 /// # drop(agent);
 /// ```
 #[derive(Clone)]
@@ -196,8 +196,8 @@ impl ContextInjector {
     /// Selects the context, and reports the selection.
     pub(crate) fn inject_and_report(&self, history: &History) -> History {
         let InjectedContext { context, selection } = self.inject(history);
-        if let Some(told) = &self.on_selection {
-            told(&selection);
+        if let Some(callback) = &self.on_selection {
+            callback(&selection);
         }
         context
     }
@@ -205,9 +205,9 @@ impl ContextInjector {
 
 impl fmt::Debug for ContextInjector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Narrow")
-            .field("cap", &self.max_tokens)
-            .field("keep_turns", &self.max_turns)
+        f.debug_struct("ContextInjector")
+            .field("max_tokens", &self.max_tokens)
+            .field("max_turns", &self.max_turns)
             .finish_non_exhaustive()
     }
 }

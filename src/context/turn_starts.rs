@@ -23,8 +23,8 @@ pub(super) fn turn_starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<
     }
     starts.into_iter().rev().map(|start| {
         let before = items.iter().take(start).rev().enumerate();
-        let said = before.take_while(|(_, item)| item.tombstone || item.is_prompt());
-        let first = said.filter(|(_, item)| item.is_prompt()).last();
+        let prompts = before.take_while(|(_, item)| item.tombstone || item.is_prompt());
+        let first = prompts.filter(|(_, item)| item.is_prompt()).last();
         first.map_or(start, |(n, _)| start - n - 1)
     })
 }
@@ -74,8 +74,8 @@ mod tests {
         let void = || Item::user("void").with_mark(Mark::Tombstone);
         let items = [void(), Item::user("a"), void(), Item::user("b"), Item::text("c"), void()];
         let items: Vec<&Item> = items.iter().collect();
-        let said: Vec<_> = newest_prompt(&items).into_iter().filter_map(Item::as_user).collect();
-        assert_eq!(said, [&"a".into(), &"b".into()]);
+        let prompts: Vec<_> = newest_prompt(&items).into_iter().filter_map(Item::as_user).collect();
+        assert_eq!(prompts, [&"a".into(), &"b".into()]);
         assert_eq!(start_of_newest_turns(&items, 1), 1);
     }
 }

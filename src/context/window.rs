@@ -90,7 +90,7 @@ impl fmt::Debug for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Window")
             .field("tokens", &self.tokens)
-            .field("percent", &self.threshold_percent)
+            .field("threshold_percent", &self.threshold_percent)
             .finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@ impl TestRng {
     /// A number in `0..below`.
     pub(crate) fn next_below(&self, below: usize) -> usize {
         let number = self.0.next_u64() % u64::try_from(below).expect("a small number");
-        usize::try_from(number).expect("it is below a `usize`")
+        usize::try_from(number).expect("it fits into a `usize`")
     }
 
     pub(crate) fn next_bool(&self) -> bool {

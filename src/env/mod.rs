@@ -109,7 +109,7 @@ impl Random for SystemRandom {
 /// 64 random bits from the operating system.
 fn next_system_u64() -> u64 {
     // Invariant: on a system without randomness, std could not seed a hash map and would panic too.
-    getrandom::u64().expect("the operating system gives random numbers")
+    getrandom::u64().expect("the operating system provides random numbers")
 }
 
 /// A generator that returns the same numbers for the same seed (`SplitMix64`), for tests.

@@ -98,11 +98,11 @@ impl Deadline {
     /// A deadline counted from now with its timer already made. `None` if the runtime has no
     /// timers.
     pub(crate) fn try_start(time: Duration) -> Option<Self> {
-        let mut alarm = Self::new(TimeLimit::Explicit(time));
-        if let Some(at) = alarm.expires_at {
-            alarm.timer = Some(Timer::try_new(at)?);
+        let mut deadline = Self::new(TimeLimit::Explicit(time));
+        if let Some(at) = deadline.expires_at {
+            deadline.timer = Some(Timer::try_new(at)?);
         }
-        Some(alarm)
+        Some(deadline)
     }
 
     /// A deadline counted from `from`.
@@ -159,12 +159,12 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(10);
 
     fn poll_once(limit: TimeLimit) -> Poll<DeadlineOutcome> {
-        let mut alarm = Deadline::new(limit);
-        block_on(poll_fn(|cx| Poll::Ready(alarm.poll(cx))))
+        let mut deadline = Deadline::new(limit);
+        block_on(poll_fn(|cx| Poll::Ready(deadline.poll(cx))))
     }
 
     #[test]
-    fn without_a_runtime_a_default_does_not_hold_and_a_limit_that_was_set_says_so() {
+    fn without_a_runtime_a_default_limit_is_ignored_and_an_explicit_one_fails() {
         assert_eq!(poll_once(TimeLimit::Default(LIMIT)), Poll::Pending);
         assert_eq!(poll_once(TimeLimit::Explicit(LIMIT)), Poll::Ready(DeadlineOutcome::NoTimer));
         assert_eq!(poll_once(TimeLimit::Explicit(Duration::MAX)), Poll::Pending);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_without_time_is_asked_once_by_defaults() {
+    fn a_runtime_without_timers_is_probed_once_for_default_limits() {
         use std::sync::atomic::{AtomicUsize, Ordering};
 
         static PANICS: AtomicUsize = AtomicUsize::new(0);
@@ -206,40 +206,40 @@ mod tests {
     }
 
     #[test]
-    fn in_another_runtime_it_rings_though_the_first_stands_still_or_is_gone() {
+    fn a_deadline_fires_in_another_runtime_if_its_own_is_idle_or_dropped() {
         let runtime = || {
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             runtime.enable_time().start_paused(true).build().unwrap()
         };
         let (first, gone, second) = (runtime(), runtime(), runtime());
-        let mut alarms = [&first, &gone].map(|runtime| {
+        let mut deadlines = [&first, &gone].map(|runtime| {
             runtime.block_on(async {
-                let mut alarm = Deadline::try_start(LIMIT).unwrap();
-                assert!(poll_fn(|cx| Poll::Ready(alarm.poll(cx).is_pending())).await);
-                alarm
+                let mut deadline = Deadline::try_start(LIMIT).unwrap();
+                assert!(poll_fn(|cx| Poll::Ready(deadline.poll(cx).is_pending())).await);
+                deadline
             })
         });
         drop(gone);
-        for alarm in &mut alarms {
-            assert_eq!(second.block_on(poll_fn(|cx| alarm.poll(cx))), DeadlineOutcome::TimeUp);
+        for deadline in &mut deadlines {
+            assert_eq!(second.block_on(poll_fn(|cx| deadline.poll(cx))), DeadlineOutcome::TimeUp);
         }
         drop(first);
     }
 
     fn poll_once_here(limit: TimeLimit) -> Poll<DeadlineOutcome> {
-        let mut alarm = Deadline::new(limit);
+        let mut deadline = Deadline::new(limit);
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        alarm.poll(&mut cx)
+        deadline.poll(&mut cx)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_rings_once_the_time_is_up_and_a_shift_moves_it() {
-        let mut alarm = Deadline::new(TimeLimit::Default(LIMIT));
+    async fn a_deadline_fires_at_its_time_and_can_be_extended() {
+        let mut deadline = Deadline::new(TimeLimit::Default(LIMIT));
         let began = Instant::now();
-        assert!(poll_fn(|cx| Poll::Ready(alarm.poll(cx).is_pending())).await);
-        alarm.extend(LIMIT);
-        assert_eq!(poll_fn(|cx| alarm.poll(cx)).await, DeadlineOutcome::TimeUp);
+        assert!(poll_fn(|cx| Poll::Ready(deadline.poll(cx).is_pending())).await);
+        deadline.extend(LIMIT);
+        assert_eq!(poll_fn(|cx| deadline.poll(cx)).await, DeadlineOutcome::TimeUp);
         assert_eq!(began.elapsed(), 2 * LIMIT);
-        assert!(alarm.is_over());
+        assert!(deadline.is_over());
     }
 }

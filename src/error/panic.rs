@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_code_panicked_with_may_panic_in_its_own_drop() {
+    fn a_panic_payload_may_panic_when_dropped() {
         for bombs in 0..3 {
             let caught = catch_panic(|| std::panic::panic_any(Bomb(bombs)));
             assert_eq!(caught, Err::<(), _>("no message".to_owned()));
@@ -74,10 +74,10 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_panic_names_whose_code_it_was() {
-        let caught = panic_to_error(ErrorKind::Hook, "the gate", || panic!("no {}", 7));
+    fn a_panic_error_names_the_code_that_panicked() {
+        let caught = panic_to_error(ErrorKind::Hook, "the policy", || panic!("no {}", 7));
         let error = Result::<(), Error>::unwrap_err(caught);
-        assert_eq!((error.kind(), error.message()), (ErrorKind::Hook, "the gate panicked: no 7"));
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Hook, "the policy panicked: no 7"));
         let panics = async { panic!("late") };
         let ended: Result<(), Error> =
             panic_to_error_async("the store", panics).now_or_never().unwrap();

@@ -20,8 +20,8 @@ pub(crate) fn format_source_chain(error: &dyn StdError) -> String {
     let messages: Vec<String> = sources.take(MAX_SOURCES).map(ToString::to_string).collect();
     let mut left = &messages[..];
     while let Some((next, others)) = left.split_first() {
-        let told = left.iter().rposition(|message| text.ends_with(message.as_str()));
-        left = match told {
+        let repeated = left.iter().rposition(|message| text.ends_with(message.as_str()));
+        left = match repeated {
             Some(at) => &left[at + 1..],
             None => {
                 text.push_str(": ");

@@ -65,7 +65,7 @@ fn the_source_is_found_through_the_chain() {
 }
 
 #[test]
-fn details_are_written_where_there_are_some_and_read_back() {
+fn details_are_serialized_only_if_present_and_read_back() {
     let limits = ContextLimits::new(Some(200), Some(210));
     let error = Error::new(ErrorKind::ContextWindow, "too long").with_context_limits(limits);
     let json = serde_json::to_string(&error).unwrap();
@@ -93,7 +93,7 @@ fn details_of_a_later_version_are_read() {
 }
 
 #[test]
-fn what_passes_by_itself_is_retryable_unless_the_provider_says_otherwise() {
+fn transient_errors_are_retryable_unless_the_provider_overrides_it() {
     let error = |kind| Error::new(kind, "m");
     assert!(error(ErrorKind::Overloaded).is_retryable());
     assert!(!error(ErrorKind::InvalidRequest).is_retryable());
@@ -106,7 +106,7 @@ fn what_passes_by_itself_is_retryable_unless_the_provider_says_otherwise() {
 
 #[cfg(feature = "http")]
 #[test]
-fn a_source_that_shows_what_is_rewritten_is_replaced_and_another_is_kept() {
+fn error_sources_with_rewritten_text_are_replaced_and_others_kept() {
     let cause = Error::new(ErrorKind::Other, "open sesame");
     let outer = Error::new(ErrorKind::Server, "m").with_source(cause);
     let hidden = outer.clone().map_text_and_sources(|text| text.replace("sesame", "…"));
@@ -116,7 +116,7 @@ fn a_source_that_shows_what_is_rewritten_is_replaced_and_another_is_kept() {
 }
 
 #[test]
-fn the_alternate_form_shows_the_whole_chain_and_no_words_twice() {
+fn the_alternate_format_shows_the_whole_chain_without_repetition() {
     let disk = std::io::Error::other("the disk is full");
     let page = Error::new(ErrorKind::Other, "while writing page 3").with_source(disk);
     let outer = Error::new(ErrorKind::Store, "the book was not kept").with_source(page.clone());

@@ -182,7 +182,7 @@ impl Outcome {
             EndReason::Repeating => "it kept repeating the same calls",
             EndReason::Budget => "its budget was spent",
             EndReason::Incomplete => "a reply broke off",
-            EndReason::Pending => "a call waits for somebody outside",
+            EndReason::Pending => "a call is waiting for an approval or an external result",
             EndReason::Blocked => "something is missing",
             EndReason::Unproven => "there is no evidence",
             EndReason::ProviderError => "the model could not be reached",
@@ -193,7 +193,7 @@ impl Outcome {
         let stamp = match &self.error {
             Some(error) => format!("[stopped early: {why} ({error}){partial}]"),
             None => match &self.why {
-                Some(said) => format!("[stopped early: {why} ({said}){partial}]"),
+                Some(message) => format!("[stopped early: {why} ({message}){partial}]"),
                 None => format!("[stopped early: {why}{partial}]"),
             },
         };

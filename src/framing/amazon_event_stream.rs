@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_however_their_bytes_are_cut() {
+    fn messages_are_decoded_for_any_split_of_the_bytes() {
         let mut bytes = message(
             &[(":message-type", "event"), (":event-type", "contentBlockDelta")],
             r#"{"delta":{"text":"hé"}}"#,
@@ -196,7 +196,7 @@ mod tests {
 
     /// Messages from the vendor's own test suite, `empty_message` and `payload_no_headers`.
     #[test]
-    fn the_checksums_are_those_of_the_vendor() {
+    fn checksums_equal_the_vendors_examples() {
         let empty = [0, 0, 0, 0x10, 0, 0, 0, 0, 5, 0xc2, 0x48, 0xeb, 0x7d, 0x98, 0xc8, 0xff];
         assert_eq!(of_parts(&[], &[]), empty);
         let payload = of_parts(&[], b"{'foo':'bar'}");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_every_kind_are_passed_over() {
+    fn headers_of_every_type_are_skipped() {
         let mut headers = Vec::new();
         for (kind, len) in [(0, 0), (1, 0), (2, 1), (3, 2), (4, 4), (5, 8), (8, 8), (9, 16)] {
             headers.extend([1, b'x', kind]);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_is_a_frame_however_the_bytes_are_cut() {
+    fn each_line_is_a_frame_for_any_split_of_the_bytes() {
         check("{\"a\":1}\n{\"b\":2}\r\n", &["{\"a\":1}", "{\"b\":2}"]);
         check("\n\n{\"a\":\"é\"}\n \r\n{}", &["{\"a\":\"é\"}", "{}"]);
         check("", &[]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_lines_at_the_end_hide_no_line_after_them() {
+    fn lines_after_blank_lines_are_read() {
         let mut reader = NdJson::default();
         reader.feed("\n\n1".into());
         assert_eq!(reader.finish().unwrap().unwrap().data, "1");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_comes_whole_has_the_same_limit() {
+    fn a_line_in_a_single_chunk_has_the_same_limit() {
         let mut reader = NdJson::default();
         reader.feed(Bytes::from(vec![b'x'; MAX_FRAME_BYTES]));
         reader.feed("\n".into());
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_passed_over() {
+    fn a_byte_order_mark_is_skipped() {
         check("\u{feff}{\"a\":1}\n{}", &["{\"a\":1}", "{}"]);
         check("\u{feff}", &[]);
     }

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_white_space_it_is_the_idle_limit_that_counts() {
+    async fn after_leading_white_space_the_idle_limit_applies() {
         let (first_byte, idle) = (Duration::from_secs(30), Duration::from_secs(20));
         let limits = Timeouts { first_byte, idle, ..Timeouts::default() };
         let deadlines = || TurnDeadlines::start(limits, "the host".to_owned());

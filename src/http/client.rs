@@ -113,7 +113,7 @@ impl ClientCache {
         }
         let shown = format!("{settings:?}");
         let client = settings.build().map_err(|error| {
-            let message = format!("no HTTP client could be made: {}", root_cause(&error));
+            let message = format!("could not create an HTTP client: {}", root_cause(&error));
             let error = Error::new(ErrorKind::Connect, message).with_source(error);
             // A retry would fail in the same way.
             error.with_retryable(false)

@@ -320,17 +320,16 @@ impl TokenCache {
     ) -> Shared<Refresh> {
         let tokens = Arc::clone(self);
         let refresh = async move {
-            let fetched = panic_to_error_async("the source of tokens", async {
-                (tokens.fetch_token)().await
-            })
-            .await;
+            let fetched =
+                panic_to_error_async("the token source", async { (tokens.fetch_token)().await })
+                    .await;
             let mut state = lock_ignoring_poison(&tokens.state);
             state.refreshes.retain(|(runtime, _)| *runtime != here);
             let token = fetched?;
             if token.secret.is_empty() {
                 return Err(Error::new(
                     ErrorKind::Auth,
-                    "the source of tokens gave an empty token",
+                    "the token source returned an empty token",
                 ));
             }
             let held = Arc::new(CachedToken::new(token));
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_is_fetched_once_for_all_that_wait_and_anew_before_it_expires() {
+    async fn concurrent_requests_share_a_token_fetch_and_it_is_renewed_before_expiry() {
         let (calls, tokens) = source(Duration::from_hours(1));
         let all = join_all((0..50).map(|_| secret(&tokens))).await;
         assert!(all.iter().all(|token| token == "t0"));
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refresh_goes_on_when_the_request_that_began_it_is_dropped() {
+    async fn a_token_refresh_continues_when_its_initiating_request_is_dropped() {
         let (calls, tokens) = source(Duration::from_hours(1));
         let mut first = Box::pin(secret(&tokens));
         let mut others = Box::pin(join_all((0..49).map(|_| secret(&tokens))));
@@ -423,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refresh_for_which_no_request_waits_is_dropped() {
+    async fn a_token_refresh_without_waiting_requests_is_dropped() {
         struct Dropped(Arc<AtomicUsize>);
         impl Drop for Dropped {
             fn drop(&mut self) {
@@ -452,7 +451,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_the_token_that_was_refused_is_discarded() {
+    async fn only_the_rejected_token_is_discarded() {
         let (calls, tokens) = source(Duration::from_hours(1));
         let (first, origin) = tokens.get_or_fetch().await.unwrap();
         assert!(origin == TokenOrigin::Fetched);
@@ -465,7 +464,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_or_a_panic_of_the_source_is_that_of_the_request_and_the_next_asks_again() {
+    async fn a_failing_token_source_fails_the_request_and_the_next_one_retries() {
         let calls = AtomicUsize::new(0);
         let credential = Credential::token(move || {
             let n = calls.fetch_add(1, SeqCst);
@@ -487,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_does_not_wait_for_a_runtime_that_another_request_left() {
+    fn a_token_fetch_does_not_depend_on_another_requests_ended_runtime() {
         let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
         let credential = Credential::token(|| async {
             // Like a connection, it only makes progress in the runtime that started it.

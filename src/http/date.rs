@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn invalid_dates_are_none() {
         for text in [
             "",
             "soon",
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_3339_is_read_with_fraction_and_offset() {
+    fn rfc_3339_dates_may_have_fraction_and_offset() {
         check_3339("1970-01-01T00:00:00Z", Some(0));
         check_3339("2026-01-01T00:00:00Z", Some(NOW * 1000));
         check_3339("2026-01-01T00:00:00.250Z", Some(NOW * 1000 + 250));

@@ -63,7 +63,7 @@ impl ResettableTimer {
 
 impl fmt::Debug for ResettableTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deadline").field("waiting", &self.0.is_some()).finish()
+        f.debug_struct("ResettableTimer").field("waiting", &self.0.is_some()).finish()
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_task_that_polled_last_is_woken_when_the_time_has_come() {
+    async fn the_last_polling_task_is_woken_when_the_timer_fires() {
         let (first, second) = (Arc::<WakeCounter>::default(), Arc::<WakeCounter>::default());
         let mut timer = ResettableTimer::default();
         let at = Instant::now() + SECOND;
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_timer_that_was_moved_is_set_again_when_it_fires() {
+    async fn a_postponed_timer_is_reset_when_it_fires() {
         let task = Arc::<WakeCounter>::default();
         let mut timer = ResettableTimer::default();
         let began = Instant::now();

@@ -61,7 +61,7 @@ impl Endpoint {
             let odd = |c: char| c.is_whitespace() || c.is_control();
             let leads_elsewhere = |part: &str| matches!(part, "" | "." | "..");
             if model.split('/').any(leads_elsewhere) || model.contains(odd) {
-                let message = "the name of the model cannot be part of an address";
+                let message = "the model name cannot be part of a URL";
                 return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("model"));
             }
         }
@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_not_shown_but_for_a_version() {
+    fn query_values_are_masked_except_the_api_version() {
         let endpoint = Endpoint::new("https://host?api-version=preview&key=hunter22").unwrap();
         let shown = mask_secrets(&endpoint.secrets(), "hunter22 is no preview");
         assert_eq!(shown, "… is no preview");
     }
 
     #[test]
-    fn what_is_no_http_url_is_refused() {
+    fn a_url_without_an_http_scheme_is_rejected() {
         for base in ["", "localhost:8080", "ftp://h", "http://"] {
             let error = Endpoint::new(base).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{base}");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_models_name_is_part_of_the_address_or_refused() {
+    fn a_model_name_is_part_of_the_url_or_rejected() {
         let path = "/v1/{model}:say?alt=sse";
         let check = |model: &str, url: &str| {
             assert_eq!(joined("http://h?a=1", path, model).unwrap(), url, "{model}");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_taken_as_it_is_written_and_only_the_models_name_is_encoded() {
+    fn only_the_model_name_is_percent_encoded_in_a_path() {
         let check = |path: &str, model: &str, url: &str| {
             assert_eq!(joined("http://h/b", path, model).unwrap(), url, "{path}");
         };
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_the_base_url_has_is_not_sent_twice() {
+    fn a_query_parameter_of_the_base_url_is_not_duplicated() {
         let base = Endpoint::new("http://h/?alt=json&x=a+b").unwrap();
         let query = [("x".to_owned(), "2".to_owned()), ("y".to_owned(), "ü&".to_owned())];
         let url = base.join("/p?alt=sse", "m", &query).unwrap();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_name_and_a_password_are_written_as_they_travel() {
+    fn credentials_in_a_url_are_decoded_and_sent_as_basic_auth() {
         // The example of RFC 7617.
         assert_eq!(basic_credentials("Aladdin", "open sesame"), "QWxhZGRpbjpvcGVuIHNlc2FtZQ");
         assert_eq!(basic_credentials("", ""), "Og");

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_say_it_is_read() {
+    fn every_delay_notation_is_parsed() {
         check("2", 2_000);
         check(" 0.5 ", 500);
         check("0", 0);
@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn a_date_in_the_past_is_no_wait() {
+    fn a_date_in_the_past_is_a_zero_delay() {
         check("1767225599", 0);
         check("2025-12-31T23:59:59Z", 0);
         check("Fri, 31 Dec 1999 23:59:59 GMT", 0);
     }
 
     #[test]
-    fn what_says_nothing_is_none() {
+    fn an_invalid_delay_is_none() {
         for text in
             ["", "-1", "soon", "NaN", "inf", "1e400", "5 bananas", "s", "99999999999999999d"]
         {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_ends_where_its_units_end() {
+    fn a_duration_prefix_ends_after_its_last_unit() {
         let text = "2m3.5s. Visit us at 5 o'clock";
         assert_eq!(
             parse_duration_prefix(text),

@@ -31,7 +31,7 @@ pub(crate) fn exhausted_rate_limit<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
     now: SystemTime,
 ) -> (Option<RateLimitScope>, Option<Duration>) {
-    let told: Vec<_> = RATE_LIMIT_HEADERS
+    let limits: Vec<_> = RATE_LIMIT_HEADERS
         .iter()
         .filter_map(|(name, scope)| {
             let wait =
@@ -41,8 +41,8 @@ pub(crate) fn exhausted_rate_limit<'a>(
             (wait.is_some() || remaining == Some("0")).then_some((*scope, wait, remaining))
         })
         .collect();
-    let used_up = told.iter().filter(|(.., remaining)| *remaining == Some("0"));
-    match (used_up.max_by_key(|(_, wait, _)| *wait), told.as_slice()) {
+    let used_up = limits.iter().filter(|(.., remaining)| *remaining == Some("0"));
+    match (used_up.max_by_key(|(_, wait, _)| *wait), limits.as_slice()) {
         (Some((scope, wait, _)), _) => (*scope, *wait),
         (None, [(_, wait, None)]) => (None, *wait),
         (None, _) => (None, None),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_allowance_that_is_used_up_says_when() {
+    fn the_delay_is_the_reset_time_of_the_exhausted_allowance() {
         use RateLimitScope::*;
         check(
             &[
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn allowances_that_are_left_say_nothing() {
+    fn unexhausted_allowances_yield_no_delay() {
         check(&[("x-ratelimit-reset-tokens", "1.5s")], None, Some(1_500));
         let left = [("x-ratelimit-remaining-tokens", "9"), ("x-ratelimit-reset-tokens", "1.5s")];
         check(&left, None, None);

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longer_wait_counts() {
+    fn of_two_retry_headers_the_longer_delay_applies() {
         let read = |headers: &[(&str, &str)]| retry_after(header(headers), now());
         let both = [("retry-after-ms", "1500"), ("retry-after", "2")];
         assert_eq!(read(&both), Some(Duration::from_secs(2)));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_in_which_a_text_was_cut_off_is_not_shown() {
+    fn a_key_truncated_at_the_end_of_a_text_is_masked() {
         let check = |text: &str, shown: &str| {
             assert_eq!(Secret::new("sk-123456").mask_in(text), shown, "{text}");
         };

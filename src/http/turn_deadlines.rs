@@ -124,16 +124,16 @@ impl TurnDeadlines {
                 format!("the turn was not complete within {:?}", timeouts.turn)
             }
             (EventWait::UntilFirst(_), _) if is_output => {
-                format!("the model said nothing within {:?}", timeouts.first_output)
+                format!("the model sent no output within {:?}", timeouts.first_output)
             }
             (EventWait::NotWaiting | EventWait::UntilNext(_), _) if is_output => {
-                format!("the model went silent in its answer, for {:?}", timeouts.idle_output)
+                format!("the model sent no further output for {:?}", timeouts.idle_output)
             }
             (_, EventWait::UntilFirst(_)) => {
-                format!("{host} did not begin its answer within {:?}", timeouts.first_byte)
+                format!("{host} did not start its response within {:?}", timeouts.first_byte)
             }
             (_, EventWait::NotWaiting | EventWait::UntilNext(_)) => {
-                format!("{host} went silent in the middle of its answer, for {:?}", timeouts.idle)
+                format!("{host} sent nothing for {:?} in the middle of its response", timeouts.idle)
             }
         };
         Error::new(ErrorKind::Timeout, message)

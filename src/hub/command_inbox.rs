@@ -109,7 +109,8 @@ impl Command {
             Self::FollowUp(items) => handle.enqueue_as(id, true, items).map_err(refused)?,
             Self::Verdict { call, verdict } => handle.submit_verdict(call, verdict)?,
             Self::ToolProgress { .. } => {
-                let message = "only the calls of durable runs that run apart report progress so";
+                let message = "only calls of durable runs that run apart report progress with \
+                this command";
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
         }

@@ -415,7 +415,7 @@ impl Drop for Waiter<'_> {
 
 /// A key that is reserved for a run. Dropping it releases the key.
 #[derive(Debug)]
-#[must_use = "dropping it gives the key back"]
+#[must_use = "dropping it releases the key"]
 pub struct Reservation {
     hub: Hub,
     key: String,

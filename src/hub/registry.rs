@@ -91,7 +91,7 @@ impl RunPlace {
                 })
             }
             (command, Some(_)) if command != Command::Interrupt => {
-                refused("a durable run takes this command through its engine, which keeps it")
+                refused("a durable run receives this command through its engine, which stores it")
             }
             (command, _) => command.apply(id, &self.run, handle),
         }

@@ -273,7 +273,7 @@ impl Runner {
             match &self.handle {
                 Some(handle) => handle.interrupt(),
                 None if self.events.is_some() => {
-                    let error = Error::new(ErrorKind::Other, "nobody reads the run");
+                    let error = Error::new(ErrorKind::Other, "the run has no readers");
                     self.end(Some(error), batch);
                 }
                 None => {}

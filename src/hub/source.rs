@@ -37,7 +37,7 @@ pub(super) struct DurableAttempt {
 
 /// Progress of a call that runs apart from its run.
 #[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "durable runs read it"))]
+#[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "durable runs use it"))]
 pub(crate) struct CallProgress {
     pub(crate) call_id: String,
     pub(crate) data: RawJson,

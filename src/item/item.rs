@@ -21,7 +21,7 @@ use crate::item::{Content, RawJson, ToolCall, ToolResult, TurnInfo};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a mark of its own, and one field of the JSON"
+    reason = "each is an independent mark and one field of the JSON"
 )]
 pub struct Item {
     /// The kind of the item, with its content.

@@ -203,13 +203,13 @@ fn turn_ranges(items: &[&Item]) -> Vec<Range<usize>> {
             turns.push(from..from);
             continue;
         }
-        let goes_on = |pair: &&[&Item]| {
+        let continues = |pair: &&[&Item]| {
             let (before, item) = (pair[0], pair[1]);
             before.turn.is_none()
                 && item.is_model_output()
                 && before.interrupted == item.interrupted
         };
-        let more = items[from..].windows(2).take_while(goes_on).count();
+        let more = items[from..].windows(2).take_while(continues).count();
         let turn = from..from + 1 + more;
         turns.extend(std::iter::repeat_n(turn.clone(), turn.len()));
     }

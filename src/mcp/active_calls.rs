@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_comes_before_its_call_is_registered_waits_for_it() {
+    fn a_question_received_before_its_call_is_registered_waits_for_it() {
         for id in [None, Some("2")] {
             let calls = Arc::new(ActiveCalls::default());
             let sending = [calls.begin_sending(), calls.begin_sending()];

@@ -23,7 +23,7 @@ use crate::tool::{ToolContext, ToolOutput, ToolUpdate, UpdateStream};
 
 /// Calls a tool. `cx` is `None` if the call is not part of a run. Dropping the stream cancels the
 /// call on the server.
-#[expect(clippy::too_many_lines, reason = "a call is read from its request to its result")]
+#[expect(clippy::too_many_lines, reason = "a call reads from its request to its result")]
 pub(super) fn call_tool(
     shared: Arc<SharedClient>,
     tool: Arc<ListedTool>,
@@ -119,8 +119,8 @@ pub(super) fn call_tool(
             }
             let Some(left) = questions_left.checked_sub(question_count(&result)) else {
                 let text = format!(
-                    "Error: the MCP server `{server}` has asked for input more than {} times, and the call was \
-                     given up.",
+                    "Error: the MCP server `{server}` has asked for input more than {} times, and \
+                     the call was abandoned.",
                     limits.input_rounds
                 );
                 yield ToolUpdate::Output(ToolOutput::error(text));
@@ -141,8 +141,8 @@ pub(super) fn call_tool(
                         }
                         Answering::Refused => {
                             let text = format!(
-                                "Declined: the MCP server `{server}` asked for `{method}` to go on with this call, \
-                                 which is not allowed here. Try another way."
+                                "Declined: the MCP server `{server}` asked for `{method}` to \
+                                 continue this call, which is not allowed here. Try another way."
                             );
                             yield ToolUpdate::Output(ToolOutput::error(text));
                             return;

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_usual_variables_and_those_that_were_named_reach_a_server() {
+    fn only_default_and_named_variables_are_passed_to_a_server() {
         // Cargo sets these for every test.
         assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
         let command = ServerCommand::new("server").env("TOKEN", "t");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_shows_no_value_of_its_environment_and_no_argument() {
+    fn the_debug_output_of_a_command_hides_environment_values_and_arguments() {
         let command = ServerCommand::new("server").arg("--key=abc").env("TOKEN", "secret-value");
         let shown = format!("{command:?}");
         assert!(

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_joined_and_images_stay_where_they_are() {
+    fn texts_are_joined_and_images_keep_their_position() {
         let result = json!({ "content": [
             { "type": "text", "text": "a" },
             { "type": "text", "text": "b" },
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_is_read_where_there_is_no_text() {
+    fn structured_content_is_used_if_there_is_no_text() {
         let structured = json!({ "degrees": 4 });
         let with_text = json!({ "content": [{ "type": "text", "text": "4" }], "structuredContent": structured });
         assert_eq!(content(&with_text), Content::from("4"));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn audio_and_unknown_files_are_named_or_sent() {
+    fn audio_is_named_in_text_or_sent_as_a_file() {
         let audio =
             json!({ "content": [{ "type": "audio", "mimeType": "audio/wav", "data": "AAAA" }] });
         assert_eq!(
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_and_unknown_blocks_are_readable() {
+    fn empty_results_and_unknown_blocks_become_text() {
         assert_eq!(content(&json!({})), Content::from("The tool returned nothing."));
         let odd = json!({ "content": [{ "type": "hologram", "x": 1 }], "isError": true });
         let output = tool_output(&odd, NAMED);

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_of_the_limit_pass_and_longer_ones_end_the_stream() {
+    async fn a_line_longer_than_the_limit_ends_the_stream() {
         let (lines, report) = lines_of(b"{234}\n{234}\n", 5).await;
         assert_eq!(lines, ["{234}", "{234}"]);
         assert_eq!(report.oversized_line.get(), None);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_read_ends_the_channel_beyond_twice_the_limit() {
+    async fn an_unread_backlog_of_twice_the_limit_ends_the_channel() {
         let (here, _there) = tokio::io::duplex(4);
         let (reader, writer) = tokio::io::split(here);
         let report = Arc::new(OutputReport::default());

@@ -188,7 +188,7 @@ fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
     }
     match (ExpandedSize { schema: &schema, of_targets: HashMap::new() }).of(&schema) {
         0..=MAX_EXPANDED_NODES => Ok(schema),
-        _ => Err("has a schema that grows beyond measure by its references".to_owned()),
+        _ => Err("has a schema that expands without bound through its references".to_owned()),
     }
 }
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_read_with_its_schema_in_the_order_in_which_it_came() {
+    fn a_tool_schema_keeps_its_field_order() {
         let schema =
             json!({ "type": "object", "properties": { "z": {}, "a": { "$ref": "#/$defs/b" } } });
         let tool = listed(&json!({
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_no_model_could_call_is_left_out_with_the_reason() {
+    fn an_uncallable_tool_is_omitted_with_the_reason() {
         let schema = json!({ "type": "object" });
         for (tool, reason) in [
             (json!({ "inputSchema": schema }), "a tool without a name"),

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_hook_a_question_is_declined_and_no_capability_is_told() {
+    fn without_a_hook_questions_are_declined_and_no_capability_is_announced() {
         let answerers = Answerers::default();
         assert_eq!(answerers.capabilities(), json!({}));
         let answer = block_on(answerers.ask_user("s", &json!({ "message": "Your name?" })));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_answer_has_the_defaults_of_the_fields_that_it_leaves_out() {
+    fn an_accepted_answer_gets_defaults_for_omitted_fields() {
         let hook: Arc<ElicitationFn> = Arc::new(|asked| {
             assert_eq!((asked.server.as_str(), asked.message.as_str()), ("s", "Who?"));
             futures::future::ready(ElicitationAnswer::Accept(json!({ "name": "Ada" }))).boxed()

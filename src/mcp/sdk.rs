@@ -425,8 +425,7 @@ impl Drop for PendingRequest {
             // A single poll passes the message to the connection's task, unless a thousand other
             // messages are queued for it. Unconstrained, because the current task may have used up
             // its budget.
-            let mut cancel =
-                handle.cancel(Some("the caller does not wait any more".to_owned())).boxed();
+            let mut cancel = handle.cancel(Some("the caller no longer waits".to_owned())).boxed();
             if tokio::task::unconstrained(&mut cancel).now_or_never().is_none() {
                 self.runtime.spawn(cancel);
             }
@@ -817,7 +816,7 @@ impl ErrorContext {
             }
             if source.is::<AuthRequiredError>() || source.is::<InsufficientScopeError>() {
                 let status = if source.is::<AuthRequiredError>() { 401 } else { 403 };
-                let message = format!("the MCP server `{server}` wants another authorization");
+                let message = format!("the MCP server `{server}` requires another authorization");
                 return Some(Error::new(ErrorKind::Auth, message).with_status(status));
             }
             if let Some(HttpStatusError { status, .. }) = source.downcast_ref() {
@@ -842,7 +841,10 @@ impl ErrorContext {
                     if text.starts_with("HTTP 401") || text.starts_with("HTTP 403") =>
                 {
                     let status = if text.starts_with("HTTP 401") { 401 } else { 403 };
-                    let message = format!("the MCP server `{server}` wants another authorization");
+                    let message = format!(
+                        "the MCP server `{server}` requires another \
+                    authorization"
+                    );
                     return Some(Error::new(ErrorKind::Auth, message).with_status(status));
                 }
                 Some(

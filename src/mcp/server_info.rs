@@ -14,7 +14,7 @@ pub enum Era {
 }
 
 /// A server's description of itself. Its claims are not verified.
-#[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent capability")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerInfo {

@@ -83,8 +83,8 @@ impl ServerFields<'_> {
             (None, Some(url)) => {
                 if self.text("type")?.as_deref() == Some("sse") {
                     let message = format!(
-                        "the server `{}` has the type `sse`, a transport that the protocol gave up: \
-                         most such servers have a newer address, which often ends with `/mcp`",
+                        "the server `{}` has the type `sse`, a transport that the protocol has \
+                         dropped: most such servers have a newer URL, which often ends with `/mcp`",
                         self.name
                     );
                     return Err(Error::new(ErrorKind::Unsupported, message));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_an_error_that_names_its_place() {
+    fn a_configuration_error_names_its_location() {
         for (json, expected) in [
             ("[", "the MCP configuration of `the list of servers` is not JSON"),
             ("{}", "the MCP configuration of `the list of servers` has no object `mcpServers`"),

@@ -136,7 +136,7 @@ impl CircuitBreaker {
 }
 
 fn open_error(last: &Error) -> Error {
-    let message = format!("the provider failed too often and is not asked for a while: {last}");
+    let message = format!("the circuit is open after too many failures: {last}");
     Error::new(ErrorKind::Overloaded, message).with_source(last.clone())
 }
 
@@ -237,8 +237,8 @@ impl fmt::Debug for CircuitBreaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CircuitBreaker")
             .field("model", &self.model())
-            .field("after", &self.max_failures)
-            .field("rest", &self.cooldown)
+            .field("max_failures", &self.max_failures)
+            .field("cooldown", &self.cooldown)
             .field("circuit", &self.with_state(|circuit| circuit.clone()))
             .finish_non_exhaustive()
     }

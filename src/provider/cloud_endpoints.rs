@@ -209,7 +209,7 @@ fn ensure_path_segment<'a>(
     match is_name && value.chars().all(|c| c.is_ascii_alphanumeric() || also(c)) {
         true => Ok(value),
         false => {
-            let message = format!("the {what} `{value}` cannot be part of an address");
+            let message = format!("the {what} `{value}` cannot be part of a URL");
             Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(what))
         }
     }

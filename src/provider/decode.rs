@@ -167,7 +167,7 @@ where
         let mut this = self.project();
         let mut pieces = 0;
         loop {
-            if let Stage::Draining { bytes, deadline: alarm } = this.stage {
+            if let Stage::Draining { bytes, deadline: drain_deadline } = this.stage {
                 if let Some(Ok(frame)) = this.framing.next_frame() {
                     match this.decoder.after_done(frame, turn)? {
                         FrameOutcome::Done => {}
@@ -186,9 +186,10 @@ where
                     }
                     Poll::Ready(_) => {}
                     Poll::Pending => {
-                        *alarm = alarm.take().or_else(|| Deadline::try_start(DRAIN_TIMEOUT));
-                        if let Some(alarm) = alarm {
-                            ready!(alarm.poll(cx));
+                        *drain_deadline =
+                            drain_deadline.take().or_else(|| Deadline::try_start(DRAIN_TIMEOUT));
+                        if let Some(drain_deadline) = drain_deadline {
+                            ready!(drain_deadline.poll(cx));
                         }
                     }
                 }
@@ -265,7 +266,7 @@ fn count_silent_bytes(silent: &mut usize, bytes: usize) -> Result<(), Error> {
     if *silent <= MAX_SILENT_BYTES {
         return Ok(());
     }
-    let message = format!("the answer has more than {MAX_SILENT_BYTES} bytes that say nothing");
+    let message = format!("the response has more than {MAX_SILENT_BYTES} bytes without content");
     Err(Error::new(ErrorKind::TooLarge, message))
 }
 

@@ -128,8 +128,8 @@ impl FallbackTurn {
     fn request_for(&self, at: usize) -> Request {
         let mut request = self.request.clone();
         if self.fallback.providers.len() > at + 1 && !self.fallback.retries_first {
-            let goes_on = Arc::clone(&self.fallback.should_fall_back);
-            request.retries = request.retries.with_exception(move |error| goes_on(error));
+            let should_fall_back = Arc::clone(&self.fallback.should_fall_back);
+            request.retries = request.retries.with_exception(move |error| should_fall_back(error));
         }
         request
     }
@@ -153,8 +153,8 @@ impl TurnSource for FallbackTurn {
             };
             let model = this.request.model.take().unwrap_or_else(|| provider.model().to_owned());
             this.errors.push((model, error.clone()));
-            let goes_on = (this.fallback.should_fall_back)(&error);
-            if !goes_on || this.errors.len() == this.fallback.providers.len() {
+            let should_fall_back = (this.fallback.should_fall_back)(&error);
+            if !should_fall_back || this.errors.len() == this.fallback.providers.len() {
                 let failed = std::mem::take(&mut this.errors);
                 return Poll::Ready(Some(Err(FallbackFailure::attach_to(error, failed))));
             }

@@ -147,7 +147,8 @@ fn vendor_by_model(model: &str, env: Environment<'_>) -> Result<SelectedVendor, 
     let Some((vendor, model)) = named.or_else(own) else {
         let vendors: Vec<_> = VENDORS.iter().map(|vendor| vendor.name).collect();
         let message = format!(
-            "the model `{model}` belongs to no one vendor; write vendor:model, with one of {}",
+            "the model `{model}` does not identify a single vendor; write vendor:model, with one \
+             of {}",
             vendors.join(", ")
         );
         return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("model"));
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_belongs_to_one_vendor_finds_it() {
+    fn a_model_name_of_a_single_vendor_selects_it() {
         let keys = env(&[
             ("ANTHROPIC_API_KEY", "a"),
             ("OPENAI_API_KEY", "o"),
@@ -318,7 +319,7 @@ mod tests {
 
     #[cfg(feature = "testing")]
     #[tokio::test]
-    async fn another_address_of_openai_is_asked_as_a_compatible_server() {
+    async fn openai_with_a_custom_base_url_uses_the_compatible_dialect() {
         use crate::testing::http::{HttpResponse, LoopbackServer};
         use crate::{History, Item, Request};
         use futures::StreamExt;
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn ollama_is_where_its_variables_say_and_wants_no_key() {
+    fn ollama_uses_its_environment_variables_and_needs_no_key() {
         #[track_caller]
         fn check(set: &'static [(&str, &str)], url: Option<&str>, key: Option<&str>) {
             let picked = vendor_by_model("ollama:qwen3:8b", &env(set)).unwrap();
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_ollama_is_read_in_all_its_forms() {
+    fn ollama_host_is_parsed_in_every_form() {
         for (host, url) in [
             ("example.com", "http://example.com:11434"),
             ("example.com:1234", "http://example.com:1234"),
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_several_serve_or_a_key_that_is_not_set_is_an_error() {
+    fn an_ambiguous_model_name_or_a_missing_key_is_an_error() {
         let none = env(&[]);
         for name in ["llama-4", "openai/gpt-oss-20b", "gpt-oss-20b", "qwen3:8b", "groq:", ""] {
             let error = vendor_by_model(name, &none).err().unwrap();

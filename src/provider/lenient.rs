@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_read_and_borrowed() {
+    fn matching_values_are_read_and_borrowed() {
         let wire: Wire<'_> = serde_json::from_str(
             r#"{"s":"a","n":3,"inner":{"x":"b"},"list":[{"x":"c\n"}],"more":[1]}"#,
         )
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_as_good_as_none() {
+    fn mismatching_values_are_read_as_none() {
         for odd in ["null", "true", "-1", "1.5", "\"x\"", "[1,[2]]", "{\"y\":{\"z\":[]}}"] {
             let json = format!(r#"{{"s":{odd},"n":{odd},"inner":{odd},"list":{odd}}}"#);
             let wire: Wire<'_> = serde_json::from_str(&json).unwrap();

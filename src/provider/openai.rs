@@ -12,7 +12,7 @@ use crate::provider::lenient::{LenientNumber, deserialize_string};
 /// Details of input or output tokens; each of the two has some of these fields.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-#[expect(clippy::struct_field_names, reason = "they are the wire's")]
+#[expect(clippy::struct_field_names, reason = "the wire defines them")]
 pub(super) struct TokenDetails {
     pub(super) cached_tokens: LenientNumber,
     pub(super) cache_write_tokens: LenientNumber,

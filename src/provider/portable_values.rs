@@ -7,10 +7,10 @@ use crate::item::{Content, ToolCall, ToolResult, validate_json};
 use crate::provider::lenient::repair_json;
 
 /// Replaces a missing user message before the first assistant message.
-pub(super) const USER_TEXT_PLACEHOLDER: &str = "(What was said before is not shown.)";
+pub(super) const USER_TEXT_PLACEHOLDER: &str = "(Earlier messages are not shown.)";
 
 /// Replaces the empty text of a tool error.
-pub(super) const EMPTY_ERROR_TEXT: &str = "It failed without a word.";
+pub(super) const EMPTY_ERROR_TEXT: &str = "It failed without a message.";
 
 /// The arguments as a JSON object, the only form that APIs accept. Arguments that are not an object
 /// are wrapped in one, so that the model can see its mistake.

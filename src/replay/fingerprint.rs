@@ -73,7 +73,7 @@ pub struct ReplayMismatch {
 impl fmt::Display for ReplayMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { matched_events: events, part, .. } = self;
-        write!(f, "the replay is not the recorded run: behind {events} events, `{part}` differs")
+        write!(f, "the replay differs from the recorded run in `{part}`, after {events} events")
     }
 }
 

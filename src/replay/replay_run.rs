@@ -235,9 +235,9 @@ impl FusedStream for ReplayRun {
 
 impl fmt::Debug for ReplayRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rerun")
-            .field("steps", &self.steps_played)
-            .field("over", &self.is_terminated)
+        f.debug_struct("ReplayRun")
+            .field("steps_played", &self.steps_played)
+            .field("is_terminated", &self.is_terminated)
             .finish_non_exhaustive()
     }
 }

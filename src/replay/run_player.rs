@@ -158,14 +158,14 @@ impl RunPlayer {
     /// Returns the id of the next appended input or message.
     fn id(&self) -> String {
         let state = self.lock();
-        let said =
+        let played =
             self.0.parsed_run.entries.iter().skip(state.next_entry_index).find_map(|entry| {
                 match entry.event() {
                     Some(Event::Appended { id, .. }) => Some(id.clone()),
                     _ => None,
                 }
             });
-        said.unwrap_or_default()
+        played.unwrap_or_default()
     }
 
     /// Returns the outcome of the run, if it finished.
@@ -332,7 +332,7 @@ impl TurnSource for ReplayedTurn {
         turn: &mut TurnBuilder,
     ) -> TurnPoll {
         let this = &mut *self;
-        let heard = this.player.poll_entry(&mut this.entry_index, |entry| match entry {
+        let played = this.player.poll_entry(&mut this.entry_index, |entry| match entry {
             RecordingEntry::Event { event: Event::Turn(event), vetoed } => {
                 Some(Ok(ReplayedEvent { event: event.clone(), is_vetoed: *vetoed }))
             }
@@ -342,7 +342,7 @@ impl TurnSource for ReplayedTurn {
             | RecordingEntry::Value { .. }
             | RecordingEntry::LoopEnd(_) => None,
         });
-        heard.map(|heard| heard.map(|item| replay_event(item, turn)))
+        played.map(|played| played.map(|item| replay_event(item, turn)))
     }
 }
 
@@ -360,6 +360,8 @@ impl PlayerState {
 
 impl fmt::Debug for RunPlayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Playing").field("events", &self.lock().event_count).finish_non_exhaustive()
+        f.debug_struct("RunPlayer")
+            .field("event_count", &self.lock().event_count)
+            .finish_non_exhaustive()
     }
 }

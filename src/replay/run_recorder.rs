@@ -243,6 +243,6 @@ fn is_default_json(json: &RawJson) -> bool {
 
 impl fmt::Debug for RunLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Page").field("recorder", &self.recorder).finish_non_exhaustive()
+        f.debug_struct("RunLog").field("recorder", &self.recorder).finish_non_exhaustive()
     }
 }

@@ -123,7 +123,7 @@ impl fmt::Debug for Retries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.handled_errors {
             HandledErrors::None => "Retries::default()",
-            HandledErrors::Matching(_) => "Retries::except(…)",
+            HandledErrors::Matching(_) => "Retries::default().with_exception(…)",
             HandledErrors::All => "Retries::none()",
         })
     }

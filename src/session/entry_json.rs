@@ -13,5 +13,5 @@ use crate::session::Entry;
 pub(super) fn to_json_line(entry: &Entry) -> Result<String, Error> {
     let line = serde_json::to_string(entry);
     line.and_then(|line| serde_json::from_str::<Entry>(&line).map(|_| line))
-        .map_err(|error| store_error("an entry cannot be kept as JSON", error))
+        .map_err(|error| store_error("an entry cannot be stored as JSON", error))
 }

@@ -85,7 +85,7 @@ impl LockFile {
             }
             return Ok(Self { file: Mutex::new(file), path, removal });
         }
-        Err(cannot(io::Error::new(ErrorKind::NotFound, "it is removed again and again")))
+        Err(cannot(io::Error::new(ErrorKind::NotFound, "it is removed repeatedly")))
     }
 
     /// Whether this is the file at the path. If it is not, another process may have locked the
@@ -148,7 +148,7 @@ fn read_epoch(file: &mut File) -> io::Result<Option<u64>> {
     let text = String::from_utf8_lossy(&text);
     match text.strip_prefix(PREFIX) {
         Some(digits) => Ok(digits.trim_end().parse().ok()),
-        None => Err(io::Error::new(ErrorKind::InvalidData, "it is a file of another program")),
+        None => Err(io::Error::new(ErrorKind::InvalidData, "it belongs to another program")),
     }
 }
 

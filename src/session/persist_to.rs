@@ -190,10 +190,10 @@ impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for PersistTo<T> {
 
 impl<T> fmt::Debug for PersistTo<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorded")
+        f.debug_struct("PersistTo")
             .field("session", &self.session)
             .field("version", &self.version)
-            .field("over", &self.events.is_none())
+            .field("ended", &self.events.is_none())
             .finish_non_exhaustive()
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn resolve_links(path: &Path) -> PathBuf {
 
 /// Options to create files that only the owner can access; existing files keep their permissions.
 pub(super) fn private_file_options() -> OpenOptions {
-    #[allow(unused_mut, reason = "elsewhere the folder says who may read")]
+    #[allow(unused_mut, reason = "elsewhere the permissions of the folder apply")]
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -79,7 +79,7 @@ pub(super) fn create_private_dir(folder: &Path) -> Result<(), Error> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     let made = builder.create(folder);
-    made.map_err(|error| store_error(format!("cannot make `{}`", folder.display()), error))?;
+    made.map_err(|error| store_error(format!("cannot create `{}`", folder.display()), error))?;
     missing.into_iter().try_for_each(sync_parent_dir)
 }
 

@@ -105,7 +105,7 @@ impl Session {
         let (version, restored) = self.current_fold().await?;
         match restored.session_state() {
             SessionState::Idle => {
-                let message = "nothing is left to go on with";
+                let message = "there is nothing to resume";
                 Err(Error::new(ErrorKind::InvalidRequest, message))
             }
             SessionState::Pending { .. } => {
@@ -203,7 +203,7 @@ fn verdicts_by_call_id(
         let is_open = path.is_empty() && open.iter().any(is_it);
         if !is_open || given.insert(call_id.clone(), (call, verdict)).is_some() {
             let message =
-                format!("a verdict is doubled or for a call that is not open (`{call_id}`)");
+                format!("a verdict is duplicated or for a call that is not open (`{call_id}`)");
             return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call_id));
         }
     }

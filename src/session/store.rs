@@ -203,7 +203,7 @@ pub trait Store: Send + Sync {
 }
 
 fn removal_unsupported_error() -> Error {
-    Error::new(ErrorKind::Unsupported, "this store removes no sessions")
+    Error::new(ErrorKind::Unsupported, "this store does not remove sessions")
 }
 
 impl<T: Store + ?Sized> Store for std::sync::Arc<T> {

@@ -330,11 +330,11 @@ impl FrameReader {
 impl fmt::Debug for FrameReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FrameReader")
-            .field("max", &self.max_frame_bytes.0)
-            .field("failed", &self.has_failed)
+            .field("max_frame_bytes", &self.max_frame_bytes.0)
+            .field("has_failed", &self.has_failed)
             .field("carried", &self.carry.len())
             .field("unread", &(self.chunk.len() - self.frame_start))
-            .field("waiting", &self.queued_chunks.len())
+            .field("queued_chunks", &self.queued_chunks.len())
             .finish_non_exhaustive()
     }
 }

@@ -97,7 +97,7 @@ fn a_lone_cr_ends_the_frame_at_once() {
 }
 
 #[test]
-fn a_frame_without_data_is_not_given_but_one_with_empty_data_is() {
+fn a_frame_without_data_is_skipped_but_empty_data_is_a_frame() {
     check("event: a\n\n: ping\n\n\n\ndata: 1\n\n", &[("message", "1")]);
     check("event: a\ndata:\n\ndata\n\n", &[("a", ""), ("message", "")]);
 }
@@ -108,7 +108,7 @@ fn an_event_type_does_not_outlive_its_frame() {
 }
 
 #[test]
-fn odd_frames_are_read_alone_and_disturb_no_other() {
+fn unusual_frames_do_not_affect_their_neighbours() {
     check(
         "data: 1\n\n: hi\nid: 7\nretry: 9\ndata: 2\ndata: 3\n\ndata: 4\n\n",
         &[("message", "1"), ("message", "2\n3"), ("message", "4")],
@@ -123,13 +123,13 @@ fn a_byte_order_mark_is_dropped_at_the_start_only() {
 }
 
 #[test]
-fn a_body_may_begin_like_a_byte_order_mark() {
+fn a_partial_byte_order_mark_is_ordinary_content() {
     check(b"\xef\xbbdata: 1\n\ndata: 2\n\n", &[("message", "2")]);
     check(b"\xef\xbb", &[]);
 }
 
 #[test]
-fn what_is_not_utf_8_is_replaced() {
+fn invalid_utf_8_is_replaced() {
     check(b"event: \xff\ndata: a\xf0\x9fb\n\n", &[("\u{fffd}", "a\u{fffd}b")]);
     check(
         b"data: \xff\ndata: \xe2\x82\n\ndata: 2\n\n",
@@ -138,7 +138,7 @@ fn what_is_not_utf_8_is_replaced() {
 }
 
 #[test]
-fn the_pending_frame_is_given_when_the_body_ends() {
+fn the_pending_frame_is_yielded_at_the_end_of_the_body() {
     check("data: 1\n\nevent: a\ndata: 2", &[("message", "1"), ("a", "2")]);
     check("data: 1\n", &[("message", "1")]);
     check("data: 1\ndata: 2\nid", &[("message", "1\n2")]);
@@ -166,7 +166,7 @@ fn a_frame_may_be_as_large_as_the_cap_but_not_larger() {
 }
 
 #[test]
-fn after_a_frame_too_large_there_is_nothing_for_ever() {
+fn after_a_too_large_frame_no_further_frame_is_yielded() {
     let mut reader = FrameReader::limited_to_bytes(8);
     reader.feed("data: 1\n\ndata: 234\n\ndata: 5\n\n".into());
     reader.feed("data: 6\n\n".into());
@@ -179,7 +179,7 @@ fn after_a_frame_too_large_there_is_nothing_for_ever() {
 }
 
 #[test]
-fn chunks_fed_ahead_wait_their_turn() {
+fn chunks_fed_in_advance_are_read_in_order() {
     let mut reader = FrameReader::new();
     for chunk in ["data: 1\n\nda", "ta: 2\n\n", "data: 3"] {
         reader.feed(chunk.into());
@@ -219,7 +219,7 @@ fn plain_frames_whole_in_their_chunk_are_not_copied() {
 }
 
 #[test]
-fn only_odd_frames_are_asked_about() {
+fn only_frames_outside_the_fast_path_are_inspected() {
     let body = b"data: 1\n\ndata: 2\nevent: a\n\n\nevent: a\n\n: ping\n\ndata\n\ndata: 3\n\n";
     for step in 1..=body.len() {
         let mut reader = FrameReader::new();
@@ -229,7 +229,7 @@ fn only_odd_frames_are_asked_about() {
 }
 
 #[test]
-fn comments_are_passed_over_in_place() {
+fn comments_are_skipped_without_copying() {
     let body = ": ping\n\n:\r\n: a\r\n\r\n: a\ndata: 1\n:data: 2\n\n:\nevent: a\n:\ndata: 2\n\n:";
     check(body, &[("message", "1"), ("a", "2")]);
     let whole = body.trim_end_matches(':');
@@ -249,7 +249,7 @@ fn an_odd_frame_of_very_many_lines_takes_linear_time() {
 }
 
 #[test]
-fn a_written_name_cannot_smuggle_in_fields() {
+fn an_event_name_cannot_inject_fields() {
     let mut out = Vec::new();
     write_frame(&mut out, Some("a\n\r\ndata: 0"), "1");
     check(out, &[("adata: 0", "1")]);

@@ -58,7 +58,7 @@ pub trait InTaskExt<T>: Stream<Item = Result<T, Error>> + Sized {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
-    /// let run = Agent::new(Scripted::new(["Hello load_cached!"])).run("Hi");
+    /// let run = Agent::new(Scripted::new(["Hello, world!"])).run("Hi");
     /// let handle = run.handle();
     ///
     /// let mut events = run.in_task(const { NonZeroUsize::new(16).unwrap() });

@@ -38,7 +38,7 @@ use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 /// Answer::reply("Hello!").with_fault(Fault::InsertNoise(Noise::Pings)).with_fault(Fault::LineEnds(LineEnd::CrLf));
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "an answer does nothing unless it is given to a server"]
+#[must_use = "an answer does nothing unless it is passed to a server"]
 pub struct Answer {
     content: ResponseContent,
     status: Option<u16>,
@@ -116,8 +116,8 @@ impl Answer {
     }
 
     /// Injects a fault.
-    pub fn with_fault(mut self, mishap: Fault) -> Self {
-        self.faults.push(mishap);
+    pub fn with_fault(mut self, fault: Fault) -> Self {
+        self.faults.push(fault);
         self
     }
 
@@ -152,7 +152,7 @@ impl Answer {
         asked: &ReceivedRequest,
         signatures: &mut Signatures,
     ) -> HttpResponse {
-        let mut said = match self.content {
+        let mut encoded = match self.content {
             ResponseContent::Reply(reply) => {
                 match scripted_stream::script_to_body_steps(reply.into_steps(), asked, signatures) {
                     Ok(steps) => stream(steps, asked),
@@ -165,26 +165,26 @@ impl Answer {
             }
         };
         if self.faults.contains(&Fault::Gzip) {
-            said.headers.push(("content-encoding".to_owned(), "gzip".to_owned()));
+            encoded.headers.push(("content-encoding".to_owned(), "gzip".to_owned()));
         }
         let replaced = |name: &str| self.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
-        said.headers.retain(|(name, _)| !replaced(name));
-        said.headers.extend(self.headers);
+        encoded.headers.retain(|(name, _)| !replaced(name));
+        encoded.headers.extend(self.headers);
         HttpResponse {
-            status: self.status.unwrap_or(said.status),
-            headers: said.headers,
-            body: inject(said.body, &self.faults, asked.wire),
+            status: self.status.unwrap_or(encoded.status),
+            headers: encoded.headers,
+            body: inject(encoded.body, &self.faults, asked.wire),
         }
     }
 
     /// Adds the faults that apply to every answer of a server.
-    pub(super) fn with_faults(mut self, mishaps: &[Fault]) -> Self {
-        self.faults.extend_from_slice(mishaps);
+    pub(super) fn with_faults(mut self, faults: &[Fault]) -> Self {
+        self.faults.extend_from_slice(faults);
         self
     }
 
-    fn from_content(said: ResponseContent) -> Self {
-        Self { content: said, status: None, headers: Vec::new(), faults: Vec::new() }
+    fn from_content(encoded: ResponseContent) -> Self {
+        Self { content: encoded, status: None, headers: Vec::new(), faults: Vec::new() }
     }
 }
 

@@ -39,7 +39,7 @@ mod tests {
     use flate2::write::GzDecoder;
 
     #[test]
-    fn a_reader_has_each_packed_piece_before_the_next_is_sent() {
+    fn each_compressed_piece_can_be_read_before_the_next_is_sent() {
         let (mut gzip, mut reader) = (Gzip::new(), GzDecoder::new(Vec::new()));
         for (piece, read) in [("Hi", "Hi"), ("", "Hi"), ("ß", "Hiß")] {
             reader.write_all(&gzip.compress_chunk(piece.as_bytes())).unwrap();
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_body_is_packed_as_well() {
+    fn an_empty_body_is_compressed_as_well() {
         let mut reader = GzDecoder::new(Vec::new());
         reader.write_all(&Gzip::new().finish()).unwrap();
         assert_eq!(reader.finish().unwrap(), b"");

@@ -13,35 +13,35 @@ use crate::testing::http::BodyPart;
 use crate::testing::response_stream::{BodyStep, ResponseBody, count_frames};
 
 /// Returns the parts to send, with all faults injected.
-pub(super) fn inject(body: ResponseBody, mishaps: &[Fault], wire: Wire) -> Vec<BodyPart> {
+pub(super) fn inject(body: ResponseBody, faults: &[Fault], wire: Wire) -> Vec<BodyPart> {
     let mut parts = match body {
         ResponseBody::Stream(steps, format) => {
-            let format = mishaps.iter().fold(format, |format, mishap| match mishap {
+            let format = faults.iter().fold(format, |format, fault| match fault {
                 Fault::LineEnds(end) => format.with_line_end(end.as_str()),
                 _ => format,
             });
-            encode_frames(inject_frame_faults(steps, mishaps, wire, format), mishaps, format)
+            encode_frames(inject_frame_faults(steps, faults, wire, format), faults, format)
         }
         ResponseBody::Raw(bytes) => {
             let mut parts = vec![BodyPart::Bytes(bytes)];
-            for mishap in mishaps {
-                if let Some((FaultPosition::Events(_), end)) = fault_position(mishap) {
+            for fault in faults {
+                if let Some((FaultPosition::Events(_), end)) = fault_position(fault) {
                     parts.extend(end);
                 }
             }
             parts
         }
     };
-    if mishaps.contains(&Fault::Gzip) {
+    if faults.contains(&Fault::Gzip) {
         parts = compress(parts);
     }
-    for mishap in mishaps {
-        if let Some((FaultPosition::Bytes(n), end)) = fault_position(mishap) {
+    for fault in faults {
+        if let Some((FaultPosition::Bytes(n), end)) = fault_position(fault) {
             parts = truncate_at(parts, n, end);
         }
     }
-    for mishap in mishaps {
-        parts = match mishap {
+    for fault in faults {
+        parts = match fault {
             Fault::FixedSizeChunks(size) => split_into_parts(parts, || *size),
             Fault::RandomSizeChunks { seed, max_len: most } => {
                 let random = SeededRandom::new(*seed);
@@ -53,8 +53,8 @@ pub(super) fn inject(body: ResponseBody, mishaps: &[Fault], wire: Wire) -> Vec<B
             _ => parts,
         };
     }
-    for mishap in mishaps {
-        if let Fault::DelayPerChunk(wait) = mishap {
+    for fault in faults {
+        if let Fault::DelayPerChunk(wait) = fault {
             parts = slow_down(parts, *wait);
         }
     }
@@ -63,8 +63,8 @@ pub(super) fn inject(body: ResponseBody, mishaps: &[Fault], wire: Wire) -> Vec<B
 
 /// Returns where a fault interrupts a body, and the part that is sent there. An error in the stream
 /// is not one of these faults, since it is an event.
-fn fault_position(mishap: &Fault) -> Option<(FaultPosition, Option<BodyPart>)> {
-    match mishap {
+fn fault_position(fault: &Fault) -> Option<(FaultPosition, Option<BodyPart>)> {
+    match fault {
         Fault::Cut(after) => Some((*after, Some(BodyPart::Cut))),
         Fault::EndEarly(after) => Some((*after, None)),
         Fault::Stall(after) => Some((*after, Some(BodyPart::Hang))),
@@ -85,7 +85,7 @@ fn fault_position(mishap: &Fault) -> Option<(FaultPosition, Option<BodyPart>)> {
 /// Applies the faults that change the frames.
 fn inject_frame_faults(
     mut steps: Vec<BodyStep>,
-    mishaps: &[Fault],
+    faults: &[Fault],
     wire: Wire,
     format: FrameFormat,
 ) -> Vec<BodyStep> {
@@ -94,16 +94,16 @@ fn inject_frame_faults(
             |step: &BodyStep| matches!(step, BodyStep::Frame(frame) if roles.contains(&frame.role));
         steps.iter().position(is)
     };
-    for mishap in mishaps {
-        let gone = match mishap {
+    for fault in faults {
+        let gone = match fault {
             Fault::NoTerminalMarker => first_of(&steps, &[FrameRole::Terminal, FrameRole::Done]),
             Fault::NoDoneMarker => first_of(&steps, &[FrameRole::Done]),
             _ => None,
         };
         steps.truncate(gone.unwrap_or(steps.len()));
     }
-    for mishap in mishaps {
-        match mishap {
+    for fault in faults {
+        match fault {
             Fault::Error(after, error) => {
                 // An error follows a complete event: the one that contains the byte.
                 let n = match after {
@@ -114,15 +114,15 @@ fn inject_frame_faults(
                 let frame = wire.server_wire().stream_error_frame(error, count_frames(&steps));
                 steps.push(BodyStep::Frame(frame));
             }
-            mishap => {
-                if let Some((FaultPosition::Events(n), end)) = fault_position(mishap) {
+            fault => {
+                if let Some((FaultPosition::Events(n), end)) = fault_position(fault) {
                     truncate_after_frames(&mut steps, n);
                     steps.extend(end.map(BodyStep::Part));
                 }
             }
         }
     }
-    let noise = mishaps.iter().filter_map(|mishap| match mishap {
+    let noise = faults.iter().filter_map(|fault| match fault {
         Fault::InsertNoise(noise) if format.accepts_extra_lines() => Some(*noise),
         _ => None,
     });
@@ -179,7 +179,7 @@ fn add_noise(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String 
 }
 
 /// Encodes frames as bytes.
-fn encode_frames(steps: Vec<BodyStep>, mishaps: &[Fault], format: FrameFormat) -> Vec<BodyPart> {
+fn encode_frames(steps: Vec<BodyStep>, faults: &[Fault], format: FrameFormat) -> Vec<BodyPart> {
     let mut frames = 0..;
     let part = |step| match step {
         BodyStep::Frame(frame) => {
@@ -190,7 +190,7 @@ fn encode_frames(steps: Vec<BodyStep>, mishaps: &[Fault], format: FrameFormat) -
     };
     let mut parts: Vec<BodyPart> = steps.into_iter().map(part).collect();
     let (line_end, body_end) = format.closing_bytes();
-    if mishaps.contains(&Fault::NoFinalBlankLine)
+    if faults.contains(&Fault::NoFinalBlankLine)
         && let Some(BodyPart::Bytes(last)) =
             parts.iter_mut().rfind(|part| matches!(part, BodyPart::Bytes(_)))
     {

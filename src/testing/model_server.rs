@@ -89,8 +89,8 @@ impl ModelServer {
     }
 
     /// Injects a fault into every later answer, including answers with an error.
-    pub fn with_fault(self, mishap: Fault) -> Self {
-        lock_ignoring_poison(&self.state.faults).push(mishap);
+    pub fn with_fault(self, fault: Fault) -> Self {
+        lock_ignoring_poison(&self.state.faults).push(fault);
         self
     }
 
@@ -158,8 +158,8 @@ servers_of_one_wire! {
     anthropic: Anthropic, "Anthropic Messages.";
     openai_chat: OpenAiChat, "Chat Completions.";
     openai_responses: OpenAiResponses, "Responses.";
-    gemini: Gemini, "Gemini. A model whose name holds `gemini-3` gives its calls ids and signs them, \
-                     and wants the signatures back.";
+    gemini: Gemini, "Gemini. A model whose name holds `gemini-3` gives its calls ids and signs \
+    them, and requires the signatures back.";
     ollama: Ollama, "Ollama's own wire. A call has an id only if the function gives it one.";
 }
 
@@ -186,9 +186,9 @@ impl ServerState {
             }
         };
         if !self.lenient.load(Ordering::Relaxed) {
-            let complaints = self.check_request(&asked);
-            if !complaints.is_empty() {
-                return self.error_response(&asked, complaints);
+            let violations = self.check_request(&asked);
+            if !violations.is_empty() {
+                return self.error_response(&asked, violations);
             }
         }
         asked.index = self.received_count.fetch_add(1, Ordering::Relaxed);
@@ -198,25 +198,25 @@ impl ServerState {
 
     fn check_request(&self, asked: &ReceivedRequest) -> Vec<String> {
         let vendor = asked.wire.profile();
-        let mut complaints = (vendor.lint)(&asked.model, &asked.body);
+        let mut violations = (vendor.lint)(&asked.model, &asked.body);
         if let Some(name) = vendor.required_header.filter(|name| asked.http.header(name).is_none())
         {
-            complaints.push(format!("{name}: header is required"));
+            violations.push(format!("{name}: header is required"));
         }
         // For such requests the vendors answer with one document; this server only streams.
         if !(vendor.server_wire.wants_stream)(&asked.body) {
-            complaints.push("this server only streams, and `stream` is not true".to_owned());
+            violations.push("this server only streams, and `stream` is not true".to_owned());
         }
-        complaints.extend((vendor.check_signatures)(
+        violations.extend((vendor.check_signatures)(
             &lock_ignoring_poison(&self.signatures),
             &asked.body,
         ));
-        complaints
+        violations
     }
 
-    fn error_response(&self, asked: &ReceivedRequest, complaints: Vec<String>) -> HttpResponse {
-        let message = complaints.join("; ");
-        lock_ignoring_poison(&self.violations).extend(complaints);
+    fn error_response(&self, asked: &ReceivedRequest, violations: Vec<String>) -> HttpResponse {
+        let message = violations.join("; ");
+        lock_ignoring_poison(&self.violations).extend(violations);
         let error = Error::new(ErrorKind::InvalidRequest, message).with_status(400);
         Answer::from(error).into_response(asked, &mut Signatures::default())
     }

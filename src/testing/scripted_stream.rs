@@ -37,10 +37,11 @@ pub(super) fn script_to_body_steps(
         request: &asked.body,
         usage: usage.unwrap_or_default(),
         signatures: &signed.collect::<Vec<_>>(),
-        sign_fn: |said| Some(sign_text(said)),
+        sign_fn: |content| Some(sign_text(content)),
     });
-    write_script_steps(writer, moves, asked, signatures)
-        .map_err(|what| format!("the script says what the {} wire cannot say: {what}", asked.wire))
+    write_script_steps(writer, moves, asked, signatures).map_err(|what| {
+        format!("the script has content that the {} wire cannot express: {what}", asked.wire)
+    })
 }
 
 fn write_script_steps(

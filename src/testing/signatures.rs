@@ -10,9 +10,9 @@ pub(super) const SIGNATURE_PREFIX: &str = "c2NyaXB0ZWQ6";
 
 /// Signs a text. The signature is valid base 64, like those of the vendors. It depends only on the
 /// text, so that another server accepts it as well.
-pub(super) fn sign_text(said: &str) -> String {
+pub(super) fn sign_text(content: &str) -> String {
     // Sixteen hexadecimal digits are valid base 64, too.
-    format!("{SIGNATURE_PREFIX}{:016x}", fnv1a_64(said.bytes()))
+    format!("{SIGNATURE_PREFIX}{:016x}", fnv1a_64(content.bytes()))
 }
 
 /// The signatures that a server issued in scripted answers.
@@ -40,9 +40,9 @@ impl Signatures {
     }
 
     /// Whether the signature was issued for this text.
-    pub(super) fn is_issued_for(&self, signature: &str, said: &str) -> bool {
+    pub(super) fn is_issued_for(&self, signature: &str, content: &str) -> bool {
         let given = self.issued.get(signature);
-        signature == sign_text(said) || given.is_some_and(|over| over.contains(said))
+        signature == sign_text(content) || given.is_some_and(|over| over.contains(content))
     }
 
     /// Whether the signature was issued for any text.

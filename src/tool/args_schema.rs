@@ -35,7 +35,7 @@ mod small {
 
     #[cfg(not(feature = "validate"))]
     impl Schema {
-        #[expect(clippy::unnecessary_wraps, reason = "the whole validator can refuse a schema")]
+        #[expect(clippy::unnecessary_wraps, reason = "the full validator can reject a schema")]
         pub(in crate::tool) fn new(spec: &ToolSpec) -> Result<Self, Error> {
             Ok(Self(spec.parameters.to_value()))
         }
@@ -49,7 +49,7 @@ mod small {
     pub(super) fn check(schema: &Value, value: &Value, path: &str) -> Result<(), String> {
         let schema = match schema {
             Value::Object(schema) => schema,
-            Value::Bool(false) => return violation(path, "nothing is allowed here"),
+            Value::Bool(false) => return violation(path, "no value is allowed here"),
             _ => return Ok(()),
         };
         if let Some(wanted) = schema.get("type")

@@ -23,13 +23,13 @@ use serde::de::DeserializeOwned;
 /// use turnstream::Tool;
 ///
 /// // The JSON of a `String` is not an object. Use `struct Args { text: String }`.
-/// Tool::new("shout", "RepeatCounter a text in capitals", |text: String, _cx| async move {
+/// Tool::new("shout", "Repeats a text in capitals", |text: String, _cx| async move {
 ///     text.to_uppercase()
 /// });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the arguments of a tool",
-    label = "the arguments are read into this type",
+    label = "the arguments are deserialized into this type",
     note = "derive `serde::Deserialize` and `schemars::JsonSchema` for a struct with a field for each argument, or use `()` for a tool without arguments",
     note = "`Tool::typed` takes a schema of your own, and `Tool::raw` takes the arguments as `serde_json::Value`"
 )]

@@ -76,7 +76,7 @@ impl PreparedCall {
 
     /// Starts the call. The error is the message of a panic.
     pub(super) fn start(mut self, cx: ToolContext) -> Result<UpdateStream, String> {
-        let begin = self.0.take().expect("a call begins once, by value");
+        let begin = self.0.take().expect("a call starts once, by value");
         catch_panic(|| begin(cx))
     }
 }

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_refused_if_its_tool_is_gone_has_changed_or_cannot_be_listed() {
+    fn a_call_is_rejected_if_its_tool_is_missing_changed_or_unlistable() {
         let refused = |listed, why: &str| {
             assert_eq!(call(listed, r#"{"n":3}"#), (ResultKind::Error, why.to_owned()));
         };

@@ -120,7 +120,8 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a tool",
     label = "a tool's closure returns this error",
-    note = "implement `std::error::Error + Send + Sync` for it, or make a text of it: `.map_err(|error| error.to_string())`"
+    note = "implement `std::error::Error + Send + Sync` for it, or convert it to text: \
+    `.map_err(|error| error.to_string())`"
 )]
 pub trait IntoToolError {
     /// Converts the error into a boxed error.

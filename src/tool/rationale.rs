@@ -152,8 +152,8 @@ impl<'a> RawFields<'a> {
 
     /// Whether [`rationale`](Self::rationale) returns everything that the model wrote in the field.
     fn is_well_formed(&self) -> bool {
-        let mut said = self.0.iter().filter(|(name, _)| name == RATIONALE_FIELD);
-        let (Some((_, json)), None) = (said.next(), said.next()) else { return false };
+        let mut rationales = self.0.iter().filter(|(name, _)| name == RATIONALE_FIELD);
+        let (Some((_, json)), None) = (rationales.next(), rationales.next()) else { return false };
         serde_json::from_str::<RawFields<'_>>(json.get())
             .is_ok_and(|fields| fields.0.len() == Rationale::from_raw_json(json).len())
     }

@@ -9,7 +9,7 @@ use crate::tool::Tool;
 use crate::tool::settings::{ToolFlag, ToolSettings};
 
 /// The spec and the settings of a tool: all of it except the code that runs it.
-#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own in a recording")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate field in a recording")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ToolRecord {
     pub(super) spec: ToolSpec,

@@ -324,7 +324,7 @@ impl Toolkit {
     /// call itself.
     #[cfg_attr(
         not(feature = "tool-search"),
-        expect(clippy::unused_self, reason = "only a searchable kit has such calls")
+        expect(clippy::unused_self, reason = "only a searchable toolkit has such calls")
     )]
     pub(crate) fn unwrapped_call<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
         #[cfg(feature = "tool-search")]
@@ -337,7 +337,7 @@ impl Toolkit {
     /// Whether a call of this name may contain another call.
     #[cfg_attr(
         not(feature = "tool-search"),
-        expect(clippy::unused_self, reason = "only a searchable kit has such calls")
+        expect(clippy::unused_self, reason = "only a searchable toolkit has such calls")
     )]
     pub(crate) fn wraps_calls(&self, name: &str) -> bool {
         #[cfg(feature = "tool-search")]
@@ -417,10 +417,10 @@ impl fmt::Debug for Toolkit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Toolkit")
             .field("tools", &self.tools)
-            .field("at_once", &self.max_concurrency)
-            .field("single_action", &self.first_call_only)
+            .field("max_concurrency", &self.max_concurrency)
+            .field("first_call_only", &self.first_call_only)
             .field("dry_run", &self.is_dry_run)
-            .field("clipped_at", &self.max_result_bytes)
+            .field("max_result_bytes", &self.max_result_bytes)
             .finish_non_exhaustive()
     }
 }

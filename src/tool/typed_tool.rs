@@ -139,7 +139,9 @@ impl Tool {
     {
         match Self::typed_streaming(derive_spec::<A>(name, description), run) {
             Ok(tool) => tool,
-            Err(error) => panic!("{error}; its arguments are read into `{}`", type_name::<A>()),
+            Err(error) => {
+                panic!("{error}; its arguments are deserialized into `{}`", type_name::<A>())
+            }
         }
     }
 

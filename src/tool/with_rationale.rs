@@ -67,11 +67,11 @@ fn rationale_schema() -> Value {
         "properties": {
             "expected_outcome": {
                 "type": "string",
-                "description": "What is to be true when the call has ended",
+                "description": "What should be true when the call has ended",
             },
             "stop_condition": {
                 "type": "string",
-                "description": "What has to be seen before the work can end",
+                "description": "What must be observed before the work can end",
             },
             "risk": {
                 "type": "string",

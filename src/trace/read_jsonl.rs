@@ -30,7 +30,7 @@ pub fn read_jsonl(from: impl BufRead) -> impl Iterator<Item = Result<TraceEvent,
         Ok(line) if line.is_blank() => None,
         Ok(line) => Some(
             serde_json::from_slice(&line.text)
-                .map_err(|cause| read_error(line.number, "is no step", cause)),
+                .map_err(|cause| read_error(line.number, "is not a step", cause)),
         ),
         Err((number, cause)) => Some(Err(read_error(number, "cannot be read", cause))),
     })

@@ -50,7 +50,7 @@ fn check(event: &TraceEvent, yaml: &str, json: &Value) {
 }
 
 #[test]
-fn a_changing_step_shows_its_changed_files() {
+fn a_step_that_changes_files_lists_them() {
     let action = tool("apply_patch", "Glossary updated with Acceptance criteria and Budget");
     check(
         &step(2, action, patched(), Some(17)),
@@ -348,7 +348,7 @@ fn a_very_long_key_uses_explicit_yaml_key_syntax() {
 }
 
 #[test]
-fn the_full_form_shows_what_is_needed_to_repeat_a_step() {
+fn the_full_format_shows_everything_needed_to_repeat_a_step() {
     let args = Some(RawJson::parse(r#"{"path":"a.md"}"#).unwrap());
     let (tool, call_id) = ("read".to_owned(), "c1".to_owned());
     let action = TraceAction::Tool { tool, call_id, args, why: Rationale::default() };

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_three_words() {
+    fn a_text_is_24_bytes() {
         assert_eq!(size_of::<Text>(), 24);
     }
 }

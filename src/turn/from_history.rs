@@ -19,8 +19,8 @@ impl Turn {
                  follows theirs");
         }
         if !is_item_of_turn(last) {
-            return Err("the open calls are not at the end of the history: something else than \
-                 results follows their turn");
+            return Err("the open calls are not at the end of the history: something other than \
+            results follows their turn");
         }
         let info = last.turn.as_deref().ok_or(
             "the last item of the turn of the open calls has no `TurnInfo`, which says that the turn \

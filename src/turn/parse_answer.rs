@@ -192,7 +192,7 @@ impl fmt::Display for ParseError {
             Self::Filtered { .. } => f.write_str("a content filter cut the answer off"),
             Self::Truncated { .. } => f.write_str("the answer was cut off before its end"),
             Self::RunEndedEarly { reason } => write!(f, "the run ended early: {reason}"),
-            Self::NoText => f.write_str("there is no answer in words"),
+            Self::NoText => f.write_str("there is no text answer"),
             Self::NotJson { message: what, .. } => {
                 write!(f, "the answer is not JSON: {}", shortened_line(what))
             }

@@ -96,8 +96,8 @@ impl PartialTurn {
 
     /// The items so far, as they are added to a history: each is marked as interrupted.
     pub fn items(&self) -> Vec<Item> {
-        let said = self.blocks.iter().map(|block| &block.item);
-        said.map(|item| item.clone().with_mark(Mark::Interrupted)).collect()
+        let items = self.blocks.iter().map(|block| &block.item);
+        items.map(|item| item.clone().with_mark(Mark::Interrupted)).collect()
     }
 
     /// The text so far.
@@ -230,7 +230,7 @@ impl Block {
 impl fmt::Display for PartialTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.blocks.len() {
-            0 => f.write_str("nothing of the turn had come"),
+            0 => f.write_str("no item of the turn had been received"),
             1 => f.write_str("1 item of the turn had begun"),
             n => write!(f, "{n} items of the turn had begun"),
         }

@@ -58,7 +58,7 @@ fn veto_for(turn: &Turn) -> Option<Veto> {
             if turn.built {
                 return None;
             }
-            (ResultKind::Skipped, "Not run: this turn was read from a record, not from a model.")
+            (ResultKind::Skipped, "Not run: this turn was read from a recording, not from a model.")
         }
         StopReason::MaxTokens => (
             ResultKind::Truncated,

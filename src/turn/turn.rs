@@ -70,8 +70,8 @@ impl Turn {
     /// The model's answer: its text without the items that the provider marks as commentary, or all
     /// of its text if every text item is commentary.
     pub fn answer(&self) -> String {
-        let said = self.items.iter().filter(|item| !item.commentary);
-        let answer: String = said.filter_map(Item::as_text).collect();
+        let answer_items = self.items.iter().filter(|item| !item.commentary);
+        let answer: String = answer_items.filter_map(Item::as_text).collect();
         if answer.is_empty() { self.text() } else { answer }
     }
 

@@ -81,8 +81,8 @@ impl RequestError {
 impl From<Error> for RequestError {
     fn from(error: Error) -> Self {
         match error.kind() {
-            ErrorKind::Conflict => Self::new(409, "another run of this conversation goes on"),
-            kind => Self::new(500, format!("the run could not begin: {kind}")),
+            ErrorKind::Conflict => Self::new(409, "another run of this conversation is active"),
+            kind => Self::new(500, format!("the run could not start: {kind}")),
         }
     }
 }
@@ -96,7 +96,7 @@ impl ClientLimits {
     ) -> Result<T, RequestError> {
         let media_type = content_type.and_then(|header| header.split(';').next());
         if !media_type.is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json")) {
-            return Err(RequestError::new(415, "the content type has to be application/json"));
+            return Err(RequestError::new(415, "the content type must be application/json"));
         }
         let max = self.max_bytes;
         if body.len() > max {
@@ -146,10 +146,10 @@ impl ClientLimits {
     /// Makes a part from the URL of a file.
     pub(super) fn file_at(&self, media_type: &str, url: &str) -> Result<Part, RequestError> {
         if !self.allow_urls {
-            return Err(RequestError::new(400, "files have to be sent along, as `data:` URLs"));
+            return Err(RequestError::new(400, "files must be sent as `data:` URLs"));
         }
         if !url.starts_with("https://") {
-            return Err(RequestError::new(400, "the address of a file has to begin with https://"));
+            return Err(RequestError::new(400, "the URL of a file must begin with https://"));
         }
         part(media_type, MediaSource::Url(url.to_owned()))
     }

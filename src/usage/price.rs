@@ -69,7 +69,7 @@ fn token_cost(tokens: u64, price: f64) -> f64 {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the cast saturates, and gives 0 for what is not a number"
+    reason = "the cast saturates and returns 0 for NaN"
 )]
 fn round_to_u64(number: f64) -> u64 {
     number.round() as u64
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_token_costs_once() {
+    fn each_token_is_priced_once() {
         costs([0, 0, 0, 0], PRICE, 0);
         costs([100, 0, 0, 0], PRICE, 200);
         costs([0, 100, 0, 0], PRICE, 1_000);
@@ -151,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn more_cached_tokens_than_there_are_cost_no_less_than_nothing() {
+    fn excess_cached_tokens_never_make_a_cost_negative() {
         costs([10, 0, 100, 100], PRICE, 20 + 250);
         costs([0, 0, u64::MAX, u64::MAX], Price::default(), 0);
     }
 
     #[test]
-    fn odd_prices_cost_nothing_and_huge_ones_all_there_is() {
+    fn invalid_prices_cost_nothing_and_huge_ones_saturate() {
         for odd in [f64::NAN, -1.0, f64::NEG_INFINITY] {
             let price = Price { input: odd, ..PRICE };
             costs([100, 100, 0, 0], price, 1_000);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_that_a_model_goes_on_from_has_its_price() {
+    fn the_longest_matching_name_prefix_determines_the_price() {
         finds("gpt-4", Some(4.0));
         finds("gpt-4-0613", Some(4.0));
         finds("gpt-4@eu", Some(4.0));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_is_read_in_millionths() {
+    fn amounts_are_converted_to_micros() {
         assert_eq!(Prices::to_micros(0.25), 250_000);
         assert_eq!(Prices::to_micros(0.1), 100_000);
         assert_eq!(Prices::to_micros(-1.0), 0);

@@ -100,7 +100,7 @@ impl Effects {
         let performed = self.world.step(&key, effect);
         async move {
             performed.await?.into_typed()?.ok_or_else(|| {
-                let message = format!("no value was kept for the step `{key}`");
+                let message = format!("no value was stored for the step `{key}`");
                 Error::new(ErrorKind::ReplayMismatch, message)
             })
         }

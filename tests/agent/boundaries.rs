@@ -183,7 +183,7 @@ fn check_seed(seed: u64) -> Option<EndReason> {
         journal.observe(&event);
         assert_eq!(journal.history(), run.history());
         assert!(run.history().settled().is_settled());
-        assert!(outcome.is_none(), "something came behind the ending");
+        assert!(outcome.is_none(), "an event followed the ending");
         laps += 1;
         assert!(laps < 10_000);
         match &event {

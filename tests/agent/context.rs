@@ -41,7 +41,7 @@ fn assert_valid_compaction(from: usize, to: usize, items: Vec<Item>) {
 
 #[test]
 fn a_compaction_never_separates_a_call_from_its_result() {
-    let parted = "a call and its result would be parted";
+    let parted = "a call would be separated from its result";
     assert_invalid_compaction(0, 4, vec![], parted);
     assert_invalid_compaction(4, 5, vec![], parted);
     assert_invalid_compaction(3, 4, vec![], parted);
@@ -82,10 +82,10 @@ fn a_compaction_never_separates_a_call_from_its_result() {
 
 #[test]
 fn a_compaction_range_outside_the_history_is_rejected() {
-    assert_invalid_compaction(0, 10, vec![], "0..10 is no range of 9 entries");
-    assert_invalid_compaction(10, 10, vec![], "10..10 is no range");
-    assert_invalid_compaction(5, 1, vec![], "5..1 is no range");
-    assert_invalid_compaction(usize::MAX, usize::MAX, vec![], "is no range");
+    assert_invalid_compaction(0, 10, vec![], "0..10 is not a range of 9 entries");
+    assert_invalid_compaction(10, 10, vec![], "10..10 is not a range");
+    assert_invalid_compaction(5, 1, vec![], "5..1 is not a range");
+    assert_invalid_compaction(usize::MAX, usize::MAX, vec![], "is not a range");
 }
 
 #[test]
@@ -94,13 +94,13 @@ fn a_compaction_that_reuses_a_call_id_of_the_history_is_rejected() {
         0,
         5,
         vec![look_call("c1", "{}"), look_result("c1", "r")],
-        "the call id `c1` is taken",
+        "the call id `c1` is already in use",
     );
     let mut history = history_of(session_items(2));
     history.rewrite(0..5, []);
     let back = vec![look_call("c0", "{}"), look_result("c0", "r")];
     let error = Compaction::new(0, 0, back).validate(&history).unwrap_err();
-    assert!(error.message().contains("`c0` is taken"), "{error}");
+    assert!(error.message().contains("`c0` is already in use"), "{error}");
 }
 
 #[test]

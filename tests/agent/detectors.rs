@@ -182,7 +182,7 @@ async fn an_answer_that_ignores_a_failure_is_an_ambiguous_failure() {
     };
     assert_eq!((signal.mode, signal.turn), (FailureMode::AmbiguousFailure, 2));
     assert!(signal.call_id.is_some());
-    assert_eq!(signal.what, "`make` ended as `error`, and the answer passes over it");
+    assert_eq!(signal.what, "`make` ended as `error`, and the answer ignores it");
 
     assert_eq!(ends(vec![fails()], "I couldn’t file the ticket.").await, []);
     assert_eq!(ends(vec![fails(), read_call(1)], "Done.").await, []);
@@ -282,7 +282,8 @@ async fn a_repeated_call_with_a_different_effect_is_not_a_retry() {
     assert_eq!((signal.mode, signal.turn), (FailureMode::NonIdempotentRetry, 4));
     assert_eq!(
         signal.what,
-        "`make` was called again as before and has made `ticket-2` beside `ticket-1`"
+        "`make` was called again with the same arguments and created `ticket-2` in addition to \
+         `ticket-1`"
     );
     // Other arguments, or the same thing created once more.
     let other = call_with_effects("make", json!({ "created": "ticket-#", "title": "Other" }));

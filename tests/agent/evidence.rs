@@ -78,7 +78,7 @@ fn injected_messages(outcome: &Outcome) -> Vec<String> {
 
 const UNCHECKED_CHANGE_MESSAGE: &str =
     "no check has passed since the last change: changed `a.rs` (by `edit`)";
-const NO_CHECK_MESSAGE: &str = "no check is on record";
+const NO_CHECK_MESSAGE: &str = "no check was recorded";
 
 #[tokio::test]
 async fn a_completion_claim_after_a_passing_check_is_a_success() {
@@ -177,7 +177,7 @@ async fn a_check_in_the_same_turn_as_a_change_does_not_count() {
 }
 
 #[tokio::test]
-async fn a_blocked_answer_must_name_what_is_missing() {
+async fn a_blocked_answer_must_state_a_reason() {
     let outcome =
         run_outcome([edit_call(), "BLOCKED: a key for the registry\nAll else is done.".into()])
             .await;
@@ -191,7 +191,7 @@ async fn a_blocked_answer_without_a_reason_is_rejected_once() {
     assert!(injected_messages(&named)[0].contains("but not by what"));
 
     let unnamed = run_outcome(["BLOCKED: ".into(), "BLOCKED:".into()]).await;
-    let why = "it says that it is blocked, and does not name what is missing";
+    let why = "it says that it is blocked without naming what is missing";
     assert_outcome(&unnamed, EndReason::Unproven, 2, Some(why));
 
     // The two requirements share one chance.
@@ -310,7 +310,7 @@ async fn a_timed_out_call_counts_as_a_possible_change() {
         Agent::new(replies()).with_tools([check_tool(), slow.clone()]).with_evidence(policy)
     };
     let outcome = agent(RequireEvidence::new()).run("go").outcome().await;
-    let why = "no check has passed since the last change: a call of `slow` was cut short and may \
+    let why = "no check has passed since the last change: a call of `slow` was interrupted and may \
                have changed something";
     assert_outcome(&outcome, EndReason::Unproven, 4, Some(why));
     let outcome =
@@ -609,7 +609,7 @@ async fn changes_and_evidence_of_a_sub_agent_count_for_its_parent() {
 }
 
 #[tokio::test]
-async fn a_parent_is_told_what_evidence_its_sub_agent_is_missing() {
+async fn a_parent_learns_which_evidence_its_sub_agent_lacks() {
     let child = Agent::new(Scripted::new(["BLOCKED: a key"])).with_evidence(RequireEvidence::new());
     let tool = child.as_tool("child", "").unwrap();
     let model = Scripted::new([

@@ -189,7 +189,7 @@ async fn observer_notes_are_added_to_the_next_request_that_is_built() {
     assert_eq!(user_messages(&requests[1]), ["go", "at once", "in time"]);
     assert_eq!(user_messages(&requests[2]), ["go", "at once", "in time", "late"]);
     let last = outcome.history.iter().filter_map(Item::as_user).next_back().unwrap();
-    assert_eq!(last.text(), "late", "what no request follows is not said");
+    assert_eq!(last.text(), "late", "a note without a following request is not sent");
 }
 
 #[tokio::test]

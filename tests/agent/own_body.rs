@@ -33,7 +33,7 @@ fn the_example_body_differs_from_the_builtin_in_one_marked_line() {
     assert_eq!(
         EXAMPLE_SOURCE.matches(OWN_LINE_MARKER).count(),
         2,
-        "in the head, and behind the line"
+        "in the head, and after the line"
     );
     let (head, _) = EXAMPLE_SOURCE.split_at(EXAMPLE_SOURCE.find(BODY_START_MARKER).unwrap());
     assert!(head.contains(OWN_LINE_MARKER));

@@ -216,9 +216,9 @@ async fn the_time_of_a_run_counts_while_it_waits_for_the_pool() {
     let model = Scripted::new(["never"]);
     let budget = Budget::new().with_pool(&pool).with_time_limit(5 * SECOND);
     let began = Instant::now();
-    let told = finish_run(test_agent(model.clone()).with_budget(budget).run("go")).await;
-    assert_eq!((began.elapsed(), told.outcome.reason), (5 * SECOND, EndReason::Budget));
-    assert_eq!(told.outcome.budget.unwrap().kind, BudgetKind::Time);
+    let finished = finish_run(test_agent(model.clone()).with_budget(budget).run("go")).await;
+    assert_eq!((began.elapsed(), finished.outcome.reason), (5 * SECOND, EndReason::Budget));
+    assert_eq!(finished.outcome.budget.unwrap().kind, BudgetKind::Time);
     assert_eq!(model.requests().len(), 0);
     drop(all);
     assert!(pool.reserve(100).now_or_never().is_some(), "its place in the order is given up");
@@ -345,11 +345,11 @@ async fn calls_waiting_for_a_concurrency_slot_start_in_call_order() {
     let agent = test_agent(model)
         .with_tools([one_second_tool(&tools)])
         .with_budget(Budget::new().with_pool(&pool));
-    let told = finish_run(agent.run("go")).await;
-    let started: Vec<_> = told.events.iter().filter_map(started_tool).collect();
+    let finished = finish_run(agent.run("go")).await;
+    let started: Vec<_> = finished.events.iter().filter_map(started_tool).collect();
     assert_eq!(started, ["call_1_1", "call_1_2", "call_1_3"]);
-    let began = told.events.iter().position(|event| is_start_of(event, "call_1_2")).unwrap();
-    let done = told.events.iter().position(|event| event.tool_output().is_some()).unwrap();
+    let began = finished.events.iter().position(|event| is_start_of(event, "call_1_2")).unwrap();
+    let done = finished.events.iter().position(|event| event.tool_output().is_some()).unwrap();
     assert!(done < began, "the second begins when the first is done");
 }
 
@@ -411,12 +411,15 @@ async fn of_five_calls_with_a_limit_of_three_the_first_three_run_and_the_run_end
     let ran = Counter::default();
     let model = Scripted::new([five_call_reply(), "never".into()]);
     let agent = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]);
-    let told = finish_run(agent.with_budget(Budget::new().with_tool_calls(3)).run("go")).await;
+    let finished = finish_run(agent.with_budget(Budget::new().with_tool_calls(3)).run("go")).await;
     let (ok, budget) = (ResultKind::Ok, ResultKind::Budget);
-    assert_eq!(result_kinds(&told.handle.history()), [ok, ok, ok, budget, budget]);
+    assert_eq!(result_kinds(&finished.handle.history()), [ok, ok, ok, budget, budget]);
     assert_eq!((ran.started_count(), model.requests().len()), (3, 1));
-    let exceeded = told.outcome.budget.unwrap();
-    assert_eq!((told.outcome.reason, exceeded.kind), (EndReason::Budget, BudgetKind::ToolCalls));
+    let exceeded = finished.outcome.budget.unwrap();
+    assert_eq!(
+        (finished.outcome.reason, exceeded.kind),
+        (EndReason::Budget, BudgetKind::ToolCalls)
+    );
     assert_eq!((exceeded.used, exceeded.limit), (3, 3));
 }
 
@@ -438,25 +441,25 @@ async fn calls_that_cannot_run_do_not_count_toward_the_call_limit() {
     let calls = reply_calling("x", "nothing").call_raw("y", "t", "[").call_raw("a", "t", "{}");
     let model = Scripted::new([calls.call_raw("b", "t", "{}"), "never".into()]);
     let agent = test_agent(model).with_tools([ok_tool("t", &ran)]);
-    let told = finish_run(agent.with_budget(Budget::new().with_tool_calls(1)).run("go")).await;
-    let history = told.handle.history();
+    let finished = finish_run(agent.with_budget(Budget::new().with_tool_calls(1)).run("go")).await;
+    let history = finished.handle.history();
     let kinds = result_kinds(&history);
     assert_eq!(kinds[2..], [ResultKind::Ok, ResultKind::Budget], "{kinds:?}");
-    assert_eq!((ran.started_count(), told.outcome.reason), (1, EndReason::Budget));
+    assert_eq!((ran.started_count(), finished.outcome.reason), (1, EndReason::Budget));
 }
 
 #[tokio::test]
 async fn in_the_wrap_up_turn_the_model_sees_which_calls_did_not_run() {
     let model = Scripted::new([five_call_reply(), "what I have".into()]);
     let agent = test_agent(model.clone()).with_tools([ok_tool("t", &Counter::default())]);
-    let told =
+    let finished =
         finish_run(agent.with_budget(Budget::new().with_tool_calls(3).with_wrap_up()).run("go"))
             .await;
-    assert_eq!(told.outcome.reason, EndReason::Budget);
-    assert_eq!((told.outcome.text.as_str(), told.outcome.turns), ("what I have", 2));
+    assert_eq!(finished.outcome.reason, EndReason::Budget);
+    assert_eq!((finished.outcome.text.as_str(), finished.outcome.turns), ("what I have", 2));
     assert_eq!(result_kinds(&model.requests()[1].history).len(), 5);
     let wraps_up = |event: &Event| matches!(event, Event::Continued { reason: Transition::WrapUp });
-    assert!(told.events.iter().any(wraps_up));
+    assert!(finished.events.iter().any(wraps_up));
 }
 
 #[tokio::test(start_paused = true)]
@@ -575,7 +578,7 @@ async fn a_run_waiting_when_the_pool_is_exhausted_ends_without_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_an_exhausted_pool_there_is_no_wrap_up_turn_without_a_reserve() {
+async fn an_exhausted_pool_without_a_reserve_allows_no_wrap_up_turn() {
     let run = async |budget: Budget, pool: &Pool| {
         let usage = Usage { output_tokens: 900, ..Usage::default() };
         let model = Scripted::new([reply_calling_t("a").usage(usage), "what I have".into()]);
@@ -616,11 +619,11 @@ async fn denied_calls_do_not_count_toward_the_call_limit() {
         }
     });
     let agent = test_agent(model).with_tools([ok_tool("t", &ran)]).with_hook(denies);
-    let told = finish_run(agent.with_budget(Budget::new().with_tool_calls(2)).run("go")).await;
-    let history = told.handle.history();
+    let finished = finish_run(agent.with_budget(Budget::new().with_tool_calls(2)).run("go")).await;
+    let history = finished.handle.history();
     let kinds: Vec<_> = result_kinds(&history).iter().map(|kind| *kind == ResultKind::Ok).collect();
     assert_eq!((kinds, ran.started_count()), (vec![false, true, false, true, false], 2));
-    assert_eq!(told.outcome.budget.unwrap().kind, BudgetKind::ToolCalls);
+    assert_eq!(finished.outcome.budget.unwrap().kind, BudgetKind::ToolCalls);
 }
 
 #[tokio::test]
@@ -630,10 +633,10 @@ async fn externally_answered_calls_do_not_count_toward_the_call_limit() {
     let calls = reply_calling("x", "outside").call_raw("a", "t", "{}").call_raw("b", "t", "{}");
     let model = Scripted::new([calls, "never".into()]);
     let agent = test_agent(model).with_tools([outside, ok_tool("t", &ran)]);
-    let told = finish_run(agent.with_budget(Budget::new().with_tool_calls(1)).run("go")).await;
-    let kinds = result_kinds(&told.handle.history());
+    let finished = finish_run(agent.with_budget(Budget::new().with_tool_calls(1)).run("go")).await;
+    let kinds = result_kinds(&finished.handle.history());
     assert_eq!(kinds, [ResultKind::Ok, ResultKind::Budget]);
-    assert_eq!((told.outcome.reason, ran.started_count()), (EndReason::Pending, 1));
+    assert_eq!((finished.outcome.reason, ran.started_count()), (EndReason::Pending, 1));
 }
 
 #[tokio::test]

@@ -53,8 +53,8 @@ fn with_redaction(agent: Agent) -> Agent {
 
 #[tokio::test]
 async fn redacted_text_appears_in_no_event_history_journal_session_or_recording() {
-    let told = finish_run(leaking_agent().run("go")).await;
-    let shown = serde_json::to_string(&told.events).unwrap();
+    let finished = finish_run(leaking_agent().run("go")).await;
+    let shown = serde_json::to_string(&finished.events).unwrap();
     assert_eq!(shown.matches(SECRET).count(), 1 + 3, "without the hooks: {shown}");
 
     let paper = SharedBuffer::new();
@@ -104,8 +104,8 @@ async fn a_redaction_panic_on_the_evidence_of_a_dropped_call_is_reported() {
         cx.record_evidence(json!({ "password": SECRET }));
         std::future::pending::<String>().await
     });
-    let told = Arc::<Mutex<Vec<String>>>::default();
-    let keep = Arc::clone(&told);
+    let finished = Arc::<Mutex<Vec<String>>>::default();
+    let keep = Arc::clone(&finished);
     let agent = test_agent(Scripted::new([reply_calling("c", "t")]))
         .with_tools([reports.unwrap()])
         .with_hook(hook::redact_evidence(|_, _, _| panic!("boom")))
@@ -118,8 +118,8 @@ async fn a_redaction_panic_on_the_evidence_of_a_dropped_call_is_reported() {
     assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
     let shown = serde_json::to_string(&outcome.new_items()).unwrap();
     assert!(!shown.contains(SECRET), "{shown}");
-    let told = told.lock().unwrap();
-    let [message] = &told[..] else { panic!("{told:?}") };
+    let finished = finished.lock().unwrap();
+    let [message] = &finished[..] else { panic!("{finished:?}") };
     assert!(message.ends_with("failed in `redact_evidence`: it panicked: boom"), "{message}");
 }
 
@@ -131,9 +131,9 @@ async fn a_panicking_redaction_hook_leaks_nothing_and_ends_the_run() {
         |agent| agent.with_hook(hook::redact_evidence(|_, _, _| panic!("boom"))),
     ];
     for (make, left) in makes.into_iter().zip([3, 1]) {
-        let told = finish_run(make(leaking_agent()).run("go")).await;
-        assert_eq!(told.outcome.reason, EndReason::HookError, "{:?}", told.outcome);
-        let shown = serde_json::to_string(&told.events).unwrap();
+        let finished = finish_run(make(leaking_agent()).run("go")).await;
+        assert_eq!(finished.outcome.reason, EndReason::HookError, "{:?}", finished.outcome);
+        let shown = serde_json::to_string(&finished.events).unwrap();
         assert_eq!(shown.matches(SECRET).count(), left, "{shown}");
     }
 }
@@ -142,7 +142,7 @@ async fn a_panicking_redaction_hook_leaks_nothing_and_ends_the_run() {
 async fn a_result_without_a_report_is_unchanged() {
     let model = Scripted::new([Reply::new().call("t", json!({})), "fine".into()]);
     let tool = Tool::raw(spec("t"), |_, _| async { "done" }).unwrap();
-    let told = finish_run(with_redaction(test_agent(model).with_tools([tool])).run("go")).await;
-    let result = told.events.iter().find_map(Event::tool_output).unwrap();
+    let finished = finish_run(with_redaction(test_agent(model).with_tools([tool])).run("go")).await;
+    let result = finished.events.iter().find_map(Event::tool_output).unwrap();
     assert_eq!((result.kind, &result.report), (ResultKind::Ok, &None));
 }

@@ -207,8 +207,8 @@ fn an_interrupt_is_replayed_at_the_same_event() {
         });
         let recording = Recording::from_text(&text).unwrap();
         let (events, error) = replay_events(recording.replay(&agent));
-        assert_eq!(error, None, "behind {at}");
-        assert!(events.iter().eq(recording.events()), "behind {at}");
+        assert_eq!(error, None, "after {at}");
+        assert!(events.iter().eq(recording.events()), "after {at}");
         assert!(events.last().unwrap().outcome().is_some());
     }
 }

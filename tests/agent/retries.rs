@@ -34,8 +34,8 @@ async fn the_agent_does_not_retry_a_turn_that_an_inner_retry_has_retried() {
     for kind in [ErrorKind::Overloaded, ErrorKind::IncompleteTurn, ErrorKind::Timeout] {
         let model = Scripted::from_fn(move |_, _| failing_reply(kind));
         let retry = Retry::new(model.clone()).with_retraction();
-        let told = run_to_end(test_agent(retry).with_limits(limits_with_retries(5))).await;
-        assert_eq!(told.outcome.error.unwrap().kind(), kind);
+        let finished = run_to_end(test_agent(retry).with_limits(limits_with_retries(5))).await;
+        assert_eq!(finished.outcome.error.unwrap().kind(), kind);
         assert_eq!(model.requests().len(), 3, "the attempts of `Retry`");
     }
 }
@@ -53,12 +53,12 @@ async fn the_agent_retries_a_turn_that_an_inner_retry_skips() {
     ];
     for change in changes {
         let model = Scripted::new([failing_reply(ErrorKind::Overloaded), "fine".into()]);
-        let told = run_to_end(
+        let finished = run_to_end(
             test_agent(change(Retry::new(model.clone()))).with_limits(limits_with_retries(1)),
         )
         .await;
-        assert_eq!((told.outcome.text.as_str(), told.outcome.turns), ("fine", 2));
-        assert_eq!(told.transitions(), [Transition::Retry]);
+        assert_eq!((finished.outcome.text.as_str(), finished.outcome.turns), ("fine", 2));
+        assert_eq!(finished.transitions(), [Transition::Retry]);
     }
 }
 
@@ -66,12 +66,15 @@ async fn the_agent_retries_a_turn_that_an_inner_retry_skips() {
 async fn the_provider_retries_failures_before_a_response_and_the_agent_retries_empty_ones() {
     for kind in [ErrorKind::Overloaded, ErrorKind::Timeout, ErrorKind::Connect] {
         let model = Scripted::new([Reply::error(error_of_kind(kind)), "never".into()]);
-        let told = run_to_end(test_agent(model).with_limits(limits_with_retries(1))).await;
-        assert_eq!((told.outcome.reason, told.outcome.turns), (EndReason::ProviderError, 1));
+        let finished = run_to_end(test_agent(model).with_limits(limits_with_retries(1))).await;
+        assert_eq!(
+            (finished.outcome.reason, finished.outcome.turns),
+            (EndReason::ProviderError, 1)
+        );
     }
     let model = Scripted::new([Reply::new().cut(), "fine".into()]);
-    let told = run_to_end(test_agent(model).with_limits(limits_with_retries(1))).await;
-    assert_eq!((told.outcome.text.as_str(), told.outcome.turns), ("fine", 2));
+    let finished = run_to_end(test_agent(model).with_limits(limits_with_retries(1))).await;
+    assert_eq!((finished.outcome.text.as_str(), finished.outcome.turns), ("fine", 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,9 +93,9 @@ async fn the_agent_does_not_retry_an_empty_response_that_an_inner_retry_has_retr
 }
 
 /// The number of waits that were reported.
-fn reported_wait_count(told: &FinishedRun) -> usize {
+fn reported_wait_count(finished: &FinishedRun) -> usize {
     let is_wait = |event: &&Event| matches!(event, Event::Turn(TurnEvent::Retrying { .. }));
-    told.events.iter().filter(is_wait).count()
+    finished.events.iter().filter(is_wait).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,11 +105,11 @@ async fn a_provider_retries_on_its_own_once_its_fallback_is_unavailable() {
     let with_fallback =
         |first| test_agent(Retry::new(first)).with_fallback(Scripted::new(["second"]));
 
-    let told = run_to_end(with_fallback(first())).await;
-    assert_eq!((told.outcome.text.as_str(), reported_wait_count(&told)), ("second", 0));
+    let finished = run_to_end(with_fallback(first())).await;
+    assert_eq!((finished.outcome.text.as_str(), reported_wait_count(&finished)), ("second", 0));
     // The last allowed turn.
-    let told = run_to_end(with_fallback(first()).with_max_turns(1)).await;
-    assert_eq!((told.outcome.text.as_str(), reported_wait_count(&told)), ("first", 1));
+    let finished = run_to_end(with_fallback(first()).with_max_turns(1)).await;
+    assert_eq!((finished.outcome.text.as_str(), reported_wait_count(&finished)), ("first", 1));
     // The owner has requested a stop after this turn.
     let agent = with_fallback(first());
     let mut run = agent.run("go");

@@ -71,7 +71,7 @@ fn sub_agents_nest_eight_levels_deep_and_the_next_call_is_denied() {
     assert!(outcome.text.ends_with("deepest"), "{}", outcome.text);
     let (depth, outcome) = run_and_measure_depth(&nested_agents(9, wrap_as_tool));
     assert_eq!((depth, outcome.reason), (8, EndReason::Completed));
-    let denied = "denied: Denied: sub-agents run inside one another as deep as they may";
+    let denied = "denied: Denied: sub-agents are nested as deep as allowed";
     assert!(outcome.text.contains(denied), "{}", outcome.text);
 }
 

@@ -483,7 +483,7 @@ async fn without_a_parent_agent_a_suspended_sub_agents_call_is_admitted_like_any
     let mut tools = kit.resume(&round_trip_history(&outcome.history)).unwrap();
     while tools.next().await.is_some() {}
     let answered = tools.finish().unwrap();
-    assert_eq!(result_kinds(&answered.history), [ResultKind::Denied], "nobody could approve it");
+    assert_eq!(result_kinds(&answered.history), [ResultKind::Denied], "no approver existed");
     assert_eq!(ran.keys(), ["h/sub_1/look_1"], "nothing ran a second time");
 }
 

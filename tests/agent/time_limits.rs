@@ -50,11 +50,11 @@ async fn at_the_time_limit_the_open_turn_is_dropped_counted_and_kept_as_interrup
     let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
     let words = Reply::text("It is ").usage(usage).hang();
     let model = Scripted::new([words, "never".into()]);
-    let (told, took) = run_timed(&test_agent(model.clone()).with_budget(time_budget(5))).await;
-    assert_time_exceeded(&told.outcome, 5_000);
+    let (finished, took) = run_timed(&test_agent(model.clone()).with_budget(time_budget(5))).await;
+    assert_time_exceeded(&finished.outcome, 5_000);
     assert_eq!((took, model.in_flight(), model.requests().len()), (5 * SECOND, 0, 1));
-    assert_eq!((told.outcome.usage, told.outcome.text.as_str()), (usage, "It is "));
-    let history = told.handle.history();
+    assert_eq!((finished.outcome.usage, finished.outcome.text.as_str()), (usage, "It is "));
+    let history = finished.handle.history();
     let last = history.last().unwrap();
     assert!(last.interrupted && last.as_text().is_some(), "{last:?}");
 }
@@ -70,12 +70,12 @@ async fn at_the_time_limit_running_tools_are_dropped_and_answered_and_others_nev
         pending_tool("slow", &slow),
         ok_tool("late", &late).exclusive(),
     ];
-    let (told, took) =
+    let (finished, took) =
         run_timed(&test_agent(model.clone()).with_tools(tools).with_budget(time_budget(5))).await;
-    assert_time_exceeded(&told.outcome, 5_000);
+    assert_time_exceeded(&finished.outcome, 5_000);
     assert_eq!((took, model.requests().len()), (5 * SECOND, 1));
     assert_eq!((slow.started_count(), slow.alive_count(), late.started_count()), (1, 0, 0));
-    let history = told.handle.history();
+    let history = finished.handle.history();
     let answers = result_summaries(&history);
     let kinds: Vec<_> = answers.iter().map(|(id, kind, _)| (*id, *kind)).collect();
     let kind = |id, kind| (id, kind);
@@ -97,10 +97,10 @@ async fn waiting_for_approval_counts_toward_the_time_limit() {
     let agent = test_agent(model.clone())
         .with_tools([ok_tool("t", &ran).requires_approval()])
         .interactive();
-    let (told, took) = run_timed(&agent.with_budget(time_budget(60))).await;
-    assert_time_exceeded(&told.outcome, 60_000);
+    let (finished, took) = run_timed(&agent.with_budget(time_budget(60))).await;
+    assert_time_exceeded(&finished.outcome, 60_000);
     assert_eq!((took, ran.started_count(), model.requests().len()), (60 * SECOND, 0, 1));
-    assert_eq!(result_kinds(&told.handle.history()), [ResultKind::Budget]);
+    assert_eq!(result_kinds(&finished.handle.history()), [ResultKind::Budget]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,19 +112,19 @@ async fn at_the_time_limit_a_pending_hook_is_dropped() {
     let model = Scripted::new([reply_calling("a", "t"), "never".into()]);
     let ran = Counter::default();
     let calling = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]).with_hook(slow);
-    let (told, took) = run_timed(&calling.with_budget(time_budget(5))).await;
-    assert_time_exceeded(&told.outcome, 5_000);
+    let (finished, took) = run_timed(&calling.with_budget(time_budget(5))).await;
+    assert_time_exceeded(&finished.outcome, 5_000);
     assert_eq!((took, ran.started_count(), model.requests().len()), (5 * SECOND, 0, 1));
-    assert_eq!(result_kinds(&told.handle.history()), [ResultKind::Budget]);
+    assert_eq!(result_kinds(&finished.handle.history()), [ResultKind::Budget]);
 
     let slow = hook::prepare_request(|_, request| async {
         sleep(20 * SECOND).await;
         request
     });
     let model = Scripted::new(["never"]);
-    let (told, took) =
+    let (finished, took) =
         run_timed(&test_agent(model.clone()).with_hook(slow).with_budget(time_budget(5))).await;
-    assert_time_exceeded(&told.outcome, 5_000);
+    assert_time_exceeded(&finished.outcome, 5_000);
     assert_eq!((took, model.requests().len()), (5 * SECOND, 0));
 }
 
@@ -135,12 +135,12 @@ async fn at_the_time_limit_sub_agents_are_dropped_and_their_usage_is_counted() {
     let child = test_agent(inner.clone()).with_tools([ok_tool("t", &Counter::default())]);
     let child = child.as_tool("child", "Helps").unwrap();
     let model = Scripted::new([Reply::new().call("child", json!({ "prompt": "go" }))]);
-    let (told, took) =
+    let (finished, took) =
         run_timed(&test_agent(model).with_tools([child]).with_budget(time_budget(5))).await;
-    assert_time_exceeded(&told.outcome, 5_000);
+    assert_time_exceeded(&finished.outcome, 5_000);
     assert_eq!((took, inner.in_flight()), (5 * SECOND, 0));
-    assert_eq!(result_kinds(&told.handle.history()), [ResultKind::Timeout]);
-    assert_eq!(told.outcome.nested_usage, usage);
+    assert_eq!(result_kinds(&finished.handle.history()), [ResultKind::Timeout]);
+    assert_eq!(finished.outcome.nested_usage, usage);
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,15 +162,15 @@ async fn pauses_of_the_consumer_count_toward_the_time_limit_in_every_phase() {
         }
         advance(9 * SECOND).await;
         let sent = model.requests().len();
-        let told = finish_run_from(events, run).await;
+        let finished = finish_run_from(events, run).await;
         // The first poll is at the start of the clock.
         if stop_at == 0 {
-            assert_eq!(told.outcome.reason, EndReason::Completed);
+            assert_eq!(finished.outcome.reason, EndReason::Completed);
             continue;
         }
-        let naps = told.outcome.budget.unwrap().used - 9_000;
+        let naps = finished.outcome.budget.unwrap().used - 9_000;
         assert!(naps <= 1, "{naps}");
-        assert_time_exceeded(&told.outcome, 9_000 + naps);
+        assert_time_exceeded(&finished.outcome, 9_000 + naps);
         assert_eq!(model.requests().len(), sent, "nothing is sent when the time is over");
     }
 }
@@ -234,10 +234,10 @@ async fn a_pause_between_turns_into_the_reserved_time_leaves_the_wrap_up_turn() 
     let mut run = agent.with_budget(budget).run("go");
     pull_until(&mut run, |event| matches!(event, Event::Continued { .. })).await;
     advance(15 * SECOND).await;
-    let told = finish_run(run).await;
-    assert_time_exceeded(&told.outcome, 15_000);
+    let finished = finish_run(run).await;
+    assert_time_exceeded(&finished.outcome, 15_000);
     assert_eq!(
-        (told.transitions(), told.outcome.text.as_str()),
+        (finished.transitions(), finished.outcome.text.as_str()),
         (vec![Transition::WrapUp], "what I have")
     );
     assert_eq!(model.requests()[1].options.tool_choice, ToolChoice::None);
@@ -307,8 +307,8 @@ async fn observer_notes_are_sent_in_the_wrap_up_turn() {
     let model = Scripted::new([reply_calling_nap(&[20_000]), "what I have".into()]);
     let budget = time_budget(10).with_wrap_up_time(4 * SECOND);
     let agent = test_agent(model.clone()).with_tools([nap_tool("nap")]).with_hook(notes());
-    let (told, _) = run_timed(&agent.with_budget(budget)).await;
-    assert_time_exceeded(&told.outcome, 6_000);
+    let (finished, _) = run_timed(&agent.with_budget(budget)).await;
+    assert_time_exceeded(&finished.outcome, 6_000);
     let history = &model.requests()[1].history;
     let said = history.iter().filter_map(Item::as_user).filter(|it| it.text() == "a note");
     assert_eq!(said.count(), 1);
@@ -335,9 +335,9 @@ async fn running_work_uses_the_reserved_time_if_no_wrap_up_turn_is_possible() {
     let budget = || time_budget(10).with_wrap_up_time(4 * SECOND);
     // It was the only request.
     let model = slow();
-    let (told, took) =
+    let (finished, took) =
         run_timed(&test_agent(model.clone()).with_max_turns(1).with_budget(budget())).await;
-    let ended = (told.outcome.reason, took, model.requests().len());
+    let ended = (finished.outcome.reason, took, model.requests().len());
     assert_eq!(ended, (EndReason::Completed, 8 * SECOND, 1));
 
     // The owner requests a stop after this turn.
@@ -354,8 +354,8 @@ async fn running_work_uses_the_reserved_time_if_no_wrap_up_turn_is_possible() {
         sleep(8 * SECOND).await;
         request
     });
-    let (told, _) = run_timed(&test_agent(model).with_hook(thinks).with_budget(budget())).await;
-    assert_eq!(told.outcome.text, "fine");
+    let (finished, _) = run_timed(&test_agent(model).with_hook(thinks).with_budget(budget())).await;
+    assert_eq!(finished.outcome.text, "fine");
 }
 
 #[tokio::test(start_paused = true)]
@@ -384,23 +384,23 @@ async fn the_time_limit_starts_at_the_first_poll_of_each_run() {
     let agent = test_agent(model).with_budget(time_budget(5));
     let run = agent.run("go");
     advance(20 * SECOND).await;
-    let told = finish_run(run).await;
-    assert_eq!(told.outcome.reason, EndReason::Completed);
-    let again = agent.run_from(told.handle.history(), "more").outcome().await;
+    let finished = finish_run(run).await;
+    assert_eq!(finished.outcome.reason, EndReason::Completed);
+    let again = agent.run_from(finished.handle.history(), "more").outcome().await;
     assert_eq!(again.reason, EndReason::Completed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_of_zero_sends_nothing_and_one_beyond_the_clock_is_ignored() {
     let model = Scripted::from_fn(|_, _| Reply::text("fine").delay(SECOND));
-    let (told, took) = run_timed(&test_agent(model.clone()).with_budget(time_budget(0))).await;
-    assert_time_exceeded(&told.outcome, 0);
+    let (finished, took) = run_timed(&test_agent(model.clone()).with_budget(time_budget(0))).await;
+    assert_time_exceeded(&finished.outcome, 0);
     assert_eq!((took, model.requests().len()), (Duration::ZERO, 0));
     for limit in [Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
-        let (told, _) =
+        let (finished, _) =
             run_timed(&test_agent(model.clone()).with_budget(Budget::new().with_time_limit(limit)))
                 .await;
-        assert_eq!(told.outcome.reason, EndReason::Completed);
+        assert_eq!(finished.outcome.reason, EndReason::Completed);
     }
 }
 
@@ -409,8 +409,8 @@ async fn without_reserved_time_no_wrap_up_turn_follows() {
     for budget in [time_budget(5).with_wrap_up(), time_budget(5).with_wrap_up_tokens(100)] {
         let model = Scripted::new([reply_calling_nap(&[9_000]), "what I have".into()]);
         let agent = test_agent(model.clone()).with_tools([nap_tool("nap")]).with_budget(budget);
-        let (told, took) = run_timed(&agent).await;
-        assert_time_exceeded(&told.outcome, 5_000);
+        let (finished, took) = run_timed(&agent).await;
+        assert_time_exceeded(&finished.outcome, 5_000);
         assert_eq!((took, model.requests().len()), (5 * SECOND, 1));
     }
 }
@@ -424,24 +424,24 @@ async fn with_reserved_time_running_tools_are_dropped_and_the_wrap_up_turn_sees_
     let agent = test_agent(model.clone())
         .with_tools([ok_tool("t", &ran), nap_tool("nap")])
         .with_budget(budget);
-    let (told, took) = run_timed(&agent).await;
-    assert_time_exceeded(&told.outcome, 6_000);
-    assert_eq!((took, told.outcome.text.as_str()), (7 * SECOND, "what I have"));
-    assert_eq!(told.transitions(), [Transition::WrapUp]);
+    let (finished, took) = run_timed(&agent).await;
+    assert_time_exceeded(&finished.outcome, 6_000);
+    assert_eq!((took, finished.outcome.text.as_str()), (7 * SECOND, "what I have"));
+    assert_eq!(finished.transitions(), [Transition::WrapUp]);
     let last = &model.requests()[1];
     assert_eq!(last.options.tool_choice, ToolChoice::None);
     assert_eq!(result_kinds(&last.history), [ResultKind::Ok, ResultKind::Timeout]);
-    assert_eq!((told.outcome.turns, ran.started_count()), (2, 1));
+    assert_eq!((finished.outcome.turns, ran.started_count()), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_reserved_time_an_open_turn_is_dropped_and_its_text_is_kept() {
     let model = Scripted::new([Reply::text("It is ").hang(), "what I have".into()]);
     let budget = time_budget(10).with_wrap_up_time(4 * SECOND);
-    let (told, took) = run_timed(&test_agent(model.clone()).with_budget(budget)).await;
-    assert_time_exceeded(&told.outcome, 6_000);
-    assert_eq!((took, told.outcome.text.as_str()), (6 * SECOND, "what I have"));
-    assert_eq!((told.transitions(), model.in_flight()), (vec![Transition::WrapUp], 0));
+    let (finished, took) = run_timed(&test_agent(model.clone()).with_budget(budget)).await;
+    assert_time_exceeded(&finished.outcome, 6_000);
+    assert_eq!((took, finished.outcome.text.as_str()), (6 * SECOND, "what I have"));
+    assert_eq!((finished.transitions(), model.in_flight()), (vec![Transition::WrapUp], 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -449,9 +449,9 @@ async fn a_wrap_up_turn_that_exceeds_the_time_limit_is_dropped() {
     let model = Scripted::new([reply_calling_nap(&[60_000]), Reply::text("what ").hang()]);
     let budget = time_budget(10).with_wrap_up_time(4 * SECOND);
     let agent = test_agent(model.clone()).with_tools([nap_tool("nap")]).with_budget(budget);
-    let (told, took) = run_timed(&agent).await;
-    assert_time_exceeded(&told.outcome, 10_000);
-    assert_eq!((took, told.outcome.text.as_str()), (10 * SECOND, "what "));
+    let (finished, took) = run_timed(&agent).await;
+    assert_time_exceeded(&finished.outcome, 10_000);
+    assert_eq!((took, finished.outcome.text.as_str()), (10 * SECOND, "what "));
     assert_eq!((model.requests().len(), model.in_flight()), (2, 0));
 }
 
@@ -526,8 +526,8 @@ async fn the_default_tool_timeout_is_ten_minutes() {
             Some(limit) => turnstream::Toolkit::new([tool]).with_timeout(limit),
             None => turnstream::Toolkit::new([tool]),
         };
-        let (told, took) = run_timed(&test_agent(model).with_toolkit(kit)).await;
-        (result_kinds(&told.handle.history())[0], took.as_secs() / 60)
+        let (finished, took) = run_timed(&test_agent(model).with_toolkit(kit)).await;
+        (result_kinds(&finished.handle.history())[0], took.as_secs() / 60)
     };
     let never = Timeouts::NEVER;
     assert_eq!(run(nap_tool("nap"), None, minutes(9)).await, (ResultKind::Ok, 9));
@@ -547,8 +547,8 @@ async fn the_default_tool_timeout_is_ten_minutes() {
 async fn a_tool_that_runs_agents_has_no_timeout_unless_its_toolkit_sets_one() {
     let run = async |kit: turnstream::Toolkit| {
         let model = Scripted::new([reply_calling_nap(&[99 * 60_000]), "fine".into()]);
-        let (told, took) = run_timed(&test_agent(model).with_toolkit(kit)).await;
-        (result_kinds(&told.handle.history())[0], took.as_secs() / 60)
+        let (finished, took) = run_timed(&test_agent(model).with_toolkit(kit)).await;
+        (result_kinds(&finished.handle.history())[0], took.as_secs() / 60)
     };
     let kit = || turnstream::Toolkit::new([nap_tool("nap").running_sub_agents()]);
     assert_eq!(run(kit()).await, (ResultKind::Ok, 99));
@@ -561,9 +561,9 @@ async fn sub_agents_and_approvals_have_no_timeout_of_their_own() {
     let child = test_agent(inner).as_tool("child", "Helps").unwrap();
     let model =
         Scripted::new([Reply::new().call("child", json!({ "prompt": "go" })), "fine".into()]);
-    let (told, took) = run_timed(&test_agent(model).with_tools([child])).await;
+    let (finished, took) = run_timed(&test_agent(model).with_tools([child])).await;
     assert_eq!(
-        (result_kinds(&told.handle.history()), took.as_secs()),
+        (result_kinds(&finished.handle.history()), took.as_secs()),
         (vec![ResultKind::Ok], 3 * 3600)
     );
 
@@ -594,8 +594,8 @@ async fn a_finished_tool_result_is_kept_even_if_the_time_limit_passes_before_it_
         }
     }
     advance(9 * SECOND).await;
-    let told = finish_run_from(events, run).await;
-    assert_time_exceeded(&told.outcome, 10_000);
-    let history = told.handle.history();
+    let finished = finish_run_from(events, run).await;
+    assert_time_exceeded(&finished.outcome, 10_000);
+    let history = finished.handle.history();
     assert_eq!(result_kinds(&history)[0], ResultKind::Ok);
 }

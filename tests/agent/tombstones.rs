@@ -171,20 +171,20 @@ async fn tombstoned_items_are_not_sent_in_the_next_request_on_any_wire() {
         run.tombstone([position_of(&run, |item| item.as_tool_call().is_some())]).unwrap();
         assert_eq!(tombstone_positions(&run.history()), [0; 0], "not in the middle of a turn");
         events.extend(events_until(&mut run, is_turn_start(3)).await);
-        let told = finish_run_from(events, run).await;
-        told.check_outcome(EndReason::Completed, 3);
+        let finished = finish_run_from(events, run).await;
+        finished.check_outcome(EndReason::Completed, 3);
         let changes: Vec<&Event> =
-            told.events.iter().filter(|event| is_tombstone_event(event)).collect();
-        assert_eq!(changes.len(), 1, "what is beside each other is one range");
+            finished.events.iter().filter(|event| is_tombstone_event(event)).collect();
+        assert_eq!(changes.len(), 1, "adjacent items are one range");
         let sent: Vec<String> = model.sent_bodies().iter().map(ToString::to_string).collect();
         for (body, is_sent) in sent.iter().zip([true, true, false]) {
             assert_eq!(body.contains("secret word"), is_sent, "{wire}: {body}");
         }
         assert!(sent[1].contains("fine") && !sent[2].is_empty());
-        assert_eq!(tombstone_positions(&told.outcome.history), [0, 1, 2]);
-        assert_eq!(told.refold_history(History::from_id("id-1")), told.outcome.history);
-        let before = told.events.iter().position(is_tombstone_event).unwrap();
-        let turn = told.events.iter().position(is_turn_start(3)).unwrap();
+        assert_eq!(tombstone_positions(&finished.outcome.history), [0, 1, 2]);
+        assert_eq!(finished.refold_history(History::from_id("id-1")), finished.outcome.history);
+        let before = finished.events.iter().position(is_tombstone_event).unwrap();
+        let turn = finished.events.iter().position(is_turn_start(3)).unwrap();
         assert!(before < turn);
     }
 }
@@ -194,8 +194,8 @@ async fn a_run_can_tombstone_earlier_items_before_its_first_request() {
     let model = Scripted::new(["Done."]);
     let run = test_agent(model.clone()).run_from(history_of(session_items(1)), "go");
     run.tombstone([0, 3]).unwrap();
-    let told = finish_run(run).await;
-    assert_eq!(tombstone_positions(&told.outcome.history), [0, 1, 3, 4]);
+    let finished = finish_run(run).await;
+    assert_eq!(tombstone_positions(&finished.outcome.history), [0, 1, 3, 4]);
     assert_eq!(tombstone_positions(&model.requests()[0].context), [0, 1, 3, 4]);
 }
 
@@ -215,12 +215,12 @@ async fn tombstones_are_applied_before_the_end_if_no_request_follows() {
             run.next().await;
             run.interrupt();
         }
-        let told = finish_run_from(events, run).await;
-        assert!(reason.is_none_or(|reason| reason == told.outcome.reason));
-        let end = told.events.len() - 1;
-        assert!(is_tombstone_event(&told.events[end - 1]), "{:?}", told.events);
-        assert_eq!(tombstone_positions(&told.outcome.history), [0]);
-        assert_tombstone_refused(told.handle.tombstone([0]), "the run is over", None);
+        let finished = finish_run_from(events, run).await;
+        assert!(reason.is_none_or(|reason| reason == finished.outcome.reason));
+        let end = finished.events.len() - 1;
+        assert!(is_tombstone_event(&finished.events[end - 1]), "{:?}", finished.events);
+        assert_eq!(tombstone_positions(&finished.outcome.history), [0]);
+        assert_tombstone_refused(finished.handle.tombstone([0]), "the run is over", None);
     }
 }
 
@@ -247,8 +247,8 @@ async fn only_items_of_completed_and_answered_turns_can_be_tombstoned() {
     assert_tombstone_refused(run.tombstone([call]), "the call `c` has no result yet", Some("c"));
     pull_until(&mut run, |event| event.tool_output().is_some()).await;
     run.tombstone([call]).unwrap();
-    let told = finish_run_from(Vec::new(), run).await;
-    assert_eq!(tombstone_positions(&told.outcome.history), [call, call + 1]);
+    let finished = finish_run_from(Vec::new(), run).await;
+    assert_eq!(tombstone_positions(&finished.outcome.history), [call, call + 1]);
 }
 
 #[tokio::test]
@@ -261,11 +261,11 @@ async fn a_call_awaiting_approval_cannot_be_tombstoned_and_other_items_can() {
         position_of(&run, |item| item.as_tool_call().is_some_and(|call| call.call_id == "c"));
     assert_tombstone_refused(run.tombstone([0, call]), "the call `c` has no result yet", Some("c"));
     run.tombstone([0]).unwrap();
-    let told = finish_run_from(Vec::new(), run).await;
-    told.check_outcome(EndReason::Pending, 1);
-    assert_eq!(tombstone_positions(&told.outcome.history), [0]);
-    assert_eq!(told.outcome.pending.len(), 1);
-    assert_eq!(told.outcome.history.pending_calls(), told.outcome.pending);
+    let finished = finish_run_from(Vec::new(), run).await;
+    finished.check_outcome(EndReason::Pending, 1);
+    assert_eq!(tombstone_positions(&finished.outcome.history), [0]);
+    assert_eq!(finished.outcome.pending.len(), 1);
+    assert_eq!(finished.outcome.history.pending_calls(), finished.outcome.pending);
 }
 
 #[tokio::test]
@@ -313,9 +313,9 @@ async fn requested_tombstones_follow_their_items_through_a_compaction() {
     // An item that is removed, the call that is shortened, and the user's last message.
     run.tombstone([2, 7, 13]).unwrap();
     events.extend(events_until(&mut run, is_turn_start(2)).await);
-    let told = finish_run_from(events, run).await;
-    told.check_outcome(EndReason::Completed, 2);
-    let history = &told.outcome.history;
+    let finished = finish_run_from(events, run).await;
+    finished.check_outcome(EndReason::Completed, 2);
+    let history = &finished.outcome.history;
     let is_shown = |item: &Item| item.as_tool_call().is_some_and(|call| call.call_id == "c1");
     let call = history.iter().position(is_shown).unwrap();
     let said = history.iter().position(|item| *item == Item::user("go").with_mark(Mark::Tombstone));
@@ -324,7 +324,7 @@ async fn requested_tombstones_follow_their_items_through_a_compaction() {
         [call - 2, call, call + 1, said.unwrap()],
         "{history:?}"
     );
-    assert_eq!(told.refold_history(self::history_of(session_items(3))), *history);
+    assert_eq!(finished.refold_history(self::history_of(session_items(3))), *history);
 }
 
 #[tokio::test]
@@ -337,9 +337,14 @@ async fn reasoning_shortened_by_a_compaction_can_still_be_tombstoned() {
     let mut run = agent.run_from(history_of(items), "go");
     pull_until(&mut run, is_turn_start(1)).await;
     run.tombstone([1]).unwrap();
-    let told = finish_run_from(Vec::new(), run).await;
-    told.check_outcome(EndReason::Completed, 2);
-    assert_eq!(tombstone_positions(&told.outcome.history), [1], "{:?}", told.outcome.history);
+    let finished = finish_run_from(Vec::new(), run).await;
+    finished.check_outcome(EndReason::Completed, 2);
+    assert_eq!(
+        tombstone_positions(&finished.outcome.history),
+        [1],
+        "{:?}",
+        finished.outcome.history
+    );
 }
 
 #[tokio::test]
@@ -355,9 +360,14 @@ async fn of_two_equal_items_the_one_kept_by_a_compaction_is_not_tombstoned() {
     let mut run = agent.run_from(history_of(items), "go");
     pull_until(&mut run, is_turn_start(1)).await;
     run.tombstone([2]).unwrap();
-    let told = finish_run_from(Vec::new(), run).await;
-    told.check_outcome(EndReason::Completed, 2);
-    assert_eq!(tombstone_positions(&told.outcome.history), [1], "{:?}", told.outcome.history);
+    let finished = finish_run_from(Vec::new(), run).await;
+    finished.check_outcome(EndReason::Completed, 2);
+    assert_eq!(
+        tombstone_positions(&finished.outcome.history),
+        [1],
+        "{:?}",
+        finished.outcome.history
+    );
 }
 
 #[tokio::test]
@@ -377,9 +387,9 @@ async fn dropped_signed_reasoning_does_not_prevent_other_tombstones() {
     let mut run = agent.run_from(history_of(items), "go");
     pull_until(&mut run, is_turn_start(1)).await;
     run.tombstone([2, 13]).unwrap();
-    let told = finish_run_from(Vec::new(), run).await;
-    told.check_outcome(EndReason::Completed, 2);
-    let history = &told.outcome.history;
+    let finished = finish_run_from(Vec::new(), run).await;
+    finished.check_outcome(EndReason::Completed, 2);
+    let history = &finished.outcome.history;
     let is_it = |at: &usize| history.iter().nth(*at).unwrap().kind == session_items(1)[2].kind;
     assert_eq!(
         tombstone_positions(history).iter().filter(|at| is_it(at)).count(),
@@ -439,9 +449,9 @@ async fn a_wrap_up_turn_with_reserved_time_has_notes_and_no_tombstoned_items() {
         .run("go");
     let events = events_until(&mut run, is_tool_started).await;
     run.tombstone([0]).unwrap();
-    let told = finish_run_from(events, run).await;
-    told.check_outcome(EndReason::Budget, 2);
-    assert_eq!(tombstone_positions(&told.outcome.history), [0]);
+    let finished = finish_run_from(events, run).await;
+    finished.check_outcome(EndReason::Budget, 2);
+    assert_eq!(tombstone_positions(&finished.outcome.history), [0]);
     let sent = &model.requests()[1].context;
     assert_eq!(tombstone_positions(sent), [0]);
     assert!(sent.iter().any(|item| item.as_user().is_some_and(|it| it.text() == "note")));
@@ -500,8 +510,8 @@ async fn assert_notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str])
     give.send(()).unwrap();
     pull_ready(&mut run);
     drop(slot);
-    let told = finish_run_from(Vec::new(), run).await;
-    told.check_outcome(EndReason::Completed, 2);
+    let finished = finish_run_from(Vec::new(), run).await;
+    finished.check_outcome(EndReason::Completed, 2);
     let sent = &model.requests()[1];
     let said = sent.context.iter().filter(|item| !item.tombstone).filter_map(Item::as_user);
     assert_eq!(said.map(Content::text).collect::<Vec<_>>(), expected);

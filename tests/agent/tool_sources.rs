@@ -177,7 +177,7 @@ async fn requests_share_their_tools_until_a_list_changes() {
 }
 
 #[tokio::test]
-async fn a_new_list_counts_from_the_next_request_and_the_model_reads_of_it_before() {
+async fn a_changed_list_applies_to_the_next_request_after_a_notice() {
     let model = model_calling(&["a", "b"]);
     let source = TestSource::new("files", |n| {
         let described =
@@ -202,7 +202,7 @@ async fn a_new_list_counts_from_the_next_request_and_the_model_reads_of_it_befor
 }
 
 #[tokio::test]
-async fn a_call_of_a_tool_that_is_gone_is_answered_as_unknown() {
+async fn a_call_of_a_removed_tool_is_answered_as_unknown() {
     let (model, source) = (model_calling(&["a", "a"]), TestSource::of_names("s", &[&["a"], &[]]));
     let events = run_events(&source_agent(&model, &source)).await;
     let kinds = result_kinds(final_outcome(&events).new_items().iter());
@@ -227,7 +227,7 @@ async fn tools_omitted_from_the_first_list_are_reported_once() {
 }
 
 #[tokio::test]
-async fn a_note_of_a_later_list_is_said_once() {
+async fn a_note_of_a_later_list_is_reported_once() {
     let model = model_calling(&["a", "a", "a"]);
     let source = TestSource::new("s", |n| {
         let notes = if n == 0 { Vec::new() } else { vec!["`b`: it is broken".to_owned()] };
@@ -251,7 +251,7 @@ async fn a_run_whose_first_listing_fails_ends_with_its_error_before_a_request() 
 }
 
 #[tokio::test]
-async fn two_tools_of_one_name_in_first_lists_are_an_invalid_request_that_names_both() {
+async fn duplicate_tool_names_in_first_lists_are_an_invalid_request() {
     let check = async |own: &[&str], first, second, message: &str| {
         let own = own.iter().map(|name| constant_tool(name, "mine"));
         let agent = test_agent(model_calling(&[]))
@@ -273,7 +273,7 @@ async fn two_tools_of_one_name_in_first_lists_are_an_invalid_request_that_names_
 }
 
 #[tokio::test]
-async fn a_later_failure_keeps_the_last_list_and_is_told_once_until_the_source_works() {
+async fn a_later_failure_keeps_the_last_list_and_is_reported_once() {
     let model = model_calling(&["a", "a", "a", "a", "a", "a"]);
     let source = TestSource::new("s", |n| match n {
         0 | 3 => Ok(ToolList::new([constant_tool("a", "fine")])),
@@ -298,7 +298,7 @@ async fn a_later_failure_keeps_the_last_list_and_is_told_once_until_the_source_w
 }
 
 #[tokio::test]
-async fn a_later_tool_whose_name_is_taken_is_left_out_and_told_once() {
+async fn a_later_tool_with_a_taken_name_is_omitted_and_reported_once() {
     let model = model_calling(&["a", "a", "own", "b"]);
     let first = TestSource::new("first", |n| {
         let names: &[&str] = if n == 0 { &[] } else { &["a", "own"] };
@@ -418,7 +418,7 @@ async fn dropping_or_interrupting_a_run_drops_the_listing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_a_run_ends_a_listing_and_its_last_turn_lists_nothing() {
+async fn the_time_limit_ends_a_listing_and_the_wrap_up_turn_lists_nothing() {
     let source = TestSource::from_future("s", |n| match n {
         0 => future::ready(Ok(ToolList::new([constant_tool("a", "fine")]))).boxed(),
         _ => pending().boxed(),
@@ -436,7 +436,7 @@ async fn the_time_of_a_run_ends_a_listing_and_its_last_turn_lists_nothing() {
 }
 
 #[tokio::test]
-async fn the_rules_of_the_agent_hold_for_tools_of_sources() {
+async fn the_agents_policies_apply_to_tools_of_sources() {
     // Results are truncated, calls need approval, and only the first one runs.
     let source = TestSource::new("s", |_| {
         let long = Tool::raw(spec("long"), |_, _| async { "x".repeat(1000) }).unwrap();
@@ -487,7 +487,7 @@ fn approved(outcome: &Outcome) -> Vec<(turnstream::item::PendingCall, Verdict)> 
 }
 
 #[tokio::test]
-async fn a_pending_call_of_a_source_is_resumed_by_another_process() {
+async fn a_pending_call_of_a_source_tool_can_be_resumed_by_another_process() {
     let ran = Counter::default();
     let counted = ran.clone();
     let source = move || {
@@ -513,7 +513,7 @@ async fn a_pending_call_of_a_source_is_resumed_by_another_process() {
 }
 
 #[tokio::test]
-async fn a_resumed_call_whose_tool_is_gone_is_answered_and_other_verdicts_count() {
+async fn a_resumed_call_whose_tool_is_missing_is_answered_and_other_verdicts_apply() {
     let asks = || Ok(ToolList::new([constant_tool("pay", "paid").requires_approval()]));
     let source =
         TestSource::new("s", move |n| if n == 0 { asks() } else { Ok(ToolList::default()) });
@@ -639,7 +639,7 @@ fn body_without_refresh(
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_list_tools_has_them_and_tells_of_a_change_one_request_later() {
+async fn a_body_that_does_not_refresh_tools_announces_changes_one_request_later() {
     let model = model_calling(&["a", "b", "b"]);
     let source = TestSource::of_names("s", &[&["a"], &["a", "b"]]);
     let page = SharedBuffer::new();
@@ -664,7 +664,7 @@ fn is_notice(item: &Item) -> bool {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_list_tools_before_it_resumes_calls_ends_with_an_error() {
+async fn a_body_that_resumes_calls_before_listing_tools_fails() {
     let source = TestSource::new("s", |_| {
         Ok(ToolList::new([constant_tool("pay", "paid").requires_approval()]))
     });
@@ -678,7 +678,7 @@ async fn a_body_that_does_not_list_tools_before_it_resumes_calls_ends_with_an_er
 }
 
 #[tokio::test]
-async fn a_body_sees_the_tools_of_the_turn() {
+async fn a_body_can_read_the_tools_of_the_current_turn() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&seen);
     let body = move |cx: RunContext, state: State| {
@@ -702,7 +702,7 @@ async fn record(agent: Agent) -> String {
 }
 
 #[tokio::test]
-async fn a_recording_has_a_list_where_it_has_changed_and_a_replay_lists_nothing() {
+async fn a_recording_stores_changed_lists_and_a_replay_lists_nothing() {
     let lists = TestSource::of_names("s", &[&["a"], &["a"], &["a", "b"]]);
     let agent = Agent::new(model_calling(&["a", "a", "b"])).with_tool_source(lists.clone());
     let text = record(agent.clone()).await;
@@ -720,7 +720,7 @@ async fn a_recording_has_a_list_where_it_has_changed_and_a_replay_lists_nothing(
 }
 
 #[tokio::test]
-async fn a_replay_with_other_lists_is_found() {
+async fn a_replay_with_different_lists_is_detected() {
     let agent = |lists| {
         Agent::new(model_calling(&["a"])).with_tool_source(TestSource::of_names("s", lists))
     };
@@ -766,7 +766,7 @@ impl World for KeptListings {
 }
 
 #[tokio::test]
-async fn a_run_on_kept_lists_finds_a_tool_when_its_call_runs() {
+async fn a_run_on_stored_lists_looks_up_a_tool_when_its_call_runs() {
     let run = async |kept: &KeptListings, source: &TestSource| {
         let kept = kept.clone();
         let model = model_calling(&["a", "slow"]);
@@ -804,7 +804,7 @@ async fn a_run_on_kept_lists_finds_a_tool_when_its_call_runs() {
 }
 
 #[tokio::test]
-async fn a_source_whose_tools_have_new_handlers_runs_the_new_ones() {
+async fn the_newest_handler_of_a_listed_tool_runs() {
     let source = TestSource::new("s", |n| {
         let run = move |_, _| async move { format!("connection {n}") };
         Ok(ToolList::new([Tool::raw(spec("a"), run).unwrap()]))
@@ -839,7 +839,7 @@ fn random_source(name: &'static str, prefix: char, dice: &Arc<Dice>) -> TestSour
 }
 
 #[tokio::test]
-async fn runs_with_lists_that_change_at_random_are_replayed_and_keep_the_laws() {
+async fn runs_with_randomly_changing_lists_can_be_replayed_and_uphold_the_invariants() {
     let mut noticed = 0;
     for seed in 0..100 {
         let dice = Dice::new(seed);

@@ -302,7 +302,7 @@ async fn a_sub_agents_steps_are_numbered_separately() {
 }
 
 #[tokio::test]
-async fn the_trace_of_a_suspended_run_names_what_it_waits_for() {
+async fn the_trace_of_a_suspended_run_names_the_pending_calls() {
     let agent = Agent::new(Scripted::new([Reply::new().call_raw("c1", "act", "{}")]))
         .with_tools([act_tool().requires_approval()]);
     let steps = trace_steps(agent.clone()).await;

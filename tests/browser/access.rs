@@ -42,7 +42,7 @@ async fn full_page(model: &Model, server: &Server, screen: Screen) -> Page {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn axe_finds_nothing_serious_on_a_wide_page_in_the_dark_and_on_a_phone() {
+async fn axe_finds_no_serious_issue_on_wide_dark_and_phone_pages() {
     for screen in [WIDE, DARK, PHONE] {
         let model = Model::start().await;
         let server = Server::start(&model).await;
@@ -63,7 +63,7 @@ async fn axe_finds_nothing_serious_on_a_wide_page_in_the_dark_and_on_a_phone() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn axe_finds_an_issue_that_is_put_there() {
+async fn axe_detects_injected_issues() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;

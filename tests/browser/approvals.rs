@@ -60,7 +60,7 @@ async fn a_call_that_is_denied_does_not_run_and_the_model_reads_why() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_question_is_still_there_after_the_server_was_killed() {
+async fn a_pending_question_survives_a_killed_server() {
     let model = Model::start().await;
     let url = model.url();
     let flags =

@@ -29,7 +29,7 @@ impl Shared {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_run_whose_server_is_killed_goes_on_elsewhere_and_the_page_shows_each_word_once() {
+async fn a_run_of_a_killed_server_continues_elsewhere_without_repeated_text() {
     let (shared, model) = (Shared::start(), Model::start().await);
     let (here, mut elsewhere) = (shared.server(&model).await, shared.server(&model).await);
     let page = Page::open(&here, "s", WIDE).await;
@@ -70,7 +70,7 @@ async fn a_run_whose_server_is_killed_goes_on_elsewhere_and_the_page_shows_each_
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_run_whose_database_is_killed_continues_and_the_page_shows_each_word_once() {
+async fn a_run_continues_after_its_database_was_killed_without_repeated_text() {
     let (shared, model) = (Shared::start(), Model::start().await);
     let server = shared.server(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
@@ -95,7 +95,7 @@ async fn a_run_whose_database_is_killed_continues_and_the_page_shows_each_word_o
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_run_of_another_server_is_steered_stopped_and_approved_here() {
+async fn a_run_of_another_server_can_be_steered_stopped_and_approved() {
     let (shared, model) = (Shared::start(), Model::start().await);
     let (here, elsewhere) = (shared.server(&model).await, shared.server(&model).await);
     let page = Page::open(&here, "s", WIDE).await;

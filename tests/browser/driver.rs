@@ -57,7 +57,7 @@ pub(crate) async fn open_browser(screen: Screen) -> Client {
     client
 }
 
-/// A command of the Chrome DevTools Protocol.
+/// A command of the Chrome `DevTools` Protocol.
 pub(crate) async fn cdp(client: &Client, command: &str, parameters: Value) -> Value {
     let body = json!({ "cmd": command, "params": parameters });
     client.issue_cmd(OwnCommand { path: "goog/cdp/execute", body }).await.unwrap()

@@ -17,7 +17,7 @@ fn tool_results(body: &Value) -> usize {
 
 #[tokio::test]
 #[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
-async fn a_run_whose_worker_is_killed_continues_on_another_one_and_the_page_shows_each_word_once() {
+async fn a_run_of_a_killed_worker_continues_on_another_without_repeated_text() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
     let page = Page::open_at(&fleet.url(), "s", WIDE).await;
@@ -58,7 +58,7 @@ async fn a_run_whose_worker_is_killed_continues_on_another_one_and_the_page_show
 
 #[tokio::test]
 #[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
-async fn an_approval_is_given_after_every_process_was_killed_and_started_again() {
+async fn an_approval_can_be_given_after_every_process_was_restarted() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
     let page = Page::open_at(&fleet.url(), "s", WIDE).await;
@@ -87,7 +87,7 @@ async fn an_approval_is_given_after_every_process_was_killed_and_started_again()
 
 #[tokio::test]
 #[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
-async fn a_run_continues_after_restate_and_both_workers_were_killed_while_a_turn_streamed() {
+async fn a_run_continues_after_restate_and_both_workers_were_killed_mid_turn() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
     let page = Page::open_at(&fleet.url(), "s", WIDE).await;
@@ -110,7 +110,7 @@ async fn a_run_continues_after_restate_and_both_workers_were_killed_while_a_turn
 
 #[tokio::test]
 #[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
-async fn stop_ends_the_turn_that_streams_and_keeps_its_words() {
+async fn stop_ends_the_streaming_turn_and_keeps_its_text() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
     let page = Page::open_at(&fleet.url(), "s", WIDE).await;
@@ -135,7 +135,7 @@ async fn stop_ends_the_turn_that_streams_and_keeps_its_words() {
 
 #[tokio::test]
 #[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
-async fn steering_reaches_the_next_request_also_when_the_worker_is_killed_before() {
+async fn steered_input_reaches_the_next_request_even_if_the_worker_is_killed() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
     let page = Page::open_at(&fleet.url(), "s", WIDE).await;
@@ -164,7 +164,7 @@ async fn steering_reaches_the_next_request_also_when_the_worker_is_killed_before
 
 #[tokio::test]
 #[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
-async fn a_message_that_is_queued_starts_a_run_of_its_own_and_a_fork_continues_alone() {
+async fn a_queued_message_starts_its_own_run_and_a_fork_is_independent() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
     let page = Page::open_at(&fleet.url(), "s", WIDE).await;
@@ -229,7 +229,7 @@ async fn without_redis_and_postgresql_the_page_shows_each_turn_when_it_is_comple
 /// Uses the offline model, whose replies say that they are scripted.
 #[tokio::test]
 #[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
-async fn pictures_are_taken_of_a_run_whose_worker_was_killed_and_of_an_approval_after_a_restart() {
+async fn pictures_of_a_killed_worker_and_a_restarted_approval_are_taken() {
     let fleet = Fleet::start_in(project(), &["--provider", "offline"]).await;
     let page = Page::open_at(&fleet.url(), "p", WIDE).await;
     page.ask("How many lines of Rust are in durable/src, and which file is the longest?").await;

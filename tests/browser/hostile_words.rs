@@ -28,7 +28,7 @@ async fn beacon() -> (String, Arc<AtomicUsize>) {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn scripts_links_and_images_of_a_model_do_nothing() {
+async fn scripts_links_and_images_in_model_output_are_inert() {
     let (beacon, hits) = beacon().await;
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -94,7 +94,7 @@ async fn scripts_links_and_images_of_a_model_do_nothing() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn an_address_that_names_no_session_opens_a_new_one() {
+async fn a_url_without_a_session_opens_a_new_one() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "%E0%A4%A", WIDE).await;
@@ -110,7 +110,7 @@ async fn an_address_that_names_no_session_opens_a_new_one() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn the_title_of_a_session_is_text() {
+async fn the_title_of_a_session_is_not_interpreted_as_html() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;

@@ -16,7 +16,7 @@ const MESSAGES: usize = 10_000;
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn ten_thousand_messages_come_in_pages_of_a_hundred() {
+async fn ten_thousand_messages_are_loaded_in_pages_of_a_hundred() {
     let model = Model::start().await;
     let url = model.url();
     let flags =
@@ -104,7 +104,7 @@ async fn renderers_of(page: &Page) -> Vec<i32> {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_tab_that_is_hidden_gives_its_connection_back() {
+async fn a_hidden_tab_closes_its_connection() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
@@ -145,7 +145,7 @@ async fn a_tab_that_is_hidden_gives_its_connection_back() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_tab_that_was_hidden_shows_the_runs_that_it_has_missed() {
+async fn a_tab_that_was_hidden_shows_the_missed_runs() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
@@ -179,7 +179,7 @@ async fn a_tab_that_was_hidden_shows_the_runs_that_it_has_missed() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_tab_that_does_not_keep_up_is_cut_and_reads_again() {
+async fn a_tab_that_falls_behind_is_disconnected_and_reconnects() {
     // The buffer sizes of the browser and the sockets differ between machines.
     const AT_MOST: usize = 400_000;
     let model = Model::start().await;
@@ -200,7 +200,7 @@ async fn a_tab_that_does_not_keep_up_is_cut_and_reads_again() {
     signal(Signal::STOP);
     let mut said = 1;
     let health = loop {
-        assert!(said < AT_MOST, "{said} words, and the tab is not cut");
+        assert!(said < AT_MOST, "{said} words, and the tab is not disconnected");
         for word in said..said + 10_000 {
             asked.say(&format!("word {word}\n"));
         }
@@ -211,7 +211,8 @@ async fn a_tab_that_does_not_keep_up_is_cut_and_reads_again() {
     };
     let after = resident(server.pid());
     println!(
-        "a tab that stands still: cut after {said} events; memory of the server {} KiB before, {} after; {health}",
+        "a tab that is suspended: disconnected after {said} events; memory of the server {} KiB before, \
+         {} after; {health}",
         before >> 10,
         after >> 10
     );

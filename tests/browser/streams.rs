@@ -9,7 +9,7 @@ use crate::server::Server;
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn words_are_shown_while_the_model_speaks() {
+async fn text_is_shown_while_the_model_streams() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
@@ -57,7 +57,7 @@ async fn stop_ends_the_run_and_every_call_has_a_result() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn what_is_said_while_the_model_works_reaches_it_with_its_next_request() {
+async fn input_typed_during_a_turn_is_in_the_next_request() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
@@ -81,7 +81,7 @@ async fn what_is_said_while_the_model_works_reaches_it_with_its_next_request() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_message_that_was_sent_afterwards_begins_the_next_run() {
+async fn a_message_sent_after_a_run_starts_the_next_one() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
@@ -107,7 +107,7 @@ async fn a_message_that_was_sent_afterwards_begins_the_next_run() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_page_that_is_loaded_again_continues_where_the_run_is() {
+async fn a_reloaded_page_continues_at_the_current_event() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
@@ -134,7 +134,7 @@ async fn a_page_that_is_loaded_again_continues_where_the_run_is() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn two_pages_on_one_run_show_the_same() {
+async fn two_pages_of_one_run_show_the_same_text() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let one = Page::open(&server, "s", WIDE).await;
@@ -165,7 +165,7 @@ async fn two_pages_on_one_run_show_the_same() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_server_that_was_killed_continues_when_it_is_started_again() {
+async fn a_killed_server_continues_its_runs_after_a_restart() {
     let model = Model::start().await;
     let url = model.url();
     let flags =
@@ -199,7 +199,7 @@ async fn a_server_that_was_killed_continues_when_it_is_started_again() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_fork_is_a_session_of_its_own() {
+async fn a_fork_is_a_separate_session() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
@@ -233,7 +233,7 @@ async fn a_fork_is_a_session_of_its_own() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn a_wait_until_the_model_is_asked_again_is_shown_and_can_be_stopped() {
+async fn a_retry_delay_is_shown_and_can_be_interrupted() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
@@ -258,7 +258,7 @@ async fn a_wait_until_the_model_is_asked_again_is_shown_and_can_be_stopped() {
 
 #[tokio::test]
 #[ignore = "needs a browser: tests/browser/run.sh"]
-async fn the_end_of_a_run_tells_its_tokens_and_their_cost() {
+async fn the_end_of_a_run_shows_its_tokens_and_cost() {
     let model = Model::start().await;
     let url = model.url();
     let flags = ["--provider", "openai", "--base-url", &url, "--model", "m"];

@@ -121,7 +121,7 @@ async fn progress_of_calls_that_run_apart_is_shown_while_they_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_run_by_a_later_attempt_are_shown_from_their_start_again() {
+async fn calls_rerun_by_a_later_attempt_are_shown_from_their_start() {
     // For each loss, a reader has each call from its start to its one result.
     let plan = LossPlan::new();
     let (outcome, _) = drive(&copying_agent(&Counter::default()), &plan).await;
@@ -203,14 +203,14 @@ async fn a_call_that_runs_apart_is_dropped_when_its_run_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_run_no_hub_knows_runs_to_its_end() {
+async fn a_call_whose_run_is_unknown_to_the_hub_runs_to_completion() {
     let agent = copying_agent(&Counter::default());
     assert_eq!(perform(&agent, None, RUN).await, ResultKind::Ok);
     assert_eq!(perform(&agent, Some(&Hub::new()), "another run").await, ResultKind::Ok);
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_runs_whose_calls_run_apart_take_progress_from_elsewhere() {
+async fn only_runs_whose_calls_run_apart_accept_progress_commands() {
     let hub = Hub::new();
     let agent = copying_agent(&Counter::default());
     let run = hub.start("s", agent.run("Go.")).await.unwrap();

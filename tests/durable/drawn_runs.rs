@@ -34,7 +34,7 @@ use crate::support::seeded_random::Dice;
 use crate::support::tools::spec;
 
 #[test]
-fn random_lost_runs_stay_valid_and_repeat_no_call() {
+fn runs_lost_at_random_points_stay_valid_and_repeat_no_call() {
     let from = env_number("DRAWN_FROM").unwrap_or(1);
     let seeds = env_number("DRAWN_SEEDS").unwrap_or(300);
     support::seeds::count_endings(from..from + seeds, |seed| {
@@ -48,7 +48,7 @@ fn env_number(name: &str) -> Option<u64> {
 
 /// The choices that are drawn before the session starts.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn independently")]
 struct Scenario {
     /// All choices are random, as in the tests of ordinary runs.
     is_mixed: bool,
@@ -566,7 +566,7 @@ async fn check_deeds(deeds: &Deeds, run: &LossyRun, outcome: &Outcome) {
     };
     let before = count();
     run.check(outcome).await;
-    assert_eq!(count(), before, "the replay asks nobody: requests, hooks, tools");
+    assert_eq!(count(), before, "the replay calls no providers, hooks or tools");
     let mut begun: HashMap<String, usize> = HashMap::new();
     for (key, name) in deeds.begun.lock().unwrap().iter() {
         if matches!(*name, "pay" | "alone" | "ask") {

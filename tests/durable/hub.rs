@@ -141,7 +141,7 @@ async fn read_to_end(hub: &Hub) -> Reading {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_over_lost_attempts_has_each_word_once() {
+async fn a_reader_over_lost_attempts_receives_each_delta_once() {
     let agent = talking_agent();
     let plan = LossPlan::new();
     let hub = Hub::new();
@@ -235,7 +235,7 @@ async fn an_interrupt_through_the_hub_keeps_partial_text() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commands_that_the_engine_keeps_are_refused_by_the_hub() {
+async fn commands_stored_by_the_engine_are_rejected_by_the_hub() {
     let agent = talking_agent();
     let hub = Hub::new();
     let mut engine = MemoryEngine::new();
@@ -329,7 +329,7 @@ fn second_attempt(engine: &MemoryEngine) -> MemoryEngine {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_waits_for_a_slow_reader_holds_the_run_back() {
+async fn a_log_blocked_by_a_slow_reader_delays_the_run() {
     let requests = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&requests);
     let model = Scripted::from_fn(move |request, _| {
@@ -369,7 +369,7 @@ async fn a_log_that_waits_for_a_slow_reader_holds_the_run_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_fails_for_good_ends_its_readers_with_the_error() {
+async fn a_permanently_failed_run_ends_its_readers_with_the_error() {
     let model = Scripted::from_fn(|_, _| Reply::text(&"w".repeat(10 << 20)));
     let agent = Agent::new(model);
     let hub = Hub::new();
@@ -394,7 +394,7 @@ async fn a_run_that_fails_for_good_ends_its_readers_with_the_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_is_not_kept_is_in_no_snapshot() {
+async fn a_result_that_was_not_stored_is_in_no_snapshot() {
     // The first call returns an output without running; the second one waits.
     let model = Scripted::from_fn(|request, _| match results(&request.history) {
         0 => Reply::new().call_raw("c1", "nobody", "{}").call_raw("c2", "nap", r#"{"ms":9}"#),
@@ -437,7 +437,7 @@ async fn a_result_that_is_not_kept_is_in_no_snapshot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_a_verdict_is_ended_by_an_interrupt_in_the_queue_of_the_engine() {
+async fn a_queued_interrupt_ends_the_wait_for_a_verdict() {
     let model = Scripted::from_fn(|request, _| match results(&request.history) {
         0 => Reply::new().call_raw("c1", "nap", "{}"),
         _ => Reply::text("Done."),

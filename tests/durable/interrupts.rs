@@ -189,7 +189,7 @@ fn interrupting_agent(interrupter: &Interrupter) -> Agent {
 }
 
 #[test]
-fn a_run_that_is_interrupted_from_inside_at_any_place_ends_the_same_in_each_attempt() {
+fn a_run_interrupted_by_its_own_code_ends_the_same_in_each_attempt() {
     paused_runtime().block_on(async {
         for at in 0..24 {
             println!("interrupted at the {at}th place");

@@ -154,7 +154,7 @@ impl LossyRun {
             self.engine.entries().iter().any(|entry| matches!(entry, Entry::Rewritten { .. }));
         assert!(
             was_rewritten || items.ends_with(outcome.new_items()),
-            "the run has said {:?}, and the session has {items:?}",
+            "the run appended {:?}, and the session has {items:?}",
             outcome.new_items(),
         );
         self.check_events(outcome, &history, was_rewritten);

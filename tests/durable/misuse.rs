@@ -114,7 +114,7 @@ impl Engine for SlowEngine {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replay_that_takes_longer_than_the_time_limit_does_not_end_the_run_elsewhere() {
+async fn a_replay_longer_than_the_time_limit_has_the_same_outcome() {
     let budget = Budget::new().with_time_limit(Duration::from_millis(100));
     let agent = Agent::new(caller(&[("nap", r#"{"ms":5}"#)]))
         .with_tool(nap_tool("nap").idempotent())
@@ -340,7 +340,7 @@ async fn accepted_input_survives_a_failed_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn input_that_waits_is_not_lost_when_a_run_cannot_begin() {
+async fn queued_input_is_kept_if_a_run_cannot_start() {
     let agent = Agent::new(caller(&[("nap", "{}")])).with_tool(nap_tool("nap"));
     let mut engine = MemoryEngine::new();
     engine.send("w0", Command::Steer(vec![Item::user("Be quick.")])).unwrap();
@@ -355,7 +355,7 @@ async fn input_that_waits_is_not_lost_when_a_run_cannot_begin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unusual_tools_survive_any_loss() {
+async fn unusual_tools_survive_the_loss_of_any_attempt() {
     let make = async || {
         let model = caller(&[("out", "{}"), ("nobody", "{}"), ("nap", "{ no"), ("nap", "{}")]);
         let kit = Toolkit::new([
@@ -403,7 +403,7 @@ async fn an_observer_that_panics_does_not_break_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_of_ten_mebibytes_is_the_same_apart_and_in_place() {
+async fn a_ten_mebibyte_result_is_the_same_if_its_call_runs_apart() {
     let big = Tool::raw(spec("big"), |_, _| async { "word ".repeat(2 << 20) }).unwrap();
     let agent = Agent::new(caller(&[("big", "{}"), ("big", "{}")])).with_tool(big.idempotent());
     let run = run_of(&agent);

@@ -124,7 +124,7 @@ fn the_printed_counts_match_the_source_tree() {
     for part in ["> count_lines", "< count_lines", "> list_directory", "-- completed: 2 turns"] {
         assert!(err.contains(part) && !out.contains(part), "{err}");
     }
-    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours beside a terminal");
+    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours without a terminal");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_missing_key_error_names_the_environment_variable() {
         assert_exit_code(&output, 1);
         let err = utf8_str(&output.stderr);
         let line = err.lines().find(|line| line.starts_with("error: ")).unwrap();
-        assert!(line.contains("wants a key") && line.contains(variable), "{line}");
+        assert!(line.contains("needs a key") && line.contains(variable), "{line}");
     }
 }
 
@@ -720,7 +720,7 @@ fn a_dumb_terminal_gets_no_escape_sequence() {
 }
 
 #[test]
-fn without_tools_the_offline_model_says_that_it_cannot_look() {
+fn without_tools_the_offline_model_states_that_files_are_not_readable() {
     let temp = TempProject::new();
     let Some(mut agent) = agent_command(&temp.0, &["--no-tools", LINE_COUNT_PROMPT]) else {
         return;

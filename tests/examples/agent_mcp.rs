@@ -52,7 +52,7 @@ async fn output_of(mut command: Command) -> Output {
 }
 
 #[test]
-fn the_offline_model_answers_with_what_a_server_over_stdio_returned() {
+fn the_offline_model_answers_with_the_result_of_a_stdio_server() {
     let temp = TempProject::new();
     for (question, result) in [
         ("What is the weather in Oslo?", "Oslo: snow, -3 degrees (made up)"),
@@ -100,7 +100,7 @@ fn with_json_only_events_are_on_stdout_and_the_pending_call_is_in_the_outcome() 
 }
 
 #[test]
-fn flags_that_name_no_server_are_bad_usage() {
+fn flags_without_a_server_are_bad_usage() {
     let temp = TempProject::new();
     temp.write_file("bad.json", "{}");
     for (args, words) in [
@@ -118,7 +118,7 @@ fn flags_that_name_no_server_are_bad_usage() {
 }
 
 #[test]
-fn a_server_that_cannot_be_started_is_one_line_on_stderr() {
+fn a_server_start_failure_is_one_line_on_stderr() {
     let temp = TempProject::new();
     for (server, words) in [
         ("/nonexistent/server", "`/nonexistent/server` could not be started"),
@@ -136,7 +136,7 @@ fn a_server_that_cannot_be_started_is_one_line_on_stderr() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn nothing_that_a_server_has_started_is_left_when_the_program_ends() {
+fn no_child_process_of_a_server_outlives_the_program() {
     let ctrl_c = "\u{3}";
     let temp = TempProject::new();
     let Some(server) = server_with_child() else { return };

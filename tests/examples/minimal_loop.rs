@@ -43,7 +43,7 @@ result:
   tool_exit: failure
   normalized_error:
     kind: "validation"
-    summary: "Glossary terms not in alphabetical order: `Budget` stands behind `Trace`"
+    summary: "Glossary terms not in alphabetical order: `Budget` comes after `Trace`"
   evidence:
     command: "minimal_loop --check book/glossary.md"
     exit_code: 1
@@ -169,7 +169,7 @@ fn a_trace_file_can_be_read_and_pretty_printed() {
     assert!(utf8_string(&whole.stdout).contains("\n  args:\n    path: \"book/glossary.md\"\n"));
     assert_eq!((printed.status.code(), broken.status.code()), (Some(0), Some(1)));
     assert!(
-        utf8_string(&broken.stderr).starts_with("line 7 of the trace is no step"),
+        utf8_string(&broken.stderr).starts_with("line 7 of the trace is not a step"),
         "{broken:?}"
     );
 }

@@ -21,7 +21,7 @@ fn assert_prints_lines(name: &str, lines: &[&str]) {
     assert!(out.lines().next().is_some_and(|line| line.contains("scripted")), "{out}");
     let mut said = out.lines().map(str::trim);
     for line in lines {
-        assert!(said.any(|said| said == *line), "`{line}` is not said, or not there:\n{out}");
+        assert!(said.any(|said| said == *line), "`{line}` is not printed:\n{out}");
     }
 }
 
@@ -40,7 +40,7 @@ fn a_chat_steers_follows_up_interrupts_and_loses_no_message() {
             "You said: (interrupted)",
             "> Sorry, I had to go (Input)",
             "You said: Sorry, I had to go (completed)",
-            "12 items are kept, lawful: true",
+            "12 items are kept, settled: true",
         ],
     );
 }
@@ -48,18 +48,18 @@ fn a_chat_steers_follows_up_interrupts_and_loses_no_message() {
 #[test]
 fn a_matched_word_in_the_stream_closes_the_connection_and_leaves_a_settled_history() {
     let closed = "the server saw 1 connection close early";
-    let paired = "1 call, 1 result, lawful: true";
+    let paired = "1 call, 1 result, settled: true";
     assert_prints_lines(
         "mid_stream_abort",
         &[
             "By a drop:",
             "look_up runs",
-            "heard: The password",
+            "received: The password",
             closed,
             paired,
             "By an interrupt:",
             "look_up runs",
-            "heard: The password",
+            "received: The password",
             "the outcome: interrupted, 2 requests",
             closed,
             paired,
@@ -101,13 +101,13 @@ fn a_run_paused_or_dropped_in_a_tool_is_continued_by_another_process() {
     assert_prints_lines(
         "pause_and_resume",
         &[
-            "count has started; nobody pulls for a while, and nothing moves",
+            "count has started; it is not polled for a while, and nothing happens",
             "1 request, 1 open call",
             "stopped after turn 1",
             "another process begins with 4 items",
             "That was all. The counts: [\"7\", \"5\"]",
-            "dropped: 1 call is open, lawful: false",
-            "settled: `Interrupted mid-execution`, lawful: true",
+            "dropped: 1 call is open, settled: false",
+            "answered: `Interrupted mid-execution`, settled: true",
             "continued: That was all.",
         ],
     );

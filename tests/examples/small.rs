@@ -79,12 +79,12 @@ fn on_a_terminal_the_chat_shows_a_prompt() {
     terminal.type_keys("\u{4}");
     let (shown, code) = terminal.wait_for_exit();
     assert_eq!(code, 0, "{shown}");
-    assert!(shown.contains("2 items are kept, lawful: true"), "{shown}");
+    assert!(shown.contains("2 items are kept, settled: true"), "{shown}");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn on_a_terminal_the_trace_example_says_what_it_waits_for() {
+fn on_a_terminal_the_trace_example_prints_that_it_reads_stdin() {
     let Some(program) = example_program("trace") else { return };
     let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
     terminal.wait_for("Waiting for a trace on stdin, JSON lines; Ctrl-D ends it.");
@@ -106,7 +106,7 @@ fn auto_compaction_preserves_early_facts_in_the_summary() {
             "completed, ",
             "> What is my boat called?",
             "It is called Ondine: the summary says so.",
-            "items are kept, lawful: true",
+            "items are kept, settled: true",
         ],
     );
 }
@@ -172,7 +172,7 @@ fn model_escalation_stays_with_the_stronger_model() {
         "[escalate]",
         "turn 2, strong:",
         "turn 3, strong: The 10,001st prime is 104743.",
-        "goes on with this history asks strong.",
+        "The next run on this history asks strong.",
     ];
     for line in lines {
         assert!(out.contains(line), "{out}");

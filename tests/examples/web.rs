@@ -144,7 +144,7 @@ fn text(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn only_pages_of_the_server_itself_may_use_it() {
+async fn only_same_origin_pages_may_use_the_server() {
     let model = model("Hello!").await;
     let Some(web) = Web::start(&model, &["--allow-origin", "http://localhost:3000/"], None) else {
         return;
@@ -187,7 +187,7 @@ async fn only_pages_of_the_server_itself_may_use_it() {
 }
 
 #[tokio::test]
-async fn every_answer_has_the_headers_that_bind_browsers() {
+async fn every_response_has_the_browser_security_headers() {
     let model = model("Hello!").await;
     let Some(web) = Web::start(&model, &[], None) else { return };
     for path in
@@ -224,7 +224,7 @@ async fn every_answer_has_the_headers_that_bind_browsers() {
 }
 
 #[tokio::test]
-async fn a_server_with_a_token_opens_its_page_once_for_each_address_that_it_prints() {
+async fn each_printed_url_of_a_server_with_a_token_works_once() {
     let model = model("Hello!").await;
     let token = "0123456789abcdef";
     let Some(web) = Web::start(&model, &[], Some(token)) else { return };
@@ -257,7 +257,7 @@ async fn a_server_with_a_token_opens_its_page_once_for_each_address_that_it_prin
 }
 
 #[tokio::test]
-async fn a_body_has_to_be_json_of_the_right_shape_and_size() {
+async fn a_body_must_be_json_of_the_right_shape_and_size() {
     let model = model("Hello!").await;
     let Some(web) = Web::start(&model, &[], None) else { return };
     let send = async |path: &str, media_type: &str, body: String| {
@@ -311,7 +311,7 @@ async fn a_repeated_idempotency_key_starts_no_second_run() {
 }
 
 #[tokio::test]
-async fn a_message_to_a_busy_session_waits_or_is_refused() {
+async fn a_message_to_a_busy_session_is_queued_or_rejected() {
     let model = silent_model().await;
     let Some(web) = Web::start(&model, &["--busy", "refuse"], None) else { return };
     assert_eq!(web.post("/sessions/s/runs", &text("One")).await.status(), 202);
@@ -363,7 +363,7 @@ async fn a_command_without_an_active_run_is_refused() {
 }
 
 #[tokio::test]
-async fn only_the_call_that_waits_can_be_approved_with_the_arguments_that_wait() {
+async fn only_a_pending_call_can_be_approved_and_with_its_own_arguments() {
     let model = ModelServer::start(|_| {
         Reply::new().call_raw("c1", "write_file", r#"{"path":"never-written.txt","text":"x"}"#)
     });
@@ -381,7 +381,7 @@ async fn only_the_call_that_waits_can_be_approved_with_the_arguments_that_wait()
 }
 
 #[tokio::test]
-async fn messages_come_in_pages_and_sessions_in_a_list() {
+async fn messages_are_paged_and_sessions_listed() {
     let model = model("Hello!").await;
     let Some(web) = Web::start(&model, &[], None) else { return };
     for said in ["One", "Two"] {
@@ -438,7 +438,7 @@ fn chat(said: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_client_of_the_ai_sdk_that_goes_away_finds_its_run_again() {
+async fn an_ai_sdk_client_that_disconnects_can_resume_its_run() {
     let model = silent_model().await;
     let Some(web) = Web::start(&model, &[], None) else { return };
     let mut stream = web.post("/api/chat?version=7", &chat("Hi")).await;
@@ -463,7 +463,7 @@ async fn a_client_of_the_ai_sdk_that_goes_away_finds_its_run_again() {
 }
 
 #[tokio::test]
-async fn another_answer_takes_the_place_of_the_first() {
+async fn a_regenerated_answer_replaces_the_first() {
     let model = model("Hello!").await;
     let Some(web) = Web::start(&model, &[], None) else { return };
     web.post("/api/chat", &chat("Hi")).await.text().await.unwrap();
@@ -487,7 +487,7 @@ async fn another_answer_takes_the_place_of_the_first() {
 }
 
 #[tokio::test]
-async fn a_client_of_ag_ui_is_answered_with_its_own_ids() {
+async fn an_ag_ui_client_is_answered_with_its_own_ids() {
     let model = model("Hello!").await;
     let Some(web) = Web::start(&model, &[], None) else { return };
     let asked = json!({ "threadId": "thread", "runId": "r1", "state": null, "tools": [], "context": [],
@@ -505,7 +505,7 @@ async fn a_client_of_ag_ui_is_answered_with_its_own_ids() {
 }
 
 #[tokio::test]
-async fn more_pages_than_the_server_has_room_for_are_refused() {
+async fn connections_beyond_the_servers_limit_are_rejected() {
     let model = model("Hello!").await;
     let Some(web) = Web::start(&model, &[], None) else { return };
     let mut pages = Vec::new();

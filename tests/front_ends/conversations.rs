@@ -161,7 +161,7 @@ const CLIENTS: [(&str, Version); 6] = [
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Node and npm packages: tests/front_ends/run.sh"]
-async fn a_run_that_ends_with_results_is_not_asked_to_go_on() {
+async fn clients_send_no_further_request_after_a_run_that_ends_with_results() {
     for (client, version) in CLIENTS {
         let replies = vec![call("read"), call("read")];
         let answer = talk(client, version, replies, json!([{ "send": "Go" }])).await;
@@ -193,7 +193,7 @@ async fn a_run_resumed_by_an_approval_continues_the_same_message() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Node and npm packages: tests/front_ends/run.sh"]
-async fn a_clients_tool_goes_on_in_the_same_message() {
+async fn a_client_tool_result_continues_the_same_message() {
     for (client, version) in CLIENTS {
         let replies = vec![call("ask"), Reply::text("Thanks.")];
         let output = json!({ "tool": "ask", "toolCallId": "call_1_1", "output": "yes" });
@@ -207,7 +207,7 @@ async fn a_clients_tool_goes_on_in_the_same_message() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Node and npm packages: tests/front_ends/run.sh"]
-async fn another_answer_replaces_the_one_that_it_is_asked_for() {
+async fn a_regenerated_answer_replaces_the_selected_one() {
     for (client, version) in CLIENTS {
         let replies = vec![Reply::text("One."), Reply::text("Another.")];
         let steps = json!([{ "send": "Go" }, { "regenerate": "c:1" }]);
@@ -221,7 +221,7 @@ async fn another_answer_replaces_the_one_that_it_is_asked_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Node and npm packages: tests/front_ends/run.sh"]
-async fn an_ag_ui_client_answers_interrupts_and_brings_results() {
+async fn an_ag_ui_client_can_answer_interrupts_and_send_tool_results() {
     let agent_steps = [
         (call("delete"), json!([{ "send": "Go" }, { "resume": "approve_all" }]), "deleted"),
         (

@@ -29,6 +29,6 @@ impl Table {
     /// Prints the table. Panics if a mutation was detected by no reader.
     pub(crate) fn check(&self) {
         println!("{:48} {:36} grammar\n{}", "what was damaged", "clients", self.rows);
-        assert!(self.unseen.is_empty(), "nobody has seen: {:?}", self.unseen);
+        assert!(self.unseen.is_empty(), "not detected: {:?}", self.unseen);
     }
 }

@@ -351,7 +351,7 @@ mod provider_executed_calls {
     }
 
     #[tokio::test]
-    async fn only_the_local_call_runs_beside_a_provider_executed_one() {
+    async fn next_to_a_provider_executed_call_only_the_local_one_runs() {
         let counter = Counter::default();
         let ours = r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c1","name":"web_search","input":{}}}"#;
         let tool_use = r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#;

@@ -34,10 +34,10 @@ mod tool_calls_reason_without_calls {
     #[tokio::test]
     async fn text_with_a_tool_calls_reason_and_no_calls_completes_the_run() {
         let world = AgentFixture::new([Reply::text("x").stop(StopReason::ToolCalls)]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 1);
-        assert_eq!((told.text(), world.request_count()), ("x", 1));
-        let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 1);
+        assert_eq!((finished.text(), world.request_count()), ("x", 1));
+        let turn = finished.events.iter().find_map(Event::turn_complete).unwrap();
         assert_eq!(turn.raw_stop_reason(), Some("tool_calls"), "the raw word is there");
     }
 
@@ -93,19 +93,19 @@ mod missing_end_marker {
 
     #[tokio::test]
     async fn a_run_with_an_incomplete_turn_keeps_its_text_as_interrupted() {
-        let told = AgentFixture::new([Reply::text("half a").cut()]).run().await;
-        told.check_outcome(EndReason::Incomplete, 1);
-        assert_eq!((told.text(), told.outcome.partial), ("half a", true));
-        assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::IncompleteTurn);
-        let last = told.outcome.new_items().last().unwrap();
+        let finished = AgentFixture::new([Reply::text("half a").cut()]).run().await;
+        finished.check_outcome(EndReason::Incomplete, 1);
+        assert_eq!((finished.text(), finished.outcome.partial), ("half a", true));
+        assert_eq!(finished.outcome.error.as_ref().unwrap().kind(), ErrorKind::IncompleteTurn);
+        let last = finished.outcome.new_items().last().unwrap();
         assert!(last.interrupted && last.as_text() == Some("half a"));
     }
 
     #[tokio::test]
     async fn an_empty_stream_is_an_incomplete_turn() {
-        let told = AgentFixture::new([Reply::new().cut()]).run().await;
-        told.check_outcome(EndReason::Incomplete, 1);
-        assert_eq!(told.outcome.new_items().len(), 1);
+        let finished = AgentFixture::new([Reply::new().cut()]).run().await;
+        finished.check_outcome(EndReason::Incomplete, 1);
+        assert_eq!(finished.outcome.new_items().len(), 1);
     }
 }
 
@@ -117,13 +117,14 @@ mod calls_without_end_marker {
     #[tokio::test]
     async fn complete_calls_of_an_incomplete_turn_never_run() {
         let world = AgentFixture::new([Reply::text("so").call("t", json!({})).cut()]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Incomplete, 1);
-        assert_eq!((world.tool_run_count(), told.tool_start_count()), (0, 0));
-        let settled = told.handle.history().settled();
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Incomplete, 1);
+        assert_eq!((world.tool_run_count(), finished.tool_start_count()), (0, 0));
+        let settled = finished.handle.history().settled();
         assert!(settled.iter().all(|item| item.as_tool_call().is_none()), "nothing dangles");
         // The next run continues from there.
-        let next = test_agent(Scripted::new(["hello"])).run_from(told.handle.history(), "again");
+        let next =
+            test_agent(Scripted::new(["hello"])).run_from(finished.handle.history(), "again");
         world::finish_run(next).await.check_outcome(EndReason::Completed, 1);
     }
 
@@ -162,20 +163,20 @@ mod error_as_first_event {
             );
 
             let model = WireProvider::new(wire, "m", [busy.clone(), busy, Answer::reply("hello")]);
-            let told = finish_run(test_agent(Retry::new(model.clone())).run("go")).await;
-            told.check_outcome(EndReason::Completed, 1);
-            assert_eq!((told.text(), model.sent_bodies().len()), ("hello", 3), "{wire}");
-            assert_eq!(told.retracted_usages(), [], "nothing was said that must be taken back");
+            let finished = finish_run(test_agent(Retry::new(model.clone())).run("go")).await;
+            finished.check_outcome(EndReason::Completed, 1);
+            assert_eq!((finished.text(), model.sent_bodies().len()), ("hello", 3), "{wire}");
+            assert_eq!(finished.retracted_usages(), [], "no output had to be retracted");
         }
     }
 
     #[tokio::test]
     async fn without_a_retry_it_is_the_runs_error() {
         let world = AgentFixture::new([Reply::error(overloaded_error())]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::ProviderError, 1);
-        assert_eq!(told.outcome.error, Some(overloaded_error()));
-        assert_eq!(told.outcome.new_items().len(), 1, "only the input");
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::ProviderError, 1);
+        assert_eq!(finished.outcome.error, Some(overloaded_error()));
+        assert_eq!(finished.outcome.new_items().len(), 1, "only the input");
         // The agent itself retries only turns whose stream broke off.
         let world = AgentFixture::new([Reply::error(overloaded_error())])
             .map_agent(|agent| agent.with_limits(limits_with_retries(2)));
@@ -207,18 +208,21 @@ mod error_mid_stream {
     #[tokio::test]
     async fn an_error_mid_stream_ends_the_run_and_no_call_runs() {
         let world = AgentFixture::new([failing_reply(), "never".into()]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::ProviderError, 1);
-        assert_eq!((world.tool_run_count(), world.request_count(), told.text()), (0, 1, "void"));
-        let error = told.outcome.error.as_ref().unwrap();
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::ProviderError, 1);
+        assert_eq!(
+            (world.tool_run_count(), world.request_count(), finished.text()),
+            (0, 1, "void")
+        );
+        let error = finished.outcome.error.as_ref().unwrap();
         assert_eq!(
             PartialTurn::from_error(error).unwrap().text(),
             "void",
             "the partial turn is there"
         );
-        assert_eq!(told.retracted_usages(), []);
-        assert_eq!(told.outcome.usage, token_usage(30, 3));
-        assert!(told.outcome.new_items()[1..].iter().all(|item| item.interrupted));
+        assert_eq!(finished.retracted_usages(), []);
+        assert_eq!(finished.outcome.usage, token_usage(30, 3));
+        assert!(finished.outcome.new_items()[1..].iter().all(|item| item.interrupted));
     }
 
     #[tokio::test]
@@ -226,33 +230,33 @@ mod error_mid_stream {
         let world =
             AgentFixture::new([failing_reply(), Reply::text("good").usage(token_usage(10, 1))])
                 .map_agent(|agent| agent.with_limits(limits_with_retries(1)));
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 2);
-        assert_eq!(told.transitions(), [Transition::Retry]);
-        assert_eq!(told.retracted_usages(), [token_usage(30, 3)]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 2);
+        assert_eq!(finished.transitions(), [Transition::Retry]);
+        assert_eq!(finished.retracted_usages(), [token_usage(30, 3)]);
         assert_eq!(world.tool_run_count(), 0);
-        let place = |fits: fn(&Event) -> bool| told.events.iter().position(fits).unwrap();
+        let place = |fits: fn(&Event) -> bool| finished.events.iter().position(fits).unwrap();
         let retracted =
             place(|event| matches!(event, Event::Turn(turnstream::TurnEvent::Retracted { .. })));
         assert!(retracted < place(|event| matches!(event, Event::Continued { .. })));
         // Only the usage of the retracted turn is left.
-        assert_eq!(told.item_summaries(), ["user: go", "good"]);
-        assert_eq!(told.outcome.usage, token_usage(40, 4));
-        assert_eq!(told.refold_history(History::from_id("id-1")), told.handle.history());
+        assert_eq!(finished.item_summaries(), ["user: go", "good"]);
+        assert_eq!(finished.outcome.usage, token_usage(40, 4));
+        assert_eq!(finished.refold_history(History::from_id("id-1")), finished.handle.history());
         assert_eq!(world.model.requests()[1].history.len(), 1);
     }
 
     #[tokio::test]
     async fn consecutive_agent_retries_are_bounded_and_reset_by_a_turn() {
         let limited = |agent: turnstream::Agent| agent.with_limits(limits_with_retries(2));
-        let told =
+        let finished =
             AgentFixture::new([failing_reply(), failing_reply(), failing_reply(), "never".into()])
                 .map_agent(limited)
                 .run()
                 .await;
-        told.check_outcome(EndReason::ProviderError, 3);
-        assert_eq!(told.transitions(), [Transition::Retry, Transition::Retry]);
-        assert_eq!(told.outcome.usage, token_usage(90, 9), "each try is counted once");
+        finished.check_outcome(EndReason::ProviderError, 3);
+        assert_eq!(finished.transitions(), [Transition::Retry, Transition::Retry]);
+        assert_eq!(finished.outcome.usage, token_usage(90, 9), "each try is counted once");
         let world = AgentFixture::new([
             failing_reply(),
             failing_reply(),
@@ -268,10 +272,10 @@ mod error_mid_stream {
     async fn an_incomplete_turn_is_retried_like_an_error_mid_stream() {
         let world = AgentFixture::new([reply_calling_t("v").cut(), "good".into()])
             .map_agent(|agent| agent.with_limits(limits_with_retries(1)));
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 2);
-        assert_eq!((told.transitions(), world.tool_run_count()), (vec![Transition::Retry], 0));
-        assert_eq!(told.item_summaries(), ["user: go", "good"]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 2);
+        assert_eq!((finished.transitions(), world.tool_run_count()), (vec![Transition::Retry], 0));
+        assert_eq!(finished.item_summaries(), ["user: go", "good"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -296,17 +300,17 @@ mod error_mid_stream {
         let other = Scripted::new(["good", "and again"]).with_model("other");
         let world = AgentFixture::new([reply_calling_t("c"), failing_reply()])
             .map_agent(|agent| agent.with_fallback(other.clone()));
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 3);
-        assert_eq!(told.transitions(), [Transition::NextTurn, Transition::Fallback]);
-        assert_eq!(told.models(), ["scripted", "scripted", "other"]);
-        assert_eq!(told.retracted_usages(), [token_usage(30, 3)]);
-        assert_eq!(told.item_summaries(), ["user: go", "call c", "result c", "good"]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 3);
+        assert_eq!(finished.transitions(), [Transition::NextTurn, Transition::Fallback]);
+        assert_eq!(finished.models(), ["scripted", "scripted", "other"]);
+        assert_eq!(finished.retracted_usages(), [token_usage(30, 3)]);
+        assert_eq!(finished.item_summaries(), ["user: go", "call c", "result c", "good"]);
         assert_eq!(
             (world.tool_run_count(), world.request_count(), other.requests().len()),
             (1, 2, 1)
         );
-        assert_eq!(told.outcome.usage, token_usage(30, 3));
+        assert_eq!(finished.outcome.usage, token_usage(30, 3));
     }
 
     #[tokio::test]
@@ -315,9 +319,9 @@ mod error_mid_stream {
             .with_model("other");
         let world = AgentFixture::new([Reply::error(overloaded_error())])
             .map_agent(|agent| agent.with_fallback(other.clone()));
-        let told = world.run().await;
-        told.check_outcome(EndReason::ProviderError, 3);
-        assert_eq!(told.models(), ["scripted", "other", "other"]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::ProviderError, 3);
+        assert_eq!(finished.models(), ["scripted", "other", "other"]);
         // An error that another model could not avoid causes no fallback.
         let refused = Error::new(ErrorKind::InvalidRequest, "no");
         let world = AgentFixture::new([Reply::error(refused)])

@@ -40,10 +40,10 @@ fn agent_with_large_results(replies: impl IntoIterator<Item = Reply>) -> (Agent,
     (test_agent(model.clone()).with_tools([large_result_tool()]).with_compactor(clips), model)
 }
 
-fn compaction_count(told: &FinishedRun) -> usize {
+fn compaction_count(finished: &FinishedRun) -> usize {
     let compacted =
         |event: &&Event| matches!(event, Event::Rewritten { why: RewriteReason::Compacted, .. });
-    told.events.iter().filter(compacted).count()
+    finished.events.iter().filter(compacted).count()
 }
 
 mod context_overflow {
@@ -55,19 +55,22 @@ mod context_overflow {
     async fn a_context_overflow_is_compacted_once_and_retried() {
         let (agent, model) =
             agent_with_large_results([reply_calling_t("c"), overflowing_reply(), "done".into()]);
-        let told = finish_run(agent.run("go")).await;
-        told.check_outcome(EndReason::Completed, 3);
-        assert_eq!(told.transitions(), [Transition::NextTurn, Transition::ReactiveCompactRetry]);
-        assert_eq!(compaction_count(&told), 1);
+        let finished = finish_run(agent.run("go")).await;
+        finished.check_outcome(EndReason::Completed, 3);
+        assert_eq!(
+            finished.transitions(),
+            [Transition::NextTurn, Transition::ReactiveCompactRetry]
+        );
+        assert_eq!(compaction_count(&finished), 1);
         let sizes: Vec<_> =
             model.requests().iter().map(|it| format!("{:?}", it.history).len()).collect();
         assert!(sizes[2] < sizes[1] / 2, "{sizes:?}");
         assert!(
-            told.handle.history().iter().any(|item| item.compacted),
+            finished.handle.history().iter().any(|item| item.compacted),
             "what was changed is marked"
         );
-        assert_eq!(told.outcome.error, None);
-        assert_eq!(told.refold_history(History::from_id("id-1")), told.handle.history());
+        assert_eq!(finished.outcome.error, None);
+        assert_eq!(finished.refold_history(History::from_id("id-1")), finished.handle.history());
     }
 
     #[tokio::test]
@@ -78,10 +81,10 @@ mod context_overflow {
             overflowing_reply(),
             "never".into(),
         ]);
-        let told = finish_run(agent.run("go")).await;
-        told.check_outcome(EndReason::ContextWindow, 3);
-        assert_eq!((compaction_count(&told), model.requests().len()), (1, 3));
-        assert_eq!(told.outcome.error, Some(context_window_error()));
+        let finished = finish_run(agent.run("go")).await;
+        finished.check_outcome(EndReason::ContextWindow, 3);
+        assert_eq!((compaction_count(&finished), model.requests().len()), (1, 3));
+        assert_eq!(finished.outcome.error, Some(context_window_error()));
     }
 
     #[tokio::test]
@@ -136,9 +139,9 @@ mod context_overflow {
             let first = once.fetch_add(1, Ordering::Relaxed) == 0;
             async move { if first { StopDecision::Block("more".into()) } else { StopDecision::Allow } }
         });
-        let told = finish_run(agent.with_hook(stop).run("go")).await;
-        told.check_outcome(EndReason::ContextWindow, 5);
-        assert_eq!(compaction_count(&told), 1);
+        let finished = finish_run(agent.with_hook(stop).run("go")).await;
+        finished.check_outcome(EndReason::ContextWindow, 5);
+        assert_eq!(compaction_count(&finished), 1);
     }
 
     #[tokio::test]
@@ -161,13 +164,13 @@ mod context_overflow {
     async fn output_before_the_overflow_is_retracted() {
         let midway = Reply::text("void").usage(token_usage(9, 1)).fail(context_window_error());
         let (agent, _) = agent_with_large_results([reply_calling_t("c"), midway, "done".into()]);
-        let told = finish_run(agent.run("go")).await;
-        told.check_outcome(EndReason::Completed, 3);
+        let finished = finish_run(agent.run("go")).await;
+        finished.check_outcome(EndReason::Completed, 3);
         assert_eq!(
-            (told.retracted_usages(), told.outcome.usage),
+            (finished.retracted_usages(), finished.outcome.usage),
             (vec![token_usage(9, 1)], token_usage(9, 1))
         );
-        assert!(!told.item_summaries().contains(&"void".to_owned()));
+        assert!(!finished.item_summaries().contains(&"void".to_owned()));
     }
 
     #[tokio::test]
@@ -178,10 +181,10 @@ mod context_overflow {
             Reply::error(limited.clone()),
             "never".into(),
         ]);
-        let told = finish_run(agent.run("go")).await;
-        told.check_outcome(EndReason::ProviderError, 2);
-        assert_eq!((compaction_count(&told), model.requests().len()), (0, 2));
-        assert_eq!(told.outcome.error, Some(limited));
+        let finished = finish_run(agent.run("go")).await;
+        finished.check_outcome(EndReason::ProviderError, 2);
+        assert_eq!((compaction_count(&finished), model.requests().len()), (0, 2));
+        assert_eq!(finished.outcome.error, Some(limited));
     }
 
     #[tokio::test]
@@ -227,11 +230,11 @@ mod context_overflow {
         let events = events_until(&mut run, started).await;
         run.steer("be brief").unwrap();
         run.follow_up("thanks").unwrap();
-        let told = finish_run_from(events, run).await;
-        told.check_outcome(EndReason::Completed, 4);
-        assert_eq!(compaction_count(&told), 1);
-        assert!(told.outcome.undelivered.is_empty());
-        let said = told.item_summaries();
+        let finished = finish_run_from(events, run).await;
+        finished.check_outcome(EndReason::Completed, 4);
+        assert_eq!(compaction_count(&finished), 1);
+        assert!(finished.outcome.undelivered.is_empty());
+        let said = finished.item_summaries();
         assert_eq!(said[said.len() - 4..], ["user: be brief", "done", "user: thanks", "bye"]);
         assert_eq!(model.requests().len(), 4);
     }
@@ -247,10 +250,13 @@ mod context_overflow {
         let failure = hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind()));
         let (agent, _) =
             agent_with_large_results([reply_calling_t("c"), overflowing_reply(), "never".into()]);
-        let told = finish_run(agent.with_compactor(parting).with_hook(failure).run("go")).await;
-        told.check_outcome(EndReason::ContextWindow, 2);
+        let finished = finish_run(agent.with_compactor(parting).with_hook(failure).run("go")).await;
+        finished.check_outcome(EndReason::ContextWindow, 2);
         assert_eq!(*seen.lock().unwrap(), [ErrorKind::ContextWindow, ErrorKind::InvalidRequest]);
-        assert_eq!((compaction_count(&told), told.result_kinds()), (0, vec![ResultKind::Ok]));
+        assert_eq!(
+            (compaction_count(&finished), finished.result_kinds()),
+            (0, vec![ResultKind::Ok])
+        );
     }
 
     #[tokio::test]
@@ -265,9 +271,9 @@ mod context_overflow {
             overflowing_reply(),
             "done".into(),
         ]);
-        let told = finish_run(agent.with_compactor(careless).run("go")).await;
-        told.check_outcome(EndReason::Completed, 3);
-        assert!(told.handle.history().is_settled());
+        let finished = finish_run(agent.with_compactor(careless).run("go")).await;
+        finished.check_outcome(EndReason::Completed, 3);
+        assert!(finished.handle.history().is_settled());
     }
 
     #[test]
@@ -275,7 +281,7 @@ mod context_overflow {
         let mut history = History::from_id("h");
         for n in 0..9 {
             history.push(Item::user("u"));
-            let told = futures::executor::block_on(async {
+            let finished = futures::executor::block_on(async {
                 let reply = reply_calling_t(&format!("a{n}")).call("t", json!({ "ms": 1 }));
                 let model = Scripted::new([reply.think("x"), "done".into()]);
                 finish_run(
@@ -285,7 +291,7 @@ mod context_overflow {
                 )
                 .await
             });
-            history = told.handle.history();
+            history = finished.handle.history();
         }
         let clips = Truncator::new().with_max_result_bytes(1_024);
         let compaction = futures::executor::block_on(clips.compact(&history));
@@ -352,13 +358,14 @@ mod crash_of_a_stored_run {
         let calls =
             Reply::text("so").call("nap", json!({ "ms": 20 })).call("nap", json!({ "ms": 10 }));
         let model = Scripted::new([calls, "x".into()]);
-        let told = finish_run(
+        let finished = finish_run(
             test_agent(model).with_tools([nap_tool("nap")]).run_from(History::from_id("h"), "go"),
         )
         .await;
-        told.check_outcome(EndReason::Completed, 2);
-        for len in 0..told.events.len() {
-            let crashed = FinishedRun { events: told.events[..len].to_vec(), ..told.clone() };
+        finished.check_outcome(EndReason::Completed, 2);
+        for len in 0..finished.events.len() {
+            let crashed =
+                FinishedRun { events: finished.events[..len].to_vec(), ..finished.clone() };
             let history = crashed.refold_history(History::from_id("h"));
             let settled = history.settled();
             assert!(settled.is_settled());
@@ -415,10 +422,10 @@ mod calls_running_at_a_crash {
         let agent = test_agent(model.clone()).with_tools([hang_once_tool(&keys)]);
         let history = history_after_crash(&agent).await;
         assert_eq!(history.unanswered_calls().len(), 1);
-        let told = finish_run(agent.run_from(history, "what happened?")).await;
-        told.check_outcome(EndReason::Completed, 1);
+        let finished = finish_run(agent.run_from(history, "what happened?")).await;
+        finished.check_outcome(EndReason::Completed, 1);
         assert_eq!(
-            (told.result_kinds(), told.result_texts()),
+            (finished.result_kinds(), finished.result_texts()),
             (vec![ResultKind::Interrupted], vec!["Interrupted mid-execution".to_owned()],)
         );
         assert_eq!(keys.lock().unwrap().len(), 1, "not silently run again");
@@ -432,9 +439,9 @@ mod calls_running_at_a_crash {
             .with_tools([hang_once_tool(&keys)]);
         let history = history_after_crash(&agent).await;
         let verdicts = history.pending_calls().into_iter().map(|call| (call, Verdict::Approve));
-        let told = finish_run(agent.resume(history, verdicts).unwrap()).await;
-        told.check_outcome(EndReason::Completed, 1);
-        assert_eq!(told.result_texts(), ["applied"]);
+        let finished = finish_run(agent.resume(history, verdicts).unwrap()).await;
+        finished.check_outcome(EndReason::Completed, 1);
+        assert_eq!(finished.result_texts(), ["applied"]);
         let keys = keys.lock().unwrap();
         assert_eq!((keys.len(), &keys[0]), (2, &keys[1]));
     }
@@ -466,10 +473,10 @@ mod model_handoff {
                 let agent = test_agent(one.clone())
                     .with_tools([uncounted_tool("t")])
                     .with_fallback(two.clone());
-                let told = finish_run(agent.run("go")).await;
-                told.check_outcome(EndReason::Completed, 3);
-                assert_eq!(told.models(), ["gemini-2-one", "gemini-2-one", "gemini-2-two"]);
-                assert_eq!(told.transitions()[1], Transition::Fallback);
+                let finished = finish_run(agent.run("go")).await;
+                finished.check_outcome(EndReason::Completed, 3);
+                assert_eq!(finished.models(), ["gemini-2-one", "gemini-2-one", "gemini-2-two"]);
+                assert_eq!(finished.transitions()[1], Transition::Fallback);
                 let sent = two.sent_bodies();
                 let body = sent[0].to_string();
                 for words in ["Word-one.", "fine", "ms"] {
@@ -478,7 +485,7 @@ mod model_handoff {
                 for foreign in ["U0VDUkVU", "Half a word"] {
                     assert!(!body.contains(foreign), "{from} to {to}: {body}");
                 }
-                assert!(!told.item_summaries().join(" ").contains("Half"), "{from} to {to}");
+                assert!(!finished.item_summaries().join(" ").contains("Half"), "{from} to {to}");
                 if from == Wire::Anthropic {
                     assert!(
                         one.sent_bodies()[1].to_string().contains("U0VDUkVU"),
@@ -530,7 +537,7 @@ mod model_handoff {
     }
 
     #[tokio::test]
-    async fn partial_output_is_retracted_before_the_fallback_is_asked() {
+    async fn partial_output_is_retracted_before_the_fallback_request() {
         for from in Wire::ALL {
             for to in Wire::ALL {
                 let ran = Counter::default();
@@ -543,14 +550,15 @@ mod model_handoff {
                 let agent = test_agent(WireProvider::new(from, "gemini-2-one", [broken]))
                     .with_tools([ok_tool("t", &ran)])
                     .with_fallback(two.clone());
-                let told = finish_run(agent.run("go")).await;
-                told.check_outcome(EndReason::Completed, 2);
+                let finished = finish_run(agent.run("go")).await;
+                finished.check_outcome(EndReason::Completed, 2);
                 assert_eq!(
-                    (ran.started_count(), told.retracted_usages().len()),
+                    (ran.started_count(), finished.retracted_usages().len()),
                     (0, 1),
                     "{from} to {to}"
                 );
-                let place = |fits: fn(&Event) -> bool| told.events.iter().position(fits).unwrap();
+                let place =
+                    |fits: fn(&Event) -> bool| finished.events.iter().position(fits).unwrap();
                 let retracted =
                     place(|event| matches!(event, Event::Turn(TurnEvent::Retracted { .. })));
                 let begun =
@@ -558,8 +566,8 @@ mod model_handoff {
                 let continued = place(|event| matches!(event, Event::Continued { .. }));
                 assert!(begun < retracted && retracted < continued, "{from} to {to}");
                 // Nothing of the incomplete turn is left, in the history or for the other model.
-                assert_eq!(told.item_summaries(), ["user: go", "Done."], "{from} to {to}");
-                assert_eq!(told.text(), "Done.");
+                assert_eq!(finished.item_summaries(), ["user: go", "Done."], "{from} to {to}");
+                assert_eq!(finished.text(), "Done.");
                 assert!(!two.sent_bodies()[0].to_string().contains("alf"), "{from} to {to}");
             }
         }
@@ -620,10 +628,11 @@ mod model_handoff {
         let history = History::from_items("h", [Item::user("hello"), void, Item::text("hi")]);
         for wire in Wire::ALL {
             let model = WireProvider::new(wire, "m", ["Done."]);
-            let told = finish_run(test_agent(model.clone()).run_from(history.clone(), "go")).await;
-            told.check_outcome(EndReason::Completed, 1);
+            let finished =
+                finish_run(test_agent(model.clone()).run_from(history.clone(), "go")).await;
+            finished.check_outcome(EndReason::Completed, 1);
             assert!(!model.sent_bodies()[0].to_string().contains("Void-word."), "{wire}");
-            assert!(told.item_summaries().contains(&"Void-word.".to_owned()));
+            assert!(finished.item_summaries().contains(&"Void-word.".to_owned()));
         }
     }
 }

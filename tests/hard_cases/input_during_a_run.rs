@@ -26,19 +26,19 @@ mod steering_during_tools {
         let handle = run.handle();
         let receipt = run.steer("be brief").unwrap();
         assert_eq!(handle.delivery_turn(&receipt), None, "it waits");
-        let told = finish_run_from(events, run).await;
-        told.check_outcome(EndReason::Completed, 2);
-        assert_eq!(told.result_texts(), ["10", "20", "30"], "no call is skipped");
-        let said = told.item_summaries();
+        let finished = finish_run_from(events, run).await;
+        finished.check_outcome(EndReason::Completed, 2);
+        assert_eq!(finished.result_texts(), ["10", "20", "30"], "no call is skipped");
+        let said = finished.item_summaries();
         assert_eq!(said[said.len() - 2..], ["user: be brief", "done"]);
         assert!(said[said.len() - 3].starts_with("result"));
         assert_eq!(handle.delivery_turn(&receipt), Some(2));
-        let acknowledged = told.events.iter().find_map(|event| match event {
+        let acknowledged = finished.events.iter().find_map(|event| match event {
             Event::Appended { why: AppendReason::Steer, id, .. } => Some(id.clone()),
             _ => None,
         });
         assert_eq!(acknowledged, Some(receipt.id));
-        assert!(told.outcome.undelivered.is_empty());
+        assert!(finished.outcome.undelivered.is_empty());
     }
 
     #[tokio::test]
@@ -50,11 +50,11 @@ mod steering_during_tools {
         let steered = run.steer("one").unwrap();
         let followed = run.follow_up("two").unwrap();
         let handle = run.handle();
-        let told = finish_run_from(events, run).await;
-        told.check_outcome(EndReason::MaxTurns, 1);
-        let back: Vec<_> = told.outcome.undelivered.iter().map(|it| it.id.clone()).collect();
+        let finished = finish_run_from(events, run).await;
+        finished.check_outcome(EndReason::MaxTurns, 1);
+        let back: Vec<_> = finished.outcome.undelivered.iter().map(|it| it.id.clone()).collect();
         assert_eq!(back, [steered.id.clone(), followed.id]);
-        assert_eq!(told.outcome.undelivered[0].items, [Item::user("one")]);
+        assert_eq!(finished.outcome.undelivered[0].items, [Item::user("one")]);
         assert_eq!(handle.delivery_turn(&steered), None);
         assert_eq!(handle.steer("three").unwrap_err().items, [Item::user("three")]);
     }
@@ -71,8 +71,8 @@ mod steering_during_tools {
             if interrupts {
                 run.interrupt();
             }
-            let told = finish_run_from(events, run).await;
-            assert_eq!(told.outcome.undelivered.len(), 1, "{:?}", told.outcome.reason);
+            let finished = finish_run_from(events, run).await;
+            assert_eq!(finished.outcome.undelivered.len(), 1, "{:?}", finished.outcome.reason);
         }
     }
 }
@@ -88,10 +88,10 @@ mod steering_at_the_end {
         let mut run = world.agent.run("go");
         let events = events_until(&mut run, |event| event.turn_complete().is_some()).await;
         run.steer("and?").unwrap();
-        let told = finish_run_from(events, run).await;
-        told.check_outcome(EndReason::Completed, 2);
-        assert_eq!(told.transitions(), [Transition::Steering]);
-        assert_eq!(told.item_summaries(), ["user: go", "first", "user: and?", "second"]);
+        let finished = finish_run_from(events, run).await;
+        finished.check_outcome(EndReason::Completed, 2);
+        assert_eq!(finished.transitions(), [Transition::Steering]);
+        assert_eq!(finished.item_summaries(), ["user: go", "first", "user: and?", "second"]);
     }
 
     #[tokio::test]
@@ -101,14 +101,14 @@ mod steering_at_the_end {
         let run = world.agent.run("go");
         let handle = run.handle();
         let receipts = [run.follow_up("more").unwrap(), run.follow_up("and more").unwrap()];
-        let told = finish_run_from(Vec::new(), run).await;
-        told.check_outcome(EndReason::Completed, 4);
+        let finished = finish_run_from(Vec::new(), run).await;
+        finished.check_outcome(EndReason::Completed, 4);
         assert_eq!(
-            told.transitions(),
+            finished.transitions(),
             [Transition::NextTurn, Transition::FollowUp, Transition::FollowUp]
         );
         assert_eq!(
-            told.item_summaries()[3..],
+            finished.item_summaries()[3..],
             ["one", "user: more", "two", "user: and more", "three"]
         );
         let delivered = receipts.map(|receipt| handle.delivery_turn(&receipt));
@@ -127,10 +127,10 @@ mod steering_at_the_end {
             .map_agent(|agent| agent.with_max_turns(5).with_hook(always));
         let run = world.agent.run("go");
         handle.set(run.handle()).unwrap();
-        let told = finish_run(run).await;
-        assert_eq!((told.outcome.turns, world.request_count()), (5, 5));
-        assert_eq!(told.transitions(), [Transition::Steering; 4]);
-        assert_eq!(told.outcome.undelivered.len(), 1, "the last one comes back");
+        let finished = finish_run(run).await;
+        assert_eq!((finished.outcome.turns, world.request_count()), (5, 5));
+        assert_eq!(finished.transitions(), [Transition::Steering; 4]);
+        assert_eq!(finished.outcome.undelivered.len(), 1, "the last one comes back");
     }
 }
 
@@ -157,10 +157,10 @@ mod stop_hooks {
         let (stop, asked) = blocking_stop_hook(1);
         let world = AgentFixture::new([reply_calling_t("c"), "done".into(), "really".into()])
             .map_agent(|agent| agent.with_hook(stop));
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 3);
-        assert_eq!(told.transitions(), [Transition::NextTurn, Transition::StopHookBlocking]);
-        assert_eq!(told.appended_texts(AppendReason::StopHook), ["user: run the tests"]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 3);
+        assert_eq!(finished.transitions(), [Transition::NextTurn, Transition::StopHookBlocking]);
+        assert_eq!(finished.appended_texts(AppendReason::StopHook), ["user: run the tests"]);
         assert_eq!(asked.load(Ordering::Relaxed), 2, "not asked while the model wants tools");
     }
 
@@ -169,26 +169,26 @@ mod stop_hooks {
         let (stop, _) = blocking_stop_hook(usize::MAX);
         let world = AgentFixture::from_model(Scripted::from_fn(|_, _| Reply::text("done")))
             .map_agent(|agent| agent.with_hook(stop).with_max_turns(4));
-        let told = world.run().await;
-        told.check_outcome(EndReason::MaxTurns, 4);
-        assert_eq!(told.transitions(), [Transition::StopHookBlocking; 3]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::MaxTurns, 4);
+        assert_eq!(finished.transitions(), [Transition::StopHookBlocking; 3]);
     }
 
     #[tokio::test]
     async fn a_preventing_stop_hook_ends_the_run_unless_another_blocks() {
         let prevent = || hook::before_stop(|_, _| async { StopDecision::EndRun("not now".into()) });
-        let told = AgentFixture::new(["done".into()])
+        let finished = AgentFixture::new(["done".into()])
             .map_agent(|agent| agent.with_hook(prevent()))
             .run()
             .await;
-        told.check_outcome(EndReason::StopHookPrevented, 1);
-        assert!(told.outcome.partial && told.outcome.error.is_none());
+        finished.check_outcome(EndReason::StopHookPrevented, 1);
+        assert!(finished.outcome.partial && finished.outcome.error.is_none());
         let (block, _) = blocking_stop_hook(1);
         let world = AgentFixture::new(["done".into(), "again".into()])
             .map_agent(|agent| agent.with_hook(prevent()).with_hook(block));
-        let told = world.run().await;
-        told.check_outcome(EndReason::StopHookPrevented, 2);
-        assert_eq!(told.transitions(), [Transition::StopHookBlocking]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::StopHookPrevented, 2);
+        assert_eq!(finished.transitions(), [Transition::StopHookBlocking]);
     }
 
     #[tokio::test]
@@ -202,9 +202,9 @@ mod stop_hooks {
             (Reply::text("x").stop(StopReason::ContentFilter), EndReason::Filtered),
         ] {
             let (stop, asked) = blocking_stop_hook(usize::MAX);
-            let told =
+            let finished =
                 AgentFixture::new([reply]).map_agent(|agent| agent.with_hook(stop)).run().await;
-            told.check_outcome(reason, 1);
+            finished.check_outcome(reason, 1);
             assert_eq!(asked.load(Ordering::Relaxed), 0, "{reason}");
         }
     }
@@ -236,8 +236,8 @@ mod stop_hooks {
             "never".into(),
         ])
         .map_agent(|agent| agent.with_hook(stop));
-        let told = world.run().await;
-        told.check_outcome(EndReason::Truncated, 6);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Truncated, 6);
         assert_eq!(*seen.lock().unwrap(), [(4, 1, 2)]);
     }
 }

@@ -201,7 +201,7 @@ fn assert_end_reported_once(log: &HookLog, reason: EndReason) {
     let told = log.0.lock().unwrap().clone();
     let endings: Vec<_> = told.iter().filter(|told| told.starts_with("finished")).collect();
     assert_eq!(endings, [&format!("finished {reason}")], "{told:?}");
-    assert!(told.last().unwrap().starts_with("finished"), "nothing is told behind it: {told:?}");
+    assert!(told.last().unwrap().starts_with("finished"), "nothing is reported after it: {told:?}");
 }
 
 mod hooks_at_the_end {

@@ -75,7 +75,7 @@ mod interrupt_versus_other_endings {
             let events = collect_rest(&mut run).await;
             check_outcome(final_outcome(&events), INTERRUPTED_STREAMING, 1);
             assert_eq!(model.requests().len(), 1, "{says:?}");
-            assert_eq!(final_outcome(&events).text, "done", "what was said is kept");
+            assert_eq!(final_outcome(&events).text, "done", "the text is kept");
             assert_eq!(
                 (&final_outcome(&events).why, &final_outcome(&events).proof),
                 (&None, &None),

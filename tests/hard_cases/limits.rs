@@ -34,14 +34,17 @@ mod result_order {
         let reply =
             reply_calling_nap(&[30]).call("nobody", json!({})).call("nap", json!({ "ms": 10 }));
         let model = Scripted::new([reply, "done".into()]);
-        let told = finish_run(test_agent(model).with_tools([nap_tool("nap")]).run("go")).await;
-        told.check_outcome(EndReason::Completed, 2);
-        let came = told.result_texts_by_arrival();
+        let finished = finish_run(test_agent(model).with_tools([nap_tool("nap")]).run("go")).await;
+        finished.check_outcome(EndReason::Completed, 2);
+        let came = finished.result_texts_by_arrival();
         assert_eq!((came[1].as_str(), came[2].as_str()), ("10", "30"));
-        assert!(came[0].contains("nobody"), "what needs not run is answered at once");
-        let stand = told.result_texts();
+        assert!(came[0].contains("nobody"), "a call that does not run is answered first");
+        let stand = finished.result_texts();
         assert_eq!((&stand[0], &stand[1], &stand[2]), (&came[2], &came[0], &came[1]));
-        assert_eq!(told.result_kinds(), [ResultKind::Ok, ResultKind::UnknownTool, ResultKind::Ok]);
+        assert_eq!(
+            finished.result_kinds(),
+            [ResultKind::Ok, ResultKind::UnknownTool, ResultKind::Ok]
+        );
     }
 }
 
@@ -91,10 +94,10 @@ mod concurrency {
         let batch = names.iter().fold(Reply::new(), |reply, name| reply.call(name, json!({})));
         let began = Instant::now();
         let model = Scripted::new([batch, "done".into()]);
-        let told = finish_run(test_agent(model).with_tools(tools).run("go")).await;
-        told.check_outcome(EndReason::Completed, 2);
+        let finished = finish_run(test_agent(model).with_tools(tools).run("go")).await;
+        finished.check_outcome(EndReason::Completed, 2);
         assert_eq!(most.load(Ordering::Relaxed), 2, "safe ones run together");
-        assert_eq!(alone.load(Ordering::Relaxed), 1, "an exclusive one runs beside nothing");
+        assert_eq!(alone.load(Ordering::Relaxed), 1, "an exclusive call runs alone");
         assert_eq!(began.elapsed(), Duration::from_millis(40), "four segments of ten");
     }
 }
@@ -108,12 +111,12 @@ mod turn_limit {
     async fn at_the_turn_limit_the_last_tools_run_and_nothing_is_pending() {
         let world = AgentFixture::from_model(Scripted::from_fn(|_, _| reply_calling_t("c")))
             .map_agent(|agent| agent.with_max_turns(3));
-        let told = world.run().await;
-        told.check_outcome(EndReason::MaxTurns, 3);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::MaxTurns, 3);
         assert_eq!((world.tool_run_count(), world.request_count()), (3, 3));
-        assert!(told.outcome.partial && told.outcome.pending.is_empty());
-        assert_eq!(told.result_kinds(), [ResultKind::Ok; 3]);
-        assert_eq!(told.outcome.error, None);
+        assert!(finished.outcome.partial && finished.outcome.pending.is_empty());
+        assert_eq!(finished.result_kinds(), [ResultKind::Ok; 3]);
+        assert_eq!(finished.outcome.error, None);
     }
 
     #[tokio::test]
@@ -125,12 +128,12 @@ mod turn_limit {
             "never".into(),
         ])
         .map_agent(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
-        let told = world.run().await;
-        told.check_outcome(EndReason::MaxTurns, 3);
-        assert_eq!((told.text(), world.tool_run_count()), ("what I have", 2));
-        assert!(told.outcome.partial);
-        assert_eq!(told.transitions(), [Transition::NextTurn, Transition::WrapUp]);
-        assert_eq!(told.appended_texts(AppendReason::WrapUp).len(), 1);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::MaxTurns, 3);
+        assert_eq!((finished.text(), world.tool_run_count()), ("what I have", 2));
+        assert!(finished.outcome.partial);
+        assert_eq!(finished.transitions(), [Transition::NextTurn, Transition::WrapUp]);
+        assert_eq!(finished.appended_texts(AppendReason::WrapUp).len(), 1);
         let requests = world.model.requests();
         let choices: Vec<_> = requests.iter().map(|it| it.options.tool_choice.clone()).collect();
         assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
@@ -152,18 +155,18 @@ mod turn_limit {
     async fn calls_in_the_wrap_up_turn_are_answered_without_running() {
         let world = AgentFixture::from_model(Scripted::from_fn(|_, _| reply_calling_t("c")))
             .map_agent(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
-        let told = world.run().await;
-        told.check_outcome(EndReason::MaxTurns, 3);
-        assert_eq!(told.result_kinds(), [ResultKind::Ok, ResultKind::Ok, ResultKind::Budget]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::MaxTurns, 3);
+        assert_eq!(finished.result_kinds(), [ResultKind::Ok, ResultKind::Ok, ResultKind::Budget]);
         assert_eq!(world.tool_run_count(), 2);
     }
 
     #[tokio::test]
-    async fn with_a_limit_of_one_turn_there_is_no_wrap_up() {
+    async fn a_limit_of_one_turn_leaves_no_wrap_up_turn() {
         let world = AgentFixture::new(["hi".into()])
             .map_agent(|agent| agent.with_max_turns(1).with_budget(Budget::new().with_wrap_up()));
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 1);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 1);
         assert_eq!(world.model.requests()[0].options.tool_choice, ToolChoice::Auto);
     }
 }
@@ -173,10 +176,10 @@ fn with_budget(budget: Budget) -> impl FnOnce(Agent) -> Agent {
 }
 
 #[track_caller]
-fn assert_budget_exceeded(told: &FinishedRun, kind: BudgetKind, used: u64, limit: u64) {
-    assert_eq!(told.outcome.reason, EndReason::Budget, "{:?}", told.outcome.error);
-    assert!(told.outcome.partial && told.outcome.error.is_none());
-    let budget = told.outcome.budget.expect("it says which");
+fn assert_budget_exceeded(finished: &FinishedRun, kind: BudgetKind, used: u64, limit: u64) {
+    assert_eq!(finished.outcome.reason, EndReason::Budget, "{:?}", finished.outcome.error);
+    assert!(finished.outcome.partial && finished.outcome.error.is_none());
+    let budget = finished.outcome.budget.expect("it says which");
     assert_eq!((budget.kind, budget.used, budget.limit), (kind, used, limit));
 }
 
@@ -191,20 +194,26 @@ mod call_limit {
         let three = two().call("t", json!({}));
         let world = AgentFixture::new([two(), three, "never".into()])
             .map_agent(with_budget(Budget::new().with_tool_calls(4)));
-        let told = world.run().await;
-        assert_budget_exceeded(&told, BudgetKind::ToolCalls, 4, 4);
+        let finished = world.run().await;
+        assert_budget_exceeded(&finished, BudgetKind::ToolCalls, 4, 4);
         let (ok, budget_) = (ResultKind::Ok, ResultKind::Budget);
-        assert_eq!(told.result_kinds(), [ok, ok, ok, ok, budget_]);
-        assert_eq!((world.tool_run_count(), world.request_count(), told.outcome.turns), (4, 2, 2));
+        assert_eq!(finished.result_kinds(), [ok, ok, ok, ok, budget_]);
+        assert_eq!(
+            (world.tool_run_count(), world.request_count(), finished.outcome.turns),
+            (4, 2, 2)
+        );
     }
 
     #[tokio::test]
     async fn after_the_last_allowed_call_the_model_may_still_answer() {
         let world = AgentFixture::new([reply_calling_t("a").call("t", json!({})), "done".into()])
             .map_agent(with_budget(Budget::new().with_tool_calls(2)));
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 2);
-        assert_eq!((told.text(), world.tool_run_count(), told.outcome.budget), ("done", 2, None));
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 2);
+        assert_eq!(
+            (finished.text(), world.tool_run_count(), finished.outcome.budget),
+            ("done", 2, None)
+        );
     }
 
     #[tokio::test]
@@ -221,9 +230,9 @@ mod call_limit {
         let world =
             AgentFixture::new([reply_calling_t("a"), reply_calling_t("b"), "what I have".into()])
                 .map_agent(with_budget(Budget::new().with_tool_calls(1).with_wrap_up()));
-        let told = world.run().await;
-        assert_budget_exceeded(&told, BudgetKind::ToolCalls, 1, 1);
-        assert_eq!((told.text(), world.tool_run_count()), ("what I have", 1));
+        let finished = world.run().await;
+        assert_budget_exceeded(&finished, BudgetKind::ToolCalls, 1, 1);
+        assert_eq!((finished.text(), world.tool_run_count()), ("what I have", 1));
     }
 }
 
@@ -246,15 +255,15 @@ mod budgets {
                 "never".into(),
             ])
             .map_agent(with_budget(limits));
-            let told = world.run().await;
+            let finished = world.run().await;
             let limit = if kind == BudgetKind::OutputTokens { 100 } else { 500 };
-            assert_budget_exceeded(&told, kind, used, limit);
+            assert_budget_exceeded(&finished, kind, used, limit);
             assert_eq!(
-                (told.text(), world.tool_run_count(), world.request_count()),
+                (finished.text(), world.tool_run_count(), world.request_count()),
                 ("paid for", 1, 2)
             );
-            assert_eq!(told.result_kinds(), [ResultKind::Ok, ResultKind::Budget]);
-            assert_eq!(told.outcome.usage, token_usage(400, 120));
+            assert_eq!(finished.result_kinds(), [ResultKind::Ok, ResultKind::Budget]);
+            assert_eq!(finished.outcome.usage, token_usage(400, 120));
         }
     }
 
@@ -262,10 +271,10 @@ mod budgets {
     async fn a_final_answer_that_crosses_a_limit_completes_the_run() {
         let world = AgentFixture::new([Reply::text("done").usage(token_usage(1, 100))])
             .map_agent(with_budget(Budget::new().with_output_tokens(50)));
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 1);
-        assert_eq!(told.text(), "done");
-        assert_eq!(told.outcome.budget, None, "no budget ended it");
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 1);
+        assert_eq!(finished.text(), "done");
+        assert_eq!(finished.outcome.budget, None, "no budget ended it");
     }
 
     #[tokio::test]
@@ -306,9 +315,9 @@ mod budgets {
                 .map_agent(|agent| {
                     agent.with_limits(Limits { max_turn_retries: 2, ..Limits::default() })
                 });
-        let told = world.run().await;
-        assert_budget_exceeded(&told, BudgetKind::TotalTokens, 730, 700);
-        assert_eq!(told.outcome.turns, 3);
+        let finished = world.run().await;
+        assert_budget_exceeded(&finished, BudgetKind::TotalTokens, 730, 700);
+        assert_eq!(finished.outcome.turns, 3);
     }
 
     #[tokio::test]
@@ -324,8 +333,8 @@ mod budgets {
             "never".into(),
         ])
         .map_agent(with_budget(Budget::new().with_cost_limit(0.000_8, prices())));
-        let told = world.run().await;
-        assert_budget_exceeded(&told, BudgetKind::Money, 820, 800);
+        let finished = world.run().await;
+        assert_budget_exceeded(&finished, BudgetKind::Money, 820, 800);
         assert_eq!((world.tool_run_count(), world.request_count()), (1, 2));
     }
 
@@ -333,9 +342,9 @@ mod budgets {
     async fn a_model_without_a_price_is_an_error_and_not_free() {
         let world = AgentFixture::new([reply_calling_t("a")])
             .map_agent(with_budget(Budget::new().with_cost_limit(1.0, Prices::new())));
-        let told = world.run().await;
-        told.check_outcome(EndReason::ProviderError, 0);
-        assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::InvalidRequest);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::ProviderError, 0);
+        assert_eq!(finished.outcome.error.as_ref().unwrap().kind(), ErrorKind::InvalidRequest);
         assert_eq!(world.request_count(), 0, "nothing was sent");
     }
 
@@ -343,13 +352,16 @@ mod budgets {
     async fn a_tool_running_at_the_time_limit_is_dropped_and_answered_as_timed_out() {
         let model = Scripted::new([reply_calling_nap(&[900]), "never".into()]);
         let agent = test_agent(model.clone()).with_tools([nap_tool("nap")]);
-        let told = finish_run(
+        let finished = finish_run(
             agent.with_budget(Budget::new().with_time_limit(Duration::from_millis(500))).run("go"),
         )
         .await;
-        assert_budget_exceeded(&told, BudgetKind::Time, 500, 500);
-        assert_eq!((told.result_kinds(), model.requests().len()), (vec![ResultKind::Timeout], 1));
-        assert!(told.result_texts()[0].contains("may have been done in part"));
+        assert_budget_exceeded(&finished, BudgetKind::Time, 500, 500);
+        assert_eq!(
+            (finished.result_kinds(), model.requests().len()),
+            (vec![ResultKind::Timeout], 1)
+        );
+        assert!(finished.result_texts()[0].contains("may have been done in part"));
     }
 
     #[tokio::test]
@@ -361,15 +373,15 @@ mod budgets {
         let ask =
             Reply::new().call("child", json!({ "prompt": "look" })).usage(token_usage(90, 20));
         let model = Scripted::new([ask, "never".into()]);
-        let told = finish_run(
+        let finished = finish_run(
             test_agent(model.clone()).with_tools([child]).with_budget(shared()).run("go"),
         )
         .await;
-        assert_budget_exceeded(&told, BudgetKind::Pool, 1_010, 1_000);
+        assert_budget_exceeded(&finished, BudgetKind::Pool, 1_010, 1_000);
         assert_eq!((pool.used_tokens(), model.requests().len()), (1_010, 1));
-        assert_eq!(told.result_texts(), ["found"], "what was paid for is there");
-        assert_eq!(told.outcome.nested_usage, token_usage(800, 100));
-        assert_eq!(told.outcome.usage, token_usage(90, 20));
+        assert_eq!(finished.result_texts(), ["found"], "what was paid for is there");
+        assert_eq!(finished.outcome.nested_usage, token_usage(800, 100));
+        assert_eq!(finished.outcome.usage, token_usage(90, 20));
     }
 
     #[tokio::test]
@@ -382,10 +394,14 @@ mod budgets {
         let ask = Reply::new().call("child", json!({ "prompt": "look" })).usage(token_usage(50, 0));
         let model = Scripted::new([ask, "never".into()]);
         let parent = test_agent(model).with_tools([child_agent.as_tool("child", "d").unwrap()]);
-        let told = finish_run(parent.with_budget(shared()).run("go")).await;
-        assert_budget_exceeded(&told, BudgetKind::Pool, 110, 100);
+        let finished = finish_run(parent.with_budget(shared()).run("go")).await;
+        assert_budget_exceeded(&finished, BudgetKind::Pool, 110, 100);
         assert_eq!(child.requests().len(), 1);
-        assert!(told.result_texts()[0].contains("budget was spent"), "{:?}", told.result_texts());
+        assert!(
+            finished.result_texts()[0].contains("budget was spent"),
+            "{:?}",
+            finished.result_texts()
+        );
     }
 }
 
@@ -400,9 +416,9 @@ mod missing_or_repeated_usage {
             .map_agent(|agent| {
                 agent.with_max_turns(2).with_budget(Budget::new().with_total_tokens(10))
             });
-        let told = world.run().await;
-        told.check_outcome(EndReason::MaxTurns, 2);
-        assert_eq!(told.outcome.usage, Usage::default());
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::MaxTurns, 2);
+        assert_eq!(finished.outcome.usage, Usage::default());
     }
 
     #[tokio::test]
@@ -411,9 +427,9 @@ mod missing_or_repeated_usage {
             .usage(token_usage(10, 1))
             .usage(token_usage(10, 5))
             .usage(token_usage(12, 9));
-        let told =
+        let finished =
             AgentFixture::new([reply, Reply::text("x").usage(token_usage(20, 1))]).run().await;
-        assert_eq!(told.outcome.usage, token_usage(32, 10));
+        assert_eq!(finished.outcome.usage, token_usage(32, 10));
     }
 
     #[tokio::test]

@@ -41,9 +41,9 @@ async fn run_with_frames(
     let model = ChunkedProvider::new(turns.iter().map(body).collect(), wire);
     let asked = Arc::clone(&model.requests);
     let agent = test_agent(model).with_tools(tools.iter().map(|name| ok_tool(name, ran)));
-    let told = world::finish_run(agent.run_from(History::from_id("h"), "go")).await;
+    let finished = world::finish_run(agent.run_from(History::from_id("h"), "go")).await;
     let asked = asked.lock().unwrap().len();
-    (told, asked)
+    (finished, asked)
 }
 
 /// A turn with only text.
@@ -163,20 +163,20 @@ mod provider_executed_calls {
             let ran = Counter::default();
             let (turn, own) = hosted_search_turn(wire, false);
             // A local tool has the same name.
-            let (told, asked) =
+            let (finished, asked) =
                 run_with_frames(wire, &[turn, text_turn(wire)], &["web_search"], &ran).await;
-            let corrected = told.transitions().len();
+            let corrected = finished.transitions().len();
             assert_eq!(
-                (told.outcome.reason, asked, corrected),
+                (finished.outcome.reason, asked, corrected),
                 (EndReason::Completed, 1, 0),
                 "{wire}"
             );
             assert_eq!(
-                (ran.started_count(), told.tool_start_count(), told.result_kinds()),
+                (ran.started_count(), finished.tool_start_count(), finished.result_kinds()),
                 (0, 0, vec![]),
                 "{wire}"
             );
-            let history = told.handle.history();
+            let history = finished.handle.history();
             let kept = history.iter().filter(|item| matches!(item.kind, ItemKind::Other)).count();
             assert_eq!(kept, own, "{wire}");
             assert_eq!(history.settled(), history, "{wire}: settling leaves it alone");
@@ -190,15 +190,15 @@ mod provider_executed_calls {
         for wire in Wire::ALL {
             let ran = Counter::default();
             let (turn, own) = hosted_search_turn(wire, true);
-            let (told, asked) =
+            let (finished, asked) =
                 run_with_frames(wire, &[turn, text_turn(wire)], &["web_search"], &ran).await;
             assert_eq!(
-                (told.outcome.reason, asked, ran.started_count()),
+                (finished.outcome.reason, asked, ran.started_count()),
                 (EndReason::Completed, 2, 1),
                 "{wire}"
             );
-            assert_eq!(told.result_texts(), ["fine"], "{wire}");
-            let history = told.handle.history();
+            assert_eq!(finished.result_texts(), ["fine"], "{wire}");
+            let history = finished.handle.history();
             assert!(history.is_settled(), "{wire}");
             let sent = encode_and_lint(wire, &history).to_string();
             assert_eq!(sent.contains("srv1"), own > 0, "{wire}: {sent}");
@@ -222,10 +222,11 @@ mod provider_executed_calls {
             json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }),
             json!({ "type": "message_stop" }),
         ]);
-        let (told, asked) = run_with_frames(Wire::Anthropic, &[turn], &["web_search"], &ran).await;
-        told.check_outcome(EndReason::Completed, 1);
-        assert_eq!((asked, ran.started_count(), told.result_kinds()), (1, 0, vec![]));
-        encode_and_lint(Wire::Anthropic, &told.handle.history());
+        let (finished, asked) =
+            run_with_frames(Wire::Anthropic, &[turn], &["web_search"], &ran).await;
+        finished.check_outcome(EndReason::Completed, 1);
+        assert_eq!((asked, ran.started_count(), finished.result_kinds()), (1, 0, vec![]));
+        encode_and_lint(Wire::Anthropic, &finished.handle.history());
     }
 
     #[tokio::test]
@@ -250,13 +251,14 @@ mod provider_executed_calls {
             message("m2", &[found("srv1")], "pause_turn"),
             message("m3", &[found("srv2"), said], "end_turn"),
         ];
-        let (told, asked) = run_with_frames(Wire::Anthropic, &turns, &["web_search"], &ran).await;
-        told.check_outcome(EndReason::Completed, 3);
+        let (finished, asked) =
+            run_with_frames(Wire::Anthropic, &turns, &["web_search"], &ran).await;
+        finished.check_outcome(EndReason::Completed, 3);
         assert_eq!(
-            (asked, ran.started_count(), told.result_kinds(), told.text()),
+            (asked, ran.started_count(), finished.result_kinds(), finished.text()),
             (3, 0, vec![], "done")
         );
-        let sent = encode_and_lint(Wire::Anthropic, &told.handle.history()).to_string();
+        let sent = encode_and_lint(Wire::Anthropic, &finished.handle.history()).to_string();
         for id in ["srv1", "srv2"] {
             assert_eq!(sent.matches(id).count(), 2, "both halves of {id} go back: {sent}");
         }
@@ -374,12 +376,12 @@ mod content_filter {
                     assert_eq!(wire, Wire::Ollama);
                     continue;
                 };
-                let (told, asked) =
+                let (finished, asked) =
                     run_with_frames(wire, &[turn], &["t"], &Counter::default()).await;
-                assert_eq!((told.outcome.reason, asked), (EndReason::Filtered, 1), "{wire}");
-                assert!(told.outcome.error.is_none() && !told.outcome.partial, "{wire}");
-                assert_eq!(told.text(), said.unwrap_or_default(), "{wire}");
-                let mut history = told.handle.history();
+                assert_eq!((finished.outcome.reason, asked), (EndReason::Filtered, 1), "{wire}");
+                assert!(finished.outcome.error.is_none() && !finished.outcome.partial, "{wire}");
+                assert_eq!(finished.text(), said.unwrap_or_default(), "{wire}");
+                let mut history = finished.handle.history();
                 let kept = history.iter().filter_map(Item::as_text).collect::<Vec<_>>();
                 assert_eq!(kept, Vec::from_iter(said), "{wire}: the text is kept");
                 history.push(Item::user("then something else"));
@@ -646,11 +648,15 @@ mod missing_or_repeated_usage {
     async fn repeated_usage_replaces_the_previous_one_on_any_wire() {
         for wire in Wire::ALL {
             let turn = turn_with_usage(wire, Some([(10, 1), (10, 4), (12, 9)]));
-            let (told, _) = run_with_frames(wire, &[turn], &["t"], &Counter::default()).await;
-            assert_eq!((told.outcome.reason, told.text()), (EndReason::Completed, "hi"), "{wire}");
-            assert_eq!(told.outcome.usage, token_usage(12, 9), "{wire}");
+            let (finished, _) = run_with_frames(wire, &[turn], &["t"], &Counter::default()).await;
+            assert_eq!(
+                (finished.outcome.reason, finished.text()),
+                (EndReason::Completed, "hi"),
+                "{wire}"
+            );
+            assert_eq!(finished.outcome.usage, token_usage(12, 9), "{wire}");
             let kept =
-                told.handle.history().iter().filter_map(|item| item.turn.clone()).next_back();
+                finished.handle.history().iter().filter_map(|item| item.turn.clone()).next_back();
             assert_eq!(kept.unwrap().usage, token_usage(12, 9), "{wire}: with the turn as well");
         }
     }
@@ -658,21 +664,21 @@ mod missing_or_repeated_usage {
     #[tokio::test]
     async fn a_request_without_usage_counts_on_any_wire() {
         for wire in Wire::ALL {
-            let (told, asked) =
+            let (finished, asked) =
                 run_with_frames(wire, &[turn_with_usage(wire, None)], &["t"], &Counter::default())
                     .await;
-            told.check_outcome(EndReason::Completed, 1);
-            assert_eq!((told.outcome.usage, asked), (Usage::default(), 1), "{wire}");
+            finished.check_outcome(EndReason::Completed, 1);
+            assert_eq!((finished.outcome.usage, asked), (Usage::default(), 1), "{wire}");
             // Without usage, the turn still counts towards the limit.
             let call = Answer::reply(Reply::new().call_raw("", "t", "{}"));
             let turn = read_answer(wire, call.clone()).unwrap();
             assert_eq!(turn.usage(), Usage::default(), "{wire}");
             let model = WireProvider::new(wire, "m", [call.clone(), call]);
             let capped = test_agent(model.clone()).with_tools([ok_tool("t", &Counter::default())]);
-            let told = world::finish_run(capped.with_max_turns(2).run("go")).await;
-            told.check_outcome(EndReason::MaxTurns, 2);
+            let finished = world::finish_run(capped.with_max_turns(2).run("go")).await;
+            finished.check_outcome(EndReason::MaxTurns, 2);
             assert_eq!(
-                (told.outcome.usage, model.sent_bodies().len()),
+                (finished.outcome.usage, model.sent_bodies().len()),
                 (Usage::default(), 2),
                 "{wire}"
             );

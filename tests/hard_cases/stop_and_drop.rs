@@ -125,7 +125,7 @@ mod drop_cancels {
             seen[0] += open.alive_count();
             seen[1] += tools.alive_count();
             drop(run);
-            assert_eq!((open.alive_count(), tools.alive_count()), (0, 0), "behind {polls} polls");
+            assert_eq!((open.alive_count(), tools.alive_count()), (0, 0), "after {polls} polls");
             let before = (read.load(Ordering::Relaxed), steps.load(Ordering::Relaxed));
             for _ in 0..5 {
                 tokio::task::yield_now().await;
@@ -201,7 +201,7 @@ mod slow_consumer {
                 tokio::task::yield_now().await;
             }
             let read = read.load(Ordering::Relaxed);
-            assert!(read <= pulled + MAX_FRAMES_AHEAD, "{read} read behind {pulled} pulled");
+            assert!(read <= pulled + MAX_FRAMES_AHEAD, "{read} read after {pulled} pulled");
             assert!(steps.load(Ordering::Relaxed) <= told, "a tool ran ahead of its consumer");
         }
         assert!(read.load(Ordering::Relaxed) >= 6 && steps.load(Ordering::Relaxed) == 4);

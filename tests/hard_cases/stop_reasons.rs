@@ -32,19 +32,21 @@ mod calls_truncated_by_output_limit {
             whole.call_unfinished(id, "t", r#"{"path":"/a"#).stop(StopReason::MaxTokens)
         };
         let world = AgentFixture::new([cut("a"), "shorter".into()]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 2);
-        assert_eq!(told.result_kinds(), [ResultKind::Truncated; 2]);
-        assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery]);
-        assert!(told.result_texts()[0].contains("cut off by the output limit"));
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 2);
+        assert_eq!(finished.result_kinds(), [ResultKind::Truncated; 2]);
+        assert_eq!(finished.transitions(), [Transition::MaxOutputTokensRecovery]);
+        assert!(finished.result_texts()[0].contains("cut off by the output limit"));
         assert_eq!(world.tool_run_count(), 0);
         // The second one in a row ends the run, and each call has a result.
         let world = AgentFixture::new([cut("a"), cut("b"), "never".into()]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Truncated, 2);
-        assert_eq!(told.result_kinds(), [ResultKind::Truncated; 4]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Truncated, 2);
+        assert_eq!(finished.result_kinds(), [ResultKind::Truncated; 4]);
         assert!(
-            told.outcome.partial && told.outcome.error.is_none() && world.tool_run_count() == 0
+            finished.outcome.partial
+                && finished.outcome.error.is_none()
+                && world.tool_run_count() == 0
         );
     }
 
@@ -52,8 +54,8 @@ mod calls_truncated_by_output_limit {
     async fn a_truncated_call_is_sent_as_a_valid_call_on_every_wire() {
         let cut =
             Reply::new().call_unfinished("c", "t", r#"{"path":"/a"#).stop(StopReason::MaxTokens);
-        let told = AgentFixture::new([cut, "so".into()]).run().await;
-        let history = told.handle.history();
+        let finished = AgentFixture::new([cut, "so".into()]).run().await;
+        let history = finished.handle.history();
         let raw = history.iter().find_map(Item::as_tool_call).unwrap();
         assert_eq!(raw.arguments, r#"{"path":"/a"#, "the raw text is kept");
         for wire in Wire::ALL {
@@ -77,21 +79,21 @@ mod calls_truncated_by_output_limit {
             let world = world
                 .map_agent(with_max_50_output_tokens)
                 .map_agent(|agent| agent.with_hook(repair));
-            let told = world.run().await;
+            let finished = world.run().await;
             // The turn is retried once, a good turn resets the count, and the second in a row ends
             // the run.
-            told.check_outcome(EndReason::Truncated, 4);
+            finished.check_outcome(EndReason::Truncated, 4);
             let kinds = [[truncated; 2].as_slice(), &[ResultKind::Ok], &[truncated; 4]].concat();
             assert_eq!(
-                (told.result_kinds(), world.tool_run_count(), world.request_count()),
+                (finished.result_kinds(), world.tool_run_count(), world.request_count()),
                 (kinds, 1, 4),
                 "{stop:?}"
             );
-            assert!(told.result_texts()[1].contains("cut off by the output limit"));
+            assert!(finished.result_texts()[1].contains("cut off by the output limit"));
             let (cut, next) = (Transition::MaxOutputTokensRecovery, Transition::NextTurn);
-            assert_eq!(told.transitions(), [cut, next, cut]);
-            assert!(told.outcome.partial && told.outcome.error.is_none());
-            let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
+            assert_eq!(finished.transitions(), [cut, next, cut]);
+            assert!(finished.outcome.partial && finished.outcome.error.is_none());
+            let turn = finished.events.iter().find_map(Event::turn_complete).unwrap();
             let own = StopReason::as_str(&stop).to_owned();
             assert_eq!(turn.stop_reason(), &StopReason::MaxTokens);
             assert_eq!(turn.raw_stop_reason(), Some(&*own), "the server's word is kept");
@@ -105,9 +107,9 @@ mod calls_truncated_by_output_limit {
             let reply = truncated_call_with_stop(StopReason::ToolCalls, output_tokens);
             let world =
                 AgentFixture::new([reply, "done".into()]).map_agent(with_max_50_output_tokens);
-            let told = world.run().await;
-            told.check_outcome(EndReason::Completed, 2);
-            assert_eq!((told.result_kinds(), world.tool_run_count()), (vec![ok, invalid], 1));
+            let finished = world.run().await;
+            finished.check_outcome(EndReason::Completed, 2);
+            assert_eq!((finished.result_kinds(), world.tool_run_count()), (vec![ok, invalid], 1));
         }
         // A request without an output limit has none to reach.
         let world =
@@ -148,10 +150,10 @@ mod calls_truncated_by_output_limit {
             let ran = Counter::default();
             let agent = with_max_50_output_tokens(test_agent(model.clone()))
                 .with_tools([ok_tool("t", &ran)]);
-            let told = finish_run(agent.run("go")).await;
-            told.check_outcome(EndReason::Completed, 2);
+            let finished = finish_run(agent.run("go")).await;
+            finished.check_outcome(EndReason::Completed, 2);
             assert_eq!(
-                (told.result_kinds(), ran.started_count()),
+                (finished.result_kinds(), ran.started_count()),
                 (vec![ResultKind::Truncated], 0),
                 "{wire}"
             );
@@ -189,18 +191,18 @@ mod complete_calls_of_a_truncated_turn {
             reply_calling_t("d"),
             "done".into(),
         ]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 5);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 5);
         let (truncated, ok) = (ResultKind::Truncated, ResultKind::Ok);
         assert_eq!(
-            told.result_kinds(),
+            finished.result_kinds(),
             [truncated, ok, truncated, ok],
             "a good turn resets the count"
         );
         assert_eq!(world.tool_run_count(), 2);
-        let told = AgentFixture::new([cut("a"), cut("b")]).run().await;
-        told.check_outcome(EndReason::Truncated, 2);
-        assert_eq!(told.result_kinds(), [truncated; 2], "never dangling");
+        let finished = AgentFixture::new([cut("a"), cut("b")]).run().await;
+        finished.check_outcome(EndReason::Truncated, 2);
+        assert_eq!(finished.result_kinds(), [truncated; 2], "never dangling");
     }
 }
 
@@ -212,19 +214,23 @@ mod text_truncated_by_output_limit {
     #[tokio::test]
     async fn a_truncated_text_is_continued_at_most_three_times_in_a_row() {
         let cut = |words: &str| Reply::text(words).stop(StopReason::MaxTokens);
-        let told = AgentFixture::new([cut("a"), cut("b"), cut("c"), "d".into()]).run().await;
-        told.check_outcome(EndReason::Completed, 4);
-        assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery; 3]);
-        let prompts = told.appended_texts(AppendReason::Continuation);
+        let finished = AgentFixture::new([cut("a"), cut("b"), cut("c"), "d".into()]).run().await;
+        finished.check_outcome(EndReason::Completed, 4);
+        assert_eq!(finished.transitions(), [Transition::MaxOutputTokensRecovery; 3]);
+        let prompts = finished.appended_texts(AppendReason::Continuation);
         let prompt = "user: You were cut off. Please continue from where you stopped.";
         assert_eq!(prompts, [prompt; 3]);
-        assert_eq!(told.item_summaries()[1..5], ["a", prompt, "b", prompt], "all of it is kept");
+        assert_eq!(
+            finished.item_summaries()[1..5],
+            ["a", prompt, "b", prompt],
+            "all of it is kept"
+        );
 
         let world = AgentFixture::new([cut("a"), cut("b"), cut("c"), cut("d"), "never".into()]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Truncated, 4);
-        assert_eq!((told.text(), world.request_count()), ("abcd", 4));
-        assert!(told.outcome.partial && told.outcome.error.is_none());
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Truncated, 4);
+        assert_eq!((finished.text(), world.request_count()), ("abcd", 4));
+        assert!(finished.outcome.partial && finished.outcome.error.is_none());
         // A next turn resets the count.
         let world = AgentFixture::new([
             cut("a"),
@@ -249,9 +255,9 @@ mod content_filter {
     async fn a_content_filter_ends_the_run_without_an_error() {
         for reply in [Reply::new(), Reply::text("I was going to")] {
             let world = AgentFixture::new([reply.stop(StopReason::ContentFilter), "never".into()]);
-            let told = world.run().await;
-            told.check_outcome(EndReason::Filtered, 1);
-            assert!(told.outcome.error.is_none() && !told.outcome.partial);
+            let finished = world.run().await;
+            finished.check_outcome(EndReason::Filtered, 1);
+            assert!(finished.outcome.error.is_none() && !finished.outcome.partial);
             assert_eq!(world.request_count(), 1);
         }
     }
@@ -279,10 +285,10 @@ mod calls_of_a_filtered_turn {
         let world = AgentFixture::new([reply_calling_t("a")
             .call("t", json!({}))
             .stop(StopReason::ContentFilter)]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Filtered, 1);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Filtered, 1);
         assert_eq!(
-            (told.result_kinds(), world.tool_run_count()),
+            (finished.result_kinds(), world.tool_run_count()),
             (vec![ResultKind::Skipped; 2], 0)
         );
     }
@@ -296,14 +302,17 @@ mod refusal {
     #[tokio::test]
     async fn a_refusal_ends_the_run_and_keeps_its_text() {
         let world = AgentFixture::new([Reply::new().refuse("I will not."), "never".into()]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Refused, 1);
-        assert_eq!((told.text(), world.request_count()), ("I will not.", 1));
-        assert!(told.outcome.error.is_none());
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Refused, 1);
+        assert_eq!((finished.text(), world.request_count()), ("I will not.", 1));
+        assert!(finished.outcome.error.is_none());
         let world = AgentFixture::new([reply_calling_t("c").stop(StopReason::Refusal)]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Refused, 1);
-        assert_eq!((told.result_kinds(), world.tool_run_count()), (vec![ResultKind::Skipped], 0));
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Refused, 1);
+        assert_eq!(
+            (finished.result_kinds(), world.tool_run_count()),
+            (vec![ResultKind::Skipped], 0)
+        );
     }
 
     #[test]
@@ -333,10 +342,13 @@ mod refusal {
         refused.check_outcome(EndReason::Refused, 1);
         let history = refused.handle.history();
         let fork = history.before_last_prompt().fork(&CountingIds::new("fork"));
-        let told = finish_run(agent.run_from(fork, "something good")).await;
-        told.check_outcome(EndReason::Completed, 1);
-        assert_eq!(told.item_summaries(), ["user: hello", "hi", "user: something good", "gladly"]);
-        assert_ne!(told.handle.history().id(), history.id());
+        let finished = finish_run(agent.run_from(fork, "something good")).await;
+        finished.check_outcome(EndReason::Completed, 1);
+        assert_eq!(
+            finished.item_summaries(),
+            ["user: hello", "hi", "user: something good", "gladly"]
+        );
+        assert_ne!(finished.handle.history().id(), history.id());
     }
 }
 
@@ -354,12 +366,12 @@ mod paused_turn {
             paused("two"),
             Reply::text("three").usage(token_usage(5, 1)),
         ]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 3);
-        assert_eq!(told.transitions(), [Transition::PauseResumed; 2]);
-        assert_eq!(told.outcome.usage, token_usage(25, 3));
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 3);
+        assert_eq!(finished.transitions(), [Transition::PauseResumed; 2]);
+        assert_eq!(finished.outcome.usage, token_usage(25, 3));
         // The paused turn is sent again as it is, without a user message in between.
-        assert_eq!(told.item_summaries(), ["user: go", "one", "two", "three"]);
+        assert_eq!(finished.item_summaries(), ["user: go", "one", "two", "three"]);
         assert_eq!(world.model.requests()[2].history.len(), 3);
     }
 
@@ -381,15 +393,15 @@ mod paused_turn {
             "end".into(),
         ];
         let world = AgentFixture::new(replies).map_agent(|agent| agent.with_hook(prepare));
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 3);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 3);
         assert_eq!(
-            (told.text(), world.request_count()),
+            (finished.text(), world.request_count()),
             ("one two three", 3),
             "one answer of three requests"
         );
         // A turn with tool results counts, a pause does not.
-        let next = world::finish_run(world.agent.run_from(told.handle.history(), "more")).await;
+        let next = world::finish_run(world.agent.run_from(finished.handle.history(), "more")).await;
         next.check_outcome(EndReason::Completed, 2);
         assert_eq!(*seen.lock().unwrap(), [(1, 0), (2, 0), (3, 0), (1, 0), (2, 1)]);
     }
@@ -402,9 +414,9 @@ mod paused_turn {
             "m",
             [paused("one "), paused("two "), Answer::reply("three")],
         );
-        let told = finish_run(test_agent(model.clone()).run("go")).await;
-        told.check_outcome(EndReason::Completed, 3);
-        assert_eq!(told.text(), "one two three");
+        let finished = finish_run(test_agent(model.clone()).run("go")).await;
+        finished.check_outcome(EndReason::Completed, 3);
+        assert_eq!(finished.text(), "one two three");
         let expected = [
             vec!["user go"],
             vec!["user go", "assistant one"],
@@ -428,15 +440,18 @@ mod paused_turn {
         let paused = |_: &turnstream::Request, _| {
             Reply::text("x").usage(token_usage(10, 1)).stop(StopReason::Pause)
         };
-        let told = AgentFixture::from_model(Scripted::from_fn(paused)).run().await;
-        told.check_outcome(EndReason::MaxTurns, 20);
-        assert_eq!((told.outcome.usage, told.outcome.partial), (token_usage(200, 20), true));
+        let finished = AgentFixture::from_model(Scripted::from_fn(paused)).run().await;
+        finished.check_outcome(EndReason::MaxTurns, 20);
+        assert_eq!(
+            (finished.outcome.usage, finished.outcome.partial),
+            (token_usage(200, 20), true)
+        );
         let model = Scripted::from_fn(|_, _| reply_calling_t("c").stop(StopReason::Pause));
         let world = AgentFixture::from_model(model).map_agent(|agent| agent.with_max_turns(4));
-        let told = world.run().await;
-        told.check_outcome(EndReason::MaxTurns, 4);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::MaxTurns, 4);
         assert_eq!(
-            (told.result_kinds(), world.tool_run_count()),
+            (finished.result_kinds(), world.tool_run_count()),
             (vec![ResultKind::Skipped; 4], 0)
         );
     }
@@ -450,23 +465,23 @@ mod unknown_stop_reason {
     #[tokio::test]
     async fn an_unknown_stop_reason_completes_text_and_runs_no_calls() {
         let odd = |reply: Reply| reply.stop(StopReason::Other("moon_phase".into()));
-        let told = AgentFixture::new([odd(Reply::text("x"))]).run().await;
-        told.check_outcome(EndReason::Completed, 1);
-        let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
+        let finished = AgentFixture::new([odd(Reply::text("x"))]).run().await;
+        finished.check_outcome(EndReason::Completed, 1);
+        let turn = finished.events.iter().find_map(Event::turn_complete).unwrap();
         assert_eq!(turn.raw_stop_reason(), Some("moon_phase"));
 
         let world = AgentFixture::new([odd(reply_calling_t("a")), "done".into()]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Completed, 2);
-        assert_eq!(told.transitions(), [Transition::Corrective]);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Completed, 2);
+        assert_eq!(finished.transitions(), [Transition::Corrective]);
         let world_ = AgentFixture::new([
             odd(reply_calling_t("a")),
             odd(reply_calling_t("b")),
             "never".into(),
         ]);
-        let told = world_.run().await;
-        told.check_outcome(EndReason::Malformed, 2);
-        assert_eq!(told.result_kinds(), [ResultKind::Skipped; 2]);
+        let finished = world_.run().await;
+        finished.check_outcome(EndReason::Malformed, 2);
+        assert_eq!(finished.result_kinds(), [ResultKind::Skipped; 2]);
         assert_eq!((world.tool_run_count(), world_.tool_run_count()), (0, 0));
     }
 
@@ -491,28 +506,28 @@ mod empty_turn {
 
     #[tokio::test]
     async fn an_empty_or_reasoning_only_turn_is_corrected_and_the_third_in_a_row_ends_the_run() {
-        let told = AgentFixture::new([Reply::new(), "sorry".into()]).run().await;
-        told.check_outcome(EndReason::Completed, 2);
-        assert_eq!(told.transitions(), [Transition::Corrective]);
-        assert_eq!(told.appended_texts(AppendReason::Corrective).len(), 1);
+        let finished = AgentFixture::new([Reply::new(), "sorry".into()]).run().await;
+        finished.check_outcome(EndReason::Completed, 2);
+        assert_eq!(finished.transitions(), [Transition::Corrective]);
+        assert_eq!(finished.appended_texts(AppendReason::Corrective).len(), 1);
         let world = AgentFixture::new([
             Reply::new(),
             Reply::new().think("hm"),
             Reply::new(),
             "never".into(),
         ]);
-        let told = world.run().await;
-        told.check_outcome(EndReason::Malformed, 3);
+        let finished = world.run().await;
+        finished.check_outcome(EndReason::Malformed, 3);
         assert_eq!(world.request_count(), 3);
         // One good reply in between resets the count. After its results, an empty reply would end
         // the run.
-        let told = AgentFixture::new([
+        let finished = AgentFixture::new([
             Reply::new(),
             Reply::new(),
             reply_calling_t("c"),
             Reply::new().stop(StopReason::Other("odd".into())),
         ]);
-        told.run().await.check_outcome(EndReason::Completed, 4);
+        finished.run().await.check_outcome(EndReason::Completed, 4);
     }
 
     #[tokio::test]
@@ -538,9 +553,9 @@ mod empty_turn {
         let body =
             sse_body(&[chunk(json!({ "images": picture }), None), chunk(json!({}), Some("stop"))]);
         let model = ChunkedProvider::new(vec![vec![body]], Wire::OpenAiChat);
-        let told = finish_run(test_agent(model).run("go")).await;
-        told.check_outcome(EndReason::Completed, 1);
-        let kept = told.handle.history().last().unwrap().provider_data.clone().unwrap();
+        let finished = finish_run(test_agent(model).run("go")).await;
+        finished.check_outcome(EndReason::Completed, 1);
+        let kept = finished.handle.history().last().unwrap().provider_data.clone().unwrap();
         assert!(kept.value.as_str().contains("data:image/png"), "{kept:?}");
     }
 }
@@ -569,10 +584,10 @@ mod events_after_the_end {
     #[tokio::test]
     async fn no_event_follows_the_end_of_a_turn() {
         let late = turnstream::TurnEvent::TextDelta { index: 0, text: "late".into() };
-        let told =
+        let finished =
             AgentFixture::new([Reply::text("hi").stop(StopReason::Stop).event(late)]).run().await;
-        told.check_outcome(EndReason::Completed, 1);
-        assert_eq!(told.item_summaries(), ["user: go", "hi"]);
+        finished.check_outcome(EndReason::Completed, 1);
+        assert_eq!(finished.item_summaries(), ["user: go", "hi"]);
     }
 }
 
@@ -585,9 +600,9 @@ mod empty_reply_after_tool_results {
     async fn an_empty_reply_after_tool_results_completes_the_run() {
         for last in [Reply::new(), Reply::new().think("all done")] {
             let world = AgentFixture::new([reply_calling_t("c"), last, "never".into()]);
-            let told = world.run().await;
-            told.check_outcome(EndReason::Completed, 2);
-            assert_eq!((told.text(), world.request_count()), ("", 2));
+            let finished = world.run().await;
+            finished.check_outcome(EndReason::Completed, 2);
+            assert_eq!((finished.text(), world.request_count()), ("", 2));
         }
     }
 }

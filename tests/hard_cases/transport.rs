@@ -135,20 +135,20 @@ mod turn_transforms {
         assert!(whole > 5);
         for events in 0..whole {
             // `finish_run` checks the counts, and that the run ends once.
-            let told = finish_run(
+            let finished = finish_run(
                 test_agent(InterruptedProvider(script(), events))
                     .with_tools([uncounted_tool("t")])
                     .run("go"),
             )
             .await;
-            told.check_outcome(EndReason::Incomplete, 1);
-            assert_eq!(told.tool_start_count(), 0, "stopped behind {events}");
+            finished.check_outcome(EndReason::Incomplete, 1);
+            assert_eq!(finished.tool_start_count(), 0, "stopped after {events}");
         }
-        let told = finish_run(
+        let finished = finish_run(
             test_agent(InterruptedProvider(script(), whole)).with_max_turns(1).run("go"),
         )
         .await;
-        told.check_outcome(EndReason::MaxTurns, 1);
+        finished.check_outcome(EndReason::MaxTurns, 1);
     }
 
     #[tokio::test]
@@ -169,12 +169,12 @@ mod turn_transforms {
                 self.0.model()
             }
         }
-        let told =
+        let finished =
             finish_run(test_agent(FailingProvider(Scripted::new(["one two three"]))).run("go"))
                 .await;
-        told.check_outcome(EndReason::ProviderError, 1);
+        finished.check_outcome(EndReason::ProviderError, 1);
         assert_eq!(
-            (told.text(), told.outcome.error.as_ref().unwrap().kind()),
+            (finished.text(), finished.outcome.error.as_ref().unwrap().kind()),
             ("one ", ErrorKind::Other)
         );
     }

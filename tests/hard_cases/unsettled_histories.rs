@@ -362,10 +362,10 @@ mod unsettled_histories {
             );
             let agent =
                 test_agent(model.clone()).with_tools([uncounted_tool("t")]).with_hook(forget());
-            let told = finish_run(agent.run("go")).await;
-            told.check_outcome(EndReason::Completed, 3);
+            let finished = finish_run(agent.run("go")).await;
+            finished.check_outcome(EndReason::Completed, 3);
             assert_eq!(model.sent_bodies().len(), 3, "{wire}: each is one that its vendor takes");
-            assert_eq!(told.handle.history().len(), 6, "{wire}: the ledger stays");
+            assert_eq!(finished.handle.history().len(), 6, "{wire}: the ledger stays");
         }
     }
 
@@ -489,7 +489,7 @@ mod unsettled_histories {
         ];
         let expected = ["user: u", "call a", "call b", "result b", "result a", "user: u"];
         let settled = check_settled(&items, &expected);
-        assert_eq!(settled, History::from_items("h", items), "it was lawful");
+        assert_eq!(settled, History::from_items("h", items), "it was settled");
     }
 
     #[test]
@@ -686,10 +686,10 @@ mod unsettled_histories {
         let agent = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]);
         let open = history.unanswered_calls();
         let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
-        let told = finish_run(agent.resume(history, verdicts).unwrap()).await;
-        told.check_outcome(EndReason::Completed, 1);
+        let finished = finish_run(agent.resume(history, verdicts).unwrap()).await;
+        finished.check_outcome(EndReason::Completed, 1);
         assert_eq!(
-            (told.result_kinds(), ran.started_count()),
+            (finished.result_kinds(), ran.started_count()),
             (vec![ResultKind::InvalidArguments], 0)
         );
         assert!(model.requests()[0].history.is_settled());

@@ -136,7 +136,7 @@ async fn a_run_without_readers_is_interrupted_after_the_configured_time() {
     hub.start("s", run).await.unwrap().detach();
     let mut reader = hub.read("s", None).unwrap();
     tokio::time::sleep(backend::time(Duration::from_mins(2))).await;
-    assert_eq!(hub.stats().runs, 1, "somebody reads it");
+    assert_eq!(hub.stats().runs, 1, "it has a reader");
     reader.next().await.unwrap().unwrap();
     drop(reader);
     tokio::time::sleep(backend::time(Duration::from_secs(30))).await;

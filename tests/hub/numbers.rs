@@ -3,7 +3,7 @@
 use turnstream::hub::EventNumber;
 
 #[test]
-fn a_number_is_read_as_it_is_written() {
+fn event_numbers_round_trip_through_text() {
     for text in ["r.1-0", "a.b.c.12-34", "5f0c.18446744073709551615-0"] {
         assert_eq!(text.parse::<EventNumber>().unwrap().to_string(), text);
     }

@@ -103,13 +103,13 @@ async fn a_run_continues_while_its_log_is_unavailable_and_a_snapshot_follows() {
     tokio::time::sleep(Duration::from_millis(3_500)).await;
     log.is_down.store(true, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(pulled.load(Ordering::SeqCst), 8, "it goes on");
+    assert_eq!(pulled.load(Ordering::SeqCst), 8, "it continues");
     log.is_down.store(false, Ordering::SeqCst);
     assert_eq!(read.await.unwrap(), (ALL.to_owned(), 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_is_written_when_the_log_is_back() {
+async fn the_end_is_written_once_the_log_is_available_again() {
     let (log, pulled) = (Failing::default(), Arc::new(AtomicUsize::new(0)));
     let hub = Hub::with_backend(log.clone(), MemoryInbox::new());
     hub.start("key", words(20, &pulled)).await.unwrap().detach();
@@ -123,7 +123,7 @@ async fn the_end_is_written_when_the_log_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_pauses_is_not_pulled_until_its_log_is_back() {
+async fn a_pausing_run_is_not_polled_until_its_log_is_available() {
     let (log, pulled) = (Failing::default(), Arc::new(AtomicUsize::new(0)));
     let hub = Hub::with_backend(log.clone(), MemoryInbox::new()).with_log_outage(LogOutage::Pause);
     hub.start("key", words(20, &pulled)).await.unwrap().detach();
@@ -137,7 +137,7 @@ async fn a_run_that_pauses_is_not_pulled_until_its_log_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_begins_while_its_log_is_unavailable_and_is_read_when_it_is_back() {
+async fn a_run_started_during_a_log_outage_can_be_read_afterwards() {
     let (log, pulled) = (Failing::default(), Arc::new(AtomicUsize::new(0)));
     log.is_down.store(true, Ordering::SeqCst);
     let hub = Hub::with_backend(log.clone(), MemoryInbox::new());

@@ -50,7 +50,7 @@ fn wrappers_of_an_event_add_no_size() {
 }
 
 #[test]
-fn handles_are_a_few_machine_words() {
+fn handles_are_at_most_a_few_pointers_in_size() {
     check_size::<Error>(8);
     check_size::<Journal>(8);
     check_size::<TurnStream>(16);
@@ -72,7 +72,7 @@ fn loop_overhead<F, B, S>(_: &LoopStream<F, B, S>) -> usize {
 }
 
 #[test]
-fn a_loop_is_the_size_of_its_body_its_state_and_three_words() {
+fn a_loop_is_three_pointers_larger_than_its_body_and_state() {
     let counting = loop_stream(3_u64, |n| stream::iter([Step::Value(n), Step::Next(n - 1)]));
     assert!(loop_overhead(&counting) <= 24, "{}", loop_overhead(&counting));
     assert!(size_of::<Option<LoopEndReason>>() <= 1);

@@ -22,7 +22,7 @@ async fn needs_approval(client: &Client, tool: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_asks_for_approval_whatever_the_server_says_of_its_tool() {
+async fn a_call_requires_approval_regardless_of_the_servers_annotations() {
     let server = McpServer::new().with_tool(read_tool("Reads"));
     let client = client_of(&server);
     let outcome = run_call(client.toolkit().await.unwrap(), "s__read", json!({})).outcome().await;
@@ -63,7 +63,7 @@ async fn only_read_only_tools_run_concurrently() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_that_changes_is_reported_and_asks_again_until_a_call_was_approved() {
+async fn a_changed_definition_is_reported_and_requires_approval_again() {
     let server = McpServer::new().with_tool(read_tool("Reads a file"));
     let handle = server.handle();
     let client = client_of(&server).trusted();
@@ -94,7 +94,7 @@ async fn a_definition_that_changes_is_reported_and_asks_again_until_a_call_was_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn definitions_that_were_kept_are_compared_in_another_process() {
+async fn stored_definitions_are_compared_in_another_process() {
     let server = McpServer::new().with_tool(read_tool("Reads")).with_tool(echo_tool());
     let mut known: BTreeMap<_, _> = client_of(&server).fingerprints().await.unwrap();
     assert_eq!(known.keys().collect::<Vec<_>>(), ["echo", "read"]);
@@ -109,7 +109,7 @@ async fn definitions_that_were_kept_are_compared_in_another_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_of_ones_own_with_the_name_of_a_servers_tool_is_refused_before_anything_is_sent() {
+async fn a_local_tool_with_a_server_tools_name_is_rejected_before_any_request() {
     let own = Tool::raw(
         turnstream::tool::ToolSpec::new("s__echo", "Mine", no_arguments()),
         |_, _| async { "mine" },

@@ -35,7 +35,7 @@ impl Out {
         let _ = self.0.send(Some(message.to_string()));
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "callers have just made it")]
+    #[expect(clippy::needless_pass_by_value, reason = "callers have just created it")]
     fn result(&self, request: &Value, result: Value) {
         self.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }));
     }
@@ -155,7 +155,7 @@ async fn a_call_dropped_by_a_task_without_budget_is_cancelled_on_the_server() {
 
 /// The SDK does not know this kind of form.
 #[tokio::test(start_paused = true)]
-async fn a_form_without_properties_is_put_to_the_user() {
+async fn a_form_without_properties_is_shown_to_the_user() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let tool = McpTool::new("asks", "Asks", no_arguments(), |_, call: McpCall| async move {
@@ -174,17 +174,17 @@ async fn a_form_without_properties_is_put_to_the_user() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_without_a_model_ends_with_the_total_time_of_a_call() {
+async fn a_direct_call_is_limited_by_the_total_call_timeout() {
     let server = McpServer::new().with_tool(echo_tool()).with_fault(McpFault::EndlessProgress);
     let limits = Limits { call_total: Duration::from_secs(5), ..Limits::default() };
     let client = client_of(&server).with_limits(limits);
     let called = client.call_tool("echo", json!({ "text": "hi" }));
     let ended = tokio::time::timeout(Duration::from_mins(2), called).await;
-    assert!(ended.is_ok(), "it goes on for ever");
+    assert!(ended.is_ok(), "it never ends");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_has_come_does_not_wait_for_the_user() {
+async fn a_received_result_does_not_wait_for_an_unanswered_question() {
     // The server withdraws its question and answers.
     let tool = McpTool::new("asks", "Asks", no_arguments(), |_, call: McpCall| async move {
         let schema = json!({ "type": "object", "properties": {} });
@@ -224,7 +224,7 @@ const ANSWER: &str =
 
 #[cfg(unix)]
 #[test]
-fn closing_has_a_limit_while_the_runtime_of_the_connection_is_not_polled() {
+fn closing_is_time_limited_if_the_connections_runtime_is_idle() {
     let client = Client::stdio(shell_server(ANSWER))
         .with_limits(Limits { close: Duration::from_millis(100), ..Limits::default() });
     let new_runtime =
@@ -315,7 +315,7 @@ async fn closing_ends_the_streams_of_a_server_that_has_stopped_reading() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_while_a_connection_is_made_leaves_none() {
+async fn closing_while_connecting_leaves_no_connection() {
     let (held, opened) = (Arc::new(()), Arc::new(AtomicBool::new(false)));
     let server = McpServer::new().with_tool(echo_tool());
     let (watched, is_open) = (held.clone(), opened.clone());
@@ -347,7 +347,7 @@ async fn closing_while_a_connection_is_made_leaves_none() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_second_close_waits_as_the_first_does() {
+async fn a_second_close_waits_for_the_first() {
     let server = shell_server(&format!("{ANSWER}; sleep 1"));
     let client = Client::stdio(server).with_name("s").trusted();
     let kit = client.toolkit().await.unwrap();
@@ -361,7 +361,7 @@ async fn a_second_close_waits_as_the_first_does() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_server_that_died_is_started_again_though_a_daemon_of_it_holds_its_output() {
+async fn a_dead_server_is_restarted_even_if_its_child_keeps_stdout_open() {
     let starts = std::env::temp_dir().join(format!("starts-{}", std::process::id()));
     let _ = std::fs::remove_file(&starts);
     let count = || std::fs::read_to_string(&starts).unwrap_or_default().lines().count();
@@ -383,7 +383,7 @@ async fn a_server_that_died_is_started_again_though_a_daemon_of_it_holds_its_out
 // ---- definitions and approvals
 
 #[tokio::test(start_paused = true)]
-async fn a_title_that_the_model_reads_as_description_is_part_of_the_definition() {
+async fn a_title_used_as_description_is_part_of_the_fingerprint() {
     let titled = |title: &str| {
         McpTool::new("read", "", no_arguments(), |_, _| async { "read" }).with_title(title)
     };
@@ -394,11 +394,11 @@ async fn a_title_that_the_model_reads_as_description_is_part_of_the_definition()
     let kit = later.toolkit().await.unwrap();
     let tool = kit.get("s__read").unwrap();
     assert!(tool.spec().description.contains("evil.example"), "the model reads it");
-    assert!(tool.is_approval_required(), "and nobody is asked");
+    assert!(tool.is_approval_required(), "no approval is requested");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_of_the_program_does_not_accept_a_changed_definition_for_the_model() {
+async fn a_direct_call_does_not_approve_a_changed_definition() {
     let server = McpServer::new().with_tool(read_tool("Reads a file"));
     let handle = server.handle();
     let client = client_of(&server).trusted();
@@ -409,11 +409,11 @@ async fn a_call_of_the_program_does_not_accept_a_changed_definition_for_the_mode
     assert!(needs_approval(&client, "s__read").await);
     // A call of the program itself, which needs no approval.
     client.call_tool("read", json!({})).await.unwrap();
-    assert!(needs_approval(&client, "s__read").await, "nobody has approved the new definition");
+    assert!(needs_approval(&client, "s__read").await, "the new definition was never approved");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_goes_to_the_connection_whose_definitions_were_compared() {
+async fn a_call_uses_the_connection_whose_definitions_were_checked() {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let log = calls.clone();
     let client = raw_client(move |number, message, out| {
@@ -446,7 +446,7 @@ async fn a_call_goes_to_the_connection_whose_definitions_were_compared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_approval_is_of_the_definition_that_the_model_called() {
+async fn an_approval_applies_to_the_definition_shown_to_the_model() {
     let server = McpServer::new().with_tool(read_tool("Reads a file"));
     let handle = server.handle();
     let client = client_of(&server);
@@ -461,7 +461,7 @@ async fn an_approval_is_of_the_definition_that_the_model_called() {
         outcome.pending.into_iter().map(|call| (call, turnstream::tool::Verdict::Approve));
     agent.resume(outcome.history, verdicts).unwrap().outcome().await;
     let calls = handle.received().iter().filter(|it| it.is_call("read")).count();
-    assert_eq!(calls, 0, "`Deletes all files` ran, which nobody has seen");
+    assert_eq!(calls, 0, "`Deletes all files` ran without being shown");
 }
 
 #[tokio::test(start_paused = true)]
@@ -505,7 +505,7 @@ async fn a_change_before_the_subscription_is_acknowledged_is_noticed() {
 // ---- questions
 
 #[tokio::test(start_paused = true)]
-async fn a_server_does_not_raise_the_users_limit_of_a_models_output() {
+async fn a_server_cannot_raise_the_configured_sampling_output_limit() {
     let params = json!({
         "messages": [{ "role": "user", "content": { "type": "text", "text": "Hi" } }],
         "maxTokens": 100_000,
@@ -552,19 +552,19 @@ async fn count_questions(questions: usize) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_user_is_asked_no_more_than_the_limit_of_rounds() {
+async fn questions_to_the_user_are_limited_in_rounds() {
     // The answers of an eleventh round would not be sent.
     assert_eq!(count_questions(1).await, 10);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_result_does_not_ask_the_user_a_thousand_questions() {
+async fn the_number_of_questions_in_one_result_is_limited() {
     let asked = count_questions(1000).await;
     assert!(asked <= 100, "{asked}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_one_after_the_other_during_a_call_is_declined_beyond_the_limit() {
+async fn consecutive_questions_during_a_call_are_declined_beyond_the_limit() {
     let asked = Arc::new(AtomicUsize::new(0));
     let answers: Arc<Mutex<Vec<Value>>> = Arc::default();
     let (count, given) = (asked.clone(), answers.clone());
@@ -613,7 +613,7 @@ async fn a_server_that_asks_one_after_the_other_during_a_call_is_declined_beyond
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_of_a_call_is_not_lost_to_a_list_that_is_read_meanwhile() {
+async fn a_question_of_a_call_is_not_lost_to_a_concurrent_listing() {
     let waiting: Arc<Mutex<Option<Value>>> = Arc::default();
     let lists = Arc::new(AtomicUsize::new(0));
     let client = raw_client(move |_, message, out| {
@@ -671,7 +671,7 @@ async fn a_question_of_a_call_is_not_lost_to_a_list_that_is_read_meanwhile() {
 // ---- sizes, secrets, content
 
 #[tokio::test(start_paused = true)]
-async fn notes_on_tools_that_were_left_out_have_a_limit() {
+async fn notes_about_omitted_tools_are_limited() {
     let schema =
         json!({ "type": "object", "properties": { "a": { "$ref": "x".repeat(4 << 20) } } });
     let client = client_of_one_tool(json!({ "name": "a", "inputSchema": schema }), Value::Null);
@@ -681,7 +681,7 @@ async fn notes_on_tools_that_were_left_out_have_a_limit() {
 }
 
 #[tokio::test]
-async fn a_key_that_the_server_repeats_is_not_in_errors() {
+async fn a_key_echoed_by_the_server_is_masked_in_errors() {
     let tool = McpTool::new("fails", "Fails", no_arguments(), |_, _| async {
         McpAnswer::rpc_error(-32000, "the token sk-very-secret-token has expired")
     });
@@ -730,7 +730,7 @@ async fn http_answers(respond: impl Fn(&str) -> String + Send + Sync + 'static) 
 }
 
 #[tokio::test]
-async fn a_stale_token_is_fetched_anew_without_a_challenge_in_the_401() {
+async fn a_stale_token_is_refreshed_after_a_401_without_a_challenge() {
     let url = http_answers(|request| {
         let (head, body) = request.split_once("\r\n\r\n").unwrap_or_default();
         if !head.contains("token-1") {
@@ -786,7 +786,7 @@ async fn an_image_that_is_not_base64_does_not_enter_the_history() {
 /// `Debug` hides arguments, since they may contain keys; so errors have to hide them too.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_key_among_the_arguments_is_not_in_errors() {
+async fn a_key_in_the_command_arguments_is_masked_in_errors() {
     let script = "echo \"unknown option $1\" >&2; exit 1";
     let command =
         ServerCommand::new("sh").args(["-c", script, "sh", "--api-key=sk-very-secret-key"]);
@@ -795,7 +795,7 @@ async fn a_key_among_the_arguments_is_not_in_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_that_is_delivered_has_a_limit() {
+async fn the_size_of_delivered_progress_is_limited() {
     let tool =
         McpTool::new("long", "Reports much", no_arguments(), |_, call: McpCall| async move {
             call.progress(1.0, None, Some(&"x".repeat(8 << 20))).await;
@@ -810,7 +810,7 @@ async fn progress_that_is_delivered_has_a_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_have_a_limit() {
+async fn the_length_of_names_is_limited() {
     // The names that a server sends are stored whole, and sent with each call.
     let client = raw_client(|_, message, out| {
         match message["method"].as_str().unwrap_or_default() {
@@ -830,7 +830,7 @@ async fn names_have_a_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_of_json_that_the_sdk_reads_as_another_kind_keeps_its_content() {
+async fn a_result_misclassified_by_the_sdk_keeps_its_content() {
     // Each result is valid: a server may add fields to its result.
     let mut lost = Vec::new();
     for extra in [
@@ -865,7 +865,7 @@ async fn a_result_of_json_that_the_sdk_reads_as_another_kind_keeps_its_content()
 }
 
 #[tokio::test(start_paused = true)]
-async fn content_that_the_sdk_does_not_know_is_readable_beside_content_that_it_knows() {
+async fn unknown_content_is_readable_next_to_known_content() {
     for block in [
         json!({ "type": "hologram", "x": 1 }),
         json!({ "type": "text", "text": "a", "annotations": { "priority": "high" } }),
@@ -886,7 +886,7 @@ async fn content_that_the_sdk_does_not_know_is_readable_beside_content_that_it_k
 // ---- runtimes, floods, panics
 
 #[test]
-fn an_attempt_of_a_runtime_that_is_not_polled_does_not_hold_up_another() {
+fn a_connection_attempt_in_an_idle_runtime_does_not_block_another() {
     let limits = Limits { start: Duration::from_millis(300), ..Limits::default() };
     let open = std::future::pending::<io::Result<(tokio::io::Empty, tokio::io::Sink)>>;
     let client = Client::streams(open).with_limits(limits);
@@ -966,11 +966,11 @@ async fn a_cancel_never_overtakes_its_request() {
     let all_are_cancelled = tokio::time::timeout(Duration::from_secs(30), all_are_cancelled).await;
     let cancels = cancels.load(Ordering::SeqCst);
     assert!(sent > 0 && all_are_cancelled.is_ok(), "{cancels} of {sent} were cancelled");
-    assert_eq!(overtaken.load(Ordering::SeqCst), 0, "the server goes on with these calls");
+    assert_eq!(overtaken.load(Ordering::SeqCst), 0, "the server continues these calls");
 }
 
 #[tokio::test]
-async fn calls_that_hang_over_http_do_not_hold_up_others() {
+async fn hanging_http_calls_do_not_block_others() {
     for era in [McpEra::Modern, McpEra::Legacy] {
         let tool =
             McpTool::new("hangs", "Hangs", no_arguments(), |_, _| std::future::pending::<&str>());
@@ -1004,7 +1004,7 @@ async fn calls_that_hang_over_http_do_not_hold_up_others() {
 // ---- attempts that hold
 
 #[tokio::test(start_paused = true)]
-async fn dropped_at_any_poll_no_call_runs_on() {
+async fn a_call_dropped_at_any_poll_leaves_nothing_running() {
     for era in [McpEra::Modern, McpEra::Legacy] {
         for polls in 1..40 {
             let tool = McpTool::new("hangs", "Hangs", no_arguments(), |_, call| async move {
@@ -1083,14 +1083,14 @@ async fn call_with_schema(schema: Value) -> String {
 
 #[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
-async fn a_schema_that_refers_to_itself_does_not_end_the_process() {
+async fn a_self_referencing_schema_does_not_overflow_the_stack() {
     let said = call_with_schema(json!({ "type": "object", "allOf": [{ "$ref": "#" }] })).await;
     assert_eq!(said, "The tool returned nothing.");
 }
 
 #[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
-async fn schemas_that_refer_to_each_other_do_not_end_the_process() {
+async fn mutually_recursive_schemas_do_not_overflow_the_stack() {
     let said = call_with_schema(json!({
         "type": "object", "$defs": { "a": { "allOf": [{ "$ref": "#/$defs/b" }] }, "b": { "anyOf": [{ "$ref": "#/$defs/a" }] } },
         "allOf": [{ "$ref": "#/$defs/a" }],
@@ -1101,7 +1101,7 @@ async fn schemas_that_refer_to_each_other_do_not_end_the_process() {
 
 #[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
-async fn a_schema_that_doubles_at_each_level_does_not_stop_the_thread() {
+async fn an_exponentially_expanding_schema_does_not_block_the_thread() {
     let mut defs = serde_json::Map::new();
     for level in 0..40 {
         let next = json!({ "$ref": format!("#/$defs/d{}", level + 1) });
@@ -1112,12 +1112,12 @@ async fn a_schema_that_doubles_at_each_level_does_not_stop_the_thread() {
         json!({ "type": "object", "$defs": defs, "allOf": [{ "$ref": "#/$defs/d0" }] }),
     )
     .await;
-    assert_eq!(said, "`s__a` has a schema that grows beyond measure by its references");
+    assert_eq!(said, "`s__a` has a schema that expands without bound through its references");
 }
 
 #[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
-async fn a_pattern_does_not_stop_the_thread() {
+async fn a_pathological_pattern_does_not_block_the_thread() {
     let said = call_with_schema(json!({
         "type": "object", "properties": { "text": { "type": "string", "pattern": "^(?=(a+)+$)(a+)+$" } },
     }))
@@ -1127,7 +1127,7 @@ async fn a_pattern_does_not_stop_the_thread() {
 
 #[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
-async fn addresses_in_a_schema_are_not_fetched() {
+async fn urls_in_a_schema_are_not_fetched() {
     let said = call_with_schema(json!({
         "$id": "http://192.0.2.1/a", "$schema": "http://192.0.2.1/meta", "type": "object",
         "properties": { "text": { "$ref": "#/$defs/x" } }, "$defs": { "x": { "$id": "y", "type": "string" } },

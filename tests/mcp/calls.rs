@@ -28,7 +28,7 @@ async fn tools_are_listed_in_the_order_of_the_server_over_several_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_and_without_match_the_tool_names_of_the_server() {
+async fn tool_filters_match_the_servers_tool_names() {
     let server = ["a", "b.c", "d"].into_iter().fold(McpServer::new(), |server, name| {
         server.with_tool(McpTool::new(name, name, no_arguments(), |_, _| async { "" }))
     });
@@ -43,7 +43,7 @@ async fn only_and_without_match_the_tool_names_of_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn arguments_that_do_not_fit_the_schema_never_reach_the_server() {
+async fn arguments_that_violate_the_schema_never_reach_the_server() {
     let server = McpServer::new().with_tool(echo_tool());
     let kit = client_of(&server).trusted().toolkit().await.unwrap();
     let (result, _) = call(kit, "s__echo", json!({ "text": 1 })).await;
@@ -52,7 +52,7 @@ async fn arguments_that_do_not_fit_the_schema_never_reach_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_is_reported_as_it_comes() {
+async fn progress_is_reported_as_it_arrives() {
     for era in [McpEra::Modern, McpEra::Legacy] {
         let tool = McpTool::new("slow", "Slow", no_arguments(), |_, call| async move {
             call.progress(1.0, Some(2.0), Some("half")).await;
@@ -96,7 +96,7 @@ async fn unread_progress_is_replaced_by_newer_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn images_are_parts_and_other_media_are_named_unless_they_are_sent() {
+async fn images_are_parts_and_other_media_are_named_by_default() {
     let tool = McpTool::new("media", "Media", no_arguments(), |_, _| async {
         McpAnswer::text("look")
             .with_image("image/png", [0, 0, 0])
@@ -145,7 +145,7 @@ async fn structured_content_alone_is_json_text() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_without_an_answer_or_progress_is_given_up_and_progress_renews_the_time() {
+async fn an_unanswered_call_times_out_and_progress_extends_the_time() {
     let server = McpServer::new()
         .with_tool(McpTool::new("hangs", "Hangs", no_arguments(), |_, _| async {
             std::future::pending::<&str>().await
@@ -177,7 +177,7 @@ async fn a_call_without_an_answer_or_progress_is_given_up_and_progress_renews_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_are_hostile_become_distinct_lawful_ones_or_are_left_out() {
+async fn hostile_names_are_sanitized_to_distinct_names_or_omitted() {
     let client = client_of(&McpServer::new().with_fault(McpFault::BadNames));
     let kit = client.toolkit().await.unwrap();
     let names: std::collections::BTreeSet<_> =
@@ -190,7 +190,7 @@ async fn names_that_are_hostile_become_distinct_lawful_ones_or_are_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tools_whose_schema_no_provider_takes_are_left_out_with_the_reason() {
+async fn tools_with_schemas_no_provider_accepts_are_omitted_with_the_reason() {
     let server = McpServer::new().with_tool(echo_tool()).with_fault(McpFault::BadSchemas);
     let client = client_of(&server);
     let kit = client.toolkit().await.unwrap();

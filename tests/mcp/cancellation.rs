@@ -26,7 +26,7 @@ fn is_cancelled(log: &[McpReceived]) -> bool {
 async fn run_until_progress(kit: turnstream::Toolkit) -> turnstream::Run {
     let mut run = run_call(kit, "s__hangs", json!({}));
     loop {
-        let event = run.next().await.expect("the run goes on").unwrap();
+        let event = run.next().await.expect("the run continues").unwrap();
         if let Event::Tool(ToolEvent::Progress { .. }) = event {
             return run;
         }
@@ -64,7 +64,7 @@ async fn an_interrupt_and_a_time_limit_cancel_the_call_on_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_of_a_dropped_call_is_delivered_to_the_next() {
+async fn no_message_of_a_dropped_call_reaches_the_next_one() {
     let tool = McpTool::new("asks", "Asks", no_arguments(), |_, call| async move {
         call.progress(1.0, None, None).await;
         let schema = json!({ "type": "object", "properties": {} });

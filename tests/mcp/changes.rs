@@ -57,7 +57,7 @@ fn growing_server(era: McpEra) -> McpServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_is_added_during_a_run_is_told_and_can_be_called_in_the_next_turn() {
+async fn a_tool_added_during_a_run_is_announced_and_callable() {
     for era in [McpEra::Modern, McpEra::Legacy] {
         let server = growing_server(era);
         let client = client_of(&server).trusted();
@@ -128,7 +128,7 @@ fn breaking_server(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_dies_in_a_run_is_made_again_with_all_tools() {
+async fn a_connection_lost_during_a_run_is_restored_with_all_tools() {
     let shared = Arc::default();
     let line = line_to(breaking_server(&shared, false));
     let _ = shared.set((line.is_up.clone(), line.breaks.clone()));
@@ -144,7 +144,7 @@ async fn a_connection_that_dies_in_a_run_is_made_again_with_all_tools() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_stays_dead_keeps_its_tools_and_says_so() {
+async fn a_permanently_lost_connection_keeps_its_tools_and_is_reported() {
     let shared = Arc::default();
     let line = line_to(breaking_server(&shared, true));
     let _ = shared.set((line.is_up.clone(), line.breaks.clone()));
@@ -174,7 +174,7 @@ async fn a_server_that_cannot_be_reached_at_the_start_fails_the_run_before_a_req
 
 #[cfg(feature = "tool-search")]
 #[tokio::test(start_paused = true)]
-async fn tools_that_are_searched_for_may_change_while_every_request_offers_the_same_two() {
+async fn searchable_tools_may_change_while_requests_list_the_same_two_tools() {
     let server = growing_server(McpEra::Both);
     let call_inner = |name: &str, arguments: serde_json::Value| {
         ("call_tool", json!({ "name": name, "arguments": arguments }))

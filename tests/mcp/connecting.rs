@@ -31,19 +31,19 @@ async fn the_newer_protocol_version_is_preferred() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_the_newer_era_needs_no_handshake() {
+async fn a_modern_server_needs_no_handshake() {
     assert_eq!(era_of(McpEra::Modern).await.0, Era::Modern);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_to_be_discovered_is_initialized() {
+async fn a_server_that_rejects_discovery_is_initialized() {
     let (era, methods) = era_of(McpEra::Legacy).await;
     assert_eq!(era, Era::Legacy);
     assert_eq!(methods[..2], ["server/discover", "initialize"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_silent_when_discovered_is_initialized_on_a_fresh_connection() {
+async fn a_server_that_ignores_discovery_is_initialized_on_a_new_connection() {
     let before = Instant::now();
     let (era, methods) = era_of(McpEra::LegacySilentOnDiscover).await;
     assert_eq!(era, Era::Legacy);
@@ -52,7 +52,7 @@ async fn a_server_that_is_silent_when_discovered_is_initialized_on_a_fresh_conne
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_always_silent_is_a_time_out() {
+async fn a_server_that_never_answers_is_a_timeout() {
     let client = client_of(&McpServer::new().with_fault(McpFault::Silent));
     let before = Instant::now();
     let error = client.toolkit().await.unwrap_err();
@@ -62,7 +62,7 @@ async fn a_server_that_is_always_silent_is_a_time_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_hangs_after_it_was_discovered_is_a_time_out() {
+async fn a_server_that_hangs_after_discovery_is_a_timeout() {
     let client = client_of(&McpServer::new().with_fault(McpFault::SilentAfterDiscover));
     let limits = Limits { request: Duration::from_secs(7), ..Limits::default() };
     let error = client.with_limits(limits).toolkit().await.unwrap_err();
@@ -71,7 +71,7 @@ async fn a_server_that_hangs_after_it_was_discovered_is_a_time_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_ends_is_made_again_and_its_tools_are_listed_anew() {
+async fn a_lost_connection_is_restored_and_its_tools_listed_again() {
     // The messages are: discover, list, subscribe, call, discover, …
     let server = McpServer::new().with_tool(echo_tool()).with_fault(McpFault::DiesAt(4));
     let client = client_of(&server).trusted();

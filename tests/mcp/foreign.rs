@@ -57,7 +57,7 @@ fn names(kit: &Toolkit) -> BTreeSet<String> {
 async fn run_until_progress(kit: Toolkit, tool: &str, arguments: Value) -> Run {
     let mut run = run_call(kit, tool, arguments);
     loop {
-        let event = run.next().await.expect("the run goes on").unwrap();
+        let event = run.next().await.expect("the run continues").unwrap();
         if let Event::Tool(ToolEvent::Progress { .. }) = event {
             return run;
         }
@@ -95,7 +95,7 @@ async fn server_everything_lists_calls_reports_progress_and_shows_images() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs MCP servers: tests/mcp/run.sh"]
-async fn server_everything_asks_the_user_and_names_its_resources_and_prompts() {
+async fn server_everything_asks_the_user_and_lists_resources_and_prompts() {
     let client = client("TURNSTREAM_MCP_EVERYTHING", &["stdio"])
         .with_elicitation(|_| async { ElicitationAnswer::Accept(json!({ "name": "Ada" })) });
     // The tool that asks exists only for clients that support questions; it is added a moment
@@ -119,7 +119,7 @@ async fn server_everything_asks_the_user_and_names_its_resources_and_prompts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs MCP servers: tests/mcp/run.sh"]
-async fn server_filesystem_reads_and_writes_in_its_folder_alone() {
+async fn server_filesystem_reads_and_writes_only_in_its_folder() {
     let folder = Folder::new("files");
     fs::write(folder.0.join("a.txt"), "hello").unwrap();
     let client = client("TURNSTREAM_MCP_FILESYSTEM", &[folder.path()])
@@ -158,7 +158,7 @@ async fn server_memory_returns_stored_entities() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs MCP servers: tests/mcp/run.sh"]
-async fn mcp_server_time_tells_the_time_and_its_errors_are_results() {
+async fn mcp_server_time_returns_the_time_and_its_errors_as_results() {
     let client = client("TURNSTREAM_MCP_TIME", &["--local-timezone=UTC"]);
     assert_eq!(client.server_info().await.unwrap().era, Era::Modern);
     let kit = client.toolkit().await.unwrap();
@@ -185,7 +185,7 @@ async fn mcp_server_git_shows_a_repository() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs MCP servers: tests/mcp/run.sh"]
-async fn a_server_of_the_newer_era_calls_asks_and_changes_its_tools() {
+async fn a_modern_server_can_be_called_ask_and_change_its_tools() {
     let client = client("TURNSTREAM_MCP_MODERN", &["stdio"])
         .with_elicitation(|_| async { ElicitationAnswer::Accept(json!({ "approve": true })) });
     assert_eq!(client.server_info().await.unwrap().era, Era::Modern);
@@ -213,7 +213,7 @@ async fn a_server_of_the_newer_era_calls_asks_and_changes_its_tools() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs MCP servers: tests/mcp/run.sh"]
-async fn a_server_of_the_newer_era_sees_a_dropped_call_over_both_transports() {
+async fn a_modern_server_notices_a_dropped_call_over_both_transports() {
     let folder = Folder::new("cancel");
     for transport in ["stdio", "http"] {
         let log = folder.0.join(transport);
@@ -276,7 +276,7 @@ fn start_http_server(log: &Path) -> (KilledOnDrop, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs MCP servers: tests/mcp/run.sh"]
-async fn a_server_that_is_killed_in_the_middle_of_a_call_is_back_for_the_next() {
+async fn a_server_killed_during_a_call_is_restarted_for_the_next() {
     let folder = Folder::new("killed");
     let pid_file = folder.0.join("pid");
     // The shell prints its process id, which becomes the server's.

@@ -27,7 +27,7 @@ async fn list_error(fault: McpFault) -> turnstream::Error {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_list_and_one_that_is_too_large_are_too_large() {
+async fn an_endless_or_oversized_list_is_too_large() {
     for (fault, what) in [
         (McpFault::EndlessList, "with more than 100 pages"),
         (McpFault::ManyTools(100_000), "with more than 1000 tools"),
@@ -40,7 +40,7 @@ async fn an_endless_list_and_one_that_is_too_large_are_too_large() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_without_an_end_closes_the_connection_before_it_is_in_memory() {
+async fn an_endless_message_closes_the_connection_before_it_fills_memory() {
     for era in [McpEra::Modern, McpEra::Legacy] {
         let server = McpServer::new().with_era(era).with_tool(echo_tool());
         let server = server.with_fault(McpFault::LongLine(100 << 20));
@@ -53,7 +53,7 @@ async fn a_message_without_an_end_closes_the_connection_before_it_is_in_memory()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_within_the_limit_of_messages_is_clipped_like_any_other() {
+async fn a_result_within_the_message_limit_is_truncated_like_any_other() {
     let server = McpServer::new().with_tool(echo_tool()).with_fault(McpFault::LargeResult(8 << 20));
     let kit = client_of(&server).trusted().toolkit().await.unwrap();
     let (result, _) = call(kit, "s__echo", hi()).await;
@@ -62,7 +62,7 @@ async fn a_result_within_the_limit_of_messages_is_clipped_like_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_for_ever_ends_with_the_total_time_of_a_call() {
+async fn endless_progress_ends_at_the_total_call_timeout() {
     let server = McpServer::new().with_tool(echo_tool()).with_fault(McpFault::EndlessProgress);
     let limits = Limits { call_total: Duration::from_secs(5), ..Limits::default() };
     let kit = client_of(&server).trusted().with_limits(limits).toolkit().await.unwrap();
@@ -73,13 +73,13 @@ async fn progress_for_ever_ends_with_the_total_time_of_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_under_wrong_ids_never_count() {
+async fn answers_with_wrong_ids_are_ignored() {
     let error = list_error(McpFault::WrongIds).await;
     assert!(matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Timeout), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_come_twice_count_once_and_noise_is_passed_over() {
+async fn duplicate_answers_and_noise_are_ignored() {
     for fault in [
         McpFault::AnswersTwice,
         McpFault::Noise,
@@ -118,7 +118,7 @@ async fn a_server_that_dies_at_any_message_is_an_error_or_a_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_reads_is_a_time_out() {
+async fn a_server_that_never_reads_is_a_timeout() {
     let error = list_error(McpFault::NeverReads).await;
     assert_eq!(error.kind(), ErrorKind::Timeout);
 }

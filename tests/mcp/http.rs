@@ -81,7 +81,7 @@ async fn headers_and_tokens_reach_the_server_and_a_missing_one_is_an_auth_error(
 }
 
 #[tokio::test]
-async fn a_token_that_has_become_stale_is_fetched_anew_once() {
+async fn a_stale_token_is_refreshed_once() {
     let server = McpServer::new()
         .with_tool(echo_tool())
         .with_required_header("authorization", "Bearer token-1")
@@ -103,7 +103,7 @@ async fn a_token_that_has_become_stale_is_fetched_anew_once() {
 }
 
 #[tokio::test]
-async fn a_session_that_has_expired_is_begun_anew() {
+async fn an_expired_session_is_replaced_by_a_new_one() {
     let server = McpServer::new().with_era(McpEra::Legacy).with_tool(echo_tool());
     let server = server.start_http().await.unwrap();
     let client = client_at(&server.url());

@@ -40,7 +40,7 @@ async fn start_grandchild(client: &Client) -> String {
 }
 
 #[tokio::test]
-async fn closing_leaves_no_process_of_the_servers_group() {
+async fn closing_leaves_no_process_in_the_servers_group() {
     let Some(client) = example_client(&[]) else { return };
     let pid = start_grandchild(&client).await;
     client.close().await;
@@ -48,7 +48,7 @@ async fn closing_leaves_no_process_of_the_servers_group() {
 }
 
 #[test]
-fn closing_kills_the_group_also_while_the_runtime_of_the_connection_is_not_polled() {
+fn closing_kills_the_process_group_even_if_the_connections_runtime_is_idle() {
     let Some(client) = example_client(&[]) else { return };
     let client =
         client.with_limits(Limits { close: Duration::from_millis(50), ..Limits::default() });
@@ -67,7 +67,7 @@ fn closing_kills_the_group_also_while_the_runtime_of_the_connection_is_not_polle
 }
 
 #[tokio::test]
-async fn dropping_the_last_clone_leaves_no_process_of_the_servers_group() {
+async fn dropping_the_last_clone_leaves_no_process_in_the_servers_group() {
     let Some(client) = example_client(&[]) else { return };
     let pid = start_grandchild(&client).await;
     drop(client);
@@ -88,7 +88,7 @@ fn a_runtime_that_ends_first_kills_the_servers_group() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_end_by_itself_is_killed_after_the_limit() {
+async fn a_server_that_does_not_exit_is_killed_after_the_limit() {
     // The process neither reads, so it does not see the end of its input, nor reacts to SIGTERM.
     let script = "trap '' TERM; echo $$ >&2; while :; do sleep 0.05; done";
     let limits = Limits {
@@ -141,7 +141,7 @@ async fn an_exit_error_has_the_status_and_the_last_lines_of_stderr() {
 }
 
 #[tokio::test]
-async fn a_server_that_floods_its_standard_error_goes_on_and_the_newest_is_kept() {
+async fn a_server_that_floods_stderr_keeps_running_and_the_newest_lines_are_kept() {
     let Some(client) = example_client(&["--fault", "stderr-flood"]) else { return };
     let add = call_text(client.toolkit().await.unwrap(), "s__add", json!({ "a": 1, "b": 2 })).await;
     assert_eq!(add, "3");

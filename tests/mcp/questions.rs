@@ -59,7 +59,7 @@ async fn the_user_answers_a_question_in_both_eras() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_takes_too_long_is_a_cancel() {
+async fn an_answer_that_takes_too_long_is_sent_as_cancel() {
     for era in ERAS {
         let server = McpServer::new()
             .with_era(era)
@@ -72,7 +72,7 @@ async fn an_answer_that_takes_too_long_is_a_cancel() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_hook_the_server_is_not_told_that_it_may_ask() {
+async fn without_a_hook_no_elicitation_capability_is_announced() {
     for era in ERAS {
         let server = McpServer::new()
             .with_era(era)
@@ -83,7 +83,7 @@ async fn without_a_hook_the_server_is_not_told_that_it_may_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_without_being_allowed_gets_a_refusal_and_the_model_a_result() {
+async fn an_unexpected_question_is_rejected_and_the_model_gets_a_result() {
     // It asks whatever the client has declared.
     let tool = McpTool::new("asks", "Asks", no_arguments(), |_, _| async {
         McpAnswer::empty().with_field("resultType", "input_required").with_field(
@@ -103,7 +103,7 @@ async fn a_server_that_asks_without_being_allowed_gets_a_refusal_and_the_model_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_for_ever_is_given_up() {
+async fn a_server_that_asks_endlessly_fails_the_call() {
     let rounds = Arc::new(AtomicUsize::new(0));
     let counted = rounds.clone();
     let tool = McpTool::new("asks", "Asks", no_arguments(), move |_, call: McpCall| {
@@ -118,7 +118,7 @@ async fn a_server_that_asks_for_ever_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_answers_for_the_server_and_its_tokens_count_for_the_run() {
+async fn sampling_tokens_count_toward_the_run() {
     for era in ERAS {
         let params = json!({
             "messages": [{ "role": "user", "content": { "type": "text", "text": "A word?" } }],

@@ -34,7 +34,7 @@ async fn resources_are_listed_and_read_as_content() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prompt_with_its_values_is_items_to_begin_a_run_with() {
+async fn a_prompt_with_arguments_yields_items_for_a_run() {
     for era in [McpEra::Modern, McpEra::Legacy] {
         let client = client_of(&server(era));
         let prompts = client.prompts().await.unwrap();
@@ -47,7 +47,7 @@ async fn a_prompt_with_its_values_is_items_to_begin_a_run_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_resources_and_prompts_lists_none_and_is_not_asked() {
+async fn a_server_without_resources_and_prompts_is_not_queried_for_them() {
     let server = McpServer::new();
     let client = client_of(&server);
     assert!(client.resources().await.unwrap().is_empty());

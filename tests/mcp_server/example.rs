@@ -78,7 +78,7 @@ fn a_child_outlives_the_server() {
 }
 
 #[test]
-fn options_choose_the_era_the_tools_and_the_faults() {
+fn options_select_the_era_the_tools_and_the_faults() {
     let list = modern(request(1, "tools/list", json!({})));
     let count = |options: &[&str]| {
         let answers = answers(&run(options, std::slice::from_ref(&list))?);
@@ -102,7 +102,7 @@ fn options_choose_the_era_the_tools_and_the_faults() {
 }
 
 #[test]
-fn options_that_are_not_known_end_the_program() {
+fn unknown_options_end_the_program() {
     for options in
         [&["--fault", "none"][..], &["--era"], &["--era", "none"], &["--header", "x"], &["x", "y"]]
     {

@@ -40,7 +40,7 @@ async fn expect_silence(client: &mut LineClient) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_list_has_another_page_each_time() {
+async fn an_endless_list_always_has_another_page() {
     let mut client = start(McpFault::EndlessList);
     let mut params = json!({});
     let mut seen = HashSet::new();
@@ -62,14 +62,14 @@ async fn many_tools_are_listed_and_can_be_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_schema_has_its_size() {
+async fn a_large_schema_has_the_configured_size() {
     let mut client = start(McpFault::LargeSchema(1 << 20));
     client.send(modern(request(1, "tools/list", json!({})))).await;
     assert!(client.line().await.len() > 1 << 20);
 }
 
 #[tokio::test(start_paused = true)]
-async fn bad_schemas_and_names_are_listed_beside_the_good_ones() {
+async fn invalid_schemas_and_names_are_listed_next_to_valid_ones() {
     let mut client = start(McpFault::BadSchemas);
     let answer = list(&mut client, json!({})).await;
     let tools = answer["result"]["tools"].as_array().unwrap();
@@ -94,7 +94,7 @@ async fn bad_schemas_and_names_are_listed_beside_the_good_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changing_list_is_never_the_same() {
+async fn a_changing_list_differs_each_time() {
     let mut client = start(McpFault::ChangingList);
     let mut seen = HashSet::new();
     for _ in 0..4 {
@@ -133,7 +133,7 @@ async fn a_long_line_never_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_result_is_whole() {
+async fn a_large_result_is_sent_completely() {
     const LENGTH: usize = (3 << 20) + 1;
     let mut client = start(McpFault::LargeResult(LENGTH as u64));
     assert_eq!(text(&client.ask(echo()).await).len(), LENGTH);
@@ -156,7 +156,7 @@ async fn a_silent_server_reads_and_never_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_reads_lets_the_client_wait() {
+async fn a_server_that_never_reads_blocks_the_client() {
     let mut client = start(McpFault::NeverReads);
     client.send(echo()).await;
     expect_silence(&mut client).await;
@@ -165,7 +165,7 @@ async fn a_server_that_never_reads_lets_the_client_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_have_wrong_ids_or_come_twice() {
+async fn answers_have_wrong_ids_or_are_sent_twice() {
     let answer = start(McpFault::WrongIds).ask(echo()).await;
     assert_eq!((&answer["id"], text(&answer)), (&json!("not 9"), "{}"));
     let mut client = start(McpFault::AnswersTwice);
@@ -174,7 +174,7 @@ async fn answers_have_wrong_ids_or_come_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn noise_comes_before_each_answer() {
+async fn noise_is_sent_before_each_answer() {
     let mut client = start(McpFault::Noise);
     client.send(echo()).await;
     let mut noise = 0;
@@ -190,7 +190,7 @@ async fn noise_comes_before_each_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_dies_at_the_message_of_its_number() {
+async fn a_server_dies_at_the_configured_message() {
     for number in 1..=3 {
         let mut client = start(McpFault::DiesAt(number));
         for _ in 1..number {
@@ -214,7 +214,7 @@ async fn a_slow_server_sends_byte_by_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_nothing_called_for_come_before_each_answer() {
+async fn unsolicited_requests_are_sent_before_each_answer() {
     let mut client = start(McpFault::UnsolicitedRequests);
     client.send(echo()).await;
     let mut methods = Vec::new();
@@ -231,11 +231,11 @@ async fn requests_that_nothing_called_for_come_before_each_answer() {
         ["sampling/createMessage", "elicitation/create", "roots/list", "ping", "no/such/method"];
     assert_eq!(methods, expected);
     soon(client.handle.wait_until(|log| log.len() == 6)).await;
-    assert!(client.handle.violations().is_empty(), "refusing them is lawful");
+    assert!(client.handle.violations().is_empty(), "refusing them is allowed");
 }
 
 #[tokio::test]
-async fn over_http_a_silent_server_sends_not_even_a_head() {
+async fn over_http_a_silent_server_sends_no_response_head() {
     for fault in [McpFault::Silent, McpFault::NeverReads] {
         let server = server().with_fault(fault).start_http().await.unwrap();
         let message = echo();
@@ -264,7 +264,7 @@ async fn over_http_a_server_that_dies_cuts_the_response() {
 }
 
 #[tokio::test]
-async fn over_http_faults_make_events_of_an_answer() {
+async fn over_http_a_fault_turns_an_answer_into_an_event_stream() {
     let server = server().with_fault(McpFault::AnswersTwice).start_http().await.unwrap();
     let mut answer = post_modern(&server, &modern(request(1, "tools/list", json!({})))).await;
     let first = answer.event().await.unwrap();
@@ -273,7 +273,7 @@ async fn over_http_faults_make_events_of_an_answer() {
 }
 
 #[tokio::test]
-async fn over_http_a_large_result_and_a_slow_one_are_whole() {
+async fn over_http_large_and_slow_results_are_complete() {
     const LENGTH: usize = (3 << 20) + 1;
     let fault = McpFault::LargeResult(LENGTH as u64);
     let large = server().with_fault(fault).start_http().await.unwrap();

@@ -115,7 +115,7 @@ async fn a_request_that_breaks_the_transport_is_refused() {
 }
 
 #[tokio::test]
-async fn a_required_header_is_required_of_every_request() {
+async fn every_request_must_have_the_required_header() {
     let server = server().with_required_header("Authorization", "Bearer key");
     let server = server.start_http().await.unwrap();
     let message = modern(request(1, "tools/list", json!({})));
@@ -213,7 +213,7 @@ async fn a_legacy_server_refuses_a_modern_request_like_one_without_a_session() {
     let mut answer = post_modern(&server, &modern(request(1, "server/discover", json!({})))).await;
     assert_eq!(answer.status, 400);
     assert_eq!(error_code(&answer.json().await), -32000);
-    assert!(server.handle().violations().is_empty(), "a probe is lawful");
+    assert!(server.handle().violations().is_empty(), "a probe is allowed");
 }
 
 #[tokio::test]
@@ -232,7 +232,7 @@ async fn a_legacy_client_receives_notices_on_its_stream_until_the_session_ends()
 }
 
 #[tokio::test]
-async fn a_legacy_question_is_answered_by_a_request_of_its_own() {
+async fn a_legacy_question_is_answered_in_a_separate_request() {
     let server = server().start_http().await.unwrap();
     let session = start_session(&server).await;
     let headers = || legacy_headers(&session);

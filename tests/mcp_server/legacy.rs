@@ -63,7 +63,7 @@ async fn tools_are_listed_and_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_both_eras_speaks_that_of_each_request() {
+async fn a_server_of_both_eras_answers_in_the_era_of_each_request() {
     let mut client = LineClient::start(server());
     let discovered = client.ask(modern(request(1, "server/discover", json!({})))).await;
     assert!(discovered["result"].is_object(), "{discovered}");
@@ -154,5 +154,5 @@ async fn discover_is_refused_or_never_answered() {
     client.send(discover).await;
     client.expect_nothing(initialize("2025-06-18")).await;
     assert_eq!(client.handle.received()[0].status, Some(McpRequestStatus::Running));
-    assert!(client.handle.violations().is_empty(), "a probe is lawful");
+    assert!(client.handle.violations().is_empty(), "a probe is allowed");
 }

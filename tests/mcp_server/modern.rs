@@ -51,7 +51,7 @@ async fn a_request_without_its_meta_fields_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_version_is_refused_with_those_that_are_supported() {
+async fn an_unknown_version_error_lists_the_supported_ones() {
     let mut client = LineClient::start(server());
     let mut message = modern(request(1, "tools/list", json!({})));
     message["params"]["_meta"][VERSION] = json!("2099-01-01");
@@ -62,7 +62,7 @@ async fn an_unknown_version_is_refused_with_those_that_are_supported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_the_modern_era_refuses_initialize_with_its_versions() {
+async fn a_modern_server_rejects_initialize_and_lists_its_versions() {
     let mut client = LineClient::start(server().with_era(McpEra::Modern));
     let answer = client.ask(initialize("2025-11-25")).await;
     assert_eq!(error_code(&answer), -32022);
@@ -70,7 +70,7 @@ async fn a_server_of_the_modern_era_refuses_initialize_with_its_versions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_is_listed_as_it_was_made_and_answers_a_call() {
+async fn a_tool_is_listed_as_defined_and_answers_a_call() {
     let tool = echo()
         .with_title("Echo")
         .with_annotations(json!({ "readOnlyHint": true }))
@@ -94,7 +94,7 @@ async fn a_tool_is_listed_as_it_was_made_and_answers_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_has_what_the_handler_put_into_it() {
+async fn an_answer_contains_the_handlers_output() {
     let full = McpTool::new("full", "", object(), async |_, _| {
         McpAnswer::error("no")
             .with_image("image/png", b"abc")
@@ -131,7 +131,7 @@ async fn an_answer_has_what_the_handler_put_into_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_tool_or_method_is_an_error_and_not_a_violation() {
+async fn an_unknown_tool_or_method_is_an_error_and_not_a_protocol_violation() {
     let mut client = LineClient::start(server());
     assert_eq!(error_code(&client.ask(modern(call(1, "none", json!({})))).await), -32602);
     assert_eq!(error_code(&client.ask(modern(request(2, "none", json!({})))).await), -32601);
@@ -231,7 +231,7 @@ async fn a_cancelled_call_is_dropped_and_never_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_input_drops_what_runs_and_ends_the_server() {
+async fn the_end_of_the_input_drops_running_calls_and_ends_the_server() {
     let (tool, dropped) = wait_for_ever();
     let mut client = LineClient::start(server().with_tool(tool));
     client.send(modern(call(1, "echo", json!({})))).await;
@@ -246,7 +246,7 @@ async fn the_end_of_the_input_drops_what_runs_and_ends_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_that_is_in_use_is_refused() {
+async fn a_request_id_already_in_use_is_rejected() {
     let (tool, dropped) = wait_for_ever();
     let mut client = LineClient::start(server().with_tool(tool));
     client.send(modern(call(1, "wait_for_ever", json!({})))).await;
@@ -288,7 +288,7 @@ async fn only_subscribers_are_notified_of_new_tools() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_comes_in_pages_and_takes_only_its_own_cursors() {
+async fn a_list_is_paged_and_accepts_only_its_own_cursors() {
     let mut client = LineClient::start(server().with_page_size(2));
     let first = client.ask(modern(request(1, "tools/list", json!({})))).await;
     assert_eq!(first["result"]["tools"].as_array().unwrap().len(), 2);
@@ -330,7 +330,7 @@ async fn resources_and_prompts_are_listed_and_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lines_that_are_no_messages_are_refused_and_recorded() {
+async fn invalid_lines_are_rejected_and_recorded() {
     let mut client = LineClient::start(server());
     for (line, code) in
         [("{", -32700), ("[]", -32600), (r#"{"id":1,"method":"m"}"#, -32600), ("null", -32600)]

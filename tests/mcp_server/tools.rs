@@ -69,12 +69,12 @@ pub(crate) fn with_meta(mut params: Value) -> Value {
     params
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "each is made where it is sent")]
+#[expect(clippy::needless_pass_by_value, reason = "each is created where it is sent")]
 pub(crate) fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params })
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "each is made where it is sent")]
+#[expect(clippy::needless_pass_by_value, reason = "each is created where it is sent")]
 pub(crate) fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> Value {
     request(id, "tools/call", json!({ "name": tool, "arguments": arguments }))
 }
@@ -93,7 +93,7 @@ pub(crate) fn initialize(version: &str) -> Value {
     request("init", "initialize", params)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "each is made where it is sent")]
+#[expect(clippy::needless_pass_by_value, reason = "each is created where it is sent")]
 pub(crate) fn notification(method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }

@@ -65,7 +65,7 @@ async fn check_broken_append(when: Break) {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn an_append_whose_answer_is_lost_is_written_once() {
+async fn an_append_whose_confirmation_was_lost_is_written_once() {
     check_broken_append(Break::BeforeAnswer).await;
 }
 
@@ -137,7 +137,7 @@ async fn assert_written_once(store: &PostgresStore, versions: &[u64]) {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn connections_that_are_ended_lose_and_double_no_append() {
+async fn terminated_connections_lose_and_duplicate_no_append() {
     const APPENDS: usize = 1500;
     let name = unique_name().replace(['"', ' '], "");
     let options = PostgresOptions::new(named_url(shared_server(), &name));
@@ -170,7 +170,7 @@ async fn connections_that_are_ended_lose_and_double_no_append() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn twenty_kills_of_the_server_lose_and_double_no_acknowledged_append() {
+async fn twenty_server_kills_lose_and_duplicate_no_acknowledged_append() {
     const KILLS: usize = 20;
     let server = Arc::new(Server::start(&[]));
     let options = PostgresOptions::new(server.url()).with_retry_limit(Duration::from_mins(1));
@@ -205,7 +205,7 @@ async fn twenty_kills_of_the_server_lose_and_double_no_acknowledged_append() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_server_that_stays_away_is_an_error_after_the_limit() {
+async fn an_unavailable_server_is_an_error_after_the_limit() {
     let server = Server::start(&["fsync = off"]);
     let options = PostgresOptions::new(server.url()).with_retry_limit(Duration::from_secs(1));
     let store = connect(&options).await;

@@ -7,7 +7,7 @@ use crate::server::{Server, as_user, tool};
 
 #[test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-fn two_hundred_kills_and_twenty_of_the_server_lose_and_double_nothing() {
+fn two_hundred_process_and_twenty_server_kills_lose_and_duplicate_nothing() {
     let program = env::var_os("TURNSTREAM_CRASH").expect("run.sh sets TURNSTREAM_CRASH");
     let server = Server::start(&[]);
     let data = server.data();

@@ -25,7 +25,7 @@ async fn a_wrong_password_is_an_error_at_once() {
 }
 
 #[tokio::test]
-async fn a_connection_string_that_cannot_be_read_is_not_shown() {
+async fn an_invalid_connection_string_is_not_shown_in_the_error() {
     for text in [
         format!("postgres://{PASSWORD}"),
         format!("postgres:/u:{PASSWORD}@h"),
@@ -52,7 +52,7 @@ async fn a_connection_string_that_cannot_be_read_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_an_error_after_the_limit() {
+async fn an_unreachable_server_is_an_error_after_the_limit() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("postgres://u:{PASSWORD}@127.0.0.1:{port}/d");
     let options = PostgresOptions::new(url).with_retry_limit(Duration::from_millis(300));
@@ -90,7 +90,7 @@ async fn a_read_only_server_is_an_error_at_once() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn of_several_hosts_the_one_that_takes_writes_is_used() {
+async fn the_writable_host_of_several_is_used() {
     let other = Server::start(&["fsync = off", "default_transaction_read_only = on"]);
     let (dead, server) = (TcpListener::bind("127.0.0.1:0").unwrap(), shared_server());
     let dead_port = dead.local_addr().unwrap().port();
@@ -106,7 +106,7 @@ async fn of_several_hosts_the_one_that_takes_writes_is_used() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn settings_out_of_bounds_are_the_nearest_that_work() {
+async fn out_of_range_settings_are_clamped() {
     let days = Duration::from_hours(40 * 24);
     for options in [
         options().with_retry_limit(Duration::ZERO),

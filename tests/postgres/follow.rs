@@ -31,7 +31,7 @@ async fn read_to(versions: &mut (impl futures::Stream<Item = u64> + Unpin), want
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_follower_sees_the_version_and_what_other_stores_write() {
+async fn a_follower_sees_versions_written_by_other_stores() {
     let options = options().with_notifications();
     let (reader, writer) = (connect(&options).await, connect(&options).await);
     writer.append("s", 0, numbered_entries(0..2)).await.unwrap();
@@ -62,7 +62,7 @@ async fn a_follower_sees_the_version_and_what_other_stores_write() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_slow_follower_sees_the_last_version() {
+async fn a_slow_follower_skips_to_the_newest_version() {
     let options = options().with_notifications();
     let store = connect(&options).await;
     let mut versions = store.follow("s");
@@ -76,7 +76,7 @@ async fn a_slow_follower_sees_the_last_version() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_follower_survives_its_connection_and_ends_it_when_dropped() {
+async fn a_follower_reconnects_and_closes_its_connection_when_dropped() {
     let name = unique_name().replace(['"', ' '], "");
     let schema = unique_name();
     let writer = connect(&options().with_schema(&*schema).with_notifications()).await;
@@ -107,7 +107,7 @@ async fn a_follower_survives_its_connection_and_ends_it_when_dropped() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_notification_has_numbers_only() {
+async fn a_notification_contains_only_numbers() {
     let schema = unique_name();
     let store = connect(&options().with_schema(&*schema).with_notifications()).await;
     let quiet = connect(&options().with_schema(&*schema)).await;
@@ -142,7 +142,7 @@ async fn a_notification_has_numbers_only() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_follower_leaves_a_server_that_takes_no_writes_any_more() {
+async fn a_follower_leaves_a_server_that_became_read_only() {
     let (servers, options) = two_servers().await;
     let store = connect(&options.with_notifications()).await;
     let mut versions = store.follow("s");
@@ -154,7 +154,7 @@ async fn a_follower_leaves_a_server_that_takes_no_writes_any_more() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_follower_sees_a_fork_whose_answer_is_lost() {
+async fn a_follower_sees_a_fork_whose_confirmation_was_lost() {
     let schema = unique_name();
     let proxy = MarkerProxy::start(shared_server().port(), "the fork").await;
     let options_by_proxy = options_by_port(proxy.port()).with_schema(&*schema);
@@ -177,7 +177,7 @@ async fn a_follower_sees_a_fork_whose_answer_is_lost() {
 
 #[test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-fn a_follower_outlasts_the_runtime_of_another_that_started_to_listen() {
+fn a_follower_outlives_the_runtime_that_started_the_listener() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
     let (store, _first_follower) = first.block_on(async {

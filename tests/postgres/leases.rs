@@ -90,7 +90,7 @@ async fn a_lease_excludes_others_until_its_last_clone_is_dropped() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_lease_whose_future_is_dropped_is_given_back() {
+async fn a_lease_whose_future_is_dropped_is_released() {
     let options = options();
     let (one, two) = (connect(&options).await, connect(&options).await);
     drop(one.lease("t").await.unwrap());
@@ -130,7 +130,7 @@ async fn an_append_after_another_lease_was_taken_is_refused() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_lease_is_for_its_session_and_store() {
+async fn a_lease_is_valid_only_for_its_session_and_store() {
     let options = options();
     let (one, two) = (connect(&options).await, connect(&options).await);
     let lease = one.lease("s").await.unwrap();
@@ -152,7 +152,7 @@ async fn rows(admin: &Client, schema: &str) -> i64 {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_session_that_is_only_leased_is_not_there_and_leaves_nothing() {
+async fn a_leased_but_unwritten_session_does_not_exist() {
     let schema = unique_name();
     let store = connect(&options().with_schema(&*schema)).await;
     let admin = admin(shared_server()).await;
@@ -186,7 +186,7 @@ async fn a_session_that_is_only_leased_is_not_there_and_leaves_nothing() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_row_that_a_killed_owner_has_left_is_pruned() {
+async fn a_lease_row_left_by_a_killed_owner_is_pruned() {
     let schema = unique_name();
     let store = connect(&options().with_schema(&*schema)).await;
     let admin = admin(shared_server()).await;
@@ -203,7 +203,7 @@ async fn a_row_that_a_killed_owner_has_left_is_pruned() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_lease_outlives_the_session_that_is_deleted() {
+async fn a_lease_outlives_the_deletion_of_its_session() {
     let options = options();
     let (one, two) = (connect(&options).await, connect(&options).await);
     one.append("s", 0, numbered_entries(0..2)).await.unwrap();
@@ -223,7 +223,7 @@ async fn a_lease_outlives_the_session_that_is_deleted() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_lease_whose_connection_is_gone_stays_lost() {
+async fn a_lease_whose_connection_was_lost_stays_lost() {
     let name = unique_name().replace(['"', ' '], "");
     let options = PostgresOptions::new(named_url(shared_server(), &name));
     let store = connect(&options.with_schema(unique_name())).await;
@@ -248,7 +248,7 @@ async fn a_lease_whose_connection_is_gone_stays_lost() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn leases_outlast_the_lease_time_while_their_process_runs() {
+async fn leases_are_renewed_while_their_process_runs() {
     // Long enough for a busy machine.
     let options = options().with_lease_time(Duration::from_secs(3));
     let (one, two) = (connect(&options).await, connect(&options).await);
@@ -261,7 +261,7 @@ async fn leases_outlast_the_lease_time_while_their_process_runs() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_runtime_that_polls_nothing_for_the_lease_time_has_lost_its_leases() {
+async fn a_runtime_idle_for_the_lease_time_loses_its_leases() {
     let store = connect(&options().with_lease_time(Duration::from_secs(1))).await;
     let lease = store.lease("s").await.unwrap();
     store.append_leased(&lease, "s", 0, numbered_entries(0..1)).await.unwrap();
@@ -297,7 +297,7 @@ fn a_lease_is_lost_with_the_runtime_that_it_was_taken_on() {
 /// The run has nothing to write, and detects the loss nevertheless.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_run_whose_lease_connection_is_ended_stops_in_the_middle_of_a_tool() {
+async fn a_run_whose_lease_connection_ends_stops_in_the_middle_of_a_tool() {
     struct DropFlag(Arc<AtomicBool>);
 
     impl Drop for DropFlag {
@@ -355,7 +355,7 @@ fn resume_elsewhere(options: &PostgresOptions) {
 /// Simulates a suspended and continued process: its tasks are polled in any order afterwards.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_run_that_was_not_polled_for_the_lease_time_begins_no_tool_that_another_settled() {
+async fn a_run_not_polled_for_the_lease_time_starts_no_settled_tool() {
     let options = options().with_lease_time(Duration::from_secs(1));
     let begun = Arc::<AtomicBool>::default();
     let flag = Arc::clone(&begun);
@@ -455,7 +455,7 @@ async fn a_lease_blocked_on_a_row_does_not_affect_other_leases() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn leases_are_lost_with_a_server_that_takes_no_writes_any_more() {
+async fn leases_are_lost_when_their_server_becomes_read_only() {
     let (servers, options) = two_servers().await;
     let store = connect(&options.clone().with_lease_time(Duration::from_secs(3))).await;
     let lease = store.lease("s").await.unwrap();

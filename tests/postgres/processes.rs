@@ -117,14 +117,14 @@ async fn a_stopped_process_loses_its_lease_and_writes_nothing_afterwards() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_killed_process_leaves_its_lease_to_others() {
+async fn the_lease_of_a_killed_process_can_be_taken() {
     if let Some((_, store)) = role().await {
         return hold_lease(&store).await;
     }
     let schema = unique_name();
     let store = connect(&options().with_schema(&*schema)).await;
     let (mut child, mut output) =
-        start("a_killed_process_leaves_its_lease_to_others", "holder", &schema);
+        start("the_lease_of_a_killed_process_can_be_taken", "holder", &schema);
     let epoch: u64 = read_line(&mut output, "TAKEN ").parse().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -163,13 +163,13 @@ async fn race(store: &PostgresStore, role: &str) {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn of_eight_processes_that_race_for_fifty_sessions_one_runs_each() {
+async fn each_of_fifty_sessions_is_run_by_one_of_eight_racing_processes() {
     if let Some((role, store)) = role().await {
         return race(&store, &role).await;
     }
     let schema = unique_name();
     let store = connect(&options().with_schema(&*schema)).await;
-    let test = "of_eight_processes_that_race_for_fifty_sessions_one_runs_each";
+    let test = "each_of_fifty_sessions_is_run_by_one_of_eight_racing_processes";
     let racers: Vec<_> = (0..RACERS).map(|n| start(test, &format!("racer{n}"), &schema)).collect();
     let mut acknowledged = 0;
     for (mut child, mut output) in racers {

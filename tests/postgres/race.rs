@@ -12,8 +12,8 @@ const RACE: Race = Race { processes: 8, sessions: 50, runs: 60, kills: 16 };
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn of_eight_processes_that_run_fifty_sessions_none_settles_what_another_one_runs() {
-    let test = "of_eight_processes_that_run_fifty_sessions_none_settles_what_another_one_runs";
+async fn eight_processes_never_settle_each_others_running_sessions() {
+    let test = "eight_processes_never_settle_each_others_running_sessions";
     if let Some(racer) = Racer::from_env() {
         let options = turnstream::session::PostgresOptions::new(env::var(URL_ENV).unwrap());
         let store = connect(&options.with_schema(env::var(SCHEMA_ENV).unwrap())).await;

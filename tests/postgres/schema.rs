@@ -11,7 +11,7 @@ use crate::support::{
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn eight_stores_that_connect_at_once_make_the_tables_once() {
+async fn eight_stores_connecting_at_once_create_the_tables_once() {
     let options = options();
     let stores = join_all((0..8).map(|_| connect(&options))).await;
     for (n, store) in (0..).zip(&stores) {
@@ -22,7 +22,7 @@ async fn eight_stores_that_connect_at_once_make_the_tables_once() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn tables_of_a_later_version_are_refused_and_unchanged() {
+async fn tables_of_a_later_version_are_rejected_and_unchanged() {
     let schema = unique_name();
     let options = options().with_schema(&*schema);
     connect(&options).await.append("s", 0, numbered_entries(0..1)).await.unwrap();
@@ -93,7 +93,7 @@ const GRANTS: [&str; 4] = [
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_role_with_the_documented_grants_can_do_everything_but_make_tables() {
+async fn a_role_with_the_documented_grants_can_do_everything_except_create_tables() {
     let schema = unique_name();
     let script = PostgresStore::migrations_sql(&schema).unwrap();
     admin(shared_server()).await.batch_execute(&script).await.unwrap();

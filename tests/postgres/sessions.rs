@@ -45,7 +45,7 @@ async fn an_id_may_be_longer_than_an_index_entry() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_session_of_many_entries_is_loaded_over_several_statements() {
+async fn a_long_session_is_loaded_in_several_statements() {
     let store = connect(&options()).await;
     store.append("s", 0, numbered_entries(0..2500)).await.unwrap();
     store.fork("s", 2400, "f").await.unwrap();
@@ -70,7 +70,7 @@ async fn stores_with_different_schemas_share_nothing() {
 /// refused.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_delete_among_appends_leaves_no_entry_behind() {
+async fn a_delete_concurrent_with_appends_leaves_no_entry() {
     const DELETES: usize = 200;
     let schema = unique_name();
     let store = connect(&options().with_schema(&*schema)).await;
@@ -105,7 +105,7 @@ async fn a_delete_among_appends_leaves_no_entry_behind() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_deletion_whose_answer_is_lost_leaves_a_later_session_of_that_id() {
+async fn retrying_a_deletion_spares_a_later_session_of_the_same_id() {
     let schema = unique_name();
     let proxy = MarkerProxy::start(shared_server().port(), "COMMIT").await;
     let store = connect(&options_by_port(proxy.port()).with_schema(&*schema)).await;
@@ -135,7 +135,7 @@ fn later() -> SystemTime {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_deletion_of_no_session_is_false_although_a_connection_broke() {
+async fn deleting_a_missing_session_returns_false_despite_a_lost_connection() {
     let proxy = Proxy::start(shared_server().port()).await;
     let store = connect(&options_by_port(proxy.port())).await;
     for when in [Break::BeforeRequest, Break::BeforeAnswer] {

@@ -44,7 +44,7 @@ fn make_certificates() -> Folder {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn sslmode_means_what_it_means_to_libpq() {
+async fn sslmode_behaves_as_in_libpq() {
     let certificates = make_certificates();
     let path = |name: &str| certificates.0.join(name).display().to_string();
     let files = [
@@ -105,7 +105,7 @@ async fn sslmode_means_what_it_means_to_libpq() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: tests/postgres/run.sh"]
-async fn a_server_without_tls_is_refused_where_it_is_required() {
+async fn a_server_without_tls_is_rejected_if_tls_is_required() {
     let server = crate::support::shared_server();
     let options = PostgresOptions::new(format!("{}?sslmode=require", server.url()));
     let error = options.connect().await.unwrap_err();

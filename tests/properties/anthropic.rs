@@ -323,7 +323,7 @@ fn block_texts(body: &str) -> Vec<String> {
     let blocks = body.messages.iter().flat_map(|message| {
         message.content.iter().map(|block| format!("{} {}", message.role, unmarked(block.get())))
     });
-    let blocks = blocks.filter(|block| !block.contains("(What was said before is not shown.)"));
+    let blocks = blocks.filter(|block| !block.contains("(Earlier messages are not shown.)"));
     tools.chain(system).chain(blocks).collect()
 }
 

@@ -216,7 +216,7 @@ fn without_cache_control(mut value: Value) -> Value {
 }
 
 #[test]
-fn every_dialect_round_trips_what_it_decodes() {
+fn every_dialect_round_trips_its_decoded_turns() {
     for dialect in Dialect::ALL {
         let call = json!([{ "index": 0, "id": "abcdefghi", "function": { "name": "f", "arguments": "{\"x\": 1}" } }]);
         let said = [json!({ "content": "I look." }), json!({ "tool_calls": call })];

@@ -156,7 +156,7 @@ fn role_and_part_texts(body: &Value) -> Vec<String> {
 
 /// A step of a conversation between two requests: the model's items and their results.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn independently")]
 struct ConversationStep {
     /// Text, reasoning and the provider's own parts, signed or not.
     model_items: Vec<(u8, bool)>,

@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_script_yields_what_a_model_over_vectors_predicts(script in vec(vec(any_action(), 0..6), 0..8)) {
+    fn any_loop_behaves_like_a_reference_model(script in vec(vec(any_action(), 0..6), 0..8)) {
         check_every_form(&script);
     }
 }

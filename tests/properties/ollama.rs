@@ -112,7 +112,7 @@ proptest! {
 
 /// A step of a conversation between two requests: the model's items and their results.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn independently")]
 struct ConversationStep {
     model_items: Vec<u8>,
     call_count: usize,

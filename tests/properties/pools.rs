@@ -77,7 +77,7 @@ impl PoolModel {
         let waker = Waker::from(Arc::clone(&waiting.wake_flag));
         match waiting.future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(Ok(reservation)) => {
-                assert!(!spent && may_go, "granted out of order, or beside too many");
+                assert!(!spent && may_go, "granted out of order, or with too many in flight");
                 assert_eq!(reservation.tokens(), waiting.tokens);
                 let waiting = self.pending.remove(at);
                 self.granted.push((waiting.tokens, reservation));

@@ -181,7 +181,7 @@ fn check_same_as_parsed(wire: Wire, body: &[u8]) {
 }
 
 #[test]
-fn a_repeated_frame_and_its_variations_are_read_alike_on_every_wire() {
+fn a_repeated_frame_and_its_variations_decode_the_same_on_every_wire() {
     for wire in Wire::ALL {
         for (which, _) in frame_shapes(wire).iter().enumerate() {
             for literal in [r#""x""#, r#""\"}""#, r#""é\n""#, r#""""#] {
@@ -199,7 +199,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn frames_that_repeat_others_are_read_as_the_parser_reads_them(frames in any_frames()) {
+    fn repeated_frames_are_decoded_as_by_the_json_parser(frames in any_frames()) {
         for wire in Wire::ALL {
             let body: String =
                 frames.iter().map(|frame| wire_frame(wire, &fill(wire, frame))).collect();
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_streams_are_read_as_the_parser_reads_them(
+    fn damaged_streams_are_decoded_as_by_the_json_parser(
         which in any::<usize>(),
         mutations in vec(any_mutation(), 0..4),
     ) {

@@ -30,7 +30,7 @@ enum ConversationPart {
 }
 
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is drawn for itself")]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn independently")]
 struct TurnShape {
     /// The wire whose signatures the turn has.
     wire_index: usize,

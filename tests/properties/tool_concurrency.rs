@@ -79,7 +79,7 @@ async fn check_overlaps(sequence: &[(bool, u64)], at_once: usize, gated: bool) {
         for (j, _, to_before) in &spans {
             // An exclusive call runs after all earlier calls, and all later calls run after it.
             if j < i && (sequence[*j].0 || sequence[*i].0) {
-                assert!(to_before <= from, "{i} begins behind {j} in {sequence:?}");
+                assert!(to_before <= from, "{i} begins after {j} in {sequence:?}");
             }
         }
     }

@@ -36,7 +36,7 @@ async fn collect_events(turn: TurnStream) -> Vec<TurnEvent> {
 }
 
 #[tokio::test]
-async fn the_next_provider_is_asked_after_errors_that_another_provider_could_avoid() {
+async fn the_next_provider_is_used_after_errors_another_provider_could_avoid() {
     use ErrorKind::*;
     for kind in [
         Connect,
@@ -152,7 +152,7 @@ async fn an_error_that_is_not_selected_ends_the_fallback() {
 }
 
 #[tokio::test]
-async fn each_turn_starts_with_the_first_provider() {
+async fn every_turn_tries_the_first_provider_first() {
     let first =
         Scripted::new([Reply::error(error_of_kind(ErrorKind::Server)), Reply::text("back")]);
     let model = Fallback::new(first).or(answering_model("stand-in"));

@@ -267,7 +267,7 @@ async fn the_first_divergence_is_reported_with_its_path() {
     assert_eq!(replay.remaining(), 1, "nothing was played");
     assert!(collect_turn(replay.stream_turn(asked())).await.1.is_none());
     let failed = replay.stream_turn(asked()).into_turn().await.unwrap_err();
-    assert_eq!(failed.to_string(), "every turn of the record was played already");
+    assert_eq!(failed.to_string(), "every turn of the recording was already replayed");
 }
 
 #[tokio::test]
@@ -400,12 +400,12 @@ fn an_invalid_record_is_rejected_with_its_line_number() {
     check("", "it is empty");
     check("hello\n", "line 1");
     check("{\"type\":\"recording\",\"version\":3}\n", "version 3");
-    check(&format!("{asked}\n"), "line 1: a record begins");
+    check(&format!("{asked}\n"), "line 1: a recording begins");
     check(&format!("{begin}\nnonsense\n{asked}\n"), "line 2");
-    check(&format!("{begin}\n{begin}\n"), "line 2: a second record");
-    check(&format!("{begin}\n{asked}\n{asked}\n"), "line 3: turn 1 is asked for twice");
+    check(&format!("{begin}\n{begin}\n"), "line 2: a second recording");
+    check(&format!("{begin}\n{asked}\n{asked}\n"), "line 3: turn 1 is requested twice");
     let event = r#"{"type":"event","turn":7,"event":{"type":"text_delta","index":0,"text":"x"}}"#;
-    check(&format!("{begin}\n{event}\n"), "turn 7 was not asked for");
+    check(&format!("{begin}\n{event}\n"), "turn 7 was not requested");
     // A line of a later version is skipped.
     assert!(Replay::from_text(&format!("{begin}\n{{\"type\":\"weather\",\"x\":1}}\n")).is_ok());
     let missing = std::env::temp_dir().join("turnstream-no-such-folder").join("x");
@@ -556,7 +556,7 @@ async fn the_size_of_a_record_is_linear_in_the_conversation() {
     assert_eq!(replay.remaining(), 0);
     let lost = texts[0].replace("\"since\":{\"turn\":1,", "\"since\":{\"turn\":77,");
     let refused = Replay::from_text(&lost).unwrap_err().to_string();
-    assert!(refused.contains("goes on from turn 77"), "{refused}");
+    assert!(refused.contains("continues turn 77"), "{refused}");
     let old = texts[0].lines().take(2).collect::<Vec<_>>().join("\n");
     let old = old.replace("\"version\":2", "\"version\":1");
     assert_eq!(Replay::from_text(&old).unwrap().remaining(), 1);

@@ -248,7 +248,7 @@ async fn a_retry_after_above_the_maximum_yields_the_error_immediately() {
     let (events, failed) = collect_turn(retry.stream_turn(user_request())).await;
     assert_eq!(failed.unwrap().retry_after(), Some(Duration::from_secs(61)));
     assert_eq!((model.requests().len(), began.elapsed()), (1, Duration::ZERO));
-    assert_eq!(remaining_text(&events), "half", "nothing is taken back for nothing");
+    assert_eq!(remaining_text(&events), "half", "nothing is retracted without a retry");
 }
 
 #[tokio::test(start_paused = true)]

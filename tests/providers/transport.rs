@@ -214,7 +214,7 @@ async fn a_response_that_never_starts_hits_the_first_byte_timeout() {
     let timeouts = Timeouts { first_byte: Duration::from_mins(2), ..Timeouts::default() };
     let (error, waited) =
         timeout_error_and_elapsed(sse_response(vec![BodyPart::Hang]), timeouts).await;
-    check_timeout(&error, "did not begin", None);
+    check_timeout(&error, "did not start", None);
     assert!((115..125).contains(&waited.as_secs()), "{waited:?}");
 }
 
@@ -223,11 +223,11 @@ async fn a_model_without_output_hits_the_first_output_timeout() {
     let timeouts = Timeouts { first_output: Duration::from_secs(100), ..Timeouts::default() };
     let response = sse_response(vec![body_bytes(": ping\n\n"), BodyPart::Hang]);
     let (error, waited) = timeout_error_and_elapsed(response, timeouts).await;
-    check_timeout(&error, "said nothing", None);
+    check_timeout(&error, "sent no output", None);
     assert!((95..105).contains(&waited.as_secs()), "{waited:?}");
     // Also before the response starts.
     let (error, _) = timeout_error_and_elapsed(sse_response(vec![BodyPart::Hang]), timeouts).await;
-    check_timeout(&error, "said nothing", None);
+    check_timeout(&error, "sent no output", None);
 }
 
 /// Reads the first event, and then waits for the error with a paused clock.
@@ -242,14 +242,14 @@ async fn error_after_first_event(timeouts: Timeouts) -> Error {
 #[tokio::test]
 async fn an_idle_connection_times_out_and_partial_output_is_kept() {
     let error = error_after_first_event(Timeouts::default()).await;
-    check_timeout(&error, "silent in the middle", Some("hi"));
+    check_timeout(&error, "in the middle of its response", Some("hi"));
 }
 
 #[tokio::test]
 async fn an_idle_model_times_out_and_partial_output_is_kept() {
     let timeouts = Timeouts { idle_output: Duration::from_secs(9), ..Timeouts::default() };
     let error = error_after_first_event(timeouts).await;
-    check_timeout(&error, "the model went silent", Some("hi"));
+    check_timeout(&error, "the model sent no further output", Some("hi"));
 }
 
 #[tokio::test]

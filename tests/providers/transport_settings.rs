@@ -165,12 +165,12 @@ async fn a_missing_key_for_the_vendors_own_url_is_an_error_before_any_request() 
         let error = request_turn(&*model).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
         assert_eq!(error.auth_problem(), Some(AuthProblem::MissingKey));
-        assert!(error.message().ends_with("wants a key, and none is set"), "{error}");
+        assert!(error.message().ends_with("needs a key, and none is set"), "{error}");
         assert!(!error.is_retryable() && error.status().is_none());
     }
     let error =
         request_turn(&OpenAiChat::new("m").with_dialect(Dialect::DEEPSEEK)).await.unwrap_err();
-    assert_eq!(error.message(), "api.deepseek.com wants a key, and none is set");
+    assert_eq!(error.message(), "api.deepseek.com needs a key, and none is set");
     let error = request_turn(&Anthropic::new("m").with_api_key("")).await.unwrap_err();
     assert_eq!(error.auth_problem(), Some(AuthProblem::MissingKey));
     // On other servers, no key means no authorization header.
@@ -389,7 +389,7 @@ async fn history_with_thoughts(model: &Anthropic) -> Vec<Item> {
 }
 
 #[tokio::test]
-async fn the_vendor_is_asked_to_drop_stale_reasoning_unless_disabled() {
+async fn stale_reasoning_is_dropped_by_the_vendor_unless_disabled() {
     use turnstream::request::{Options, Reasoning};
     let (server, model) = vendor_server(|| Reply::new().think("hm").say("hi")).await;
     let items = history_with_thoughts(&model).await;

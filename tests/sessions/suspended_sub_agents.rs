@@ -279,7 +279,7 @@ async fn a_session_keeps_the_side_effects_of_a_suspended_sub_agent() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_keeps_the_call_of_a_suspended_sub_agent_as_it_keeps_any_pending_call() {
+async fn a_checkpoint_keeps_the_pending_call_of_a_suspended_sub_agent() {
     use turnstream::item::Mark;
 
     let folder = TempFolder::new();

@@ -94,7 +94,7 @@ impl Racer {
 fn is_someone_elses(error: &Error) -> bool {
     AlreadyLeased::from_error(error).is_some()
         || LeaseLost::from_error(error).is_some()
-        || error.message() == "nothing is left to go on with"
+        || error.message() == "there is nothing to resume"
 }
 
 /// Writes one line to the file, to which many processes write.

@@ -188,7 +188,7 @@ pub(crate) fn decode_events(
     chunks: impl IntoIterator<Item = Vec<u8>>,
 ) -> Vec<TurnEvent> {
     let events = decode_chunks(wire, "m", &History::from_id("h"), chunks);
-    block_on(events.map(|event| event.expect("a lawful body")).collect())
+    block_on(events.map(|event| event.expect("a valid body")).collect())
 }
 
 /// All valid framings of the same answer.

@@ -36,7 +36,7 @@ fn number_tool(name: &str) -> Tool {
     Tool::raw(spec, |args, _| async move { args["n"].clone() }).unwrap()
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "callers have just made it")]
+#[expect(clippy::needless_pass_by_value, reason = "callers have just created it")]
 fn wrapped(name: &str, arguments: Value) -> Value {
     json!({ "name": name, "arguments": arguments })
 }
@@ -153,7 +153,7 @@ async fn hooks_see_the_inner_call_and_can_rewrite_or_deny_it() {
 }
 
 #[tokio::test]
-async fn an_approval_is_asked_for_the_inner_call_and_survives_a_round_trip() {
+async fn an_approval_of_an_inner_call_survives_a_round_trip() {
     for by_wire_form in [false, true] {
         let kit = Toolkit::new([number_tool("pay").requires_approval()]).searchable();
         let agent = agent_with(kit, reply_calling_inner("c1", "pay", json!({ "n": 7 })));
@@ -179,7 +179,7 @@ async fn an_approval_is_asked_for_the_inner_call_and_survives_a_round_trip() {
 }
 
 #[tokio::test]
-async fn an_interactive_approval_is_given_to_the_inner_call() {
+async fn an_interactive_approval_applies_to_the_inner_call() {
     let kit = Toolkit::new([number_tool("pay").requires_approval()]).searchable();
     let agent = agent_with(kit, reply_calling_inner("c1", "pay", json!({ "n": 7 }))).interactive();
     let mut run = agent.run("go");
@@ -223,7 +223,7 @@ async fn inner_arguments_are_checked_against_the_tools_own_schema() {
 }
 
 #[tokio::test]
-async fn a_malformed_call_is_answered_with_what_is_wrong() {
+async fn a_malformed_call_is_answered_with_the_reason() {
     let counter = Counter::default();
     let kit = || Toolkit::new([ok_tool("count", &counter)]).searchable();
     for (arguments, says) in [
@@ -255,7 +255,7 @@ async fn an_unknown_tool_is_answered_with_the_names_of_similar_ones() {
 }
 
 #[tokio::test]
-async fn a_tool_can_be_called_by_its_own_name() {
+async fn a_searchable_tool_can_be_called_directly() {
     let kit = Toolkit::new([number_tool("count")]).searchable();
     let (_, outcome) =
         run_folded(&agent_with(kit, Reply::new().call("count", json!({ "n": 7 })))).await;
@@ -316,7 +316,7 @@ async fn an_interrupted_call_is_reported_under_the_name_of_its_tool() {
 }
 
 #[tokio::test]
-async fn a_dry_run_holds_back_inner_tools_and_still_searches() {
+async fn a_dry_run_skips_inner_tools_and_still_searches() {
     let counter = Counter::default();
     let kit = || Toolkit::new([ok_tool("count", &counter)]).searchable().with_dry_run(true);
     let (kind, text) = only_result(kit(), reply_calling_inner("c1", "count", json!({}))).await;
@@ -328,7 +328,7 @@ async fn a_dry_run_holds_back_inner_tools_and_still_searches() {
 }
 
 #[tokio::test]
-async fn a_suspended_sub_agent_continues_that_was_called_inside_of_another_call() {
+async fn a_suspended_sub_agent_called_through_call_tool_continues() {
     let ran = Counter::default();
     let child = Agent::new(Scripted::new([
         reply_calling_inner("d1", "delete", json!({})),
@@ -427,7 +427,7 @@ async fn a_replay_of_a_run_makes_the_same_requests() {
 }
 
 #[tokio::test]
-async fn a_search_returns_the_schemas_of_the_tools_that_fit() {
+async fn a_search_returns_the_schemas_of_matching_tools() {
     let kit = Toolkit::new([number_tool("count"), uncounted_tool("play")]).searchable();
     let search = Reply::new().call("search_tools", json!({ "query": "count something" }));
     let (kind, text) = only_result(kit, search).await;
@@ -443,12 +443,12 @@ async fn a_search_returns_the_schemas_of_the_tools_that_fit() {
 }
 
 #[tokio::test]
-async fn a_search_without_a_match_or_a_query_says_so() {
+async fn a_search_without_a_match_or_query_is_reported() {
     let kit = || Toolkit::new([uncounted_tool("play")]).searchable();
     let search = |arguments: Value| Reply::new().call("search_tools", arguments);
     let (kind, text) = only_result(kit(), search(json!({ "query": "xylophone" }))).await;
     assert_eq!(kind, ResultKind::Ok);
-    assert!(text.starts_with("No tool fits. Search with other words"), "{text}");
+    assert!(text.starts_with("No tool matches. Search with other words"), "{text}");
     for wrong in [json!({ "query": "  " }), json!({}), json!({ "query": 7 })] {
         assert_eq!(only_result(kit(), search(wrong)).await.0, ResultKind::InvalidArguments);
     }
@@ -479,7 +479,7 @@ async fn a_search_is_limited_in_tools_and_bytes() {
 }
 
 #[test]
-fn listed_tools_stand_beside_the_two_and_are_not_found() {
+fn always_listed_tools_are_sent_and_excluded_from_search() {
     let search = ToolSearch::new().with_always_listed(["play", "missing"]);
     let kit = Toolkit::new(["look", "play"].map(uncounted_tool)).with_search(search);
     assert_eq!(names(&kit), ["play", "search_tools", "call_tool"]);
@@ -493,7 +493,7 @@ fn listed_tools_stand_beside_the_two_and_are_not_found() {
 }
 
 #[test]
-fn a_restricted_kit_keeps_unlisted_tools_only_with_call_tool() {
+fn a_restricted_toolkit_keeps_unlisted_tools_only_with_call_tool() {
     let search = ToolSearch::new().with_always_listed(["play"]);
     let kit = Toolkit::new(["look", "play", "jump"].map(uncounted_tool)).with_search(search);
     let all = kit.specs();
@@ -507,7 +507,7 @@ fn a_restricted_kit_keeps_unlisted_tools_only_with_call_tool() {
 }
 
 #[test]
-fn reasons_are_asked_for_by_the_tools_that_are_found() {
+fn with_rationale_found_tools_have_the_rationale_field() {
     let kit = Toolkit::new([number_tool("count")]).searchable();
     let audited = kit.clone().with_rationale();
     assert_eq!(audited.specs(), kit.specs());
@@ -516,7 +516,7 @@ fn reasons_are_asked_for_by_the_tools_that_are_found() {
 }
 
 #[tokio::test]
-async fn a_tool_that_has_the_name_of_another_one_sends_nothing() {
+async fn duplicate_tool_names_send_no_request() {
     for double in ["search_tools", "call_tool", "look"] {
         let kit = Toolkit::new(["look", double].map(uncounted_tool)).searchable();
         let model = Scripted::new(["never"]);
@@ -551,7 +551,7 @@ fn deferred_names(request: &Request) -> Vec<(&str, bool)> {
 }
 
 #[tokio::test]
-async fn a_provider_that_searches_tools_gets_the_whole_list() {
+async fn a_provider_with_its_own_search_gets_the_whole_list() {
     let search = ToolSearch::new().with_always_listed(["play"]);
     let kit = Toolkit::new([number_tool("count"), uncounted_tool("play")]).with_search(search);
     let model = Scripted::new([Reply::new().call("count", json!({ "n": 7 })), "done".into()]);
@@ -564,7 +564,7 @@ async fn a_provider_that_searches_tools_gets_the_whole_list() {
 }
 
 #[tokio::test]
-async fn each_provider_of_an_agent_gets_the_tools_in_its_own_way() {
+async fn each_provider_of_an_agent_gets_tools_in_the_form_it_supports() {
     let failing = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Auth, "no key")));
     let other = Scripted::new(["done"]);
     let kit = Toolkit::new([number_tool("count")]).searchable();
@@ -576,7 +576,7 @@ async fn each_provider_of_an_agent_gets_the_tools_in_its_own_way() {
 }
 
 #[test]
-fn a_provider_made_of_others_searches_tools_if_all_of_them_do() {
+fn a_composite_provider_searches_tools_only_if_all_its_parts_do() {
     use turnstream::provider::{CircuitBreaker, Fallback, Retry};
     let plain = || Scripted::new(["x"]);
     let searching = || Searching(plain());

@@ -571,7 +571,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn infinite_timeouts_are_no_timeouts() {
+    async fn infinite_timeouts_are_disabled() {
         let server = start_server(whole_response(200, "text/event-stream", HEY_FRAMES)).await;
         let text =
             request_text(provider(server.url(), Duration::MAX, Duration::MAX)).await.unwrap();

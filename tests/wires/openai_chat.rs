@@ -71,7 +71,7 @@ fn a_call_in_the_documented_shape_is_decoded() {
 }
 
 #[test]
-fn ids_and_names_that_are_repeated_or_empty_change_nothing() {
+fn repeated_or_empty_ids_and_names_are_ignored() {
     check_calls(
         &[
             json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{\"x\":" } }]),
@@ -84,7 +84,7 @@ fn ids_and_names_that_are_repeated_or_empty_change_nothing() {
 }
 
 #[test]
-fn a_name_may_come_in_pieces() {
+fn a_name_may_be_split() {
     check_calls(
         &[
             json!([{ "index": 0, "id": "a", "function": { "name": "get_" } }]),
@@ -438,5 +438,5 @@ fn an_empty_error_result_is_sent_with_a_message() {
         History::from_items("h", [Item::user("hi"), Item::tool_call("a", "f", "{}"), failed]);
     let body = encode(&Request::new(history), "m", &Dialect::OPENAI).unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(body["messages"][2]["content"], "It failed without a word.");
+    assert_eq!(body["messages"][2]["content"], "It failed without a message.");
 }

@@ -154,7 +154,8 @@ async fn an_invalid_request_gets_an_error_in_the_wires_shape() {
         assert_eq!(got.status, status, "{path}: {}", got.body);
         assert!(got.body.contains(says), "{path}: {}", got.body);
     }
-    let server = ModelServer::start(|_| -> Reply { panic!("nobody is asked") }).await.unwrap();
+    let server =
+        ModelServer::start(|_| -> Reply { panic!("the model is not called") }).await.unwrap();
     check(&server, "/v1/models", "{}", 404, "no such path: POST /v1/models").await;
     let messages = r#"{"type":"error","error":{"type":"invalid_request_error","#;
     check(&server, VENDOR_PATHS[0], "no JSON", 400, messages).await;
@@ -753,7 +754,8 @@ mod over_http {
 
     #[tokio::test]
     async fn requests_that_the_vendor_would_reject_never_reach_the_script() {
-        let server = ModelServer::start(|_| -> Reply { panic!("nobody is asked") }).await.unwrap();
+        let server =
+            ModelServer::start(|_| -> Reply { panic!("the model is not called") }).await.unwrap();
         for (wire, model) in all_providers(&server, NO_TIMEOUT) {
             let mut request = request();
             let temperature = json!({ "temperature": 5 });

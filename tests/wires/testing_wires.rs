@@ -413,7 +413,7 @@ fn every_stop_reason_is_written_or_rejected() {
             match expected {
                 Some(word) => assert!(stream.contains(&format!("\"{word}\"")), "{wire}: {stream}"),
                 None => {
-                    let what = format!("what the {wire} wire cannot say");
+                    let what = format!("content that the {wire} wire cannot express");
                     assert!(stream.contains(&what), "{wire}: {stream}");
                 }
             }
@@ -456,7 +456,9 @@ fn content_that_a_wire_cannot_express_is_an_error() {
     fn check(reply: &Reply, what: &str, wires: &[Wire]) {
         for wire in Wire::ALL {
             let stream = stream_text(wire, reply.clone());
-            let refused = stream.contains(&format!("the {wire} wire cannot say: {what}"));
+            let refused = stream.contains(&format!(
+                "the script has content that the {wire} wire cannot express: {what}"
+            ));
             assert_eq!(refused, wires.contains(&wire), "{wire}: {stream}");
         }
     }
@@ -469,11 +471,11 @@ fn content_that_a_wire_cannot_express_is_an_error() {
     let call = Reply::new().call_raw("c", "f", "{}").sign("c2ln");
     check(&call, "a signature of text or of a call", &[Wire::Anthropic, Wire::OpenAiResponses]);
     check(&call, "a signature", &[Wire::Anthropic, Wire::OpenAiResponses, Wire::Ollama]);
-    check(&Reply::new().think_hidden("b3Bh"), "hidden thoughts", &[Wire::Ollama]);
+    check(&Reply::new().think_hidden("b3Bh"), "hidden reasoning", &[Wire::Ollama]);
     let whole = [Wire::Gemini, Wire::Ollama];
     check(&Reply::new().refuse("No"), "a refusal", &whole);
     let raw = Reply::new().call_raw("c", "f", "no JSON");
-    check(&raw, "arguments that are no JSON object", &whole);
+    check(&raw, "arguments that are not a JSON object", &whole);
     let cut = Reply::new().call_unfinished("c", "f", "{").stop(StopReason::MaxTokens);
     check(&cut, "a call that is cut off", &whole);
 }

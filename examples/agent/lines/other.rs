@@ -49,17 +49,17 @@ impl StdinSource {
         while let Ok(line) = self.line_receiver().try_recv() {
             self.received_lines.push(line);
         }
-        let mut goes_on = true;
+        let mut is_open = true;
         for line in self.received_lines.drain(..) {
             let mut line = line?;
-            goes_on &= !line.is_empty();
+            is_open &= !line.is_empty();
             if line.ends_with(b"\r\n") {
                 line.truncate(line.len() - 2);
                 line.push(b'\n');
             }
             into.append(&mut line);
         }
-        Ok(goes_on)
+        Ok(is_open)
     }
 
     /// Does nothing: an incomplete line cannot be read here.

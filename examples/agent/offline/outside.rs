@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tool_is_the_one_that_shares_words_with_the_question() {
+    fn the_tool_with_words_of_the_question_is_selected() {
         for (question, tool) in [
             ("What is the WEATHER in Oslo?", "s__weather"),
             ("Tell me about the forecasts for Oslo", "s__weather"),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_that_is_required_and_not_in_the_question_is_named() {
+    fn a_required_argument_missing_from_the_question_is_named() {
         for (question, missing) in [
             ("add 2", "a"),
             ("add nan and infinity", "b"),

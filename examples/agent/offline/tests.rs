@@ -150,7 +150,7 @@ fn a_request_to_write_calls_the_tool_that_writes() {
 }
 
 #[test]
-fn a_tool_of_a_server_is_called_for_questions_that_no_other_tool_answers() {
+fn a_server_tool_is_called_for_questions_no_local_tool_answers() {
     let turn = |question: &str| {
         let mut body = request_body(&json!([{ "role": "user", "content": question }]));
         let city = json!({ "type": "string" });
@@ -175,7 +175,7 @@ fn a_tool_of_a_server_is_called_for_questions_that_no_other_tool_answers() {
 }
 
 #[test]
-fn the_answer_repeats_what_a_tool_of_a_server_returned() {
+fn the_answer_quotes_the_result_of_a_server_tool() {
     let result = json!({ "content": "Oslo:\n snow" });
     let said = answer_to_result("demo__weather", &json!({ "city": "Oslo" }), &result);
     assert!(said.starts_with("`demo__weather` says: Oslo: snow\n"), "{said}");
@@ -193,7 +193,7 @@ fn without_a_keyword_no_tool_is_called() {
 }
 
 #[test]
-fn without_tools_the_answer_says_that_it_cannot_look() {
+fn without_tools_the_answer_states_that_files_are_not_readable() {
     let mut body = request_body(&json!([{ "role": "user", "content": LINE_COUNT_QUESTION }]));
     for tools in [json!([]), Value::Null] {
         body["tools"] = tools;

@@ -95,7 +95,7 @@ fn numbered_lines(name: &str, text: &str, args: &ReadFileArgs) -> Result<String,
     }
     if first > last || first > lines {
         return Err(format!(
-            "`{name}` has {lines} lines. Give a first line up to that, and not behind the last."
+            "`{name}` has {lines} lines. Give a first line up to that, and not after the last."
         ));
     }
     let mut shown = String::new();

@@ -331,9 +331,9 @@ impl Pool {
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("limit", &self.token_limit)
-            .field("used", &self.used_tokens())
-            .field("reserved", &self.reserved_tokens())
+            .field("token_limit", &self.token_limit)
+            .field("used_tokens", &self.used_tokens())
+            .field("reserved_tokens", &self.reserved_tokens())
             .finish_non_exhaustive()
     }
 }
@@ -405,7 +405,7 @@ impl Drop for ReserveTokens {
 
 /// Tokens of a [`Pool`] that are reserved for a request and its response. Dropping it returns them.
 #[derive(Debug)]
-#[must_use = "dropping it gives the tokens back"]
+#[must_use = "dropping it returns the tokens"]
 pub struct TokenReservation {
     pool: Pool,
     tokens: u64,
@@ -479,7 +479,7 @@ impl Drop for AcquireSlot {
 
 /// A slot of a [`Pool`]. Dropping it passes it to the next waiter.
 #[derive(Debug)]
-#[must_use = "dropping it gives the slot away"]
+#[must_use = "dropping it releases the slot"]
 pub struct PoolSlot {
     pool: Pool,
 }

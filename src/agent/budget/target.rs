@@ -124,8 +124,8 @@ impl Target {
         // 100.
         let percent = u128::from(used) * 100 / u128::from(self.tokens.max(1));
         format!(
-            "You stopped at {percent}% of the work that was planned ({used} of {} output tokens). \
-             Go on working; do not sum up yet.",
+            "You stopped at {percent}% of the planned work ({used} of {} output tokens). Keep \
+             working; do not summarize yet.",
             self.tokens
         )
     }

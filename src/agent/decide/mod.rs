@@ -19,7 +19,7 @@ use crate::turn::{PartialTurn, Turn};
 
 /// The facts that a decision needs besides the state.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 #[non_exhaustive]
 pub struct Facts {
     /// The numeric limits.
@@ -176,9 +176,9 @@ pub enum StopReview {
 }
 
 /// Decides after the model has stopped on its own.
-pub fn at_stop(state: &State, said: StopReview, facts: &Facts) -> NextAction {
+pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
     let room = facts.can_send_request(state);
-    let next = match said {
+    let next = match review {
         // Steered input is delivered before any objection is considered.
         _ if facts.has_steering && room => NextAction::Continue(Transition::Steering),
         StopReview::ValidationFailed(what) => {

@@ -57,7 +57,7 @@ impl AmbiguousFailure {
     pub(super) fn detect(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
         let (newest, earlier) = seen.newest_and_earlier_iterations()?;
         let recorded = newest.calls.iter().find(|(call, result)| {
-            let before = earlier.iter().flat_map(|lap| &lap.calls);
+            let before = earlier.iter().flat_map(|iteration| &iteration.calls);
             looks_like_failure(result)
                 && !before
                     .filter(|(other, _)| other.name == call.name)
@@ -76,8 +76,7 @@ impl AmbiguousFailure {
                 && !same.any(|(_, result)| result.kind == ResultKind::Ok)
                 && !self.is_acknowledged(seen.turn, result)
         })?;
-        let what =
-            format!("`{}` ended as `{}`, and the answer passes over it", call.name, result.kind);
+        let what = format!("`{}` ended as `{}`, and the answer ignores it", call.name, result.kind);
         Some(Finding::for_call(call, what))
     }
 

@@ -33,7 +33,8 @@ impl ContextBloat {
         if !seen.has_new_iteration && seen.state.counts.model_calls > 1 {
             return None;
         }
-        let mut tokens: Vec<u64> = seen.iterations.iter().map(|lap| lap.input_tokens).collect();
+        let mut tokens: Vec<u64> =
+            seen.iterations.iter().map(|iteration| iteration.input_tokens).collect();
         tokens.push(seen.turn.usage().input_tokens);
         let newest = tokens.len() - 1;
         let over = |at: usize| self.max_input_tokens > 0 && tokens[at] >= self.max_input_tokens;
@@ -45,8 +46,8 @@ impl ContextBloat {
         } else if begins(&grown) {
             let turns = self.growth_window_turns;
             format!(
-                "a request has {now} input tokens, {} before {turns} turns, and nothing was \
-                     changed or proven in between",
+                "a request has {now} input tokens, up from {} {turns} turns ago, and nothing was \
+                 changed or proven in between",
                 tokens[newest - turns]
             )
         } else {
@@ -72,7 +73,8 @@ fn has_progress(seen: &DetectionInput<'_>, from: usize, to: usize) -> bool {
         .flat_map(CompletedIteration::recorded_checks)
         .map(|(_, it)| it)
         .collect();
-    seen.iterations[from..to].iter().any(|lap| {
-        lap.has_side_effects() || lap.recorded_checks().any(|(_, check)| !known.contains(&check))
+    seen.iterations[from..to].iter().any(|iteration| {
+        iteration.has_side_effects()
+            || iteration.recorded_checks().any(|(_, check)| !known.contains(&check))
     })
 }

@@ -35,11 +35,11 @@ pub(super) struct Finding {
 
 impl<'a> DetectionInput<'a> {
     pub(super) fn new(state: &'a State, turn: &'a Turn) -> Self {
-        let laps = completed_iterations(state);
-        let behind = state.history.live_newest_first().take_while(|item| !item.is_model_output());
+        let iterations = completed_iterations(state);
+        let later = state.history.live_newest_first().take_while(|item| !item.is_model_output());
         let is_fresh =
-            !laps.is_empty() && behind.into_iter().any(|item| item.as_tool_result().is_some());
-        Self { iterations: laps, turn, has_new_iteration: is_fresh, state }
+            !iterations.is_empty() && later.into_iter().any(|item| item.as_tool_result().is_some());
+        Self { iterations, turn, has_new_iteration: is_fresh, state }
     }
 
     /// The latest iteration, if this turn directly follows it, and the iterations before it.
@@ -52,7 +52,7 @@ impl<'a> DetectionInput<'a> {
 
 /// The iterations of this run, which are the latest of the history.
 fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
-    let mut laps: Vec<CompletedIteration<'_>> = Vec::new();
+    let mut iterations: Vec<CompletedIteration<'_>> = Vec::new();
     let mut results: Vec<&ToolResult> = Vec::new();
     let (mut in_results, mut is_void, mut count) = (false, false, 0);
     for item in state.history.newest_first() {
@@ -68,7 +68,7 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
                 continue;
             }
             if std::mem::take(&mut is_void) {
-                laps.push(CompletedIteration::default());
+                iterations.push(CompletedIteration::default());
                 results.clear();
             }
             results.push(result);
@@ -78,22 +78,22 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
         if item.tombstone {
             continue;
         }
-        let Some(lap) = laps.last_mut() else { continue };
+        let Some(iteration) = iterations.last_mut() else { continue };
         if let Some(info) = &item.turn
-            && lap.input_tokens == 0
+            && iteration.input_tokens == 0
         {
-            lap.input_tokens = info.usage.input_tokens;
+            iteration.input_tokens = info.usage.input_tokens;
         }
         let answer =
             |call: &ToolCall| results.iter().find(|result| result.call_id == call.call_id).copied();
         if let Some(call) = item.as_tool_call()
             && let Some(result) = answer(call)
         {
-            lap.calls.insert(0, (unwrapped_call(call), result));
+            iteration.calls.insert(0, (unwrapped_call(call), result));
         }
     }
-    laps.reverse();
-    laps
+    iterations.reverse();
+    iterations
 }
 
 impl CompletedIteration<'_> {
@@ -144,8 +144,11 @@ mod tests {
         let history = History::from_items("h", items);
         // The first two iterations belong to an earlier run.
         let state = State::new(history).update(|it| it.counts.tool_turns = 2);
-        let laps = completed_iterations(&state);
-        let called = laps.iter().flat_map(|lap| &lap.calls).map(|(call, _)| &*call.call_id);
-        assert_eq!((laps.len(), called.collect::<Vec<_>>()), (1, vec!["c3"]));
+        let iterations = completed_iterations(&state);
+        let called = iterations
+            .iter()
+            .flat_map(|iteration| &iteration.calls)
+            .map(|(call, _)| &*call.call_id);
+        assert_eq!((iterations.len(), called.collect::<Vec<_>>()), (1, vec!["c3"]));
     }
 }

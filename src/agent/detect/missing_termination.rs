@@ -30,9 +30,9 @@ impl MissingTermination {
         let mut last: HashMap<String, (Evidence, u32)> = HashMap::new();
         let mut quiet = 0;
         let mut found = None;
-        for lap in &seen.iterations {
-            let (news, stuck) = self.count_checks(lap, &mut last);
-            quiet = match news || lap.has_side_effects() || last.is_empty() {
+        for iteration in &seen.iterations {
+            let (news, stuck) = self.count_checks(iteration, &mut last);
+            quiet = match news || iteration.has_side_effects() || last.is_empty() {
                 true => 0,
                 false => quiet + 1,
             };
@@ -40,7 +40,7 @@ impl MissingTermination {
                 self.max_turns_without_progress > 0 && quiet == self.max_turns_without_progress;
             let words = || Finding {
                 call_id: None,
-                message: format!("no check has said anything new for {quiet} turns"),
+                message: format!("no check has had a new result for {quiet} turns"),
             };
             // Only a problem that starts with the latest iteration is reported.
             found = stuck.or_else(|| is_quiet.then(words));
@@ -52,11 +52,11 @@ impl MissingTermination {
     /// one has failed in the same way for `max_same_failures` times.
     fn count_checks(
         self,
-        lap: &CompletedIteration<'_>,
+        iteration: &CompletedIteration<'_>,
         last: &mut HashMap<String, (Evidence, u32)>,
     ) -> (bool, Option<Finding>) {
         let (mut news, mut stuck) = (false, None);
-        for (call, evidence) in lap.recorded_checks() {
+        for (call, evidence) in iteration.recorded_checks() {
             let times = match last.get(&evidence.command) {
                 Some((before, times)) if *before == evidence => times + 1,
                 Some(_) | None => 1,

@@ -40,7 +40,7 @@ impl NonIdempotentRetry {
         let mut calls: Vec<(&ToolCall, &ToolResult)> = earlier
             .iter()
             .chain([newest])
-            .flat_map(|lap| lap.calls.iter().map(|(call, result)| (&**call, *result)))
+            .flat_map(|iteration| iteration.calls.iter().map(|(call, result)| (&**call, *result)))
             .filter(|(_, result)| !result_side_effects(result).is_empty())
             .collect();
         let fresh =
@@ -81,7 +81,8 @@ fn describe_duplicate_creation(
     let other = now.into_iter().find(|target| !first.contains(target))?;
     let name = &call.name;
     Some(format!(
-        "`{name}` was called again as before and has made `{other}` beside `{}`",
+        "`{name}` was called again with the same arguments and created `{other}` in addition to \
+         `{}`",
         first[0]
     ))
 }
@@ -98,7 +99,10 @@ fn describe_duplicate_change(
         .into_iter()
         .find(|target| changed.contains(target))?;
     (is_second && is_same_call(call, other)).then(|| {
-        format!("`{}` was called again as before and has changed `{twice}` twice", call.name)
+        format!(
+            "`{}` was called again with the same arguments and changed `{twice}` twice",
+            call.name
+        )
     })
 }
 

@@ -87,25 +87,26 @@ impl FailureMode {
     pub fn mitigation(self) -> &'static str {
         match self {
             Self::MissingTermination => {
-                "You go on, but what can be checked does not change. Say which check would show \
-                 that you are done. If it passes, stop; if it keeps failing in the same way, try \
+                "You keep working, but the results of your checks do not change. Name the check \
+                 that would show that you are done. If it passes, stop; if it keeps failing in the \
+                 same way, try \
                  something else or say what you are missing."
             }
             Self::AmbiguousFailure => {
-                "A call has failed, and you go on as if it had not. Look at its result again: \
-                 find out what has happened, and mend it or say that it failed."
+                "A call failed, and you continue as if it had succeeded. Look at its result \
+                 again: find out what happened, and fix it or report the failure."
             }
             Self::SilentSideEffect => {
-                "A call may have changed something without saying what. Look at what is different \
+                "A call may have changed something without reporting it. Check what is different \
                  before you rely on it, and name it in your answer."
             }
             Self::NonIdempotentRetry => {
-                "You have repeated a call, and it has done its work twice. Check whether a call \
-                 took effect before you repeat it, and clean up what is there twice."
+                "You repeated a call, and it took effect twice. Check whether a call took effect \
+                 before you repeat it, and clean up the duplicates."
             }
             Self::ContextBloat => {
-                "The conversation grows fast. Read only what the next step needs, say why you need \
-                 it, and go on from what you know."
+                "The conversation is growing fast. Read only what the next step needs, say why \
+                 you need it, and continue from what you know."
             }
             Self::PlanningWithoutExecution => {
                 "You have planned for several turns without doing anything. Take the next step: \
@@ -117,6 +118,6 @@ impl FailureMode {
 
 impl fmt::Debug for SignalLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signals").field("list", &self.signals()).finish_non_exhaustive()
+        f.debug_struct("SignalLog").field("signals", &self.signals()).finish_non_exhaustive()
     }
 }

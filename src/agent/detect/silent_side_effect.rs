@@ -53,7 +53,7 @@ impl SilentSideEffect {
                 && self.mutating_tools.iter().any(|name| name == tool)
         };
         let declared = newest.calls.iter().find(|(call, result)| {
-            let mut before = earlier.iter().flat_map(|lap| &lap.calls);
+            let mut before = earlier.iter().flat_map(|iteration| &iteration.calls);
             is_silent(&call.name, result.kind, result.report.is_none())
                 && !before.any(|(other, result)| {
                     other.name == call.name
@@ -61,7 +61,7 @@ impl SilentSideEffect {
                 })
         });
         if let Some((call, _)) = declared {
-            let what = format!("`{}` changes things, and has not said what it changed", call.name);
+            let what = format!("`{}` changes things and did not report a change", call.name);
             return Some(Finding::for_call(call, what));
         }
         let tools: Vec<_> =
@@ -72,7 +72,7 @@ impl SilentSideEffect {
                 _ => None,
             },
             message: format!(
-                "something is different behind {}, and nothing was told",
+                "something changed during {}, and no change was reported",
                 tools.join(", ")
             ),
         })
@@ -86,9 +86,9 @@ impl SilentSideEffect {
         let before = last.get(seen.state.history.id()).copied();
         let is_silent = match (before, seen.newest_and_earlier_iterations()) {
             (Some((before, _)), Some((newest, _))) => {
-                let told =
+                let is_reported =
                     newest.calls.iter().any(|(_, result)| !result_side_effects(result).is_empty());
-                before != now && !told
+                before != now && !is_reported
             }
             (Some(_) | None, _) => false,
         };
@@ -104,7 +104,7 @@ impl SilentSideEffect {
 impl fmt::Debug for SilentSideEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SilentSideEffect")
-            .field("changing", &self.mutating_tools)
+            .field("mutating_tools", &self.mutating_tools)
             .finish_non_exhaustive()
     }
 }

@@ -98,7 +98,7 @@ impl EvidenceLog {
 
 /// The result that stands for the calls that a summary replaced.
 fn compaction_placeholder_result() -> ToolResult {
-    let target = "what a summary stands in for".to_owned();
+    let target = "something in the summarized part of the history".to_owned();
     let effect = SideEffect { kind: "forgotten".to_owned(), target };
     let call = ToolCall {
         call_id: String::new(),

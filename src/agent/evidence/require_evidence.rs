@@ -14,10 +14,10 @@ use crate::item::{Evidence, RawJson};
 use crate::turn::Turn;
 
 const DEFAULT_INSTRUCTIONS: &str = "\
-End only with evidence. You may say that you are done only when a check has passed behind your last \
-change: run it with a tool, in a later turn than the change, and name it in your answer. A check \
-that failed has to pass before you end. If you cannot go on, answer with a first line `BLOCKED: ` \
-and the smallest thing that is missing, for example a permission, a file or a decision.";
+End only with evidence. You may say that you are done only if a check has passed since your last \
+change: run it with a tool, in a later turn than the change, and name it in your answer. A failed \
+check must pass before you end. If you cannot continue, answer with a first line `BLOCKED: ` and the \
+smallest thing that is missing, for example a permission, a file or a decision.";
 
 type BlockedDetector = dyn Fn(&Turn) -> Option<String> + Send + Sync;
 type EvidenceParser = dyn Fn(&RawJson) -> Option<Evidence> + Send + Sync;
@@ -168,7 +168,7 @@ impl RequireEvidence {
 /// Judges each claim with which the model stops.
 impl Hook for RequireEvidence {
     fn name(&self) -> Cow<'_, str> {
-        "the policy on evidence".into()
+        "the evidence policy".into()
     }
 
     fn give_up_reason(&self, _: &State, turn: &Turn) -> Option<String> {
@@ -180,7 +180,7 @@ impl Hook for RequireEvidence {
     }
 
     fn before_stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, StopDecision> {
-        let said = match self.blocked_reason(turn) {
+        let decision = match self.blocked_reason(turn) {
             Some(missing) if !missing.is_empty() => StopDecision::Blocked(missing),
             Some(_) => StopDecision::RequireEvidence {
                 text: blocked_prompt(),
@@ -194,11 +194,11 @@ impl Hook for RequireEvidence {
                 },
             },
         };
-        future::ready(Ok(said)).boxed()
+        future::ready(Ok(decision)).boxed()
     }
 }
 
-const NO_MISSING_ITEM_NAMED: &str = "it says that it is blocked, and does not name what is missing";
+const NO_MISSING_ITEM_NAMED: &str = "it says that it is blocked without naming what is missing";
 
 fn unproven_prompt(missing: &UnprovenReason) -> String {
     format!(
@@ -210,7 +210,7 @@ fn unproven_prompt(missing: &UnprovenReason) -> String {
 
 fn blocked_prompt() -> String {
     "You say that you are blocked, but not by what. Answer with a first line `BLOCKED: ` and the \
-     smallest thing that is missing, or go on and end with a check that passes."
+     smallest thing that is missing, or continue and end with a check that passes."
         .to_owned()
 }
 
@@ -218,7 +218,7 @@ impl fmt::Debug for RequireEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequireEvidence")
             .field("only_after_changes", &self.only_after_changes)
-            .field("harmless", &self.read_only_tools)
+            .field("read_only_tools", &self.read_only_tools)
             .finish_non_exhaustive()
     }
 }

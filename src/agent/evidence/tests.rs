@@ -190,7 +190,7 @@ fn the_unproven_reason_is_displayed_as_text() {
     assert_eq!(said("edit"), "no check has passed since the last change: changed `f` (by `t`)");
     assert_eq!(
         said("late"),
-        "no check has passed since the last change: a call of `t` was cut short and may have \
+        "no check has passed since the last change: a call of `t` was interrupted and may have \
          changed something"
     );
     assert_eq!(said("a=101"), "`a` failed with exit code 101 and has not passed since");
@@ -206,7 +206,7 @@ fn the_unproven_reason_is_displayed_as_text() {
         "no check has passed since the last change: changed `f`, changed `f`, changed `f`, changed \
          `f`, changed `f` and 2 more (by `t`)"
     );
-    assert_eq!(UnprovenReason::default().to_string(), "no check is on record");
+    assert_eq!(UnprovenReason::default().to_string(), "no check was recorded");
 }
 
 #[test]

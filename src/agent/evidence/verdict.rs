@@ -188,7 +188,7 @@ impl fmt::Display for RecordedChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tool, side_effects, .. } = self;
         if side_effects.is_empty() {
-            return write!(f, "a call of `{tool}` was cut short and may have changed something");
+            return write!(f, "a call of `{tool}` was interrupted and may have changed something");
         }
         for (at, effect) in side_effects.iter().take(MAX_LISTED_SIDE_EFFECTS).enumerate() {
             let comma = if at == 0 { "" } else { ", " };
@@ -205,7 +205,7 @@ impl fmt::Display for RecordedChange {
 impl fmt::Display for UnprovenReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.failed_check, &self.last_change) {
-            (None, None) => f.write_str("no check is on record"),
+            (None, None) => f.write_str("no check was recorded"),
             (None, Some(change)) => {
                 write!(f, "no check has passed since the last change: {change}")
             }

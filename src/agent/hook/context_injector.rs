@@ -11,7 +11,7 @@ use crate::item::History;
 /// Injects context into each request, before it is sent.
 impl Hook for ContextInjector {
     fn name(&self) -> Cow<'_, str> {
-        Cow::Borrowed("narrow")
+        Cow::Borrowed("context_injector")
     }
 
     fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {

@@ -125,9 +125,10 @@ macro_rules! forwarding_methods {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a hook",
-    note = "a closure is made one by a function of `turnstream::agent::hook`, such as `hook::before_tool(…)`"
+    note = "functions of `turnstream::agent::hook`, such as `hook::before_tool(…)`, turn a \
+    closure into a hook"
 )]
-#[expect(unused_variables, reason = "what does nothing needs no arguments")]
+#[expect(unused_variables, reason = "a default that does nothing needs no arguments")]
 pub trait Hook: Send + Sync {
     /// The name of the hook in errors, followed by the [label](crate::agent::StateFields::label) of
     /// the agent. By default the name of its type.

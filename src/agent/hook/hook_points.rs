@@ -369,7 +369,7 @@ macro_rules! hook_points {
     /// than as completed, applies.
     asked before_stop(state, turn: &'a Turn) -> StopDecision {
         default: StopDecision::Allow;
-        together { |said: StopDecision = StopDecision::Allow, answer| said.combine(answer), until false }
+        together { |combined: StopDecision = StopDecision::Allow, answer| combined.combine(answer), until false }
         /// Creates a hook from a closure for [`before_stop`](Hook::before_stop).
         ///
         /// ```

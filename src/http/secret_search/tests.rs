@@ -95,7 +95,7 @@ fn forms(key: &str) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn a_key_is_masked_in_every_form_and_what_stands_around_it_is_not() {
+fn a_key_is_masked_in_every_encoding_and_surrounding_text_is_kept() {
     let mut dice = Dice(88_172_645_463_325_252);
     for _ in 0..100 {
         let key = dice.key();

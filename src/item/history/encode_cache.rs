@@ -125,12 +125,12 @@ impl EncodeCache {
     ) {
         let newest = Arc::new(newest);
         let forgotten = self.with_branches(|lines| {
-            let goes_on = |line: &CacheBranch| {
+            let continues = |line: &CacheBranch| {
                 line.has_key(&key)
                     && (older.is_some_and(|older| Arc::ptr_eq(older, &line.newest_chunk))
                         || line.newest_chunk.last_node.ptr_eq(&newest.last_node))
             };
-            let mut line = match lines.iter().position(goes_on) {
+            let mut line = match lines.iter().position(continues) {
                 Some(at) => lines.remove(at),
                 None => CacheBranch { key: Arc::new(key), newest_chunk: Arc::clone(&newest) },
             };

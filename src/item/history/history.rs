@@ -115,7 +115,7 @@ impl History {
     }
 
     fn push_with_seen_ids(&mut self, item: Item, seen: &mut SeenCallIds) {
-        let law = self.settle_state_after(&item, seen);
+        let state = self.settle_state_after(&item, seen);
         match &item.kind {
             ItemKind::ToolCall(call) => self.index_mut().call_ids.used_ids.insert(&call.call_id),
             ItemKind::ToolResult(result) if !item.tombstone => {
@@ -133,7 +133,7 @@ impl History {
             len,
             completed_turns: turns,
             has_compacted_items: compacted,
-            settle_state: law,
+            settle_state: state,
         }));
     }
 
@@ -285,9 +285,9 @@ impl History {
         if self.is_settled() {
             return Vec::new();
         }
-        let (lawful, law) = (self.settled_prefix(), self.settle_state());
-        let tail: Vec<&Item> = self.entries_after(lawful.len()).map(|(_, item)| item).collect();
-        settle::unanswered_calls(&tail, &lawful.prior_call_ids(law))
+        let (settled, state) = (self.settled_prefix(), self.settle_state());
+        let tail: Vec<&Item> = self.entries_after(settled.len()).map(|(_, item)| item).collect();
+        settle::unanswered_calls(&tail, &settled.prior_call_ids(state))
     }
 
     /// Whether the history can be sent as it is: every tool call has exactly one result, directly
@@ -303,16 +303,16 @@ impl History {
     /// The result depends on the items alone. Settling a settled history returns it unchanged.
     /// Encoders and [`Agent::run_from`](crate::Agent::run_from) call this.
     pub fn settled(&self) -> Self {
-        let law = self.settle_state();
-        if law.is_settled() {
+        let state = self.settle_state();
+        if state.is_settled() {
             return self.clone();
         }
         // The settled prefix needs no changes, so it is not searched.
         let mut settled = self.settled_prefix();
         let tail: Vec<&Item> = self.entries_after(settled.len()).map(|(_, item)| item).collect();
-        let mut items = settle::settle(&tail, &settled.prior_call_ids(law));
+        let mut items = settle::settle(&tail, &settled.prior_call_ids(state));
         self.attach_nested_reports(&mut items);
-        if !law.is_invalid {
+        if !state.is_invalid {
             settled.extend_with_seen_ids(items, SeenCallIds::AllDistinct);
             return settled;
         }

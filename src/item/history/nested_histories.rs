@@ -63,8 +63,8 @@ impl History {
 
     fn collect_side_effects(&self, report: &mut EffectReport) {
         let results = self.iter().filter_map(Item::as_tool_result);
-        for told in results.filter_map(|result| result.report.as_deref()) {
-            report.side_effects.extend(told.side_effects.iter().cloned());
+        for nested_report in results.filter_map(|result| result.report.as_deref()) {
+            report.side_effects.extend(nested_report.side_effects.iter().cloned());
         }
         self.index.nested_histories.values().for_each(|nested| nested.collect_side_effects(report));
     }

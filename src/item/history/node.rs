@@ -26,7 +26,11 @@ impl Drop for Node {
 
 /// The state of [settling](crate::item::settle) after an item.
 #[derive(Clone, Copy, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and they are small")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent fact, and they are \
+small"
+)]
 pub(super) struct SettleState {
     /// No later item can make the items settled.
     pub(super) is_invalid: bool,

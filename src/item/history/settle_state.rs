@@ -21,15 +21,15 @@ impl History {
         item: &Item,
         seen: &mut SeenCallIds,
     ) -> SettleState {
-        let law = self.settle_state();
-        if item.tombstone || law.is_invalid {
-            return law;
+        let state = self.settle_state();
+        if item.tombstone || state.is_invalid {
+            return state;
         }
-        let broken = SettleState { is_invalid: true, ..law };
-        let mut next = law;
+        let broken = SettleState { is_invalid: true, ..state };
+        let mut next = state;
         match &item.kind {
             ItemKind::ToolResult(result) => {
-                if !law.has_open_calls {
+                if !state.has_open_calls {
                     return broken;
                 }
                 let open = self.open_call_ids_mut();
@@ -40,8 +40,8 @@ impl History {
                 next.has_results = true;
             }
             kind => {
-                if ends_batch(item, law.has_results, law.turn_ended) {
-                    if law.has_open_calls {
+                if ends_batch(item, state.has_results, state.turn_ended) {
+                    if state.has_open_calls {
                         return broken;
                     }
                     (next.has_results, next.turn_ended) = (false, false);
@@ -100,8 +100,8 @@ impl History {
 
     /// The ids of this prefix that are needed to settle the items after it, whose state is `law`.
     /// If that state is not invalid, no id is used twice, and none are needed.
-    pub(super) fn prior_call_ids(&self, law: SettleState) -> PriorCallIds<'_> {
-        match law.is_invalid {
+    pub(super) fn prior_call_ids(&self, state: SettleState) -> PriorCallIds<'_> {
+        match state.is_invalid {
             true => PriorCallIds {
                 live_call_ids: self.live_call_ids().collect(),
                 used_call_ids: self.used_call_ids().collect(),

@@ -59,25 +59,25 @@ async fn check(mut turn: TurnStream, seconds: u64, words: &str, said: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pings_and_counts_are_no_output() {
+async fn pings_and_usage_counts_do_not_count_as_output() {
     let pings = &[(10, PING), (10, EMPTY), (10, COUNT), (10, PING), (10, COUNT), (9, PING)];
-    check(turn(pings, limits()), 60, "said nothing", "").await;
+    check(turn(pings, limits()), 60, "sent no output", "").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ping_between_outputs_does_not_set_their_limit_again() {
+async fn a_ping_does_not_reset_the_idle_output_limit() {
     let frames = &[(59, TEXT), (10, PING), (9, TEXT), (15, PING), (4, PING), (9, TEXT)];
-    check(turn(frames, limits()), 59 + 10 + 9 + 20, "went silent", "hihi").await;
+    check(turn(frames, limits()), 59 + 10 + 9 + 20, "sent no further output", "hihi").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thought_is_output() {
+async fn reasoning_counts_as_output() {
     let frames = &[(59, THOUGHT), (19, THOUGHT), (19, TEXT)];
-    check(turn(frames, limits()), 59 + 19 + 19 + 20, "went silent", "hi").await;
+    check(turn(frames, limits()), 59 + 19 + 19 + 20, "sent no further output", "hi").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_whole_turn_has_a_limit_of_its_own() {
+async fn the_whole_turn_has_a_separate_limit() {
     let frames = &[(10, TEXT), (10, TEXT), (10, TEXT), (10, TEXT)];
     let limits = Timeouts { turn: Duration::from_secs(35), ..limits() };
     check(turn(frames, limits), 35, "not complete within 35s", "hihihi").await;
@@ -86,7 +86,7 @@ async fn the_whole_turn_has_a_limit_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn behind_a_stop_reason_the_turn_completes() {
+async fn a_turn_completes_after_its_stop_reason_without_the_end_of_the_body() {
     for limits in [limits(), Timeouts { turn: Duration::from_secs(9), ..limits() }] {
         let mut turn = turn(&[(1, TEXT), (1, FINISH)], limits);
         let mut last = None;
@@ -98,7 +98,7 @@ async fn behind_a_stop_reason_the_turn_completes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_that_a_consumer_takes_between_outputs_is_not_counted() {
+async fn consumer_pauses_do_not_count_toward_the_idle_limit() {
     let mut turn = turn(&[(1, TEXT), (19, TEXT)], limits());
     assert!(turn.next().await.unwrap().is_ok());
     tokio::time::advance(Duration::from_hours(1)).await;
@@ -106,7 +106,7 @@ async fn the_time_that_a_consumer_takes_between_outputs_is_not_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pings_without_end_hold_nobody_up_and_time_out() {
+async fn endless_pings_time_out_without_blocking_the_executor() {
     let pings = stream::repeat_with(|| Ok(Bytes::from_static(PING.as_bytes())));
     let decoding = Decoding::new(pings, Decoder::new("any", &Dialect::OPENAI));
     let decoding = decoding.with_deadlines(deadlines(limits()));
@@ -116,11 +116,11 @@ async fn pings_without_end_hold_nobody_up_and_time_out() {
     assert!(turn.next().now_or_never().is_none());
     tokio::time::advance(Duration::from_secs(1)).await;
     let error = turn.next().now_or_never().unwrap().unwrap().unwrap_err();
-    assert!(error.message().contains("said nothing"), "{error}");
+    assert!(error.message().contains("sent no output"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_limits_it_waits() {
+async fn without_timeouts_a_turn_waits_indefinitely() {
     let never = Timeouts::NEVER;
     let limits = Timeouts {
         first_byte: never,
@@ -137,9 +137,9 @@ async fn without_limits_it_waits() {
 #[tokio::test(start_paused = true)]
 async fn the_first_byte_has_a_limit_of_its_own() {
     let limits = Timeouts { first_byte: Duration::from_secs(30), ..limits() };
-    check(turn(&[(31, PING)], limits), 30, "the host did not begin its answer within 30s", "")
+    check(turn(&[(31, PING)], limits), 30, "the host did not start its response within 30s", "")
         .await;
-    check(turn(&[(29, PING)], limits), 60, "said nothing", "").await;
+    check(turn(&[(29, PING)], limits), 60, "sent no output", "").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,5 +147,5 @@ async fn a_body_without_pings_is_silent_and_one_with_pings_is_not() {
     let idle = Duration::from_secs(10);
     let limits = Timeouts { idle, idle_output: Timeouts::NEVER, ..limits() };
     let pings = &[(1, TEXT), (9, PING), (9, PING), (9, PING), (11, PING)];
-    check(turn(pings, limits), 1 + 27 + 10, "the host went silent in the middle", "hi").await;
+    check(turn(pings, limits), 1 + 27 + 10, "the host sent nothing for", "hi").await;
 }

@@ -65,7 +65,7 @@ fn each_item_is_encoded_once() {
 }
 
 #[test]
-fn where_messages_grow_only_those_that_are_open_are_encoded_again() {
+fn only_the_unfinished_last_message_is_encoded_again() {
     // The results of the newest turn are encoded again.
     check(1.5, |request| anthropic::encode(request, "m"));
     // The newest turn is encoded again.
@@ -73,7 +73,7 @@ fn where_messages_grow_only_those_that_are_open_are_encoded_again() {
 }
 
 #[test]
-fn another_model_is_given_all_items_once_and_then_what_is_new() {
+fn after_a_model_change_all_items_are_encoded_once_more() {
     let asked = Cell::new(0);
     check(2.0, |request| {
         asked.set(asked.get() + 1);

@@ -106,17 +106,18 @@ const AUTH_PHRASES: &[(AuthProblem, &[&str])] = &[
 
 /// The kind of an error, by the most specific evidence: a specific code, then the message, then the
 /// status, then a general code.
-pub(super) fn error_kind(status: Option<u16>, said: &ErrorBody) -> ErrorKind {
-    let word =
-        |table| first_match(table, |word| said.codes.iter().any(|said| is_same_code(said, word)));
-    let phrase = || first_match(KIND_PHRASES, |phrase| said.text.contains(phrase));
-    let by_message = || phrase().or_else(|| kind_from_context_limits(said));
+pub(super) fn error_kind(status: Option<u16>, error_body: &ErrorBody) -> ErrorKind {
+    let word = |table| {
+        first_match(table, |word| error_body.codes.iter().any(|code| is_same_code(code, word)))
+    };
+    let phrase = || first_match(KIND_PHRASES, |phrase| error_body.text.contains(phrase));
+    let by_message = || phrase().or_else(|| kind_from_context_limits(error_body));
     word(SPECIFIC_CODES)
         .or_else(by_message)
         .filter(|kind| is_consistent_with_status(*kind, status))
         .or_else(|| status.map(kind_from_status))
         .or_else(|| word(GENERAL_CODES))
-        .or_else(|| is_unknown_model(said).then_some(InvalidRequest))
+        .or_else(|| is_unknown_model(error_body).then_some(InvalidRequest))
         .unwrap_or(ErrorKind::Other)
 }
 
@@ -139,9 +140,10 @@ fn normalize_code(word: &str) -> impl Iterator<Item = char> {
     name.chars().filter(|c| !matches!(c, '_' | '-' | ' '))
 }
 
-fn kind_from_context_limits(said: &ErrorBody) -> Option<ErrorKind> {
-    (said.context_limits.is_some() || context_limits::read_context_limits(&said.text).is_some())
-        .then_some(ContextWindow)
+fn kind_from_context_limits(error_body: &ErrorBody) -> Option<ErrorKind> {
+    (error_body.context_limits.is_some()
+        || context_limits::read_context_limits(&error_body.text).is_some())
+    .then_some(ContextWindow)
 }
 
 /// An invalid key, by its status, is not reclassified because the message mentions a limit; nor is
@@ -173,10 +175,10 @@ fn kind_from_status(status: u16) -> ErrorKind {
     }
 }
 
-pub(super) fn rate_limit_scope(said: &ErrorBody) -> Option<RateLimitScope> {
-    first_match(SCOPE_PHRASES, |piece| said.text.contains(piece)).or_else(|| {
+pub(super) fn rate_limit_scope(error_body: &ErrorBody) -> Option<RateLimitScope> {
+    first_match(SCOPE_PHRASES, |piece| error_body.text.contains(piece)).or_else(|| {
         // The error type that OpenAI and Groq send.
-        said.codes.iter().find_map(|word| match word.as_str() {
+        error_body.codes.iter().find_map(|word| match word.as_str() {
             "tokens" => Some(Tokens),
             "requests" => Some(Requests),
             _ => None,
@@ -184,9 +186,9 @@ pub(super) fn rate_limit_scope(said: &ErrorBody) -> Option<RateLimitScope> {
     })
 }
 
-pub(super) fn auth_problem(said: &ErrorBody) -> Option<AuthProblem> {
-    let in_words = |piece: &str| said.codes.iter().any(|word| word.contains(piece));
-    first_match(AUTH_PHRASES, |piece| said.text.contains(piece) || in_words(piece))
+pub(super) fn auth_problem(error_body: &ErrorBody) -> Option<AuthProblem> {
+    let in_words = |piece: &str| error_body.codes.iter().any(|word| word.contains(piece));
+    first_match(AUTH_PHRASES, |piece| error_body.text.contains(piece) || in_words(piece))
 }
 
 /// Messages about a model that the server does not have: two parts of one sentence, in order.
@@ -223,23 +225,23 @@ const UNKNOWN_MODEL_CODES: [&str; 5] = [
 
 /// The invalid part of the request if no field names it: the model, or the path at the start of the
 /// message, as Anthropic sends it: `messages.3.content.0.text: must not be empty`.
-pub(super) fn refused_parameter(said: &ErrorBody) -> Option<String> {
-    if is_unknown_model(said) {
+pub(super) fn refused_parameter(error_body: &ErrorBody) -> Option<String> {
+    if is_unknown_model(error_body) {
         return Some("model".to_owned());
     }
-    let (path, _) = said.message.split_once(": ")?;
+    let (path, _) = error_body.message.split_once(": ")?;
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.[]".contains(c);
     let is_path = path.starts_with(|c: char| c.is_ascii_lowercase()) && path.chars().all(plain);
     (is_path && path != "error").then(|| path.to_owned())
 }
 
-fn is_unknown_model(said: &ErrorBody) -> bool {
+fn is_unknown_model(error_body: &ErrorBody) -> bool {
     let known = |word: &String| UNKNOWN_MODEL_CODES.iter().any(|code| is_same_code(word, code));
-    let told = |sentence: &str| {
+    let matches = |sentence: &str| {
         UNKNOWN_MODEL_PHRASES.iter().any(|(first, then)| {
             let rest = sentence.find(first).map(|at| &sentence[at..]);
             rest.is_some_and(|rest| rest.contains(then))
         })
     };
-    said.codes.iter().any(known) || said.text.split(". ").any(told)
+    error_body.codes.iter().any(known) || error_body.text.split(". ").any(matches)
 }

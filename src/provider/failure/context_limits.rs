@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_from_every_message() {
+    fn context_limits_are_read_from_every_known_message() {
         check("prompt is too long: 210000 tokens > 200000 maximum", 200_000, 210_000);
         check(
             "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease",
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_no_numbers_gives_no_limits() {
+    fn messages_without_valid_numbers_yield_no_context_limits() {
         for text in [
             "",
             "your input exceeds the context window of this model",

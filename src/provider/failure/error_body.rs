@@ -56,9 +56,9 @@ impl ErrorBody {
     /// Reads the body of an error response, or an error in a stream.
     pub(super) fn from_body(body: &str) -> Self {
         match (Self::from_json(body), body.trim_start().chars().next()) {
-            (Some(said), _) => said,
+            (Some(parsed), _) => parsed,
             (None, _) if let Some(data) = sse_error_data(body) => match Self::from_json(&data) {
-                Some(said) => said,
+                Some(parsed) => parsed,
                 None => Self::from_text(&data),
             },
             // The HTML page of a proxy has no information about the server that failed, and
@@ -69,16 +69,16 @@ impl ErrorBody {
     }
 
     fn from_text(text: &str) -> Self {
-        let mut said = Self::default();
-        said.add_message(text);
-        said
+        let mut parsed = Self::default();
+        parsed.add_message(text);
+        parsed
     }
 
     /// Reads an error object, or an object that contains one. `None` if the text is not JSON.
     pub(super) fn from_json(json: &str) -> Option<Self> {
-        let mut said = Self::default();
-        said.read_value(&serde_json::from_str(json).ok()?, 0);
-        Some(said)
+        let mut parsed = Self::default();
+        parsed.read_value(&serde_json::from_str(json).ok()?, 0);
+        Some(parsed)
     }
 
     fn read_value(&mut self, value: &Value, depth: usize) {

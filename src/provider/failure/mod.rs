@@ -18,13 +18,18 @@ pub(super) use error_body::is_error_object;
 /// Creates the error for a response with an error status. `now` is the base of dates in the body.
 #[cfg(any(feature = "http", test))]
 pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Error {
-    let said = ErrorBody::from_body(body);
-    let message = match said.message.as_str() {
+    let error_body = ErrorBody::from_body(body);
+    let message = match error_body.message.as_str() {
         "" => format!("the provider answered with status {status}"),
         message => format!("the provider answered with status {status}: {message}"),
     };
-    let kind = classify::error_kind(Some(status), &said);
-    add_error_details(Error::new(kind, message).with_status(status), &said, Some(status), Some(now))
+    let kind = classify::error_kind(Some(status), &error_body);
+    add_error_details(
+        Error::new(kind, message).with_status(status),
+        &error_body,
+        Some(status),
+        Some(now),
+    )
 }
 
 /// Creates the error that a server reports within a stream. `text` is its JSON (the value of
@@ -59,33 +64,33 @@ pub(super) fn protocol_error(message: impl Into<String>) -> Error {
 /// Creates the error reported within a stream, or in a body that has a success status but is not a
 /// stream.
 pub(super) fn embedded_error(text: &str, now: Option<SystemTime>) -> Error {
-    let said = ErrorBody::from_body(text);
-    let kind = match classify::error_kind(said.status, &said) {
+    let error_body = ErrorBody::from_body(text);
+    let kind = match classify::error_kind(error_body.status, &error_body) {
         // An unclassified error in the middle of a server's own response is the server's failure.
         ErrorKind::Other | ErrorKind::Protocol => ErrorKind::Server,
         kind => kind,
     };
-    let message = match said.message.as_str() {
+    let message = match error_body.message.as_str() {
         "" => "the provider broke off with an error".to_owned(),
         message => format!("the provider broke off: {message}"),
     };
     let error = Error::new(kind, message).mark_as_server_message();
-    add_error_details(error, &said, said.status, now)
+    add_error_details(error, &error_body, error_body.status, now)
 }
 
 /// Adds the details of an error body that apply to the error's kind.
 fn add_error_details(
     mut error: Error,
-    said: &ErrorBody,
+    error_body: &ErrorBody,
     status: Option<u16>,
     now: Option<SystemTime>,
 ) -> Error {
-    if let Some(id) = &said.request_id {
+    if let Some(id) = &error_body.request_id {
         error = error.with_request_id(id);
     }
     match error.kind() {
         ErrorKind::RateLimited => {
-            if let Some(scope) = classify::rate_limit_scope(said) {
+            if let Some(scope) = classify::rate_limit_scope(error_body) {
                 error = error.with_rate_limit_scope(scope);
             }
         }
@@ -95,19 +100,21 @@ fn add_error_details(
                 Some(401) => Some(AuthProblem::InvalidKey),
                 _ => None,
             };
-            if let Some(problem) = classify::auth_problem(said).or(by_status) {
+            if let Some(problem) = classify::auth_problem(error_body).or(by_status) {
                 error = error.with_auth_problem(problem);
             }
         }
         ErrorKind::ContextWindow => {
-            if let Some(limits) =
-                said.context_limits.or_else(|| context_limits::read_context_limits(&said.text))
+            if let Some(limits) = error_body
+                .context_limits
+                .or_else(|| context_limits::read_context_limits(&error_body.text))
             {
                 error = error.with_context_limits(limits);
             }
         }
         ErrorKind::InvalidRequest | ErrorKind::Unsupported => {
-            let parameter = said.parameter.clone().or_else(|| classify::refused_parameter(said));
+            let parameter =
+                error_body.parameter.clone().or_else(|| classify::refused_parameter(error_body));
             if let Some(name) = parameter {
                 error = error.with_parameter(name);
             }
@@ -118,7 +125,7 @@ fn add_error_details(
         error.kind(),
         ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::Server | ErrorKind::Timeout
     );
-    match retry_delay::read_retry_delay(said, now).filter(|_| transient) {
+    match retry_delay::read_retry_delay(error_body, now).filter(|_| transient) {
         Some(wait) => error.with_retry_after(wait),
         None => error,
     }

@@ -16,16 +16,19 @@ const DELAY_PREFIXES: &[&str] = &[
 
 /// Reads the delay from `retryDelay` of Google's `RetryInfo`, from the message ("Please try again
 /// in 1.5s"), or from the headers that a gateway received. Dates are ignored if `now` is `None`.
-pub(super) fn read_retry_delay(said: &ErrorBody, now: Option<SystemTime>) -> Option<Duration> {
+pub(super) fn read_retry_delay(
+    error_body: &ErrorBody,
+    now: Option<SystemTime>,
+) -> Option<Duration> {
     // Without the current time, a date is measured from 1970, and so large a delay is discarded.
     let read = |text: &str| match now {
         Some(now) => parse_delay(text, now),
         None => parse_delay(text, UNIX_EPOCH).filter(|wait| wait.as_secs() < 1_000_000_000),
     };
-    let delay = said.retry_delay.as_deref().and_then(read);
+    let delay = error_body.retry_delay.as_deref().and_then(read);
     delay
-        .or_else(|| delay_in_message(&said.text))
-        .or_else(|| said.reset_delay.as_deref().and_then(read))
+        .or_else(|| delay_in_message(&error_body.text))
+        .or_else(|| error_body.reset_delay.as_deref().and_then(read))
 }
 
 fn delay_in_message(text: &str) -> Option<Duration> {
@@ -45,13 +48,13 @@ mod tests {
     #[track_caller]
     fn check(json: &str, millis: impl Into<Option<u64>>) {
         let now = UNIX_EPOCH + Duration::from_secs(NOW);
-        let said = ErrorBody::from_json(json).unwrap();
+        let error_body = ErrorBody::from_json(json).unwrap();
         let expected = millis.into().map(Duration::from_millis);
-        assert_eq!(read_retry_delay(&said, Some(now)), expected, "{json}");
+        assert_eq!(read_retry_delay(&error_body, Some(now)), expected, "{json}");
     }
 
     #[test]
-    fn every_form_in_a_body_is_read() {
+    fn retry_delays_are_read_from_every_body_format() {
         let info = r#"{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}"#;
         check(&format!(r#"{{"error":{{"details":[{info}]}}}}"#), 34_400);
         check(r#"{"error":{"message":"Quota exceeded. Please retry in 12.3s."}}"#, 12_300);
@@ -69,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_time_is_none() {
+    fn a_body_without_a_time_yields_no_retry_delay() {
         check(r#"{"error":{"message":"Please try again in a while."}}"#, None);
         check(r#"{"error":{"message":"Please try again later."}}"#, None);
         check(r#"{"error":{"details":[{"retryDelay":"soon"}]}}"#, None);
-        let said = ErrorBody::from_json(
+        let error_body = ErrorBody::from_json(
             r#"{"metadata":{"headers":{"x-ratelimit-reset":"1767225630000"}}}"#,
         );
-        assert_eq!(read_retry_delay(&said.unwrap(), None), None);
+        assert_eq!(read_retry_delay(&error_body.unwrap(), None), None);
     }
 }

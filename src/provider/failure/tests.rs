@@ -13,7 +13,7 @@ fn check_status(status: u16, body: &str, kind: ErrorKind, message: &str) {
 }
 
 #[test]
-fn a_status_and_its_words_give_the_kind() {
+fn status_and_error_body_determine_the_kind() {
     use ErrorKind::*;
     let anthropic = |kind: &str, text: &str| {
         format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"{text}"}}}}"#)
@@ -42,7 +42,7 @@ fn a_status_and_its_words_give_the_kind() {
 }
 
 #[test]
-fn an_error_in_a_stream_gives_its_kind_by_its_words() {
+fn the_body_of_a_stream_error_determines_its_kind() {
     let kind = |json| error_in_stream(json).kind();
     assert_eq!(kind(r#"{"type":"overloaded_error"}"#), ErrorKind::Overloaded);
     assert_eq!(kind(r#"{"error":{"code":429,"message":"m"}}"#), ErrorKind::RateLimited);
@@ -60,7 +60,7 @@ fn a_message_is_one_short_line() {
 }
 
 #[test]
-fn the_errors_of_the_responses_wire_are_read_in_all_their_shapes() {
+fn errors_of_the_responses_wire_are_decoded_in_every_shape() {
     let flat = r#"{"type":"error","code":"rate_limit_exceeded","message":"Rate limit reached for
         gpt on tokens per min (TPM): Limit 5, Used 4, Requested 2. Please try again in 1.2s.",
         "param":null,"sequence_number":3}"#;
@@ -84,7 +84,7 @@ fn the_errors_of_the_responses_wire_are_read_in_all_their_shapes() {
 }
 
 #[test]
-fn an_error_in_a_stream_says_when_to_come_back_without_a_clock() {
+fn a_stream_error_may_have_a_relative_retry_delay() {
     let error = error_in_stream(
         r#"{"error":{"code":429,"message":"m","metadata":{"headers":{"Retry-After":"7"}}}}"#,
     );
@@ -93,7 +93,7 @@ fn an_error_in_a_stream_says_when_to_come_back_without_a_clock() {
 }
 
 #[test]
-fn no_body_makes_it_panic() {
+fn no_error_body_causes_a_panic() {
     let odd = [
         "",
         "null",

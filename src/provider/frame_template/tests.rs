@@ -31,7 +31,7 @@ fn read(template: &mut FrameTemplate<u8>, data: &str) -> Option<String> {
 }
 
 #[test]
-fn a_frame_that_differs_in_its_text_is_read_without_the_parser() {
+fn a_frame_that_differs_only_in_its_text_bypasses_the_json_parser() {
     let mut template = template(r#"{"id":1,"text":"Hello","end":null}"#);
     for text in ["Hello", " world", "}", "{\"text\":\"", "\\", "é\n\u{1f600}", "\",\"end\":null}"]
     {
@@ -42,7 +42,7 @@ fn a_frame_that_differs_in_its_text_is_read_without_the_parser() {
 }
 
 #[test]
-fn escapes_are_read_as_the_parser_reads_them() {
+fn escapes_are_decoded_as_by_the_json_parser() {
     let mut template = template(r#"{"text":"a"}"#);
     for literal in
         [r#""\u00e9""#, r#""\ud83d\ude00""#, r#""\"\\\/\b\f\n\r\t""#, r#""\\\\""#, r#""a\\""#]
@@ -54,7 +54,7 @@ fn escapes_are_read_as_the_parser_reads_them() {
 }
 
 #[test]
-fn what_the_parser_refuses_or_reads_in_another_way_is_left_to_it() {
+fn frames_that_do_not_match_the_template_are_left_to_the_parser() {
     let mut template = template(r#"{"id":1,"text":"Hello","end":null}"#);
     for data in [
         // Some wires give an empty text a special meaning.
@@ -130,7 +130,7 @@ fn a_string_or_an_inner_key_with_an_ignored_name_is_compared() {
 }
 
 #[test]
-fn numbers_of_the_named_object_are_counts() {
+fn numbers_in_the_named_object_may_differ_and_are_read_as_counts() {
     let mut template = template(
         r#"{"text":"a","usage":{"in":3,"out":1,"deep":{"out":5},"rate":0.5},"after":{"n":1}}"#,
     );
@@ -163,7 +163,7 @@ fn a_text_that_is_not_a_literal_of_the_frame_is_not_remembered() {
 }
 
 #[test]
-fn frames_that_are_never_repeated_are_no_longer_remembered() {
+fn templates_are_disabled_if_frames_never_repeat() {
     let frame = |id: u8, text: &str| format!(r#"{{"id":{id},"text":"{text}"}}"#);
     let mut template = FrameTemplate::default();
     for id in 0..MAX_MISSES {
@@ -198,7 +198,7 @@ fn white_space_between_the_last_brackets_may_differ() {
 }
 
 #[test]
-fn space_after_a_colon_hides_no_value_that_may_differ() {
+fn ignored_values_are_recognized_after_white_space() {
     let mut template =
         template(r#"{"created": 1, "text": "a", "usage": {"out": 1, "deep": {"n": 1}}}"#);
     let data = r#"{"created": 2, "text": "b", "usage": {"out": 2, "deep": {"n": 1}}}"#;

@@ -83,20 +83,20 @@ impl ContentWriter {
     fn end_call(&mut self) -> Result<(), UnsupportedContent> {
         let Some((mut call, arguments)) = self.open_call.end()? else { return Ok(()) };
         call["args"] = arguments;
-        let said = signed_call_text(&call);
+        let signed = signed_call_text(&call);
         if self.is_gemini_3 && !self.has_signed_call && self.pending_signature.is_none() {
-            self.pending_signature = (self.sign_fn)(&said);
+            self.pending_signature = (self.sign_fn)(&signed);
         }
-        let part = self.sign_part(json!({ "functionCall": call }), &said);
+        let part = self.sign_part(json!({ "functionCall": call }), &signed);
         self.has_signed_call = true;
         self.buffered_calls.push(part);
         Ok(())
     }
 
     /// Attaches the pending signature to a part, if there is one.
-    fn sign_part(&mut self, mut part: Value, said: &str) -> Value {
+    fn sign_part(&mut self, mut part: Value, signed: &str) -> Value {
         if let Some(signature) = self.pending_signature.take() {
-            self.out.record_signature(&signature, said);
+            self.out.record_signature(&signature, signed);
             part["thoughtSignature"] = signature.into();
         }
         part
@@ -119,9 +119,9 @@ impl ContentWriter {
             "totalTokenCount": usage.total(),
         });
         // On this wire zero counts are left out, and reasoning tokens are counted separately.
-        let said = usage.output_tokens.saturating_sub(usage.reasoning_tokens);
+        let signed = usage.output_tokens.saturating_sub(usage.reasoning_tokens);
         for (name, tokens) in [
-            ("candidatesTokenCount", said),
+            ("candidatesTokenCount", signed),
             ("thoughtsTokenCount", usage.reasoning_tokens),
             ("cachedContentTokenCount", usage.cache_read_input_tokens),
         ] {

@@ -143,7 +143,7 @@ impl<W: Wire> ExchangeAttempts<W> {
     /// Returns the encoded request, and a new decoder for its response.
     fn prepare(&mut self) -> Result<(Arc<HttpMessage>, W::Decoder), Error> {
         let Some(request) = &self.request else {
-            return Err(Error::new(ErrorKind::Other, "the request was given up"));
+            return Err(Error::new(ErrorKind::Other, "the request was abandoned"));
         };
         let encode = || catch_wire_panic(|| self.prepared.encode(request)).map(Arc::new);
         let message = self.encoded.get_or_insert_with(encode).clone()?;

@@ -22,18 +22,19 @@ pub(super) async fn stream_body<W: Wire>(
             let Some(what) = first.and_then(W::Framing::detect_other_format) else {
                 return Ok((answer.body, request_id));
             };
-            let said = read_error_text(&mut answer, deadlines).await;
-            match failure::is_error_object(&said) {
-                true => failure::embedded_error(&said, Some(answer.received_at)),
+            let error_text = read_error_text(&mut answer, deadlines).await;
+            match failure::is_error_object(&error_text) {
+                true => failure::embedded_error(&error_text, Some(answer.received_at)),
                 false => not_a_stream_error(what),
             }
         }
-        (true, Some(encoding)) => {
-            not_a_stream_error(&format!("a body packed as `{encoding}`, which was not asked for,"))
-        }
+        (true, Some(encoding)) => not_a_stream_error(&format!(
+            "a body compressed as `{encoding}`, which was not \
+            requested,"
+        )),
         (false, None) => {
-            let said = read_error_text(&mut answer, deadlines).await;
-            let error = status_error(wire, &answer, &said)?;
+            let error_text = read_error_text(&mut answer, deadlines).await;
+            let error = status_error(wire, &answer, &error_text)?;
             match &answer.answering_proxy {
                 Some(proxy) => error.map_text_and_sources(|text| {
                     text.replacen(
@@ -66,9 +67,9 @@ async fn read_error_text(answer: &mut Response, deadlines: &mut TurnDeadlines) -
 }
 
 /// Asks the wire for the error that an error response stands for.
-fn status_error<W: Wire>(wire: &W, answer: &Response, said: &str) -> Result<Error, Error> {
+fn status_error<W: Wire>(wire: &W, answer: &Response, error_text: &str) -> Result<Error, Error> {
     let refusal =
-        ErrorResponse { status: answer.status, body: said, received_at: answer.received_at };
+        ErrorResponse { status: answer.status, body: error_text, received_at: answer.received_at };
     let error =
         panic_to_error(ErrorKind::Panic, "the wire", || wire.error_from_response(&refusal))?;
     Ok(match error.status() {

@@ -55,7 +55,7 @@ pub(super) struct RequestTarget {
 
 impl HttpSettings {
     pub(super) fn new<W: Wire>(wire: &W, model: &str) -> Self {
-        let nowhere = || Err(Error::new(ErrorKind::InvalidRequest, "there is no address yet"));
+        let nowhere = || Err(Error::new(ErrorKind::InvalidRequest, "no base URL is set"));
         let mut settings = Self {
             http_client: HttpClient::shared(),
             credential: None,
@@ -77,7 +77,7 @@ impl HttpSettings {
     pub(super) fn resolve_target<W: Wire>(&mut self, wire: &W, model: &str) {
         let vendor = match wire.base_url() {
             "" => {
-                let message = format!("`{}` has no address of its own", wire.name());
+                let message = format!("`{}` has no default URL", wire.name());
                 let error = Error::new(ErrorKind::InvalidRequest, message);
                 Err(error.with_parameter("base_url"))
             }
@@ -128,7 +128,7 @@ impl HttpSettings {
     pub(super) fn validate(&self, to: &Endpoint) -> Result<(), Error> {
         validate_headers(&self.headers)?;
         if self.is_vendor_endpoint() && !self.has_key(to) {
-            let message = format!("{} wants a key, and none is set", to.host_and_port());
+            let message = format!("{} needs a key, and none is set", to.host_and_port());
             return Err(
                 Error::new(ErrorKind::Auth, message).with_auth_problem(AuthProblem::MissingKey)
             );
@@ -152,7 +152,10 @@ pub(super) fn validate_headers(headers: &[Header]) -> Result<(), Error> {
     match headers.iter().find(own) {
         None => Ok(()),
         Some((name, _)) => {
-            let message = format!("the header `{name}` is the transport's own and cannot be set");
+            let message = format!(
+                "the header `{name}` is set by the transport and cannot be \
+            replaced"
+            );
             Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("headers"))
         }
     }
@@ -176,11 +179,11 @@ pub(super) fn append_header(headers: &mut Vec<Header>, name: &str, value: &str) 
 impl fmt::Debug for HttpSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
-        f.debug_struct("Settings")
+        f.debug_struct("HttpSettings")
             .field("endpoint", &self.target.endpoint)
             .field("credential", &self.credential)
             .field("timeouts", &self.timeouts)
-            .field("retry", &self.retry_policy)
+            .field("retry_policy", &self.retry_policy)
             .field("headers", &headers)
             .finish_non_exhaustive()
     }
@@ -194,8 +197,8 @@ impl fmt::Debug for HttpSettings {
 /// and neither is an incomplete turn.
 pub(super) fn is_retryable_by_default(error: &Error) -> bool {
     use ErrorKind::{Connect, Overloaded, RateLimited, Server, Timeout, Unsupported};
-    if let Some(told) = error.retryable_override() {
-        return told;
+    if let Some(is_retryable) = error.retryable_override() {
+        return is_retryable;
     }
     let (kind, may_pass) = (error.kind(), error.is_retryable());
     match error.status() {
@@ -217,7 +220,7 @@ mod tests {
     use crate::provider::gemini::GenerateContent;
 
     #[test]
-    fn requests_go_to_the_vendor_also_where_the_providers_own_model_has_no_address() {
+    fn an_invalid_default_model_name_does_not_affect_requests_with_another_model() {
         let settings = HttpSettings::new(&GenerateContent, "a b");
         assert!(settings.target.endpoint.is_err());
         assert!(settings.is_vendor_endpoint());

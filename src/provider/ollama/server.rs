@@ -73,7 +73,7 @@ impl TurnWriter for LineWriter {
             ContentDelta::Reasoning(_, piece) => self.write_message_field("thinking", piece.into()),
             ContentDelta::Refusal(_) => return Err("a refusal"),
             ContentDelta::Signature(..) => return Err("a signature"),
-            ContentDelta::HiddenReasoning(_) => return Err("hidden thoughts"),
+            ContentDelta::HiddenReasoning(_) => return Err("hidden reasoning"),
             ContentDelta::CallStart { call_id, name } => {
                 let mut call = json!({ "function": { "name": name } });
                 // Older servers do not assign ids to calls.
@@ -103,7 +103,7 @@ impl TurnWriter for LineWriter {
             StopReason::Other(raw) => raw,
             StopReason::Refusal => return Err("a refusal"),
             StopReason::Pause => return Err("a pause"),
-            StopReason::ContentFilter => return Err("a filter of content"),
+            StopReason::ContentFilter => return Err("a content filter"),
             StopReason::ContextWindow => return Err("the end of the context window"),
         }
         .into();
@@ -155,7 +155,7 @@ mod tests {
     use super::format_rfc3339;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn unix_seconds_are_formatted_as_rfc_3339() {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),

@@ -18,7 +18,7 @@ use crate::provider::effort_names::EffortNames;
 /// A request option that a dialect cannot express is an
 /// [`Unsupported`](crate::ErrorKind::Unsupported) error whose parameter names the option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a server")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about a server")]
 pub struct Dialect {
     /// The provider name in provider data, so that data signed by one vendor is not sent to
     /// another.

@@ -187,7 +187,7 @@ impl TurnWriter for ChunkWriter {
             StopReason::ContentFilter => "content_filter",
             StopReason::ContextWindow => "model_context_window_exceeded",
             StopReason::Other(raw) => raw,
-            StopReason::Refusal => return Err("a refusal without words (see `Reply::refuse`)"),
+            StopReason::Refusal => return Err("a refusal without text (see `Reply::refuse`)"),
             StopReason::Pause => return Err("a pause"),
         };
         let choice = json!({

@@ -165,7 +165,7 @@ impl RecordedRequest {
             };
             let before = find(turn).map(of).filter(|before| before.len() >= known);
             let before =
-                before.ok_or_else(|| format!("it goes on from turn {turn}, which is not there"))?;
+                before.ok_or_else(|| format!("it continues turn {turn}, which does not exist"))?;
             let mut history = before.truncated(known);
             history.extend(items);
             Ok::<_, String>(history)

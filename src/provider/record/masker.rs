@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_goes_out_of_strings_and_nothing_else_changes() {
+    fn a_secret_is_masked_in_json_strings_only() {
         let masker = masker(&["1234", "pa\"ss"]);
         let check =
             |json: &str, expected: &str| assert_eq!(masker.mask_json(json.into()), expected);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn in_pieces_it_is_masked_as_it_is_whole() {
+    fn masking_text_in_pieces_equals_masking_it_whole() {
         let masker = masker(&["abab", "äabc", "cabäc"]);
         for seed in 0..2_000 {
             let draw = TestRng::new(seed);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_begin_a_secret_is_found_also_piece_by_piece() {
+    fn a_possible_start_of_a_secret_is_found_incrementally() {
         let masker = masker(&["abab b", "bbbb"]);
         for seed in 0..2_000 {
             let text = TestRng::new(seed).text(&['a', 'b', ' '], 20);

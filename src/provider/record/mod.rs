@@ -87,7 +87,7 @@ impl Record {
     ) -> Result<Self, Error> {
         let path = path.as_ref();
         let file = File::create(path).map_err(|error| {
-            let message = format!("the record {} cannot be made: {error}", path.display());
+            let message = format!("the recording {} cannot be created: {error}", path.display());
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
         Ok(Self::to_writer(provider, file))

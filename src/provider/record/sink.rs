@@ -105,6 +105,6 @@ impl WriterState {
 }
 
 fn store_error(error: io::Error) -> Error {
-    let message = format!("the record cannot be written: {error}");
+    let message = format!("the recording cannot be written: {error}");
     Error::new(ErrorKind::Store, message).with_source(error)
 }

@@ -92,7 +92,7 @@ impl Replay {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| {
-            let message = format!("the record {} cannot be read: {error}", path.display());
+            let message = format!("the recording {} cannot be read: {error}", path.display());
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
         // If the file is truncated within a character, the replacement character makes the line
@@ -131,8 +131,8 @@ impl Replay {
     /// Removes and returns the turn that answers a request.
     fn take_turn(&self, request: &Request) -> Result<ReplayedTurn, Error> {
         let unreadable = |error: serde_json::Error| unreadable_record_error(&error.to_string());
-        let value = |told: String| serde_json::from_str::<Value>(&self.masker.mask_json(told));
-        let plain = |told: String| serde_json::from_str::<Value>(&told);
+        let value = |json: String| serde_json::from_str::<Value>(&self.masker.mask_json(json));
+        let plain = |json: String| serde_json::from_str::<Value>(&json);
         let asked = RecordedRequest::from_request(request)
             .model_input()
             .and_then(value)
@@ -152,7 +152,7 @@ impl Replay {
                 .with_source(mismatch),
             None => {
                 let torn = if self.has_torn_line { ", and its last line is cut off" } else { "" };
-                let message = format!("every turn of the record was played already{torn}");
+                let message = format!("every turn of the recording was already replayed{torn}");
                 Error::new(ErrorKind::ReplayMismatch, message)
             }
         })

@@ -44,7 +44,7 @@ pub(super) fn read_record(text: &str) -> Result<RecordFile, Error> {
             (RecordLine::Recording { version, .. }, None) => {
                 return Err(format!("version {version} of the format is not known"));
             }
-            (_, None) => return Err("a record begins with a line `recording`".to_owned()),
+            (_, None) => return Err("a recording begins with a line `recording`".to_owned()),
             (line, Some(tape)) => tape.push_line(line)?,
         }
         Ok(())
@@ -60,7 +60,7 @@ pub(super) fn read_record(text: &str) -> Result<RecordFile, Error> {
 impl RecordFile {
     fn push_line(&mut self, line: RecordLine<'_>) -> Result<(), String> {
         match line {
-            RecordLine::Recording { .. } => return Err("a second record begins".to_owned()),
+            RecordLine::Recording { .. } => return Err("a second recording begins".to_owned()),
             RecordLine::Asked { turn, request } => self.begin_turn(turn, *request)?,
             RecordLine::Event { turn, vetoed, event } => {
                 let event = event.into_owned();
@@ -80,7 +80,7 @@ impl RecordFile {
 
     fn begin_turn(&mut self, turn: u32, request: RequestJson) -> Result<(), String> {
         if self.turns.iter().any(|recorded| recorded.number == turn) {
-            return Err(format!("turn {turn} is asked for twice"));
+            return Err(format!("turn {turn} is requested twice"));
         }
         let find = |turn| self.turns.iter().find(|it| it.number == turn).map(|it| &it.request);
         let asked = RecordedRequest::from_json(request, find)?;
@@ -94,8 +94,8 @@ impl RecordFile {
         let recorded = self.turns.iter_mut().rfind(|recorded| recorded.number == turn);
         match recorded.map(|recorded| &mut recorded.replayed_turn) {
             Some(played) if matches!(played.ending, TurnEnding::Dropped) => Ok(played),
-            Some(_) => Err(format!("turn {turn} goes on behind its end")),
-            None => Err(format!("turn {turn} was not asked for")),
+            Some(_) => Err(format!("turn {turn} continues after its end")),
+            None => Err(format!("turn {turn} was not requested")),
         }
     }
 

@@ -27,9 +27,7 @@ pub(super) fn rebuild_turn(recorded: &Turn) -> Result<Arc<Turn>, Error> {
         _ => None,
     });
     rebuilt.filter(|rebuilt| **rebuilt == *recorded).ok_or_else(|| {
-        unreadable_record_error(
-            "a turn in it is none that a provider could have made, so it is not played",
-        )
+        unreadable_record_error("it has a turn that no provider could have produced")
     })
 }
 
@@ -58,5 +56,5 @@ fn push_item(turn: &mut TurnBuilder, at: u32, item: &Item) {
 
 /// The error for an invalid recording.
 pub(super) fn unreadable_record_error(why: &str) -> Error {
-    Error::new(ErrorKind::Store, format!("the record cannot be read: {why}"))
+    Error::new(ErrorKind::Store, format!("the recording cannot be read: {why}"))
 }

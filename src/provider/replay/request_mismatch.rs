@@ -28,7 +28,7 @@ pub struct RequestMismatch {
 impl fmt::Display for RequestMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { turn, path, .. } = self;
-        write!(f, "the request is not that of turn {turn} of the record: `{path}` differs")
+        write!(f, "the request differs from turn {turn} of the recording at `{path}`")
     }
 }
 

@@ -128,7 +128,7 @@ impl<A: Attempts + Unpin> TurnSource for RetryingTurn<A> {
                 Duration::ZERO => Some((wait, None)),
                 _ => Some((wait, Some(Deadline::try_start(wait)?))),
             });
-            let Some((wait, alarm)) = timed else {
+            let Some((wait, deadline)) = timed else {
                 let error = match this.are_retries_exhausted(&error, has_begun) {
                     true => error.mark_retries_exhausted(),
                     false => error,
@@ -137,7 +137,7 @@ impl<A: Attempts + Unpin> TurnSource for RetryingTurn<A> {
             };
             turn.retract_failed_attempt(&error);
             turn.report_retry(this.failed_attempts, wait, error.clone());
-            this.stage = RetryStage::Waiting(alarm, error);
+            this.stage = RetryStage::Waiting(deadline, error);
             return Poll::Ready(Some(Ok(())));
         }
     }

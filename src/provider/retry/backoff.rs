@@ -90,7 +90,7 @@ mod tests {
     use crate::env::SeededRandom;
 
     #[test]
-    fn no_setting_and_no_answer_of_a_provider_makes_it_panic_or_wait_beyond_the_caps() {
+    fn no_settings_or_retry_after_cause_a_panic_or_exceed_the_maximum_delay() {
         let random = SeededRandom::new(1);
         for factor in [f64::NAN, -1.0, 0.0, 1.0, 2.0, f64::INFINITY, f64::MAX] {
             for base in [Duration::ZERO, Duration::from_secs(1), Duration::MAX] {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn no_chance_makes_it_panic() {
+    fn no_random_fraction_causes_a_panic() {
         for cap in [Duration::ZERO, Duration::from_secs(3), Duration::MAX] {
             let backoff =
                 Backoff { max_delay: cap, base_delay: Duration::MAX, ..Backoff::default() };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_of_nothing_never_waits() {
+    fn a_base_delay_of_zero_never_waits() {
         for factor in [1.0, 2.0, f64::INFINITY] {
             let backoff = Backoff { base_delay: Duration::ZERO, factor, ..Backoff::default() };
             for failed in [1, 2, 3, 2_000] {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_jitter_is_full() {
+    fn the_jitter_covers_the_full_range() {
         let random = SeededRandom::new(1);
         let draw = || Backoff::default().delay_after(2, None, &random).unwrap();
         let drawn: Vec<Duration> = (0..200).map(|_| draw()).collect();

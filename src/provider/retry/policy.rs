@@ -44,7 +44,7 @@ impl RetryPolicy {
 
 impl fmt::Debug for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Policy")
+        f.debug_struct("RetryPolicy")
             .field("backoff", &self.backoff)
             .field("retracts", &self.retracts)
             .finish_non_exhaustive()

@@ -32,7 +32,7 @@ pub(super) fn rewrite_for_subset<'a>(
     let (cycle, what) = match subset.recursion {
         RecursionForms::Any => (None, ""),
         RecursionForms::Optional => {
-            let what = "recursion other than by a property that is not required";
+            let what = "recursion other than through an optional property";
             (refs::find_cycle(&whole, false), what)
         }
         RecursionForms::None => (refs::find_cycle(&whole, true), "recursion"),
@@ -151,13 +151,13 @@ impl SchemaRewriter<'_> {
     /// the keywords next to an `anyOf` into its members.
     fn flatten_schema(&mut self, schema: &Value, at: &str, depth: usize) -> Result<Schema, Error> {
         if depth > MAX_DEPTH {
-            let what = "so many levels when its references are written out";
+            let what = "this many levels once its references are inlined";
             return Err(self.subset.unsupported_error(at, what));
         }
         let mut schema = match schema {
             Value::Object(schema) => schema.clone(),
             Value::Bool(true) => Map::new(),
-            _ => return Err(self.subset.unsupported_error(at, "a place where nothing fits")),
+            _ => return Err(self.subset.unsupported_error(at, "a place that no value matches")),
         };
         self.count_part(at)?;
         while let Some(reference) = schema.shift_remove("$ref") {
@@ -168,7 +168,7 @@ impl SchemaRewriter<'_> {
                 None => refs::resolve_reference(self.root, reference),
             };
             let Some(Value::Object(target)) = target else {
-                let what = format!("a reference that leads nowhere, `{reference}`");
+                let what = format!("an unresolved reference, `{reference}`");
                 return Err(self.subset.unsupported_error(at, &what));
             };
             schema = self.merge_schemas_at(schema, target.clone(), at)?;
@@ -224,7 +224,7 @@ impl SchemaRewriter<'_> {
     fn count_part(&mut self, at: &str) -> Result<(), Error> {
         self.part_count += 1;
         if self.part_count > MAX_PARTS {
-            let what = "so many parts when its references are written out";
+            let what = "this many parts once its references are inlined";
             return Err(self.subset.unsupported_error(at, what));
         }
         Ok(())

@@ -18,8 +18,8 @@ impl SchemaRewriter<'_> {
         depth: usize,
     ) -> Result<Schema, Error> {
         let open = self.subset.allows_open_objects();
-        let mut told = SchemaHints::default();
-        let schema = self.rewrite_enum_values(infer_type(schema), &mut told, at)?;
+        let mut hints = SchemaHints::default();
+        let schema = self.rewrite_enum_values(infer_type(schema), &mut hints, at)?;
         let schema = self.rewrite_array_items(schema, at)?;
         let schema = self.rewrite_object_fields(schema, at)?;
         let mut out = Map::new();
@@ -59,7 +59,7 @@ impl SchemaRewriter<'_> {
                     if matches!(is, KeywordKind::Narrowing | KeywordKind::Condition)
                         || keyword == "default"
                     {
-                        told.add_keyword(keyword, value);
+                        hints.add_keyword(keyword, value);
                     }
                     continue;
                 }
@@ -69,7 +69,7 @@ impl SchemaRewriter<'_> {
         if self.subset.objects == ObjectForms::AllRequired {
             require_all(&mut out);
         }
-        told.write_into(&mut out);
+        hints.write_into(&mut out);
         Ok(out)
     }
 
@@ -77,7 +77,7 @@ impl SchemaRewriter<'_> {
     fn rewrite_enum_values(
         &self,
         mut schema: Schema,
-        told: &mut SchemaHints,
+        hints: &mut SchemaHints,
         at: &str,
     ) -> Result<Schema, Error> {
         let is_simple = |value: &Value| !value.is_object() && !value.is_array();
@@ -107,7 +107,7 @@ impl SchemaRewriter<'_> {
                     (true, true) => {
                         schema.insert("enum".to_owned(), Value::Array(listed));
                     }
-                    (_, false) => told.add_keyword("enum", &[listed, nulls].concat().into()),
+                    (_, false) => hints.add_keyword("enum", &[listed, nulls].concat().into()),
                     (false, true) => {
                         let mut words = Map::new();
                         if let Some(description) = schema.shift_remove("description") {
@@ -148,7 +148,7 @@ impl SchemaRewriter<'_> {
                     schema.insert("items".to_owned(), first);
                 }
                 _ if self.subset.allows_open_objects() => {}
-                _ => return Err(self.subset.unsupported_error(at, "a row of different things")),
+                _ => return Err(self.subset.unsupported_error(at, "a tuple of different types")),
             }
         }
         if self.subset.allows_open_objects() {
@@ -159,7 +159,7 @@ impl SchemaRewriter<'_> {
             (Some(kind), _)
                 if types_of(kind).contains(&"array") && !schema.contains_key("items") =>
             {
-                Err(self.subset.unsupported_error(at, "an array of anything"))
+                Err(self.subset.unsupported_error(at, "an array of arbitrary values"))
             }
             _ => Ok(schema),
         }
@@ -182,7 +182,7 @@ impl SchemaRewriter<'_> {
                     schema.insert("additionalProperties".to_owned(), fields);
                 }
                 Err(none) if none.is_empty() => {}
-                _ => return refuse("patternProperties", "names by several patterns"),
+                _ => return refuse("patternProperties", "several patterns for names"),
             }
             return Ok(schema);
         }
@@ -190,13 +190,13 @@ impl SchemaRewriter<'_> {
             return Ok(schema);
         }
         if !patterns.is_empty() {
-            return refuse("patternProperties", "fields with names of any kind");
+            return refuse("patternProperties", "fields with arbitrary names");
         }
         if !rest_is_closed {
-            return refuse("additionalProperties", "fields with names of any kind");
+            return refuse("additionalProperties", "fields with arbitrary names");
         }
         if rest.is_none() && !schema.contains_key("properties") {
-            return Err(self.subset.unsupported_error(at, "an object of any fields"));
+            return Err(self.subset.unsupported_error(at, "an object with arbitrary fields"));
         }
         schema.insert("additionalProperties".to_owned(), json!(false));
         schema.entry("properties").or_insert_with(|| json!({}));

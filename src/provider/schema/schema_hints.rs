@@ -38,10 +38,10 @@ impl SchemaHints {
         if self.0.is_empty() {
             return;
         }
-        let told = match schema.get("description").and_then(Value::as_str) {
+        let description = match schema.get("description").and_then(Value::as_str) {
             Some(words) if !words.is_empty() => format!("{words}\n\n{{{}}}", self.0),
             _ => format!("{{{}}}", self.0),
         };
-        schema.insert("description".to_owned(), Value::String(told));
+        schema.insert("description".to_owned(), Value::String(description));
     }
 }

@@ -40,7 +40,7 @@ fn strict(properties: &Value) -> Value {
 }
 
 #[test]
-fn what_fits_already_comes_back_as_it_is() {
+fn a_supported_schema_is_returned_unchanged() {
     let fits = strict(&json!({
         "a": { "type": "string", "description": "an a", "enum": ["x", "y"] },
         "b": { "type": ["integer", "null"] },
@@ -69,7 +69,7 @@ fn strict_mode_closes_objects_and_requires_every_property() {
 }
 
 #[test]
-fn strict_mode_lets_a_property_that_is_not_required_be_null() {
+fn strict_mode_makes_optional_properties_nullable() {
     let schema = object(&json!({
         "text": { "type": "string" },
         "null": { "type": ["string", "null"] },
@@ -102,7 +102,7 @@ fn strict_mode_lets_a_property_that_is_not_required_be_null() {
 }
 
 #[test]
-fn keywords_that_are_not_taken_are_told_in_the_description() {
+fn unsupported_keywords_are_moved_into_the_description() {
     let schema = strict(&json!({
         "n": { "type": "integer", "minimum": 1, "maximum": 5, "format": "uint8" },
         "s": { "type": "string", "description": "a name", "minLength": 2, "format": "iri" },
@@ -172,7 +172,7 @@ fn a_rewritten_schema_keeps_the_order_of_its_fields() {
 }
 
 #[test]
-fn words_for_people_and_programs_are_left_out() {
+fn metadata_keywords_are_removed() {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "x",
@@ -188,7 +188,7 @@ fn words_for_people_and_programs_are_left_out() {
 }
 
 #[test]
-fn closed_subsets_refuse_what_changes_the_shape() {
+fn closed_subsets_reject_schemas_that_allow_other_shapes() {
     for rewrite in [to_openai_strict_schema as Rewrite, to_anthropic_output_schema] {
         for (inner, at) in [
             (json!({ "type": "object" }), "#/properties/a"),
@@ -234,7 +234,7 @@ fn strict_mode_has_an_object_at_its_root() {
 }
 
 #[test]
-fn what_stands_beside_a_reference_is_joined_with_it() {
+fn keywords_next_to_a_reference_are_merged_into_its_target() {
     let schema = json!({
         "oneOf": [{
             "type": "object",
@@ -261,7 +261,7 @@ fn what_stands_beside_a_reference_is_joined_with_it() {
 }
 
 #[test]
-fn what_stands_beside_kinds_moves_into_each_of_them() {
+fn keywords_next_to_alternatives_are_merged_into_each() {
     let schema = json!({
         "type": "object",
         "description": "one of two",
@@ -282,7 +282,7 @@ fn what_stands_beside_kinds_moves_into_each_of_them() {
 }
 
 #[test]
-fn members_of_all_of_are_joined_and_contradictions_refused() {
+fn members_of_all_of_are_merged_and_contradictions_rejected() {
     let a = object(&json!({ "a": { "type": "number" } }));
     let b = object(&json!({ "a": { "type": "integer" }, "b": { "type": "null" } }));
     let schema = json!({ "allOf": [a, b] });
@@ -297,7 +297,7 @@ fn members_of_all_of_are_joined_and_contradictions_refused() {
 }
 
 #[test]
-fn a_closed_member_of_all_of_has_no_room_for_another_ones_fields() {
+fn a_closed_member_of_all_of_forbids_the_fields_of_other_members() {
     let mut a = object(&json!({ "a": { "type": "null" } }));
     a["additionalProperties"] = json!(false);
     let b = object(&json!({ "b": { "type": "null" } }));
@@ -308,7 +308,7 @@ fn a_closed_member_of_all_of_has_no_room_for_another_ones_fields() {
 }
 
 #[test]
-fn a_pattern_is_kept_where_a_grammar_can_follow_it() {
+fn a_pattern_is_kept_if_a_grammar_supports_it() {
     for (pattern, kept) in [
         (r"^\d+(a|b)*$", true),
         (r"^\\b$", true),
@@ -326,7 +326,7 @@ fn a_pattern_is_kept_where_a_grammar_can_follow_it() {
 }
 
 #[test]
-fn a_reference_with_words_is_written_out_unless_it_has_no_end() {
+fn a_reference_with_a_description_is_inlined_unless_it_is_recursive() {
     let mut schema = object(&json!({
         "a": { "$ref": "#/definitions/S", "description": "mine" },
         "b": { "$ref": "#/definitions/S" },
@@ -353,7 +353,7 @@ fn a_reference_with_words_is_written_out_unless_it_has_no_end() {
 }
 
 #[test]
-fn recursion_is_taken_by_strict_mode_and_by_gemini_where_it_is_optional() {
+fn recursion_is_accepted_by_strict_mode_and_if_optional_by_gemini() {
     let list = |required: Value| {
         let mut node = object(&json!({ "next": { "$ref": "#/$defs/N" } }));
         node["required"] = required;
@@ -372,7 +372,7 @@ fn recursion_is_taken_by_strict_mode_and_by_gemini_where_it_is_optional() {
 }
 
 #[test]
-fn gemini_takes_maps_rows_and_anything() {
+fn gemini_accepts_maps_tuples_and_empty_schemas() {
     let schema = object(&json!({
         "map": { "type": "object", "additionalProperties": { "type": "integer" } },
         "row": { "type": "array", "prefixItems": [{ "type": "string" }, { "type": "null" }] },
@@ -390,7 +390,7 @@ fn gemini_takes_maps_rows_and_anything() {
 }
 
 #[test]
-fn gemini_has_lists_of_text_and_numbers_instead_of_constants() {
+fn gemini_text_and_number_constants_become_enums() {
     let schema = object(&json!({
         "one": { "const": "a" },
         "null": { "type": ["string", "null"], "enum": ["a", null], "description": "d" },
@@ -410,7 +410,7 @@ fn gemini_has_lists_of_text_and_numbers_instead_of_constants() {
 }
 
 #[test]
-fn a_small_schema_that_grows_without_end_is_refused() {
+fn a_small_schema_that_expands_without_bound_is_rejected() {
     let doubles = |n: usize| {
         let next = json!({ "$ref": format!("#/$defs/D{}", n + 1), "description": "d" });
         object(&json!({ "a": next, "b": next }))
@@ -434,7 +434,7 @@ fn a_small_schema_that_grows_without_end_is_refused() {
 }
 
 #[test]
-fn parameters_for_ollama_have_their_references_written_out() {
+fn parameters_for_ollama_have_their_references_inlined() {
     let mut schema = object(&json!({
         "at": { "$ref": "#/$defs/Place", "description": "where" },
         "all": { "type": "array", "items": { "$ref": "#/$defs/Place" }, "minItems": 1 },
@@ -467,7 +467,7 @@ fn parameters_for_ollama_are_an_object() {
 }
 
 #[test]
-fn parameters_for_ollama_that_lead_back_to_themselves_are_refused() {
+fn recursive_parameters_for_ollama_are_rejected() {
     let mut tree = object(&json!({ "children": { "$ref": "#/$defs/Tree" } }));
     tree["$defs"] = json!({ "Tree": { "type": "array", "items": { "$ref": "#/$defs/Tree" } } });
     let error = to_ollama_parameters_schema(&tree).unwrap_err();

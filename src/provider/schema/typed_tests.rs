@@ -202,7 +202,7 @@ enum Either {
 }
 
 #[test]
-fn answers_are_read_into_structs_options_and_enums() {
+fn answers_are_deserialized_into_structs_options_and_enums() {
     reads::<Plain>(to_openai_strict_schema);
     reads::<Plain>(to_gemini_schema);
     reads::<Few>(to_anthropic_output_schema);
@@ -238,7 +238,7 @@ struct Numbers {
 }
 
 #[test]
-fn ranges_are_kept_where_they_are_taken_and_told_elsewhere() {
+fn unsupported_ranges_are_moved_into_the_description() {
     reads::<Numbers>(to_openai_strict_schema);
     reads::<Numbers>(to_gemini_schema);
     let schema = OutputSchema::for_type::<Numbers>().schema;
@@ -259,7 +259,7 @@ struct Dates {
 }
 
 #[test]
-fn formats_are_kept_where_they_are_taken_and_told_elsewhere() {
+fn unsupported_formats_are_moved_into_the_description() {
     let schema = OutputSchema::for_type::<Dates>().schema;
     for rewrite in
         [to_openai_strict_schema as Rewrite, to_anthropic_output_schema, to_gemini_schema]
@@ -289,7 +289,7 @@ struct Chain {
 }
 
 #[test]
-fn recursive_types_are_taken_where_recursion_is() {
+fn recursive_types_are_accepted_if_the_wire_supports_recursion() {
     reads::<Chain>(to_openai_strict_schema);
     reads::<Tree>(to_openai_strict_schema);
     reads::<Chain>(to_gemini_schema);
@@ -316,7 +316,7 @@ struct Anything {
 }
 
 #[test]
-fn maps_and_values_of_any_kind_are_taken_where_objects_are_open() {
+fn maps_and_arbitrary_values_are_accepted_if_objects_may_be_open() {
     for rewrite in [to_openai_strict_schema as Rewrite, to_anthropic_output_schema] {
         refused::<Maps>(rewrite, "#/properties/by_name/additionalProperties");
         refused::<Anything>(rewrite, "#/properties/anything");
@@ -331,7 +331,7 @@ fn maps_and_values_of_any_kind_are_taken_where_objects_are_open() {
 }
 
 #[test]
-fn an_enum_at_the_root_is_for_those_who_take_it() {
+fn an_enum_at_the_root_is_rejected_in_strict_mode_only() {
     refused::<Shape>(to_openai_strict_schema, "#");
     reads::<Shape>(to_anthropic_output_schema);
     reads::<Shape>(to_gemini_schema);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_takes_the_line_ends_that_are_lawful_in_it() {
+    fn a_format_uses_only_its_valid_line_ends() {
         let ends = |format: FrameFormat| {
             ["\n", "\r\n", "\r"].map(|end| format.with_line_end(end).closing_bytes().0)
         };

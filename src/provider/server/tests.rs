@@ -40,7 +40,7 @@ fn thought() -> ContentDelta {
 }
 
 #[test]
-fn each_piece_of_a_turn_is_written_when_it_comes() {
+fn each_part_of_a_turn_is_written_as_it_arrives() {
     for wire in WIRES {
         let mut turn = begin(wire, &json!({}), |_| None);
         let mut frames: Vec<ServerFrame> = Vec::new();
@@ -63,7 +63,7 @@ fn each_piece_of_a_turn_is_written_when_it_comes() {
 
 /// Anthropic signs all reasoning, Responses only if the request includes it.
 #[test]
-fn thoughts_are_signed_only_if_the_caller_signs_them() {
+fn reasoning_is_signed_only_if_the_caller_signs_it() {
     let request = json!({ "include": ["reasoning.encrypted_content"] });
     for wire in [anthropic::server::SERVER_WIRE, openai_responses::server::SERVER_WIRE] {
         for (sign, signed) in [((|_| Some("S1".into())) as fn(&str) -> _, 1), (|_| None, 0)] {

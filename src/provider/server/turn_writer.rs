@@ -103,7 +103,7 @@ impl BufferedCall {
             "" => Some(Map::new()),
             written => serde_json::from_str(written).ok(),
         };
-        Ok(Some((call, arguments.ok_or("arguments that are no JSON object")?.into())))
+        Ok(Some((call, arguments.ok_or("arguments that are not a JSON object")?.into())))
     }
 
     /// Returns an error if a call was started and not ended.

@@ -228,7 +228,7 @@ pub(super) fn parse_header(line: &[u8]) -> Result<ParsedHeader, Error> {
     if !starts_with_header(line) {
         return Err(not_a_session_error());
     }
-    let wrong = |error| store_error("line 1 is no header of a session", error);
+    let wrong = |error| store_error("line 1 is not a session header", error);
     let Version { version } = serde_json::from_slice(line).map_err(wrong)?;
     if version > FORMAT_VERSION {
         let message =
@@ -290,7 +290,7 @@ fn contains_fork_field(line: &[u8]) -> bool {
 }
 
 fn not_a_session_error() -> Error {
-    corrupt_data_error("this is no file of a session: it does not begin with a header")
+    corrupt_data_error("this is not a session file: it does not begin with a header")
 }
 
 pub(super) fn damaged_line_error(number: usize, why: &str) -> Error {
@@ -326,7 +326,7 @@ impl ParsedAppend {
         match split_file_crc(line) {
             Some((before, file_crc)) if starts_with_append(line) => {
                 if !crc.update(before).matches_hex(file_crc) {
-                    let why = "the checksum of the file until there is wrong";
+                    let why = "the checksum of the file up to that point is wrong";
                     return Err(damaged_line_error(number, why));
                 }
                 Self::parse_checked(text, &first)

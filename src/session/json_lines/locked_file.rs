@@ -58,12 +58,12 @@ impl<'a> LockedFile<'a> {
     }
 
     fn open_with_timeout(
-        patience: Duration,
+        lock_timeout: Duration,
         path: &'a Path,
         what_for: OpenMode,
     ) -> Result<Option<Self>, Error> {
         loop {
-            let Some(locked) = Self::open_and_lock(patience, path, what_for)? else {
+            let Some(locked) = Self::open_and_lock(lock_timeout, path, what_for)? else {
                 return Ok(None);
             };
             // While waiting for the lock, the file may have been removed or replaced.
@@ -74,7 +74,7 @@ impl<'a> LockedFile<'a> {
     }
 
     fn open_and_lock(
-        patience: Duration,
+        lock_timeout: Duration,
         path: &'a Path,
         what_for: OpenMode,
     ) -> Result<Option<Self>, Error> {
@@ -104,7 +104,7 @@ impl<'a> LockedFile<'a> {
             }
             Err(error) => return Err(cannot(error)),
         };
-        lock_with_timeout(&file, what_for, patience)
+        lock_with_timeout(&file, what_for, lock_timeout)
             .map_err(|error| store_error(format!("cannot lock `{}`", path.display()), error))?;
         Ok(Some(Self { file, path }))
     }
@@ -165,7 +165,7 @@ impl<'a> LockedFile<'a> {
     }
 }
 
-fn lock_with_timeout(file: &File, what_for: OpenMode, patience: Duration) -> io::Result<()> {
+fn lock_with_timeout(file: &File, what_for: OpenMode, lock_timeout: Duration) -> io::Result<()> {
     // A process that was suspended while it holds the lock must not block all others forever.
     let since = Instant::now();
     loop {
@@ -175,7 +175,7 @@ fn lock_with_timeout(file: &File, what_for: OpenMode, patience: Duration) -> io:
         };
         match locked {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if since.elapsed() < patience => {
+            Err(TryLockError::WouldBlock) if since.elapsed() < lock_timeout => {
                 thread::sleep(LOCK_RETRY_DELAY);
             }
             Err(TryLockError::WouldBlock) => {

@@ -141,7 +141,7 @@ impl JsonLinesStore {
     pub fn open_file(path: impl Into<PathBuf>) -> Result<(Self, String), Error> {
         let path = path.into();
         let Some(stem) = path.file_stem() else {
-            let message = format!("`{}` names no file", path.display());
+            let message = format!("`{}` does not name a file", path.display());
             return Err(Error::new(ErrorKind::InvalidRequest, message));
         };
         let stem = stem.to_string_lossy().into_owned();

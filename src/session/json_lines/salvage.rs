@@ -74,7 +74,7 @@ impl SalvageReader<'_> {
                 head.fork_origin
             }
             Ok(_) => {
-                self.record_damage(self.text.len(), "the header was cut", Some(0));
+                self.record_damage(self.text.len(), "the header was truncated", Some(0));
                 None
             }
             Err(error) => {
@@ -119,7 +119,9 @@ impl SalvageReader<'_> {
                     self.requires_checksum,
                 );
                 let reason = match read {
-                    Ok(_) => "it was cut, as by a crash before it was acknowledged".to_owned(),
+                    Ok(_) => "it was truncated, as by a crash before it was \
+                    acknowledged"
+                        .to_owned(),
                     Err(error) => error.message().to_owned(),
                 };
                 let declared = self.declared_entries_and_end();
@@ -160,7 +162,7 @@ impl SalvageReader<'_> {
             && !self.crc.update(before).matches_hex(file_crc)
         {
             if self.is_prefix_intact {
-                let reason = "something before it is missing, or is not as it was written";
+                let reason = "something before it is missing or was changed";
                 self.report.push_damage(
                     self.describe_lines(first.line_number..first.line_number + 1),
                     reason.to_owned(),

@@ -129,7 +129,7 @@ impl blocking_store::BlockingStore for SessionFiles {
             let gone = || {
                 let (id, at) = (&fork.id, fork.at);
                 corrupt_data_error(format!(
-                    "the first {at} entries of `{id}`, a fork's origin, are not there"
+                    "the first {at} entries of `{id}`, a fork's origin, are missing"
                 ))
             };
             if ids.contains(&fork.id) {
@@ -263,7 +263,7 @@ impl SessionFiles {
             };
             let Some(origin) = origin else {
                 let mut gone = SalvageReport::default();
-                let reason = format!("`{}`, from which it was forked, is not there", fork.id);
+                let reason = format!("`{}`, from which it was forked, is missing", fork.id);
                 gone.push_damage(format!("`{}`", path.display()), reason, Some(until));
                 all = gone.chain(all);
                 break;

@@ -15,7 +15,7 @@ impl AppendId {
         let mut bytes = [0; 16];
         // Invariant: without random numbers from the operating system, creating a std hash map
         // would panic as well.
-        getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+        getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
         Self(u128::from_be_bytes(bytes))
     }
 }

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tls_options_are_taken_out_of_a_url() {
+    fn tls_options_are_extracted_from_a_url() {
         let unset = RootCertificates::Unset;
         let plain = "postgres://u:p%3F@a,b:5433/d";
         check(plain, plain, TlsMode::Prefer, unset.clone());
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tls_options_are_taken_out_of_pairs() {
+    fn tls_options_are_extracted_from_key_value_pairs() {
         check(
             r"host=a password='s\'s sslmode=x' sslmode = verify-full dbname=d sslrootcert='/a b.pem'",
             r"host=a password='s\'s sslmode=x' dbname=d",
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_mode_is_refused_by_the_name_of_its_option() {
+    fn an_unknown_tls_mode_error_names_its_option() {
         let refused = |text: &str| split_connection_string(text).unwrap_err();
         assert_eq!(refused("postgres://a?sslmode=allow"), BadOption("sslmode"));
         assert_eq!(refused("sslmode=require sslrootcert=system"), BadOption("sslmode"));

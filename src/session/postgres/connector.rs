@@ -50,7 +50,7 @@ impl Connector {
             // Other messages quote parts of the string, which may include the password.
             let why = std::error::Error::source(&error).map(ToString::to_string);
             let why = why.filter(|why| why.starts_with("invalid value for option"));
-            invalid(why.as_deref().unwrap_or("it is not a URL or pairs `key=value` that are known"))
+            invalid(why.as_deref().unwrap_or("it is neither a URL nor known `key=value` pairs"))
         })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(invalid("it names no host"));

@@ -99,7 +99,7 @@ impl Database {
         Err(match error {
             PoolError::Backend(error) => error.into(),
             PoolError::Timeout(_) => {
-                let message = "no connection of the pool within the limit";
+                let message = "no pooled connection within the limit";
                 PostgresError::new(PostgresErrorKind::Unreachable, message)
             }
             other => PostgresError::new(PostgresErrorKind::Other, other.to_string()),
@@ -144,7 +144,7 @@ impl Attempts<'_> {
 
     /// Waits until the next attempt after a race with another call.
     pub(super) async fn after_race(&mut self) -> Result<(), PostgresError> {
-        let message = "other calls were in the way at each try";
+        let message = "other calls conflicted with every attempt";
         self.pause(PostgresError::new(PostgresErrorKind::Unreachable, message)).await
     }
 
@@ -174,7 +174,7 @@ pub(super) async fn ensure_writable(client: &Client) -> Result<(), PostgresError
     };
     match rows.iter().any(is_on) {
         true => {
-            let message = "the server takes no writes any more";
+            let message = "the server no longer accepts writes";
             Err(PostgresError::new(PostgresErrorKind::ReadOnly, message))
         }
         false => Ok(()),

@@ -13,35 +13,35 @@ const MIGRATIONS: &[&str] = &["
         version integer PRIMARY KEY,
         applied timestamptz NOT NULL DEFAULT now()
     );
-    -- One for all sessions, so that the lease of a session that was deleted and made again is higher, too.
+    -- Shared by all sessions, so that a session that was deleted and recreated gets a higher lease.
     CREATE SEQUENCE {s}.lease_epoch AS bigint;
     CREATE TABLE {s}.session (
         key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        -- UTF-8. Not `text`, which cannot hold NUL, and whose order depends on the database.
+        -- UTF-8. Not `text`, which cannot contain NUL, and whose order depends on the database.
         id bytea NOT NULL,
-        -- What it was forked from, and how many entries of that are its first.
+        -- The session that it was forked from, and the number of entries inherited from it.
         parent bigint REFERENCES {s}.session (key),
         inherited bigint NOT NULL,
-        -- How many entries it has, inherited ones included.
+        -- The number of entries, including inherited ones.
         version bigint NOT NULL,
         updated timestamptz NOT NULL,
         -- The epoch of the last lease that was taken.
         lease bigint NOT NULL DEFAULT 0,
-        -- It is here for its lease only: there is no such session yet.
+        -- The row exists only for its lease: the session does not exist yet.
         reserved boolean NOT NULL DEFAULT false,
-        -- What the fork is recognised by that has made it.
+        -- Identifies the fork operation that created the session.
         forked_by uuid
-    -- Each append writes a new row. With free space on its page no index has to be told.
+    -- Each append writes a new row. With free space on its page, no index needs an update.
     ) WITH (fillfactor = 60);
-    -- An index holds 2,700 bytes at most, and an id may be longer.
+    -- An index entry has at most 2,700 bytes, and an id may be longer.
     CREATE UNIQUE INDEX session_id ON {s}.session (sha256(id));
     CREATE INDEX session_parent ON {s}.session (parent) WHERE parent IS NOT NULL;
     CREATE TABLE {s}.entry (
-        -- Without a foreign key, whose check would cost each append a query: an entry is only written by a statement
-        -- that has locked the row of its session, and so it is removed.
+        -- Without a foreign key, whose check would cost each append a query: entries are only written and
+        -- removed by statements that have locked the row of its session.
         session bigint NOT NULL,
         number bigint NOT NULL,
-        -- Of the first entry of an append, what that is recognised by.
+        -- Identifies the append; only set for its first entry.
         append uuid,
         json text NOT NULL,
         PRIMARY KEY (session, number)
@@ -74,7 +74,7 @@ pub(super) async fn migrate(
             transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await.map_err(
                 |error| {
                     let mut error = PostgresError::from(error);
-                    error.add_context(&format!("the schema `{name}` is not there"));
+                    error.add_context(&format!("the schema `{name}` does not exist"));
                     error
                 },
             )?;

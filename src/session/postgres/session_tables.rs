@@ -492,7 +492,7 @@ impl Loading<'_> {
         let own = self.segments.iter().flatten().last().map(|segment| segment.key);
         match row.map(|row| row.try_get::<_, i64>(0)).transpose()? {
             Some(key) if Some(key) == own => {
-                let message = format!("entry {number} of the session `{}` is not there", self.id);
+                let message = format!("entry {number} of the session `{}` is missing", self.id);
                 Err(LoadError::Store(corrupt_data_error(message)))
             }
             _ => Ok(Loaded::NoSession),

@@ -213,7 +213,7 @@ impl PostgresOptions {
                 Ok(()) => break,
                 Err(mut error) => {
                     if error.kind() == PostgresErrorKind::PermissionDenied {
-                        error.add_context("the role may not use or make the tables");
+                        error.add_context("the role may not use or create the tables");
                     }
                     attempts.after_error(error).await.map_err(cannot)?;
                 }

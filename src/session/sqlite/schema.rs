@@ -24,10 +24,10 @@ const MIGRATIONS: &[&str] = &[
     CREATE TABLE session (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
-        -- What it was forked from, and how many entries of that are its first.
+        -- The session that it was forked from, and the number of entries inherited from it.
         parent INTEGER REFERENCES session (key),
         inherited INTEGER NOT NULL,
-        -- How many entries it has, inherited ones included.
+        -- The number of entries, including inherited ones.
         version INTEGER NOT NULL,
         -- Microseconds since 1970.
         updated INTEGER NOT NULL
@@ -40,7 +40,7 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT;
 ",
     "
-    -- The epoch of the last lease of a session, which may be one that is not there yet.
+    -- The epoch of the last lease of a session, which may not exist yet.
     CREATE TABLE lease (
         id TEXT PRIMARY KEY,
         epoch INTEGER NOT NULL
@@ -55,7 +55,7 @@ pub(super) fn open_connection(path: &Path) -> Result<Connection, Error> {
 }
 
 pub(super) fn open_in_memory() -> Result<Connection, Error> {
-    let what = || "cannot make a database in memory".to_owned();
+    let what = || "cannot create a database in memory".to_owned();
     configure_and_migrate(
         Connection::open_in_memory().map_err(|error| store_error(what(), error))?,
         what,
@@ -105,7 +105,7 @@ fn configure_and_migrate(
                 Err(corrupt_data_error(format!("{}: {why}", what())))
             }
             SchemaState::ForeignDatabase => Err(corrupt_data_error(format!(
-                "{}: it holds something else than sessions",
+                "{}: it contains something other than sessions",
                 what()
             ))),
         };

@@ -215,7 +215,7 @@ impl SessionTables {
                     let place =
                         format!("entries {there} to {} of the session `{id}`", lost.end - 1);
                     let count = Some(lost.end - lost.start);
-                    salvaged.push_damage(place, "they are not there".to_owned(), count);
+                    salvaged.push_damage(place, "they are missing".to_owned(), count);
                 }
             }
             Ok(Some(salvaged))
@@ -383,7 +383,7 @@ fn read_entries(
         select.query(params![key, to_sql_integer(numbers.start), to_sql_integer(numbers.end)])?;
     for expected in numbers {
         let gone =
-            || corrupt_data_error(format!("entry {expected} of the session `{id}` is not there"));
+            || corrupt_data_error(format!("entry {expected} of the session `{id}` is missing"));
         let row = rows.next()?.ok_or_else(gone)?;
         if from_sql_integer(row.get(0)?) != expected {
             return Err(gone().into());

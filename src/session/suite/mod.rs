@@ -21,7 +21,7 @@
 //! [`updated_at`](crate::session::SessionInfo::updated_at) orders them: a store whose times have a
 //! precision of one millisecond must give each write a later time than the one before. Crashes are
 //! not tested.
-#![expect(clippy::missing_panics_doc, reason = "a claim that does not hold is a panic")]
+#![expect(clippy::missing_panics_doc, reason = "a failed claim is a panic")]
 
 mod entries;
 

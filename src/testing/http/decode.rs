@@ -88,7 +88,7 @@ impl Decoder {
                 }
                 Expects::ChunkSize => {
                     let parsed = httparse::parse_chunk_size(&self.buffer);
-                    let parsed = parsed.map_err(|_| BadRequest("a chunk size is no number"))?;
+                    let parsed = parsed.map_err(|_| BadRequest("a chunk size is not a number"))?;
                     let Some((taken, size)) = self.parsed_if_complete(parsed)? else {
                         return Ok(Decoded::NeedsBytes);
                     };
@@ -107,7 +107,7 @@ impl Decoder {
                     }
                     let chunk = self.buffer.split_to(length + 2);
                     let Some(data) = chunk.strip_suffix(b"\r\n") else {
-                        return Err(BadRequest("a chunk is longer than it said"));
+                        return Err(BadRequest("a chunk is longer than its declared size"));
                     };
                     self.chunked_body.extend_from_slice(data);
                     self.expects = Expects::ChunkSize;
@@ -178,7 +178,7 @@ const NOT_HTTP_1_1: BadRequest = BadRequest("the request line is not one of HTTP
 fn bad_head_error(error: httparse::Error) -> BadRequest {
     match error {
         httparse::Error::TooManyHeaders => HEAD_TOO_LARGE,
-        httparse::Error::HeaderName => BadRequest("the name of a header is not one"),
+        httparse::Error::HeaderName => BadRequest("the name of a header is invalid"),
         httparse::Error::HeaderValue | httparse::Error::NewLine => {
             BadRequest("the head has a control character")
         }
@@ -201,7 +201,7 @@ fn body_framing(request: &HttpRequest) -> Result<Expects, BadRequest> {
                 return Err(BadRequest("two content lengths disagree"));
             }
             match parse_length(length) {
-                None => Err(BadRequest("the content length is no number")),
+                None => Err(BadRequest("the content length is not a number")),
                 Some(length) if length > MAX_BODY_BYTES => Err(BODY_TOO_LARGE),
                 Some(length) => Ok(Expects::Body { length }),
             }
@@ -242,7 +242,7 @@ mod tests {
         3;note=x\r\nabc\r\n0A\r\n0123456789\r\n0\r\nTrailer: t\r\n\r\n";
 
     #[test]
-    fn a_request_is_the_same_wherever_its_bytes_are_cut() {
+    fn a_request_is_decoded_for_any_split_of_the_bytes() {
         for cut in 0..CHUNKED.len() {
             let mut decoder = Decoder::new(7);
             decoder.buffer.extend_from_slice(&CHUNKED[..cut]);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_refused_before_its_line_ends() {
+    fn non_http_bytes_are_rejected_before_the_line_ends() {
         check_bad(b"\x16\x03\x01", "the request line is not one of HTTP/1.1");
     }
 
@@ -297,10 +297,10 @@ mod tests {
             let line = format!("{line}\r\n\r\n");
             check_bad(line.as_bytes(), "the request line is not one of HTTP/1.1");
         }
-        check_bad(&head("no colon"), "the name of a header is not one");
-        check_bad(&head("name : value"), "the name of a header is not one");
+        check_bad(&head("no colon"), "the name of a header is invalid");
+        check_bad(&head("name : value"), "the name of a header is invalid");
         check_bad(&head("a: 1\rb: 2"), "the head has a control character");
-        check_bad(&head("content-length: +1"), "the content length is no number");
+        check_bad(&head("content-length: +1"), "the content length is not a number");
         check_bad(&head("content-length: 1\r\ncontent-length: 2"), "two content lengths disagree");
         check_bad(
             &head("content-length: 1\r\ntransfer-encoding: chunked"),
@@ -308,8 +308,8 @@ mod tests {
         );
         check_bad(&head("transfer-encoding: gzip"), "the only transfer encoding known is chunked");
         let chunked = |rest: &str| [head("transfer-encoding: chunked"), rest.into()].concat();
-        check_bad(&chunked("+3\r\n"), "a chunk size is no number");
-        check_bad(&chunked("2\r\nabcd"), "a chunk is longer than it said");
+        check_bad(&chunked("+3\r\n"), "a chunk size is not a number");
+        check_bad(&chunked("2\r\nabcd"), "a chunk is longer than its declared size");
     }
 
     #[test]
@@ -327,6 +327,6 @@ mod tests {
         let second_too_many = format!("{chunked}1\r\na\r\n{MAX_BODY_BYTES:x}\r\n");
         check_bad(second_too_many.as_bytes(), "the body is too large");
         let uncountable = format!("{chunked}{}\r\n", "f".repeat(40));
-        check_bad(uncountable.as_bytes(), "a chunk size is no number");
+        check_bad(uncountable.as_bytes(), "a chunk size is not a number");
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct RequestLog {
 /// Shows only counts, since requests contain keys and prompts.
 impl std::fmt::Debug for RequestLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Log")
+        f.debug_struct("RequestLog")
             .field("connections", &self.connection_count)
             .field("requests", &lock_ignoring_poison(&self.requests).len())
             .field("closed_early", &*self.closed_early_count.borrow())

@@ -137,7 +137,7 @@ pub(super) fn encode_chunk(data: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    #[expect(clippy::needless_pass_by_value, reason = "each is made where it is checked")]
+    #[expect(clippy::needless_pass_by_value, reason = "each is created where it is checked")]
     fn check_head(request: HttpRequest, response: HttpResponse, expected: &str) {
         let framing = Framing::for_response(&request, &response);
         let head = String::from_utf8(encode_head(&response, framing)).unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn framing_headers_are_the_servers_own() {
+    fn scripted_framing_headers_are_replaced_by_the_server() {
         check_head(
             HttpRequest::default(),
             response(200, &[("Content-Length", "3"), ("x", "y"), ("Connection", "keep-alive")]),
@@ -168,12 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn statuses_without_a_body_announce_none() {
+    fn statuses_without_a_body_send_no_framing_headers() {
         check_head(HttpRequest::default(), response(204, &[]), "HTTP/1.1 204 \r\n\r\n");
     }
 
     #[test]
-    fn a_chunk_says_its_length_in_hex() {
+    fn a_chunk_length_is_hexadecimal() {
         assert_eq!(encode_chunk(b"0123456789"), b"a\r\n0123456789\r\n");
     }
 }

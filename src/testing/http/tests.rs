@@ -44,8 +44,8 @@ impl Client {
 }
 
 async fn soon<F: Future>(future: F) -> F::Output {
-    let patience = Duration::from_secs(20);
-    timeout(patience, future).await.expect("the server keeps us waiting")
+    let limit = Duration::from_secs(20);
+    timeout(limit, future).await.expect("the server keeps us waiting")
 }
 
 fn bytes(text: &'static str) -> BodyPart {
@@ -190,7 +190,7 @@ async fn reset_reaches_the_client_as_a_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_follows_the_clock_of_tokio() {
+async fn a_delay_follows_the_tokio_clock() {
     let server = serving([BodyPart::Delay(Duration::from_hours(1)), bytes("a")]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").await;
@@ -205,7 +205,7 @@ fn stream(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Bod
 }
 
 #[tokio::test]
-async fn a_stream_is_sent_as_it_comes_and_once() {
+async fn a_stream_is_sent_as_it_arrives_and_only_once() {
     let (sender, pieces) = futures::channel::mpsc::unbounded();
     let server = serving([stream(pieces), bytes("end")]).await;
     let mut client = Client::connect(&server).await;
@@ -246,7 +246,7 @@ async fn a_client_that_leaves_drops_the_stream() {
 }
 
 #[tokio::test]
-async fn silence_withholds_the_head_if_it_comes_first() {
+async fn leading_silence_withholds_the_response_head() {
     let server = serving([BodyPart::Silence]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n\r\n").await;
@@ -283,7 +283,7 @@ async fn a_client_that_leaves_during_a_delay_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_bytes_wait_for_it_is_noticed() {
+async fn a_client_that_leaves_with_unread_bytes_is_noticed() {
     let server = serving([BodyPart::Bytes(more_than_a_socket_holds())]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n\r\n").await;
@@ -293,7 +293,7 @@ async fn a_client_that_leaves_while_bytes_wait_for_it_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_between_requests_is_not_early() {
+async fn a_client_that_leaves_between_requests_did_not_close_early() {
     let server = serving([]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n\r\n").await;
@@ -343,7 +343,7 @@ async fn a_request_that_ends_too_early_is_answered_with_400() {
 }
 
 #[tokio::test]
-async fn a_panicking_handler_answers_500_and_the_connection_goes_on() {
+async fn a_panicking_handler_answers_500_and_the_connection_stays_open() {
     let server = LoopbackServer::start(|request| match &*request.path {
         "/panic" => panic!("no such path"),
         _ => answer([]),

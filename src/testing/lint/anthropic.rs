@@ -78,8 +78,8 @@ fn check_required(is_there: bool, place: &str, bad: &mut Violations) {
     bad.require(is_there).or_push(format_args!("{place}: Field required"));
 }
 
-fn check_text(said: &str, place: &str, bad: &mut Violations) {
-    bad.require(!is_blank(said))
+fn check_text(string: &str, place: &str, bad: &mut Violations) {
+    bad.require(!is_blank(string))
         .or_push(format_args!("{place}: text content blocks must contain non-whitespace text"));
 }
 
@@ -163,7 +163,7 @@ fn check_message(
     let content = &message["content"];
     let blocks = as_list(content);
     match content {
-        Value::String(said) => check_text(said, &format!("messages.{at}"), bad),
+        Value::String(string) => check_text(string, &format!("messages.{at}"), bad),
         Value::Array(_) => {
             bad.require(!blocks.is_empty() || (last && role == "assistant")).or_push(format_args!(
                 "messages.{at}: all messages must have non-empty content except for the optional \
@@ -230,7 +230,7 @@ fn check_block(block: &Value, place: &str, bad: &mut Violations) {
         "tool_result" => {
             let content = &block["content"];
             let empty = match content {
-                Value::String(said) => said.is_empty(),
+                Value::String(string) => string.is_empty(),
                 content => as_list(content).is_empty(),
             };
             bad.require(!empty || block["is_error"] != Value::Bool(true))
@@ -267,7 +267,7 @@ fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &
     let mut behind = kinds.skip_while(|kind| *kind != "tool_use");
     let late = behind.find(|kind| matches!(*kind, "text" | "thinking" | "redacted_thinking"));
     if let Some(late) = late {
-        bad.push(format_args!("messages.{at}: a `{late}` block stands behind a `tool_use` block"));
+        bad.push(format_args!("messages.{at}: a `{late}` block follows a `tool_use` block"));
     }
 }
 
@@ -379,12 +379,12 @@ fn is_thinking(block: &Value) -> bool {
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, block) in nested_elements(&body["messages"], "content") {
-        let (proof, said) = match text(&block["type"]) {
+        let (proof, string) = match text(&block["type"]) {
             "thinking" => ("signature", text(&block["thinking"])),
             "redacted_thinking" => ("data", ""),
             _ => continue,
         };
-        if !known.is_issued_for(text(&block[proof]), said) {
+        if !known.is_issued_for(text(&block[proof]), string) {
             let kind = text(&block["type"]);
             bad.push(format!("messages.{at}.content.{index}: Invalid `{proof}` in `{kind}` block"));
         }

@@ -87,7 +87,7 @@ fn check_turn_order(contents: &[Value], at: usize, bad: &mut Violations) {
     }
     for (call, response) in called.iter().zip(&responses) {
         bad.require(call["name"] == response["name"]).or_push(format_args!(
-            "contents[{at}]: the function response for `{}` stands where `{}` was called",
+            "contents[{at}]: the function response for `{}` is in the position of the call of `{}`",
             text(&response["name"]),
             text(&call["name"])
         ));
@@ -98,9 +98,8 @@ fn check_turn_order(contents: &[Value], at: usize, bad: &mut Violations) {
         ));
     }
     // Calls in the last content are never answered.
-    bad.require(at + 1 < contents.len() || calls.is_empty()).or_push(format_args!(
-        "contents[{at}]: the request ends with function calls that nothing answers"
-    ));
+    bad.require(at + 1 < contents.len() || calls.is_empty())
+        .or_push(format_args!("contents[{at}]: the request ends with unanswered function calls"));
     let ids = calls.iter().map(|call| text(&call["id"])).filter(|id| !id.is_empty());
     for id in repeated_values(ids) {
         bad.push(format_args!("contents[{at}]: duplicate function call id `{id}`"));
@@ -287,12 +286,12 @@ fn to_camel_case(name: &str) -> String {
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     for (at, index, part) in nested_elements(&body["contents"], "parts") {
-        let said = match either_case(part, "functionCall") {
+        let signed_text = match either_case(part, "functionCall") {
             Value::Null => String::new(),
             call => signed_call_text(call),
         };
         if let Some(signature) = either_case(part, "thoughtSignature").as_str()
-            && !known.is_issued_for(signature, &said)
+            && !known.is_issued_for(signature, &signed_text)
             && !PLACEHOLDER_SIGNATURES.contains(&signature)
         {
             bad.push(format!("Thought signature is not valid. (contents[{at}].parts[{index}])"));

@@ -115,8 +115,8 @@ pub(super) fn check_output_schema(format: &Value, place: &str, bad: &mut Violati
 }
 
 /// "Output must mention JSON": the vendor's guard against endless whitespace.
-pub(super) fn check_mentions_json(said: &Value, place: &str, bad: &mut Violations) {
-    bad.require(said.to_string().to_ascii_lowercase().contains("json")).or_push(format_args!(
+pub(super) fn check_mentions_json(input: &Value, place: &str, bad: &mut Violations) {
+    bad.require(input.to_string().to_ascii_lowercase().contains("json")).or_push(format_args!(
         "'{place}' must contain the word 'json' in some form, to use 'json_object' as the format \
          of the answer."
     ));

@@ -150,7 +150,7 @@ pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> 
             (Value::String(data), _) => known.is_issued_for(data, ""),
             // The signature may be sent back without its text, as the server streamed it.
             (_, Value::String(signature)) => match detail["text"].as_str() {
-                Some(said) => known.is_issued_for(signature, said),
+                Some(signed) => known.is_issued_for(signature, signed),
                 None => known.was_issued(signature),
             },
             _ => true,

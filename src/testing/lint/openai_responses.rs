@@ -22,7 +22,7 @@ pub(in crate::testing) fn openai_responses(body: &Value) -> Vec<String> {
     }
     check_tools(body, None, &mut bad);
     match &body["input"] {
-        Value::String(said) => bad.require(!said.is_empty()).or_push("'input' is empty."),
+        Value::String(input) => bad.require(!input.is_empty()).or_push("'input' is empty."),
         Value::Array(items) if !items.is_empty() => {
             for (at, item) in items.iter().enumerate() {
                 self::check_item(item, body, at, &mut bad);

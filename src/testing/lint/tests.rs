@@ -34,10 +34,10 @@ impl Door {
     /// Checks that the lint reports one violation, which contains `says`.
     #[track_caller]
     fn refuses(&self, changes: &[(&str, Value)], says: &str) {
-        let complaints = (self.0)(&changed(self.1.clone(), changes));
+        let violations = (self.0)(&changed(self.1.clone(), changes));
         assert!(
-            complaints.len() == 1 && complaints[0].contains(says),
-            "`{says}` is not the one complaint in {complaints:#?}"
+            violations.len() == 1 && violations[0].contains(says),
+            "`{says}` is not the one violation in {violations:#?}"
         );
     }
 }
@@ -66,31 +66,32 @@ fn messages() -> Door {
 }
 
 #[test]
-fn anthropic_wants_every_call_answered_at_once_and_nothing_else() {
-    let door = messages();
-    door.passes(&[]);
+fn anthropic_requires_results_for_exactly_the_preceding_calls() {
+    let checker = messages();
+    checker.passes(&[]);
     let text = || json!({ "type": "text", "text": "x" });
     let other = json!({ "type": "tool_result", "tool_use_id": "z", "content": "3" });
     let without = "without `tool_result` blocks immediately after: b";
-    door.refuses(&[("/messages/2/content/1", text()), ("/messages/2/content/2", text())], without);
-    door.refuses(&[("/messages/2/content/2", other)], "unexpected `tool_use_id`");
+    checker
+        .refuses(&[("/messages/2/content/1", text()), ("/messages/2/content/2", text())], without);
+    checker.refuses(&[("/messages/2/content/2", other)], "unexpected `tool_use_id`");
     let again = json!({ "type": "tool_result", "tool_use_id": "a", "content": "3" });
-    door.refuses(&[("/messages/2/content/2", again)], "must have a single result");
+    checker.refuses(&[("/messages/2/content/2", again)], "must have a single result");
     let swapped =
         [("/messages/2/content/0/type", json!("text")), ("/messages/2/content/0/text", json!("x"))];
-    let complaints = anthropic(&changed(door.1.clone(), &swapped));
-    assert!(complaints.iter().any(|c| c.contains("must come first")), "{complaints:?}");
-    door.refuses(&[("/messages/1/content/4", text())], "`text` block stands behind a `tool_use`");
+    let violations = anthropic(&changed(checker.1.clone(), &swapped));
+    assert!(violations.iter().any(|c| c.contains("must come first")), "{violations:?}");
+    checker.refuses(&[("/messages/1/content/4", text())], "`text` block follows a `tool_use`");
     let twins = [
         ("/messages/1/content/3/id", json!("a")),
         ("/messages/2/content/1", json!({ "type": "text", "text": "x" })),
     ];
-    door.refuses(&twins, "ids must be unique: a");
-    door.refuses(&[("/tools", Value::Null)], "must define tools");
+    checker.refuses(&twins, "ids must be unique: a");
+    checker.refuses(&[("/tools", Value::Null)], "must define tools");
 }
 
 #[test]
-fn anthropic_wants_a_result_for_each_use_of_its_own_tools_before_the_user_speaks() {
+fn anthropic_requires_server_tool_results_before_the_next_user_message() {
     let used = |id: &str| json!({ "type": "server_tool_use", "id": id, "name": "web_search" });
     let found = |id: &str| json!({ "type": "web_search_tool_result", "tool_use_id": id });
     let words = || json!({ "type": "text", "text": "x" });
@@ -104,24 +105,24 @@ fn anthropic_wants_a_result_for_each_use_of_its_own_tools_before_the_user_speaks
         ],
         "messages": [said(json!("x")), wrote(vec![words(), used("s1")])],
     });
-    let door = Door(anthropic, body);
+    let checker = Door(anthropic, body);
     // The turn may have paused.
-    door.passes(&[]);
+    checker.passes(&[]);
     let without = "server tool use with id 's1' was found without a corresponding";
-    door.refuses(&[("/messages/2", said(json!("y")))], without);
-    door.refuses(&[("/messages/2", said(json!([words()])))], without);
-    door.passes(&[("/messages/1/content/2", found("s1")), ("/messages/2", said(json!("y")))]);
+    checker.refuses(&[("/messages/2", said(json!("y")))], without);
+    checker.refuses(&[("/messages/2", said(json!([words()])))], without);
+    checker.passes(&[("/messages/1/content/2", found("s1")), ("/messages/2", said(json!("y")))]);
     let stray = "unexpected `tool_use_id` found in `web_search_tool_result` blocks: s2";
-    door.refuses(&[("/messages/1/content/2", found("s2"))], stray);
+    checker.refuses(&[("/messages/1/content/2", found("s2"))], stray);
     // Results of other tools may come before the server tool's result.
     let call = json!({ "type": "tool_use", "id": "a", "name": "add", "input": {} });
     let result = || json!({ "type": "tool_result", "tool_use_id": "a", "content": "3" });
     let answered = [("/messages/1/content/2", call), ("/messages/2", said(json!([result()])))];
-    door.passes(&answered);
+    checker.passes(&answered);
     let later = ("/messages/3", wrote(vec![found("s1"), words()]));
-    door.passes(&[&answered[..], &[later]].concat());
-    door.refuses(&[&answered[..], &[("/messages/2/content/1", words())]].concat(), without);
-    door.refuses(
+    checker.passes(&[&answered[..], &[later]].concat());
+    checker.refuses(&[&answered[..], &[("/messages/2/content/1", words())]].concat(), without);
+    checker.refuses(
         &[
             &answered[..],
             &[("/tools/0", json!({ "name": "b", "input_schema": { "type": "object" } }))],
@@ -132,69 +133,70 @@ fn anthropic_wants_a_result_for_each_use_of_its_own_tools_before_the_user_speaks
 }
 
 #[test]
-fn anthropic_wants_roles_in_turn_and_words_in_blocks() {
-    let door = messages();
-    door.refuses(&[("/messages/3", json!({ "role": "user", "content": "x" }))], "must alternate");
-    door.refuses(&[("/messages", json!([]))], "at least one message");
+fn anthropic_requires_alternating_roles_and_non_empty_blocks() {
+    let checker = messages();
+    checker
+        .refuses(&[("/messages/3", json!({ "role": "user", "content": "x" }))], "must alternate");
+    checker.refuses(&[("/messages", json!([]))], "at least one message");
     let only = json!([{ "role": "assistant", "content": "x" }]);
-    door.refuses(&[("/messages", only)], "first message must use the \"user\" role");
+    checker.refuses(&[("/messages", only)], "first message must use the \"user\" role");
     let system = json!({ "role": "system", "content": "x" });
-    door.refuses(&[("/messages/3", system)], "'user' or 'assistant'");
-    door.refuses(&[("/messages/0/content/0/text", json!(" \n"))], "non-whitespace");
-    door.refuses(&[("/messages/0/content", json!(""))], "non-whitespace");
-    door.refuses(&[("/messages/0/content", json!([]))], "non-empty content");
-    door.refuses(&[("/system/0/text", json!(""))], "system.0: text content blocks");
+    checker.refuses(&[("/messages/3", system)], "'user' or 'assistant'");
+    checker.refuses(&[("/messages/0/content/0/text", json!(" \n"))], "non-whitespace");
+    checker.refuses(&[("/messages/0/content", json!(""))], "non-whitespace");
+    checker.refuses(&[("/messages/0/content", json!([]))], "non-empty content");
+    checker.refuses(&[("/system/0/text", json!(""))], "system.0: text content blocks");
     let end =
         |text: &str| json!({ "role": "assistant", "content": [{ "type": "text", "text": text }] });
-    door.passes(&[("/messages/3", end("So"))]);
-    door.refuses(&[("/messages/3", end("So "))], "trailing whitespace");
+    checker.passes(&[("/messages/3", end("So"))]);
+    checker.refuses(&[("/messages/3", end("So "))], "trailing whitespace");
     let thought = json!({ "role": "assistant", "content": [
         { "type": "thinking", "thinking": "x", "signature": "c2ln" },
     ] });
-    door.refuses(&[("/messages/3", thought)], "cannot be `thinking`");
-    door.refuses(&[("/messages/1/content/0/signature", json!(""))], "signature: Field required");
+    checker.refuses(&[("/messages/3", thought)], "cannot be `thinking`");
+    checker.refuses(&[("/messages/1/content/0/signature", json!(""))], "signature: Field required");
     let failed = json!({ "type": "tool_result", "tool_use_id": "a", "is_error": true });
-    door.refuses(&[("/messages/2/content/0", failed)], "cannot be empty if `is_error`");
+    checker.refuses(&[("/messages/2/content/0", failed)], "cannot be empty if `is_error`");
     let picture = json!({ "type": "image", "source": {} });
-    door.passes(&[("/messages/2/content/3", picture.clone())]);
-    door.refuses(&[("/messages/1/content/1", picture)], "only be in `user` messages");
+    checker.passes(&[("/messages/2/content/3", picture.clone())]);
+    checker.refuses(&[("/messages/1/content/1", picture)], "only be in `user` messages");
 }
 
 #[test]
-fn anthropic_wants_plain_ids_and_names() {
-    let door = messages();
+fn anthropic_restricts_the_characters_of_ids_and_names() {
+    let checker = messages();
     let rename = |id: &str| {
         [("/messages/1/content/2/id", json!(id)), ("/messages/2/content/0/tool_use_id", json!(id))]
     };
-    door.passes(&rename(&"x".repeat(64)));
-    door.refuses(&rename(&"x".repeat(65)), "tool_use.id: String should match");
-    door.refuses(&rename("a:b"), "tool_use.id: String should match");
-    door.refuses(&[("/messages/1/content/2/name", json!("a b"))], "tool_use.name");
-    door.refuses(&[("/messages/1/content/2/input", json!("{}"))], "valid dictionary");
-    door.refuses(&[("/tools/0/name", json!(""))], "tools.0.custom.name");
-    door.refuses(&[("/tools/0/input_schema", json!({}))], "input_schema.type");
+    checker.passes(&rename(&"x".repeat(64)));
+    checker.refuses(&rename(&"x".repeat(65)), "tool_use.id: String should match");
+    checker.refuses(&rename("a:b"), "tool_use.id: String should match");
+    checker.refuses(&[("/messages/1/content/2/name", json!("a b"))], "tool_use.name");
+    checker.refuses(&[("/messages/1/content/2/input", json!("{}"))], "valid dictionary");
+    checker.refuses(&[("/tools/0/name", json!(""))], "tools.0.custom.name");
+    checker.refuses(&[("/tools/0/input_schema", json!({}))], "input_schema.type");
     let same = json!({ "name": "add", "input_schema": { "type": "object" } });
-    door.refuses(&[("/tools/1", same)], "Tool names must be unique: add");
+    checker.refuses(&[("/tools/1", same)], "Tool names must be unique: add");
 }
 
 #[test]
-fn anthropic_wants_options_that_go_together() {
-    let door = messages();
-    door.refuses(&[("/max_tokens", Value::Null)], "max_tokens");
-    door.refuses(&[("/temperature", json!(1.5))], "range: 0..1");
-    door.refuses(&[("/seed", json!(1))], "Unknown parameter: 'seed'");
-    door.refuses(&[("/metadata", json!({ "run": "1" }))], "Extra inputs");
+fn anthropic_rejects_conflicting_options() {
+    let checker = messages();
+    checker.refuses(&[("/max_tokens", Value::Null)], "max_tokens");
+    checker.refuses(&[("/temperature", json!(1.5))], "range: 0..1");
+    checker.refuses(&[("/seed", json!(1))], "Unknown parameter: 'seed'");
+    checker.refuses(&[("/metadata", json!({ "run": "1" }))], "Extra inputs");
     let thinking = ("/thinking", json!({ "type": "enabled", "budget_tokens": 1024 }));
-    door.passes(&[thinking.clone(), ("/temperature", json!(1))]);
-    door.refuses(&[thinking.clone(), ("/temperature", json!(0.5))], "set to 1");
-    door.refuses(
+    checker.passes(&[thinking.clone(), ("/temperature", json!(1))]);
+    checker.refuses(&[thinking.clone(), ("/temperature", json!(0.5))], "set to 1");
+    checker.refuses(
         &[thinking.clone(), ("/tool_choice", json!({ "type": "any" }))],
         "forces tool use",
     );
-    door.refuses(&[thinking, ("/max_tokens", json!(1000))], "must be greater than");
+    checker.refuses(&[thinking, ("/max_tokens", json!(1000))], "must be greater than");
     let tool = |name: &str| json!({ "type": "tool", "name": name });
-    door.passes(&[("/tool_choice", tool("add"))]);
-    door.refuses(&[("/tool_choice", tool("sub"))], "not found in provided tools");
+    checker.passes(&[("/tool_choice", tool("add"))]);
+    checker.refuses(&[("/tool_choice", tool("sub"))], "not found in provided tools");
     let mark = || json!({ "type": "ephemeral" });
     let marks: Vec<(&str, Value)> = [
         "/tools/0/cache_control",
@@ -206,13 +208,13 @@ fn anthropic_wants_options_that_go_together() {
     .into_iter()
     .map(|place| (place, mark()))
     .collect();
-    door.passes(&marks[..4]);
-    door.refuses(&marks, "A maximum of 4 blocks with cache_control may be provided. Found 5.");
-    door.refuses(&[("/messages/1/content/0/cache_control", mark())], "for thinking blocks");
+    checker.passes(&marks[..4]);
+    checker.refuses(&marks, "A maximum of 4 blocks with cache_control may be provided. Found 5.");
+    checker.refuses(&[("/messages/1/content/0/cache_control", mark())], "for thinking blocks");
     let long = || json!({ "type": "ephemeral", "ttl": "1h" });
-    door.passes(&[("/tools/0/cache_control", long()), ("/system/0/cache_control", mark())]);
+    checker.passes(&[("/tools/0/cache_control", long()), ("/system/0/cache_control", mark())]);
     let late = [("/tools/0/cache_control", mark()), ("/system/0/cache_control", long())];
-    door.refuses(&late, "must not come after");
+    checker.refuses(&late, "must not come after");
 }
 
 fn chat() -> Door {
@@ -235,88 +237,88 @@ fn chat() -> Door {
 }
 
 #[test]
-fn chat_wants_every_call_answered_at_once_and_nothing_else() {
-    let door = chat();
-    door.passes(&[]);
+fn chat_requires_results_for_exactly_the_preceding_calls() {
+    let checker = chat();
+    checker.passes(&[]);
     let user = || json!({ "role": "user", "content": "x" });
-    door.refuses(&[("/messages/4", user())], "did not have response messages: a");
+    checker.refuses(&[("/messages/4", user())], "did not have response messages: a");
     let early = [("/messages/3", user()), ("/messages/4", user())];
-    door.refuses(&early, "did not have response messages: a, b");
+    checker.refuses(&early, "did not have response messages: a, b");
     let stray = json!({ "role": "tool", "tool_call_id": "z", "content": "3" });
-    door.refuses(&[("/messages/6", stray)], "must be a response to a preceeding message");
+    checker.refuses(&[("/messages/6", stray)], "must be a response to a preceeding message");
     let twice = json!({ "role": "tool", "tool_call_id": "b", "content": "3" });
-    let twice = openai_chat(&changed(door.1.clone(), &[("/messages/4", twice)]));
+    let twice = openai_chat(&changed(checker.1.clone(), &[("/messages/4", twice)]));
     assert_eq!(twice.len(), 2, "one answered twice, one not at all: {twice:?}");
-    let twins = openai_chat(&changed(door.1, &[("/messages/2/tool_calls/1/id", json!("a"))]));
+    let twins = openai_chat(&changed(checker.1, &[("/messages/2/tool_calls/1/id", json!("a"))]));
     assert!(twins.iter().any(|c| c.contains("duplicate id 'a'")), "{twins:?}");
 }
 
 #[test]
-fn chat_wants_content_where_it_is_due() {
-    let door = chat();
+fn chat_requires_content_in_messages_without_calls() {
+    let checker = chat();
     let assistant = json!({ "role": "assistant", "content": null });
-    door.refuses(&[("/messages/6", assistant)], "expected a string, got null");
-    door.refuses(&[("/messages/1/content", Value::Null)], "expected a string, got null");
-    door.refuses(&[("/messages/5/content", json!([]))], "empty array");
-    door.refuses(&[("/messages/5/content/0/text", json!(""))], "non-empty");
-    door.refuses(&[("/messages/1/role", json!("model"))], "Invalid value: 'model'");
+    checker.refuses(&[("/messages/6", assistant)], "expected a string, got null");
+    checker.refuses(&[("/messages/1/content", Value::Null)], "expected a string, got null");
+    checker.refuses(&[("/messages/5/content", json!([]))], "empty array");
+    checker.refuses(&[("/messages/5/content/0/text", json!(""))], "non-empty");
+    checker.refuses(&[("/messages/1/role", json!("model"))], "Invalid value: 'model'");
     let picture = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64," } });
-    door.passes(&[("/messages/5/content/1", picture.clone())]);
-    door.refuses(&[("/messages/3/content", json!([picture]))], "not allowed for messages");
+    checker.passes(&[("/messages/5/content/1", picture.clone())]);
+    checker.refuses(&[("/messages/3/content", json!([picture]))], "not allowed for messages");
     let empty = json!({ "role": "assistant", "content": "x", "tool_calls": [] });
-    door.refuses(&[("/messages/6", empty)], "tool_calls': empty array");
+    checker.refuses(&[("/messages/6", empty)], "tool_calls': empty array");
 }
 
 #[test]
-fn chat_wants_plain_ids_and_names() {
-    let door = chat();
+fn chat_restricts_the_characters_of_ids_and_names() {
+    let checker = chat();
     let rename = |id: &str| {
         [("/messages/2/tool_calls/0/id", json!(id)), ("/messages/4/tool_call_id", json!(id))]
     };
-    door.passes(&rename(&"x".repeat(40)));
-    let complaints = openai_chat(&changed(door.1.clone(), &rename(&"x".repeat(41))));
-    assert_eq!(complaints.len(), 2, "{complaints:?}");
-    assert!(complaints[0].contains("maximum length 40"), "{complaints:?}");
+    checker.passes(&rename(&"x".repeat(40)));
+    let violations = openai_chat(&changed(checker.1.clone(), &rename(&"x".repeat(41))));
+    assert_eq!(violations.len(), 2, "{violations:?}");
+    assert!(violations[0].contains("maximum length 40"), "{violations:?}");
     let name = "/messages/2/tool_calls/0/function/name";
-    door.refuses(&[(name, json!("a.b"))], "does not match pattern");
+    checker.refuses(&[(name, json!("a.b"))], "does not match pattern");
     let arguments = "/messages/2/tool_calls/0/function/arguments";
-    door.refuses(&[(arguments, json!("{\"a\":"))], "holds a JSON object");
-    door.refuses(&[(arguments, json!({}))], "holds a JSON object");
-    door.refuses(&[("/tools/0/function/name", json!("ä"))], "does not match pattern");
-    door.refuses(&[("/tools/0/function/parameters", json!({}))], "of 'type: \"object\"'");
+    checker.refuses(&[(arguments, json!("{\"a\":"))], "holds a JSON object");
+    checker.refuses(&[(arguments, json!({}))], "holds a JSON object");
+    checker.refuses(&[("/tools/0/function/name", json!("ä"))], "does not match pattern");
+    checker.refuses(&[("/tools/0/function/parameters", json!({}))], "of 'type: \"object\"'");
     let same = json!({ "type": "function", "function": { "name": "add" } });
-    door.refuses(&[("/tools/1", same)], "Duplicate function name");
+    checker.refuses(&[("/tools/1", same)], "Duplicate function name");
 }
 
 #[test]
-fn chat_wants_options_that_go_together() {
-    let door = chat();
+fn chat_rejects_conflicting_options() {
+    let checker = chat();
     let limits = [("/max_tokens", json!(9)), ("/max_completion_tokens", json!(9))];
-    door.refuses(&limits, "at the same time");
-    door.refuses(&[("/stream", json!(false))], "only allowed when 'stream'");
-    door.refuses(&[("/temperature", json!(2.5))], "'temperature'");
-    door.refuses(&[("/stop", json!(["a", "b", "c", "d", "e"]))], "maximum length 4");
-    door.refuses(&[("/tools", json!([]))], "Invalid 'tools': empty array");
+    checker.refuses(&limits, "at the same time");
+    checker.refuses(&[("/stream", json!(false))], "only allowed when 'stream'");
+    checker.refuses(&[("/temperature", json!(2.5))], "'temperature'");
+    checker.refuses(&[("/stop", json!(["a", "b", "c", "d", "e"]))], "maximum length 4");
+    checker.refuses(&[("/tools", json!([]))], "Invalid 'tools': empty array");
     let alone = [("/tools", Value::Null), ("/parallel_tool_calls", json!(false))];
-    door.refuses(&alone, "only allowed when 'tools'");
+    checker.refuses(&alone, "only allowed when 'tools'");
     let choice = |name: &str| json!({ "type": "function", "function": { "name": name } });
-    door.passes(&[("/tool_choice", choice("add"))]);
-    door.refuses(&[("/tool_choice", choice("sub"))], "not found in 'tools'");
-    door.refuses(&[("/response_format", json!({ "type": "json_object" }))], "the word 'json'");
+    checker.passes(&[("/tool_choice", choice("add"))]);
+    checker.refuses(&[("/tool_choice", choice("sub"))], "not found in 'tools'");
+    checker.refuses(&[("/response_format", json!({ "type": "json_object" }))], "the word 'json'");
     let format = |schema: Value| {
         let schema = json!({ "name": "sum", "strict": true, "schema": schema });
         [("/response_format", json!({ "type": "json_schema", "json_schema": schema }))]
     };
     let open = json!({ "type": "object", "properties": { "a": {} }, "required": ["a"] });
-    door.passes(&format(changed(open.clone(), &[("/additionalProperties", json!(false))])));
-    door.refuses(&format(open), "'additionalProperties' is required");
+    checker.passes(&format(changed(open.clone(), &[("/additionalProperties", json!(false))])));
+    checker.refuses(&format(open), "'additionalProperties' is required");
     let inner =
         json!({ "type": "object", "properties": { "b": {} }, "additionalProperties": false });
     let list = json!({
         "type": "object", "additionalProperties": false, "required": ["a"],
         "properties": { "a": { "type": "array", "items": inner } },
     });
-    door.refuses(&format(list), "Missing 'b'");
+    checker.refuses(&format(list), "Missing 'b'");
 }
 
 fn responses() -> Door {
@@ -343,70 +345,71 @@ fn responses() -> Door {
 }
 
 #[test]
-fn responses_want_every_call_answered_behind_it_and_nothing_else() {
-    let door = responses();
-    door.passes(&[]);
+fn responses_require_one_output_after_each_call() {
+    let checker = responses();
+    checker.passes(&[]);
     let user = || json!({ "role": "user", "content": "x" });
-    door.refuses(&[("/input/6", user())], "No tool output found for function call call_2.");
-    door.refuses(
+    checker.refuses(&[("/input/6", user())], "No tool output found for function call call_2.");
+    checker.refuses(
         &[("/input/4", user())],
         "No tool call found for function call output with call_id call_2.",
     );
     let twice = json!({ "type": "function_call_output", "call_id": "call_1", "output": "3" });
-    door.refuses(&[("/input/7", twice)], "Duplicate function call output");
-    door.passes(&[("/input/4", user()), ("/previous_response_id", json!("resp_1"))]);
-    door.refuses(&[("/input/4/id", json!("fc_1"))], "Duplicate item found with id fc_1");
+    checker.refuses(&[("/input/7", twice)], "Duplicate function call output");
+    checker.passes(&[("/input/4", user()), ("/previous_response_id", json!("resp_1"))]);
+    checker.refuses(&[("/input/4/id", json!("fc_1"))], "Duplicate item found with id fc_1");
 }
 
 #[test]
-fn responses_want_reasoning_with_what_it_led_to() {
-    let door = responses();
+fn responses_require_reasoning_to_be_followed_by_its_item() {
+    let checker = responses();
     let reasoning =
         json!({ "type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "x" });
     let says = "without its required following item";
-    door.refuses(&[("/input/7", reasoning.clone())], says);
-    door.refuses(
+    checker.refuses(&[("/input/7", reasoning.clone())], says);
+    checker.refuses(
         &[("/input/7", reasoning), ("/input/8", json!({ "role": "user", "content": "x" }))],
         says,
     );
     let gone = "Items are not persisted when `store` is set to false";
-    door.refuses(&[("/input/1/encrypted_content", Value::Null)], gone);
-    door.passes(&[("/input/1/encrypted_content", Value::Null), ("/store", json!(true))]);
+    checker.refuses(&[("/input/1/encrypted_content", Value::Null)], gone);
+    checker.passes(&[("/input/1/encrypted_content", Value::Null), ("/store", json!(true))]);
     let reference = json!({ "type": "item_reference", "id": "msg_9" });
-    door.refuses(&[("/input/7", reference)], gone);
+    checker.refuses(&[("/input/7", reference)], gone);
 }
 
 #[test]
-fn responses_want_ids_that_tell_what_they_are_of() {
-    let door = responses();
-    door.refuses(&[("/input/3/id", json!("call_1"))], "begins with 'fc'");
-    door.refuses(&[("/input/1/id", json!("msg_2"))], "begins with 'rs'");
-    door.refuses(&[("/input/2/id", json!("rs_2"))], "begins with 'msg'");
-    door.refuses(&[("/input/3/id", json!(format!("fc_{}", "x".repeat(64))))], "maximum length 64");
-    door.refuses(&[("/input/3/name", json!("a b"))], "does not match pattern");
-    door.refuses(&[("/input/3/arguments", json!("[]"))], "holds a JSON object");
-    door.refuses(&[("/input/0/content/0/type", json!("output_text"))], "Supported values are");
-    door.refuses(&[("/input/2/content/0/type", json!("input_text"))], "Supported values are");
-    door.refuses(&[("/input/0/content/0/text", json!(""))], "non-empty");
+fn responses_require_ids_with_the_prefix_of_their_item_type() {
+    let checker = responses();
+    checker.refuses(&[("/input/3/id", json!("call_1"))], "begins with 'fc'");
+    checker.refuses(&[("/input/1/id", json!("msg_2"))], "begins with 'rs'");
+    checker.refuses(&[("/input/2/id", json!("rs_2"))], "begins with 'msg'");
+    checker
+        .refuses(&[("/input/3/id", json!(format!("fc_{}", "x".repeat(64))))], "maximum length 64");
+    checker.refuses(&[("/input/3/name", json!("a b"))], "does not match pattern");
+    checker.refuses(&[("/input/3/arguments", json!("[]"))], "holds a JSON object");
+    checker.refuses(&[("/input/0/content/0/type", json!("output_text"))], "Supported values are");
+    checker.refuses(&[("/input/2/content/0/type", json!("input_text"))], "Supported values are");
+    checker.refuses(&[("/input/0/content/0/text", json!(""))], "non-empty");
 }
 
 #[test]
-fn responses_want_options_of_their_own() {
-    let door = responses();
-    door.refuses(&[("/max_tokens", json!(99))], "Unknown parameter: 'max_tokens'");
-    door.refuses(&[("/max_output_tokens", json!(5))], ">= 16");
-    door.refuses(&[("/input", Value::Null)], "Missing required parameter: 'input'");
+fn responses_reject_options_of_other_wires() {
+    let checker = responses();
+    checker.refuses(&[("/max_tokens", json!(99))], "Unknown parameter: 'max_tokens'");
+    checker.refuses(&[("/max_output_tokens", json!(5))], ">= 16");
+    checker.refuses(&[("/input", Value::Null)], "Missing required parameter: 'input'");
     let nested = json!({ "type": "function", "name": "sub", "function": { "name": "sub" } });
-    door.refuses(&[("/tools/1", nested)], "Unknown parameter: 'tools[1].function'");
-    door.refuses(
+    checker.refuses(&[("/tools/1", nested)], "Unknown parameter: 'tools[1].function'");
+    checker.refuses(
         &[("/tool_choice", json!({ "type": "function", "name": "sub" }))],
         "'sub' not found",
     );
     let strict = json!({ "type": "function", "name": "sub", "strict": true,
                          "parameters": { "type": "object", "properties": {} } });
-    door.refuses(&[("/tools/1", strict)], "'additionalProperties' is required");
+    checker.refuses(&[("/tools/1", strict)], "'additionalProperties' is required");
     let nameless = json!({ "format": { "type": "json_schema", "schema": {} } });
-    door.refuses(&[("/text", nameless)], "'text.format.name'");
+    checker.refuses(&[("/text", nameless)], "'text.format.name'");
 }
 
 fn contents() -> Door {
@@ -432,83 +435,84 @@ fn contents() -> Door {
 }
 
 #[test]
-fn gemini_wants_as_many_responses_as_calls_and_in_their_order() {
-    let door = contents();
-    door.passes(&[]);
+fn gemini_requires_one_response_per_call_in_call_order() {
+    let checker = contents();
+    checker.passes(&[]);
     let text = || json!({ "text": "x" });
     let number = "number of function response parts is equal";
-    door.refuses(&[("/contents/2/parts/1", text())], number);
+    checker.refuses(&[("/contents/2/parts/1", text())], number);
     let third = json!({ "functionResponse": { "name": "sub", "response": {} } });
-    door.refuses(&[("/contents/2/parts/2", third)], number);
+    checker.refuses(&[("/contents/2/parts/2", third)], number);
     let name = "/contents/2/parts/0/functionResponse/name";
-    door.refuses(&[(name, json!("sub"))], "stands where `add` was called");
+    checker.refuses(&[(name, json!("sub"))], "is in the position of the call of `add`");
     let ids = |call: &str, response: &str| {
         [
             ("/contents/1/parts/1/functionCall/id", json!(call)),
             ("/contents/2/parts/0/functionResponse/id", json!(response)),
         ]
     };
-    door.passes(&ids("a", "a"));
-    door.refuses(&ids("a", "b"), "has the id `b`");
+    checker.passes(&ids("a", "a"));
+    checker.refuses(&ids("a", "b"), "has the id `b`");
     let open = json!([
         { "role": "user", "parts": [text()] },
         { "role": "model", "parts": [{ "functionCall": { "name": "add" } }] },
     ]);
-    door.refuses(&[("/contents", open)], "nothing answers");
+    checker.refuses(&[("/contents", open)], "unanswered function calls");
     let response = "/contents/2/parts/0/functionResponse/response";
-    door.refuses(&[(response, json!("3"))], "function_response.response': expected an object");
+    checker.refuses(&[(response, json!("3"))], "function_response.response': expected an object");
 }
 
 #[test]
-fn gemini_wants_roles_in_turn_and_something_in_every_part() {
-    let door = contents();
+fn gemini_requires_alternating_roles_and_non_empty_parts() {
+    let checker = contents();
     let user = json!({ "role": "user", "parts": [{ "text": "x" }] });
-    door.refuses(&[("/contents/3", user)], "alternate between user and model");
+    checker.refuses(&[("/contents/3", user)], "alternate between user and model");
     let assistant = json!({ "role": "assistant", "parts": [{ "text": "x" }] });
-    door.refuses(&[("/contents/3", assistant)], "valid role");
-    door.refuses(&[("/contents/0/parts/0/text", json!(""))], "empty text parameter");
-    door.passes(&[("/contents/1/parts/0", json!({ "text": "", "thoughtSignature": "c2ln" }))]);
-    door.refuses(
+    checker.refuses(&[("/contents/3", assistant)], "valid role");
+    checker.refuses(&[("/contents/0/parts/0/text", json!(""))], "empty text parameter");
+    checker.passes(&[("/contents/1/parts/0", json!({ "text": "", "thoughtSignature": "c2ln" }))]);
+    checker.refuses(
         &[("/contents/1/parts/0", json!({ "thoughtSignature": "c2ln" }))],
         "must have one initialized",
     );
     let both = json!({ "text": "x", "inlineData": {} });
-    door.refuses(&[("/contents/0/parts/0", both)], "already set: text, inlineData");
-    door.refuses(&[("/contents/0/parts", json!([]))], "must not be empty");
+    checker.refuses(&[("/contents/0/parts/0", both)], "already set: text, inlineData");
+    checker.refuses(&[("/contents/0/parts", json!([]))], "must not be empty");
 }
 
 #[test]
-fn gemini_wants_its_own_schema_and_its_own_fields() {
-    let door = contents();
+fn gemini_rejects_schemas_and_fields_of_other_wires() {
+    let checker = contents();
     let parameters = "/tools/0/functionDeclarations/0/parameters";
     let with = |field: &str, value: Value| {
         let mut schema = json!({ "type": "OBJECT", "properties": { "a": { "type": "STRING" } } });
         schema["properties"]["a"][field] = value;
         [(parameters, schema)]
     };
-    door.passes(&with("enum", json!(["x"])));
-    door.refuses(
+    checker.passes(&with("enum", json!(["x"])));
+    checker.refuses(
         &with("additionalProperties", json!(false)),
         "Unknown name \"additionalProperties\"",
     );
-    door.refuses(&with("const", json!("x")), "Unknown name \"const\"");
-    door.refuses(&with("type", json!("ARRAY")), "items: missing field");
-    door.refuses(&with("type", json!(["string", "null"])), "cannot start list");
+    checker.refuses(&with("const", json!("x")), "Unknown name \"const\"");
+    checker.refuses(&with("type", json!("ARRAY")), "items: missing field");
+    checker.refuses(&with("type", json!(["string", "null"])), "cannot start list");
     let required = json!({ "type": "OBJECT", "properties": {}, "required": ["b"] });
-    door.refuses(&[(parameters, required)], "property 'b' is not defined");
-    door.refuses(&[("/tools/0/functionDeclarations/1/name", json!("add"))], "Duplicate function");
-    door.refuses(
+    checker.refuses(&[(parameters, required)], "property 'b' is not defined");
+    checker
+        .refuses(&[("/tools/0/functionDeclarations/1/name", json!("add"))], "Duplicate function");
+    checker.refuses(
         &[("/tools/0/functionDeclarations/1/name", json!("1st"))],
         "Invalid function name",
     );
-    door.refuses(&[("/messages", json!([]))], "Unknown name \"messages\"");
-    door.passes(&[(
+    checker.refuses(&[("/messages", json!([]))], "Unknown name \"messages\"");
+    checker.passes(&[(
         "/tool_config",
         json!({ "function_calling_config": {
         "mode": "ANY", "allowed_function_names": ["add"],
     } }),
     )]);
-    door.refuses(
+    checker.refuses(
         &[(
             "/toolConfig",
             json!({ "functionCallingConfig": {
@@ -517,28 +521,28 @@ fn gemini_wants_its_own_schema_and_its_own_fields() {
         )],
         "`mul` is not among",
     );
-    door.refuses(
+    checker.refuses(
         &[("/generationConfig/responseSchema", json!({ "type": "OBJECT" }))],
         "only supported with response_mime_type",
     );
-    let complaints = gemini(&json!({ "system_instruction": {}, "contents": [] }));
-    assert_eq!(complaints, ["contents is not specified"]);
+    let violations = gemini(&json!({ "system_instruction": {}, "contents": [] }));
+    assert_eq!(violations, ["contents is not specified"]);
 }
 
 #[test]
-fn gemini_3_wants_the_first_call_of_every_step_of_this_turn_signed() {
+fn gemini_3_requires_the_first_call_of_each_step_to_be_signed() {
     let Door(_, body) = contents();
-    let door = Door(gemini_3, body);
-    door.passes(&[]);
+    let checker = Door(gemini_3, body);
+    checker.passes(&[]);
     let signature = "/contents/1/parts/1/thoughtSignature";
-    door.refuses(&[(signature, Value::Null)], "missing a thought_signature");
+    checker.refuses(&[(signature, Value::Null)], "missing a thought_signature");
     // Contents before the last user message are not checked.
     let later = [
         (signature, Value::Null),
         ("/contents/3", json!({ "role": "model", "parts": [{ "text": "3" }] })),
         ("/contents/4", json!({ "role": "user", "parts": [{ "text": "thanks" }] })),
     ];
-    door.passes(&later);
+    checker.passes(&later);
 }
 
 fn lines() -> Door {
@@ -563,39 +567,40 @@ fn lines() -> Door {
 }
 
 #[test]
-fn ollama_wants_every_call_answered_at_once_by_its_id_or_its_name_and_nothing_else() {
-    let door = lines();
-    door.passes(&[]);
+fn ollama_requires_results_for_exactly_the_preceding_calls() {
+    let checker = lines();
+    checker.passes(&[]);
     let user = || json!({ "role": "user", "content": "x" });
-    door.refuses(&[("/messages/5", user())], "did not have response messages: add");
+    checker.refuses(&[("/messages/5", user())], "did not have response messages: add");
     let stray = json!({ "role": "tool", "content": "3", "tool_name": "add" });
-    door.refuses(&[("/messages/6", stray)], "must be a response to a preceeding message");
+    checker.refuses(&[("/messages/6", stray)], "must be a response to a preceeding message");
     let (call, result) = ("/messages/2/tool_calls/2/id", "/messages/3/tool_call_id");
-    door.passes(&[(call, json!("c1")), (result, json!("c1"))]);
-    let found = ollama(&changed(door.1, &[(call, json!("c1")), (result, json!("c2"))]));
+    checker.passes(&[(call, json!("c1")), (result, json!("c1"))]);
+    let found = ollama(&changed(checker.1, &[(call, json!("c1")), (result, json!("c2"))]));
     assert_eq!(found.len(), 2, "one that answers nothing, one not answered: {found:?}");
 }
 
 #[test]
-fn ollama_wants_messages_of_known_roles_and_types() {
-    let door = lines();
+fn ollama_requires_messages_of_known_roles_and_types() {
+    let checker = lines();
     let role = [("/messages/1/role", json!("developer"))];
-    door.refuses(&role, "messages[1]: invalid role: developer");
+    checker.refuses(&role, "messages[1]: invalid role: developer");
     let parts = json!([{ "type": "text", "text": "1 + 2" }]);
-    door.refuses(&[("/messages/1/content", parts)], "messages[1].content must be of type string");
+    checker
+        .refuses(&[("/messages/1/content", parts)], "messages[1].content must be of type string");
     let arguments = "/messages/2/tool_calls/0/function/arguments";
     let refusal = "messages[2].tool_calls[0].function.arguments must be of type object";
     for no_object in [json!("{}"), json!([]), json!(null)] {
-        door.refuses(&[(arguments, no_object)], refusal);
+        checker.refuses(&[(arguments, no_object)], refusal);
     }
-    door.refuses(&[("/messages/1/images", json!([5]))], "must be of type array of strings");
-    door.refuses(&[("/messages/0/thinking", json!("Hm"))], "only the assistant has it");
-    door.refuses(&[("/messages", json!([]))], "the model is loaded and says nothing");
+    checker.refuses(&[("/messages/1/images", json!([5]))], "must be of type array of strings");
+    checker.refuses(&[("/messages/0/thinking", json!("Hm"))], "only the assistant has it");
+    checker.refuses(&[("/messages", json!([]))], "the model is only loaded");
 }
 
 #[test]
-fn ollama_wants_options_of_their_types_in_their_place() {
-    let door = lines();
+fn ollama_requires_options_of_the_right_type_and_position() {
+    let checker = lines();
     for (place, value) in [
         ("/think", json!(true)),
         ("/format", json!({ "type": "object" })),
@@ -603,7 +608,7 @@ fn ollama_wants_options_of_their_types_in_their_place() {
         ("/options/temperature", json!(5)),
         ("/stream", json!(null)),
     ] {
-        door.passes(&[(place, value)]);
+        checker.passes(&[(place, value)]);
     }
     for (place, value, says) in [
         ("/model", json!(""), "model is required"),
@@ -623,14 +628,14 @@ fn ollama_wants_options_of_their_types_in_their_place() {
         ("/tools/0/function/name", json!(""), "a function needs a name"),
         ("/tools/0/function/parameters", json!({}), "must be a schema of an object"),
     ] {
-        door.refuses(&[(place, value)], says);
+        checker.refuses(&[(place, value)], says);
     }
-    let twin = door.1["tools"][0].clone();
-    door.refuses(&[("/tools/1", twin)], "duplicate function name: add");
+    let twin = checker.1["tools"][0].clone();
+    checker.refuses(&[("/tools/1", twin)], "duplicate function name: add");
 }
 
 #[test]
-fn no_body_is_too_odd_for_a_lint() {
+fn every_malformed_body_is_reported_without_a_panic() {
     for odd in [
         json!(null),
         json!([]),

@@ -24,7 +24,7 @@ impl Violations {
 }
 
 /// The list of violations, if the condition does not hold.
-#[must_use = "it does nothing without its complaint"]
+#[must_use = "a condition does nothing without its violation"]
 pub(super) struct Condition<'a>(Option<&'a mut Violations>);
 
 impl Condition<'_> {

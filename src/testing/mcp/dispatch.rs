@@ -80,7 +80,7 @@ fn check_meta(request: &Request) -> Result<(), (String, Value)> {
         return Err((format!("`{method}` is not of the modern era"), supported(requested)));
     }
     let missing = |what: &str| {
-        let violation = format!("{what} of `{method}` is missing or is not what it should be");
+        let violation = format!("{what} of `{method}` is missing or invalid");
         (violation.clone(), request.error(INVALID_PARAMS, violation))
     };
     let meta = request.meta().ok_or_else(|| missing("`_meta`"))?;

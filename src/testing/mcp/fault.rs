@@ -106,7 +106,7 @@ impl FromStr for McpFault {
         let (name, number) = match text.split_once(':') {
             Some((name, digits)) => {
                 let number = digits.parse::<u64>();
-                (name, Some(number.map_err(|_| invalid("the fault's number is not one"))?))
+                (name, Some(number.map_err(|_| invalid("the fault's number is invalid"))?))
             }
             None => (text, None),
         };

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_have_each_entry_once() {
+    fn each_entry_is_on_exactly_one_page() {
         let entries: Vec<Value> = (0..5).map(|n| json!(n)).collect();
         let mut cursor = None;
         let mut seen = Vec::new();

@@ -31,6 +31,6 @@ pub(super) async fn a_tool_loop_runs_through_an_agent<S: Subject>(
     ensure_that(sent == 2, || format!("{sent} requests were sent"))?;
     let body = server.request_body(1)?;
     ensure_that(body.contains(USER_TEXT) && body.contains(RESULT_TEXT), || {
-        format!("the user's words or the result are not in {body}")
+        format!("the user's text or the result is not in {body}")
     })
 }

@@ -41,7 +41,7 @@ pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
         let may_pass = matches!(status, 429 | 500 | 503);
         ensure_that(error.is_retryable() == may_pass, || {
             let not = if may_pass { "not " } else { "" };
-            format!("{status} is {not}to be sent again: {error:?}")
+            format!("{status} is {not}retryable: {error:?}")
         })?;
     }
     Ok(())
@@ -101,13 +101,13 @@ pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     let read = send_and_read(subject, stream_response(subject, vec![bytes_part(&body)])).await?;
     let error = read.expect_error("an answer with an error in it")?;
     ensure_that(error.kind() != ErrorKind::IncompleteTurn, || {
-        format!("the error is taken for an answer that broke off: {error:#}")
+        format!("the error is treated as an incomplete answer: {error:#}")
     })?;
     ensure_that(error.to_string().contains("something broke here"), || {
-        format!("the server's words are not in the error: {error:#}")
+        format!("the server's message is not in the error: {error:#}")
     })?;
     let kept = PartialTurn::from_error(&error).map(PartialTurn::text).unwrap_or_default();
-    ensure_that(kept == "Hello there.", || format!("the error has kept {kept:?}"))
+    ensure_that(kept == "Hello there.", || format!("the error carries {kept:?}"))
 }
 
 /// The key is neither in the provider's debug output nor in an error, even if the server repeats

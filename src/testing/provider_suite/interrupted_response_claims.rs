@@ -45,7 +45,7 @@ pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: 
 /// `is_open` means that the server sent all content but not the end. Otherwise it may have sent the
 /// end, too.
 fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
-    let said = read.text();
+    let received = read.text();
     let error = match read.end {
         Ok(turn) => {
             let is_whole = !is_open && turn.text() == "Hello there.";
@@ -57,9 +57,9 @@ fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
         format!("the error is of kind `{}`: {error:#}", error.kind())
     })?;
     let kept = PartialTurn::from_error(&error).map(PartialTurn::text).unwrap_or_default();
-    ensure_that(kept == said, || format!("of {said:?} the error has kept {kept:?}"))?;
-    ensure_that(!is_open || said == "Hello there.", || {
-        format!("of all that was sent came {said:?}")
+    ensure_that(kept == received, || format!("the error carries {kept:?} of {received:?}"))?;
+    ensure_that(!is_open || received == "Hello there.", || {
+        format!("of everything sent, {received:?} was received")
     })
 }
 

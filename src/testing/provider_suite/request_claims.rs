@@ -168,15 +168,15 @@ pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
             return Ok(());
         }
     }
-    Err(UnmetClaim::Failed(format!("the text did not come within {MAX_POLLS} polls")))
+    Err(UnmetClaim::Failed(format!("the text did not arrive within {MAX_POLLS} polls")))
 }
 
 /// Polls a turn this many times, or until all of its text has arrived, and returns whether it has.
 async fn poll_up_to(turn: &mut TurnStream, polls: usize) -> Result<bool, UnmetClaim> {
-    let mut said = String::new();
+    let mut received = String::new();
     for left in (0..polls).rev() {
         match poll!(turn.next()) {
-            Poll::Ready(Some(Ok(event))) => said.extend(text_delta(&event)),
+            Poll::Ready(Some(Ok(event))) => received.extend(text_delta(&event)),
             Poll::Ready(Some(Err(error))) => {
                 return Err(UnmetClaim::Failed(format!("an error: {error:#}")));
             }
@@ -185,7 +185,7 @@ async fn poll_up_to(turn: &mut TurnStream, polls: usize) -> Result<bool, UnmetCl
             Poll::Pending if left == 0 => {}
             Poll::Pending => pending!(),
         }
-        if said == "Hello there." {
+        if received == "Hello there." {
             return Ok(true);
         }
     }

@@ -241,7 +241,7 @@ pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(
         history.extend(turn.to_history_items());
         history = history.settled();
     }
-    ensure_that(ids.len() == 3, || format!("of three calls there are {ids:?}"))
+    ensure_that(ids.len() == 3, || format!("three calls have the ids {ids:?}"))
 }
 
 /// The turn has the stop reason that the server sent.

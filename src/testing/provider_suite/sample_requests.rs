@@ -117,8 +117,12 @@ pub(super) struct ReadTurn {
 impl ReadTurn {
     /// Returns the turn, and fails if it is not complete.
     pub(super) fn turn(self) -> Result<Arc<Turn>, UnmetClaim> {
-        self.end
-            .map_err(|error| UnmetClaim::Failed(format!("a whole answer is an error: {error:#}")))
+        self.end.map_err(|error| {
+            UnmetClaim::Failed(format!(
+                "a complete answer is an error: \
+            {error:#}"
+            ))
+        })
     }
 
     /// Returns the error, and fails if there was not one.
@@ -152,7 +156,7 @@ pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, UnmetCla
             Some(Ok(TurnEvent::TurnComplete { turn })) => break Ok(turn),
             Some(Ok(event)) => events.push(event),
             Some(Err(error)) => break Err(error),
-            None => return Err(UnmetClaim::Failed("a turn ends without its end".to_owned())),
+            None => return Err(UnmetClaim::Failed("a turn ends without an end event".to_owned())),
         }
     };
     for _ in 0..3 {
@@ -214,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_answer_is_cut_everywhere_and_a_long_one_beside_its_line_ends() {
+    fn long_answers_are_cut_only_near_line_ends() {
         assert_eq!(cut_positions(b"abc"), [0, 1, 2]);
         let mut long = vec![b'x'; 1_000];
         long[501] = b'\n';

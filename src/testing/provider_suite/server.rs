@@ -55,8 +55,9 @@ impl SuiteServer {
     pub(super) fn request_body(&self, n: usize) -> Result<String, UnmetClaim> {
         let requests = self.requests();
         let request = requests.get(n);
-        let request = request
-            .ok_or_else(|| UnmetClaim::Failed(format!("{} requests came", requests.len())))?;
+        let request = request.ok_or_else(|| {
+            UnmetClaim::Failed(format!("{} requests were received", requests.len()))
+        })?;
         Ok(String::from_utf8_lossy(&request.body).into_owned())
     }
 
@@ -108,5 +109,5 @@ pub(super) async fn with_timeout<F: Future>(
     future: F,
 ) -> Result<F::Output, UnmetClaim> {
     let waited = timeout(CLAIM_TIMEOUT, future).await;
-    waited.map_err(|_| UnmetClaim::Failed(format!("it waits in vain for {what}")))
+    waited.map_err(|_| UnmetClaim::Failed(format!("it waits too long for {what}")))
 }

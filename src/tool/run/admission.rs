@@ -183,10 +183,10 @@ impl Admission {
         }
         if !calls.policy.is_some() {
             return Ok(if external {
-                let why = "Not run: nobody is there who runs this tool.";
+                let why = "Not run: no executor is available for this tool.";
                 AdmissionStep::Answered(candidate.into_refused(ResultKind::Skipped, why))
             } else {
-                deny_call(candidate, "it needs an approval, and nobody can be asked")
+                deny_call(candidate, "it needs an approval, and no approver is available")
             });
         }
         if let Some(verdict) = calls.policy.call_policy(|gate| gate.verdict(&candidate.call))?

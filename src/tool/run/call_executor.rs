@@ -116,11 +116,11 @@ impl CallExecutor {
 
     /// Returns the next update of the running calls; `None` if no call is running.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
-        let said = ready!(self.running.poll_next_unpin(cx));
-        if let Some(CallUpdate::Answered(_) | CallUpdate::Suspended { .. }) = said {
+        let update = ready!(self.running.poll_next_unpin(cx));
+        if let Some(CallUpdate::Answered(_) | CallUpdate::Suspended { .. }) = update {
             self.slots.release();
         }
-        Poll::Ready(said)
+        Poll::Ready(update)
     }
 
     /// Pauses the time limits after an event, so that the consumer's time until the next poll is

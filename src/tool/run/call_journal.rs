@@ -39,7 +39,7 @@ pub(crate) trait CallJournal: Send + Sync {
 }
 
 /// Whether the calls of a turn run.
-#[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "the feature makes them"))]
+#[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "the feature creates them"))]
 pub(crate) enum CallsBegin {
     /// They run. These calls were announced by an earlier attempt, with these arguments: hooks are
     /// not invoked again.
@@ -51,7 +51,7 @@ pub(crate) enum CallsBegin {
 }
 
 /// How a call starts.
-#[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "the feature makes them"))]
+#[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "the feature creates them"))]
 pub(crate) enum CallStart {
     /// Its tool runs.
     Run,

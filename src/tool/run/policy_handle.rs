@@ -95,5 +95,5 @@ impl<T> Drop for PolicyFuture<T> {
 }
 
 fn catch_policy_panic<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
-    panic_to_error(ErrorKind::Hook, "the gate", f)
+    panic_to_error(ErrorKind::Hook, "the policy", f)
 }

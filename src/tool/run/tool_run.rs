@@ -554,7 +554,7 @@ impl fmt::Debug for ToolRun {
         f.debug_struct("ToolRun")
             .field("calls", &self.calls().count())
             .field("waiting", &self.admission.awaiting_verdict().count())
-            .field("over", &(self.stage == RunStage::Over))
+            .field("ended", &(self.stage == RunStage::Over))
             .finish_non_exhaustive()
     }
 }

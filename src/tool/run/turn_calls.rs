@@ -17,7 +17,7 @@ const MAX_ARGS_ERROR_BYTES: usize = 2 << 10;
 const MAX_ECHOED_TOOL_NAME_BYTES: usize = 200;
 
 /// The answer to a sub-agent call at the maximum nesting depth.
-const MAX_DEPTH_DENIAL: &str = "Denied: sub-agents run inside one another as deep as they may. Do it \
+const MAX_DEPTH_DENIAL: &str = "Denied: sub-agents are nested as deep as allowed. Do it \
      yourself, with the other tools, or answer with what you have.";
 
 /// The calls of one turn, with the settings of the run.

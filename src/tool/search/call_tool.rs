@@ -76,7 +76,7 @@ fn parse(arguments: &str) -> Result<(String, String), String> {
         )
     })?;
     if name.is_empty() {
-        return Err("`name` is empty: it is the name of the tool that is called".to_owned());
+        return Err("`name` is empty: it must be the name of the tool to call".to_owned());
     }
     let written = arguments.map_or("", RawValue::get);
     // Some models write the object as a string that contains its JSON.
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn inner_arguments_are_kept_as_they_were_written() {
+    fn inner_arguments_are_kept_verbatim() {
         check(
             r#"{"name":"t","arguments":{"z": 1.50, "a":12345678901234567890123}}"#,
             "t",
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_names_no_tool_is_left_as_it_is() {
+    fn a_call_without_a_tool_name_is_unchanged() {
         for arguments in [
             "",
             "{",
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_other_tools_are_not_looked_into() {
+    fn calls_of_other_tools_are_not_unwrapped() {
         let call = ToolCall { name: "t".into(), ..wrapped(r#"{"name":"x","arguments":{}}"#) };
         assert_eq!(*unwrapped_call(&call), call);
     }

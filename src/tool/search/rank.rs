@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn different_words_keep_different_stems() {
+    fn unrelated_words_have_different_stems() {
         for (a, b) in [("news", "new"), ("pay", "paint"), ("user", "use"), ("order", "ore")] {
             assert_ne!(stem(a), stem(b));
         }
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_tools_are_in_the_order_of_the_list() {
+    fn equally_ranked_tools_keep_their_list_order() {
         let tools: Vec<_> = (0..9).map(|_| tool("look", "Looks")).collect();
         assert_eq!(RankedTools::new(&tools).best_matches("look", 4), [0, 1, 2, 3]);
     }
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_of_a_server_that_fits_come_before_others() {
+    fn tools_of_a_matching_server_rank_first() {
         let tools = [tool("a__play", "x"), tool("b__play", "x"), tool("b__song", "x")];
         assert_eq!(RankedTools::new(&tools).best_matches("play a song", 5), [2, 1, 0]);
     }

@@ -63,20 +63,21 @@ pub(super) fn search_tool(index: Arc<ToolIndex>, settings: &ToolSearch) -> Tool 
         SEARCH_TOOLS,
         "Finds tools by what they do. Most of your tools are not listed here: before you say that something cannot \
          be done, search for a tool that does it. The result has the name, the description and the parameters of \
-         each tool that fits, the best first. Then call the tool with `call_tool`. Tools that were found once can be \
-         called again without another search.",
+         each matching tool, the best match first. Then call the tool with `call_tool`. Tools that were found once can \
+         be called again without another search.",
         json!({
             "type": "object",
             "properties": {
                 "query": {
                     "type": "string",
-                    "description": "What the tool has to do, in a few words, for example `create calendar event`; \
+                    "description": "What the tool should do, in a few words, for example `create \
+                     calendar event`; \
                                     or a tool's name",
                 },
                 "limit": {
                     "type": "integer",
                     "minimum": 1,
-                    "description": "The number of tools at most; a few unless set",
+                    "description": "The maximum number of tools; a few by default",
                 },
             },
             "required": ["query"],
@@ -88,7 +89,7 @@ pub(super) fn search_tool(index: Arc<ToolIndex>, settings: &ToolSearch) -> Tool 
         let args: SearchToolsArgs =
             serde_json::from_str(arguments).map_err(|error| error.to_string())?;
         if args.query.trim().is_empty() {
-            return Err("`query` is empty: it says what the tool has to do".to_owned());
+            return Err("`query` is empty: describe what the tool should do".to_owned());
         }
         let limit = args.limit.map_or(max_results, |limit| limit.clamp(1, max_results));
         let index = Arc::clone(&index);
@@ -119,8 +120,8 @@ fn found_text(index: &ToolIndex, query: &str, limit: usize, max_bytes: usize) ->
         }
     }
     if found.tools.is_empty() {
-        return "No tool fits. Search with other words: what is to be done, what it is done to, or the \
-                name of the service."
+        return "No tool matches. Search with other words: the action, its object, or the name of \
+        the service."
             .to_owned();
     }
     // Invariant: names, strings and raw JSON always serialise to JSON.

@@ -42,7 +42,7 @@ fn history_with_call(id: &str) -> History {
 }
 
 #[test]
-fn an_empty_id_is_made_of_the_turn_and_the_call() {
+fn an_empty_call_id_is_generated_from_turn_and_call_number() {
     let mut turn = TurnBuilder::for_history(&history_with_call("a"));
     call(&mut turn, 0, "", "t", "{}");
     call(&mut turn, 1, "", "t", "{}");
@@ -52,7 +52,7 @@ fn an_empty_id_is_made_of_the_turn_and_the_call() {
 }
 
 #[test]
-fn an_id_that_the_history_holds_gets_a_new_one_and_keeps_the_wires_own() {
+fn a_call_id_in_the_history_is_replaced_and_the_wire_id_kept() {
     let mut turn = TurnBuilder::for_history(&history_with_call("a"));
     turn.set_provider("p");
     call(&mut turn, 0, "a", "t", "{}");
@@ -73,7 +73,7 @@ fn the_same_call_twice_in_a_turn_is_one_call() {
 }
 
 #[test]
-fn another_call_under_the_same_id_gets_an_id_of_its_own() {
+fn a_different_call_with_the_same_id_gets_a_new_id() {
     let mut turn = TurnBuilder::new();
     call(&mut turn, 0, "a", "t", "{\"x\":1}");
     call(&mut turn, 1, "a", "t", "{\"x\":2}");
@@ -83,7 +83,7 @@ fn another_call_under_the_same_id_gets_an_id_of_its_own() {
 }
 
 #[test]
-fn a_doubled_id_is_decided_only_when_the_first_is_at_its_end() {
+fn duplicate_ids_are_resolved_only_when_the_first_call_has_ended() {
     let mut turn = TurnBuilder::new();
     turn.start_tool_call(0, "a", "t");
     turn.push_tool_call_args(0, "{\"x\"");
@@ -94,7 +94,7 @@ fn a_doubled_id_is_decided_only_when_the_first_is_at_its_end() {
 }
 
 #[test]
-fn a_turn_without_its_marker_is_an_error_that_carries_it() {
+fn a_turn_without_an_end_marker_is_an_error_with_the_partial_turn() {
     let mut turn = TurnBuilder::new();
     turn.push_text(0, "half");
     let error = turn.complete().unwrap_err();
@@ -103,7 +103,7 @@ fn a_turn_without_its_marker_is_an_error_that_carries_it() {
 }
 
 #[test]
-fn a_call_that_was_not_written_to_its_end_fails_the_turn_unless_it_was_cut_off() {
+fn an_unfinished_call_fails_the_turn_unless_it_was_truncated() {
     let open = |reason| {
         let mut turn = TurnBuilder::new();
         turn.start_tool_call(0, "a", "t");
@@ -117,7 +117,7 @@ fn a_call_that_was_not_written_to_its_end_fails_the_turn_unless_it_was_cut_off()
 }
 
 #[test]
-fn what_comes_behind_the_end_is_passed_over() {
+fn pieces_after_the_end_are_ignored() {
     let mut turn = TurnBuilder::new();
     turn.stop(StopReason::Stop, "");
     turn.complete().unwrap();
@@ -127,7 +127,7 @@ fn what_comes_behind_the_end_is_passed_over() {
 }
 
 #[test]
-fn a_turn_read_from_json_stays_vetoed_through_the_builder() {
+fn a_turn_deserialized_from_json_never_becomes_runnable() {
     let mut first = TurnBuilder::new();
     call(&mut first, 0, "a", "t", "{}");
     first.stop(StopReason::ToolCalls, "");
@@ -146,7 +146,7 @@ fn a_turn_read_from_json_stays_vetoed_through_the_builder() {
 }
 
 #[test]
-fn a_turn_of_more_items_than_any_model_writes_is_too_large() {
+fn a_turn_with_too_many_items_is_too_large() {
     for start in [
         |turn: &mut TurnBuilder, n: u32| turn.push_text(n, "x"),
         |turn: &mut TurnBuilder, n: u32| turn.start_tool_call(n, "", "add"),
@@ -212,7 +212,7 @@ fn a_turn_of_more_bytes_than_its_limit_is_too_large() {
 }
 
 #[test]
-fn what_was_retracted_does_not_count_against_the_limit_of_a_turn() {
+fn retracted_output_does_not_count_toward_the_byte_limit() {
     let mut turn = TurnBuilder::new().with_max_bytes(100);
     for _ in 0..5 {
         turn.push_text(0, &"x".repeat(60));
@@ -224,7 +224,7 @@ fn what_was_retracted_does_not_count_against_the_limit_of_a_turn() {
 }
 
 #[test]
-fn a_ready_made_turn_counts_once_with_its_events_and_not_at_all_if_it_is_too_large() {
+fn a_complete_turn_passed_after_its_events_counts_only_once() {
     let made = |bytes: usize| {
         let mut turn = TurnBuilder::new();
         turn.set_usage(Usage { output_tokens: 7, ..Usage::default() });
@@ -252,7 +252,7 @@ fn a_ready_made_turn_counts_once_with_its_events_and_not_at_all_if_it_is_too_lar
 }
 
 #[test]
-fn a_retry_is_reported_only_while_nothing_was_said() {
+fn a_retry_is_reported_only_before_any_output() {
     let busy = || Error::new(ErrorKind::Overloaded, "busy");
     let is_report = |event: &TurnEvent| matches!(event, TurnEvent::Retrying { .. });
     let mut turn = TurnBuilder::new();
@@ -298,7 +298,7 @@ fn ended(
 }
 
 #[test]
-fn a_call_cut_off_at_the_output_limit_is_truncated_whatever_the_server_says() {
+fn a_call_cut_off_by_the_output_limit_is_truncated_under_any_stop_reason() {
     const CUT: &str = r#"{"path":"/a"#;
     let other = || StopReason::Other("odd".into());
     for reason in [StopReason::ToolCalls, StopReason::Stop, other()] {
@@ -319,7 +319,7 @@ fn a_call_cut_off_at_the_output_limit_is_truncated_whatever_the_server_says() {
 }
 
 #[test]
-fn without_a_limit_a_count_or_broken_arguments_the_servers_stop_reason_holds() {
+fn the_servers_stop_reason_holds_unless_a_truncation_is_proven() {
     const CUT: &str = r#"{"path":"/a"#;
     let as_told = (StopReason::ToolCalls, Some("word".to_owned()), true);
     let check = |allowed, used, arguments: &[&str]| {
@@ -336,7 +336,7 @@ fn without_a_limit_a_count_or_broken_arguments_the_servers_stop_reason_holds() {
 }
 
 #[test]
-fn a_call_without_its_end_is_truncated_at_the_output_limit_and_an_error_below_it() {
+fn an_unfinished_call_is_truncated_at_the_output_limit_and_an_error_below() {
     for (used, expected) in [(50, Ok(StopReason::MaxTokens)), (49, Err(ErrorKind::Protocol))] {
         let mut turn = TurnBuilder::new().with_max_output_tokens(50);
         turn.start_tool_call(0, "a", "t");
@@ -353,7 +353,7 @@ fn a_call_without_its_end_is_truncated_at_the_output_limit_and_an_error_below_it
 }
 
 #[test]
-fn a_doubled_call_that_was_cut_off_is_truncated_too() {
+fn a_truncated_duplicate_call_truncates_the_turn() {
     let mut turn = TurnBuilder::new().with_max_output_tokens(50);
     turn.start_tool_call(0, "a", "t");
     turn.start_tool_call(1, "a", "t");

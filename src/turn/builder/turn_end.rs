@@ -111,7 +111,7 @@ impl TurnBuilder {
         let may_run = matches!(stop_reason, StopReason::Stop | StopReason::ToolCalls);
         if may_run && self.calls.iter().any(|call| !call.has_ended) {
             self.is_finished = true;
-            let message = "a tool call was not written to its end";
+            let message = "a tool call is unfinished";
             return Err(Error::new(ErrorKind::Protocol, message));
         }
         self.end_open_calls();

@@ -175,7 +175,7 @@ impl AgUiEncoder {
                 lane.close(out);
                 // The answers are removed together with the calls.
                 let count = self.messages.len();
-                self.withdraw(lane, &[], "the turn was taken back", out);
+                self.withdraw(lane, &[], "the turn was retracted", out);
                 self.messages.truncate(count);
                 let emptied: Vec<Value> = lane.emptied_reasoning().collect();
                 let message_id = std::mem::take(&mut lane.message_id);
@@ -204,7 +204,7 @@ impl AgUiEncoder {
         lane.close(out);
         self.messages.extend(lane.messages());
         let kept: Vec<String> = turn.tool_calls().map(|call| lane.call_id(&call.call_id)).collect();
-        self.withdraw(lane, &kept, "the model took it back", out);
+        self.withdraw(lane, &kept, "the model retracted it", out);
         lane.is_between_turns = true;
     }
 

@@ -47,7 +47,7 @@ pub struct RunRequest {
     input: RunAgentInput,
     instructions: Vec<String>,
     /// The user messages at the end of the list.
-    said: Vec<Item>,
+    user_items: Vec<Item>,
     /// The results of client tools at the end of the list, by call.
     results: HashMap<String, ToolOutput>,
 }
@@ -184,14 +184,15 @@ impl RunRequest {
         }
         check_count("messages", input.messages.len(), limits.max_messages)?;
         check_count("tools", input.tools.len(), limits.max_tools)?;
-        let (mut instructions, mut said, mut results) = (Vec::new(), Vec::new(), HashMap::new());
+        let (mut instructions, mut user_items, mut results) =
+            (Vec::new(), Vec::new(), HashMap::new());
         for message in &input.messages {
             let message: Message = read(message, "message")?;
             match message.role {
-                Role::User => said.push(Item::user(content(&message.content, limits)?)),
+                Role::User => user_items.push(Item::user(content(&message.content, limits)?)),
                 Role::Tool => {
                     let id = message.tool_call_id.ok_or_else(|| {
-                        RequestError::new(422, "a message of a tool has no `toolCallId`")
+                        RequestError::new(422, "a tool message has no `toolCallId`")
                     })?;
                     let content = content(&message.content, limits)?;
                     let output = match message.error {
@@ -200,20 +201,20 @@ impl RunRequest {
                         None => ToolOutput::ok(content),
                     };
                     results.insert(id, output);
-                    said.clear();
+                    user_items.clear();
                 }
                 Role::Developer | Role::System => {
                     limits.check_instruction("system")?;
                     instructions.push(content(&message.content, limits)?.text());
                 }
                 Role::Assistant => {
-                    said.clear();
+                    user_items.clear();
                     results.clear();
                 }
                 Role::Reasoning | Role::Activity => {}
             }
         }
-        Ok(Self { input, instructions, said, results })
+        Ok(Self { input, instructions, user_items, results })
     }
 
     /// The id of the conversation. The client chooses it: check that the user may access this
@@ -268,7 +269,7 @@ impl RunRequest {
         let mut agent = agent.clone();
         for ClientTool { name, description, parameters } in &self.input.tools {
             if agent.toolkit().get(name).is_some() {
-                return Err(refused(format!("there is a tool `{name}` already")));
+                return Err(refused(format!("a tool `{name}` already exists")));
             }
             let empty = || serde_json::json!({ "type": "object" });
             let schema = parameters.clone().unwrap_or_else(empty);
@@ -294,16 +295,16 @@ impl RunRequest {
         let state = session.state();
         let is_answer = !self.input.resume.is_empty() || !self.results.is_empty();
         match state {
-            SessionState::Pending { calls } if is_answer && self.said.is_empty() => {
+            SessionState::Pending { calls } if is_answer && self.user_items.is_empty() => {
                 self.verdicts(calls, agent).map(Action::Resume)
             }
             _ if !self.input.resume.is_empty() => {
-                Err(RequestError::new(409, "no call waits for this answer"))
+                Err(RequestError::new(409, "no call is waiting for this answer"))
             }
-            _ if !self.said.is_empty() => Ok(Action::Run(self.said.clone())),
+            _ if !self.user_items.is_empty() => Ok(Action::Run(self.user_items.clone())),
             SessionState::Unfinished { .. } => Ok(Action::Resume(Vec::new())),
-            _ if is_answer => Err(RequestError::new(409, "no call waits for this result")),
-            _ => Err(RequestError::new(400, "the request has no message of the user")),
+            _ if is_answer => Err(RequestError::new(409, "no call is waiting for this result")),
+            _ => Err(RequestError::new(400, "the request has no user message")),
         }
     }
 
@@ -316,7 +317,13 @@ impl RunRequest {
             |id: &str| pending.iter().any(|call| call_path(&call.path, &call.call_id) == id);
         if let Some(stale) = self.input.resume.iter().find(|entry| !is_open(&entry.interrupt_id)) {
             let id = &stale.interrupt_id;
-            return Err(RequestError::new(409, format!("no call waits for the answer to `{id}`")));
+            return Err(RequestError::new(
+                409,
+                format!(
+                    "no call is waiting for the answer to \
+            `{id}`"
+                ),
+            ));
         }
         let (mut verdicts, mut unanswered) = (Vec::new(), Vec::new());
         for call in pending {
@@ -378,7 +385,7 @@ fn content(content: &Value, limits: &ClientLimits) -> Result<Content, RequestErr
         | MessagePart::Document { source } => match source {
             Source::Data { value, mime_type } => limits.file_data(&mime_type, &value),
             Source::Url { value, mime_type } => limits.file(&mime_type, &value),
-            Source::File {} => Err(RequestError::new(400, "files of a provider are not taken")),
+            Source::File {} => Err(RequestError::new(400, "files of a provider are not accepted")),
         },
     };
     parts.iter().map(part).collect::<Result<_, _>>().map(Content::Parts)

@@ -72,7 +72,7 @@ async fn the_last_messages_of_the_user_are_the_input() {
 }
 
 #[test]
-fn a_request_that_cannot_be_read_is_refused_with_a_status_that_says_why() {
+fn an_invalid_request_is_rejected_with_a_specific_status() {
     assert_eq!(status(parse(&json!({ "threadId": "c", "messages": [] }))), 422);
     assert_eq!(status(parse(&json!({ "threadId": "", "runId": "r", "messages": [] }))), 422);
     assert_eq!(status(parse(&request(&json!([{ "role": "robot", "content": "Hi" }])))), 422);
@@ -106,7 +106,7 @@ fn files_are_bounded_and_not_fetched() {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_client_never_stands_for_one_of_ours() {
+async fn a_client_tool_never_replaces_a_tool_of_the_agent() {
     let mut body = hello();
     body["tools"] =
         json!([{ "name": "pick", "description": "Picks", "parameters": { "type": "object" } }]);
@@ -124,13 +124,13 @@ async fn a_tool_of_the_client_never_stands_for_one_of_ours() {
 }
 
 #[tokio::test]
-async fn every_open_interrupt_is_answered_at_once_and_the_arguments_are_those_of_the_session() {
+async fn all_open_interrupts_must_be_answered_and_arguments_come_from_the_session() {
     let agent = agent(&["delete", "delete"]);
     let session = session_after(&agent).await;
     let entry = |id: &str, approved: bool| json!({ "interruptId": id, "status": "resolved", "payload": { "approved": approved } });
     let both = resume(&json!([entry("call_1_1", true), entry("call_1_2", false)]));
     let Action::Resume(verdicts) = both.action(&session, &agent).unwrap() else {
-        panic!("it goes on")
+        panic!("it continues")
     };
     assert_eq!(verdicts[0].1, Verdict::Approve);
     assert_eq!(verdicts[0].0.arguments, r#"{"file":"ours"}"#);
@@ -152,7 +152,7 @@ async fn every_open_interrupt_is_answered_at_once_and_the_arguments_are_those_of
 }
 
 #[tokio::test]
-async fn a_result_is_taken_for_an_external_tool_alone() {
+async fn a_result_is_accepted_only_for_an_external_tool() {
     let asks = agent(&["ask"]);
     let session = session_after(&asks).await;
     let result = |id: &str| {
@@ -163,7 +163,7 @@ async fn a_result_is_taken_for_an_external_tool_alone() {
         parse(&request(&messages)).unwrap()
     };
     let action = result("call_1_1").action(&session, &asks).unwrap();
-    let Action::Resume(verdicts) = action else { panic!("it goes on") };
+    let Action::Resume(verdicts) = action else { panic!("it continues") };
     assert_eq!(verdicts[0].1, Verdict::Output(ToolOutput::ok("yes")));
     assert_eq!(status(result("other").action(&session, &asks)), 409);
 
@@ -173,7 +173,7 @@ async fn a_result_is_taken_for_an_external_tool_alone() {
 }
 
 #[tokio::test]
-async fn messages_are_named_after_the_entries_of_the_session() {
+async fn message_ids_are_derived_from_the_session_entries() {
     let read = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
     let read = Tool::raw(read, |_, _| async { "four lines" }).unwrap();
     let model = Scripted::new([Reply::new().call("read", json!({})), Reply::text("Four lines.")]);
@@ -184,7 +184,7 @@ async fn messages_are_named_after_the_entries_of_the_session() {
     let body: Vec<_> = response.body.try_collect().await.unwrap();
     let body = String::from_utf8(body.concat()).unwrap();
     let entries = session.entries().await.unwrap();
-    assert_eq!(entries.len(), 4, "what was said, the call, its result, the answer");
+    assert_eq!(entries.len(), 4, "the prompt, the call, its result, the answer");
     for expected in [
         r#""parentMessageId":"c:1""#,
         r#"{"type":"TOOL_CALL_RESULT","messageId":"c:2""#,

@@ -97,7 +97,7 @@ impl EncodeEvents for AiSdkEncoder {
                 self.steered(id, items, out);
             }
             event @ Event::Rewritten { from, to, .. } if event.is_rewrite() => {
-                self.told("data-compacted", json!({ "from": from, "to": to }), out);
+                self.push_data_part("data-compacted", json!({ "from": from, "to": to }), out);
             }
             Event::Finished(outcome) => self.finished(outcome, out),
             Event::Appended { .. }
@@ -153,7 +153,7 @@ impl AiSdkEncoder {
             TurnEvent::Retrying { attempt, delay_ms, error } => {
                 let error = error.to_string();
                 let data = json!({ "attempt": attempt, "delayMs": delay_ms, "error": error });
-                self.told("data-retry", data, out);
+                self.push_data_part("data-retry", data, out);
             }
             TurnEvent::Retracted { why, .. } => self.retracted(why, out),
             TurnEvent::TurnComplete { turn } => self.turn_complete(turn, out),
@@ -238,7 +238,7 @@ impl AiSdkEncoder {
         for call in turn.tool_calls() {
             self.complete_call(call, out);
         }
-        self.withdraw_calls("the model took it back", out);
+        self.withdraw_calls("the model retracted it", out);
         self.state.is_between_turns = true;
     }
 
@@ -300,7 +300,7 @@ impl AiSdkEncoder {
             self.state.streamed_calls.clear();
             write_data(out, &Chunk::ResetStep);
         } else {
-            self.withdraw_calls("the turn was taken back", out);
+            self.withdraw_calls("the turn was retracted", out);
             let id = format!("turn-{}", self.state.turn);
             let (data, transient) = (json!({ "why": why }), false);
             let kind = "data-retracted";
@@ -455,7 +455,7 @@ impl AiSdkEncoder {
     }
 
     /// Writes data that does not become part of the message.
-    fn told(&mut self, kind: &'static str, data: serde_json::Value, out: &mut Vec<u8>) {
+    fn push_data_part(&mut self, kind: &'static str, data: serde_json::Value, out: &mut Vec<u8>) {
         self.start(None, out);
         write_data(out, &DataChunk { kind, id: None, data, transient: true });
     }

@@ -252,7 +252,7 @@ impl ChatRequest {
         };
         if self.is_regenerate {
             let id = self.message_id.as_deref();
-            let id = id.ok_or_else(|| RequestError::new(400, "it is not said which message"))?;
+            let id = id.ok_or_else(|| RequestError::new(400, "it does not name a message"))?;
             return Ok(Action::Regenerate { before: find(id)? });
         }
         match (&self.last, &self.message_id) {
@@ -271,7 +271,7 @@ impl ChatRequest {
                 let message_id = id.clone().unwrap_or_default();
                 Ok(Action::Resume { message_id, verdicts: self.verdicts(&[], session, agent)? })
             }
-            _ => Err(RequestError::new(400, "the request has no message of the user")),
+            _ => Err(RequestError::new(400, "the request has no user message")),
         }
     }
 
@@ -317,7 +317,7 @@ impl ChatRequest {
             }
         }
         if verdicts.is_empty() {
-            return Err(RequestError::new(409, "no call waits for this answer"));
+            return Err(RequestError::new(409, "no call is waiting for this answer"));
         }
         if !unanswered.is_empty() {
             let waiting = unanswered.join(", ");

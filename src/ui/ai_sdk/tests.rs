@@ -110,7 +110,7 @@ async fn the_last_message_of_the_user_is_the_input() {
 }
 
 #[test]
-fn a_request_that_cannot_be_read_is_refused_with_a_status_that_says_why() {
+fn an_invalid_request_is_rejected_with_a_specific_status() {
     let limits = ClientLimits::default();
     let parse_raw =
         |content_type, body: &str| ChatRequest::parse(content_type, body.as_bytes(), &limits);
@@ -126,12 +126,12 @@ fn a_request_that_cannot_be_read_is_refused_with_a_status_that_says_why() {
     let refused = refuse(&parse_raw(None, "{}").unwrap_err());
     assert_eq!(
         (refused.status, &*refused.body),
-        (415, "the content type has to be application/json")
+        (415, "the content type must be application/json")
     );
 }
 
 #[test]
-fn what_a_client_posts_is_bounded() {
+fn the_size_of_client_requests_is_limited() {
     let text = user_request(&json!([{ "type": "text", "text": "Hi" }]));
     let small = |change: fn(&mut ClientLimits)| {
         let mut limits = ClientLimits::default();
@@ -177,12 +177,12 @@ fn addresses_and_instructions_are_refused_unless_they_are_allowed() {
 }
 
 #[tokio::test]
-async fn an_approval_names_a_pending_call_and_the_arguments_are_those_of_the_session() {
+async fn an_approval_names_a_pending_call_and_its_arguments_come_from_the_session() {
     let agent = agent(&["delete"]);
     let session = session_after(&agent).await;
     let request = parse(&assistant_request(&json!([approved("call_1_1", true)]))).unwrap();
     let Action::Resume { message_id, verdicts } = request.action(&session, &agent).unwrap() else {
-        panic!("it goes on")
+        panic!("it continues")
     };
     assert_eq!(message_id, "c:1");
     assert_eq!(verdicts.len(), 1);
@@ -191,7 +191,7 @@ async fn an_approval_names_a_pending_call_and_the_arguments_are_those_of_the_ses
 
     let denied = parse(&assistant_request(&json!([approved("call_1_1", false)]))).unwrap();
     let Action::Resume { verdicts, .. } = denied.action(&session, &agent).unwrap() else {
-        panic!("it goes on")
+        panic!("it continues")
     };
     assert!(matches!(verdicts[0].1, Verdict::Deny(_)));
 
@@ -203,25 +203,25 @@ async fn an_approval_names_a_pending_call_and_the_arguments_are_those_of_the_ses
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_twice_is_a_conflict() {
+async fn a_repeated_verdict_is_a_conflict() {
     let agent = agent(&["delete"]);
     let session = session_after(&agent).await;
     let request = parse(&assistant_request(&json!([approved("call_1_1", true)]))).unwrap();
     let Action::Resume { verdicts, .. } = request.action(&session, &agent).unwrap() else {
-        panic!("it goes on")
+        panic!("it continues")
     };
     session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
     assert_eq!(request.action(&session, &agent).unwrap_err().status(), 409);
 }
 
 #[tokio::test]
-async fn a_result_is_taken_for_an_external_tool_and_all_calls_have_to_be_answered() {
+async fn results_are_accepted_only_for_external_tools_and_for_all_calls() {
     let agent = agent(&["delete", "ask"]);
     let session = session_after(&agent).await;
     let answers = json!([approved("call_1_1", true), output("call_1_2", &json!({ "yes": true }))]);
     let request = parse(&assistant_request(&answers)).unwrap();
     let Action::Resume { verdicts, .. } = request.action(&session, &agent).unwrap() else {
-        panic!("it goes on")
+        panic!("it continues")
     };
     assert_eq!(verdicts[1].1, Verdict::Output(ToolOutput::ok(r#"{"yes":true}"#)));
 
@@ -232,7 +232,7 @@ async fn a_result_is_taken_for_an_external_tool_and_all_calls_have_to_be_answere
 }
 
 #[tokio::test]
-async fn an_app_without_approvals_sends_its_answer_beside_the_messages() {
+async fn verdicts_can_be_sent_outside_the_messages() {
     let agent = agent(&["delete"]);
     let session = session_after(&agent).await;
     let body = json!({
@@ -240,12 +240,12 @@ async fn an_app_without_approvals_sends_its_answer_beside_the_messages() {
         "approvals": [{ "id": "call_1_1", "approved": false, "reason": "not now" }],
     });
     let action = parse(&body).unwrap().action(&session, &agent).unwrap();
-    let Action::Resume { message_id, verdicts } = action else { panic!("it goes on") };
+    let Action::Resume { message_id, verdicts } = action else { panic!("it continues") };
     assert_eq!((&*message_id, &verdicts[0].1), ("c:1", &Verdict::deny("not now")));
 }
 
 #[tokio::test]
-async fn another_answer_is_asked_for_by_the_id_of_the_message() {
+async fn a_message_id_selects_the_answer_to_regenerate() {
     let agent = Agent::new(Scripted::new(["Hello!", "Hello again!"]));
     let session = Session::open(MemoryStore::new(), "c").await.unwrap();
     let run = session.run(&agent, "Hi").await.unwrap();
@@ -271,7 +271,7 @@ async fn another_answer_is_asked_for_by_the_id_of_the_message() {
 }
 
 #[tokio::test]
-async fn a_message_of_the_user_can_be_replaced() {
+async fn a_user_message_can_be_replaced() {
     let agent = Agent::new(Scripted::new(["Hello!"]));
     let session = session_after(&agent).await;
     let mut request = user_request(&json!([{ "type": "text", "text": "Hello" }]));
@@ -281,7 +281,7 @@ async fn a_message_of_the_user_can_be_replaced() {
 }
 
 #[tokio::test]
-async fn the_text_of_an_error_is_hidden_unless_it_is_asked_for() {
+async fn error_texts_are_hidden_by_default() {
     let secret = || Error::new(ErrorKind::Auth, "the key sk-123 is wrong");
     let events = || async {
         let model = Scripted::new([Reply::text("Let me see.").fail(secret())]);
@@ -297,7 +297,7 @@ async fn the_text_of_an_error_is_hidden_unless_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn calls_have_types_if_they_are_asked_for() {
+async fn tool_parts_are_typed_if_configured() {
     let events: Vec<_> = agent(&["delete"]).run("Go").collect().await;
     let chunks = frames(events.clone(), AiSdk::default()).await;
     let is_start = |chunk: &&Value| chunk["type"] == "tool-input-start";
@@ -307,7 +307,7 @@ async fn calls_have_types_if_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn the_end_says_how_the_run_ended_and_what_it_used() {
+async fn the_finish_part_has_the_reason_and_the_usage() {
     let events = Agent::new(Scripted::new(["Hello!"])).run("Hi").collect().await;
     let chunks = frames(events, AiSdk::default()).await;
     let end = chunks.last().unwrap();
@@ -350,7 +350,7 @@ async fn ids_stay_the_same_after_a_compaction_a_restart_and_in_a_fork() {
 }
 
 #[tokio::test]
-async fn what_is_void_is_not_among_the_stored_messages() {
+async fn tombstoned_items_are_not_loaded_as_messages() {
     let agent = Agent::new(Scripted::new(["Hello!", "Hello again!"]));
     let session = session_after(&agent).await;
     session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
@@ -401,7 +401,7 @@ async fn types(events: Vec<Result<Event, Error>>, version: Version) -> Vec<Strin
 }
 
 #[tokio::test]
-async fn a_verdict_steered_input_and_an_interrupt_are_sent_in_the_words_of_the_version() {
+async fn verdicts_steered_input_and_interrupts_use_the_format_of_the_version() {
     let has = |types: &[String], name: &str| types.iter().any(|it| it == name);
     let events = || async {
         let mut run = agent(&["delete"]).interactive().run("Go");

@@ -81,7 +81,7 @@ async fn the_events_of_a_run_are_read_back_as_they_were() {
 }
 
 #[tokio::test]
-async fn the_text_of_an_error_is_hidden_and_its_id_is_logged_with_it() {
+async fn error_texts_are_replaced_by_a_logged_id() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let lines = Arc::clone(&log);
     let texts = ErrorTexts::hidden().with_ids(CountingIds::new("e")).log(move |id, text| {
@@ -96,14 +96,14 @@ async fn the_text_of_an_error_is_hidden_and_its_id_is_logged_with_it() {
 }
 
 #[tokio::test]
-async fn the_text_of_an_error_is_shown_if_asked_for() {
+async fn error_texts_are_shown_if_configured() {
     let sse = Sse::new().with_error_texts(ErrorTexts::shown());
     let body = body_of(sse, failing_agent().run("Hi")).await;
     assert!(body.contains("sk-123"), "{body}");
 }
 
 #[tokio::test]
-async fn the_text_of_a_failed_tool_is_hidden_wherever_it_stands() {
+async fn the_text_of_a_failed_tool_is_hidden_in_every_event() {
     let body = body_of(Sse::new(), agent_with_failing_tool().run("Hi")).await;
     assert!(!body.contains("/home/ada"), "{body}");
     assert!(body.contains("I cannot."), "{body}");
@@ -113,7 +113,7 @@ async fn the_text_of_a_failed_tool_is_hidden_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn the_text_of_an_error_of_a_sub_agent_is_hidden_in_a_loop_of_your_own() {
+async fn a_sub_agents_error_text_is_hidden_in_a_hand_written_loop() {
     let call = ToolCall { call_id: "c1".into(), name: "cat".into(), arguments: "{}".into() };
     let result = ToolResult::for_call(&call, ResultKind::Error, "no /home/ada/secret.txt");
     let failed = Event::Tool(ToolEvent::Output(result));
@@ -141,7 +141,7 @@ async fn a_stream_without_an_outcome_ends_as_not_finished() {
 }
 
 #[tokio::test]
-async fn a_panic_in_the_stream_is_an_end() {
+async fn a_panic_in_the_stream_is_the_final_event() {
     let panics = stream::poll_fn(|_| -> Poll<Option<Result<Event, Error>>> { panic!("no {}", 7) });
     let body = body_of(Sse::new(), panics).await;
     assert_eq!(end_of(&body)["error"]["kind"], "panic");
@@ -164,7 +164,7 @@ async fn an_interrupted_run_ends_like_any_other() {
 }
 
 #[tokio::test]
-async fn events_that_a_client_has_are_left_out() {
+async fn events_already_received_by_a_client_are_omitted() {
     let run = || Agent::new(Scripted::new(["Hello!"])).run("Hi");
     let all = body_of(Sse::new().with_id_prefix("run-7\n"), run()).await;
     let ids: Vec<_> = all.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
@@ -245,7 +245,7 @@ mod readers {
     }
 
     #[tokio::test]
-    async fn a_reader_of_a_run_has_the_ids_of_the_hub_and_continues_after_any_of_them() {
+    async fn a_reader_can_continue_after_any_hub_event_id() {
         let hub = Hub::new();
         let run = hub.start("s", failing_agent().run("Hi")).await.unwrap();
         let (body, data) = body_of_reader(run.read()).await;

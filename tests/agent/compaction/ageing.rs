@@ -39,10 +39,10 @@ fn tool_turn_replies(turns: usize) -> Vec<Reply> {
     (0..turns).map(reply).chain(["Done.".into()]).collect()
 }
 
-fn rewrite_count(told: &FinishedRun) -> usize {
+fn rewrite_count(finished: &FinishedRun) -> usize {
     let is_it =
         |event: &&Event| matches!(event, Event::Rewritten { why: RewriteReason::Compacted, .. });
-    told.events.iter().filter(is_it).count()
+    finished.events.iter().filter(is_it).count()
 }
 
 async fn run_with_ageing(turns: usize, ageing: Option<Ageing>) -> (FinishedRun, Vec<Request>) {
@@ -52,9 +52,9 @@ async fn run_with_ageing(turns: usize, ageing: Option<Ageing>) -> (FinishedRun, 
     if let Some(ageing) = ageing {
         agent = agent.with_ageing(ageing);
     }
-    let told = finish_run(agent.run("go")).await;
-    told.check_outcome(EndReason::Completed, u32::try_from(turns).unwrap() + 1);
-    (told, model.requests())
+    let finished = finish_run(agent.run("go")).await;
+    finished.check_outcome(EndReason::Completed, u32::try_from(turns).unwrap() + 1);
+    (finished, model.requests())
 }
 
 #[test]
@@ -84,15 +84,15 @@ fn old_turns_are_shortened_in_batches_and_the_newest_stay_whole() {
 
 #[tokio::test]
 async fn ageing_is_off_by_default_and_needs_no_window() {
-    let (told, requests) = run_with_ageing(12, None).await;
-    assert_eq!((rewrite_count(&told), compacted_count(&requests[12].context)), (0, 0));
-    let (told, requests) = run_with_ageing(12, Some(Ageing::after_turns(4))).await;
-    assert_eq!(rewrite_count(&told), 2);
+    let (finished, requests) = run_with_ageing(12, None).await;
+    assert_eq!((rewrite_count(&finished), compacted_count(&requests[12].context)), (0, 0));
+    let (finished, requests) = run_with_ageing(12, Some(Ageing::after_turns(4))).await;
+    assert_eq!(rewrite_count(&finished), 2);
     // Two marks per turn: its reasoning and its call.
     let marks: Vec<usize> = requests.iter().map(|it| compacted_count(&it.context)).collect();
     assert_eq!(marks, [0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 16]);
-    assert!(!was_reactively_compacted(&told.outcome.history));
-    assert_eq!(told.refold_history(History::from_id("id-1")), told.outcome.history);
+    assert!(!was_reactively_compacted(&finished.outcome.history));
+    assert_eq!(finished.refold_history(History::from_id("id-1")), finished.outcome.history);
 }
 
 #[tokio::test]
@@ -149,10 +149,10 @@ async fn usage_reported_after_a_batch_counts_and_usage_before_it_does_not() {
     let ageing = Ageing::after_turns(3).with_interval(1);
     let model = Scripted::new([Reply::text("Done.").usage(token_usage(700, 7))]);
     let agent = test_agent(model.clone()).with_ageing(ageing).with_window(Window::new(1_000_000));
-    let told = finish_run(agent.run_from(before.clone(), "go")).await;
-    assert_eq!(rewrite_count(&told), 1);
+    let finished = finish_run(agent.run_from(before.clone(), "go")).await;
+    assert_eq!(rewrite_count(&finished), 1);
     assert_eq!(model.requests()[0].context.len(), before.len() + 1, "no note comes in");
     let asked = estimate_tokens(&model.requests()[0].context, &BytesDiv4);
     assert_ne!(asked, estimate_tokens(&before, &BytesDiv4));
-    assert_eq!(estimate_tokens(&told.outcome.history, &BytesDiv4), 707);
+    assert_eq!(estimate_tokens(&finished.outcome.history, &BytesDiv4), 707);
 }

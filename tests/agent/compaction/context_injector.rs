@@ -128,5 +128,5 @@ async fn a_panicking_candidate_function_is_a_hook_failure() {
     let agent = Agent::new(Scripted::new(["never"])).with_hook(narrow);
     let outcome = agent.run("go").outcome().await;
     let error = outcome.error.unwrap().to_string();
-    assert!(error.contains("`narrow` failed in `transform_context`"), "{error}");
+    assert!(error.contains("`context_injector` failed in `transform_context`"), "{error}");
 }

@@ -50,7 +50,7 @@ fn the_summary_request_is_one_message_without_reasoning_or_tools() {
     let (compactor, model) = scripted_summarizer(1);
     run_compactor(&compactor.with_max_result_bytes(100), &history_of(items)).unwrap();
     let request = &model.requests()[0];
-    assert!(request.tools.is_empty() && request.system.stable.contains("what is still open"));
+    assert!(request.tools.is_empty() && request.system.stable.contains("open tasks"));
     let [text] = &message_texts(&request.context)[..] else { panic!("it is one message") };
     assert!(
         text.starts_with("<conversation>\n[user]\nBegin.\n\n[assistant]\ntext 0\n\n"),

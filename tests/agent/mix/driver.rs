@@ -246,7 +246,7 @@ impl SeedRun {
         let mut is_silent = false;
         loop {
             polls += 1;
-            assert!(polls < 20_000, "it goes on for ever");
+            assert!(polls < 20_000, "it never ends");
             let polled = match bell.0.swap(false, Ordering::Relaxed) || !is_silent {
                 true => run.poll_next_unpin(&mut Context::from_waker(&waker)),
                 false => Poll::Pending,
@@ -263,7 +263,7 @@ impl SeedRun {
                             continue;
                         }
                     };
-                    assert!(outcome.is_none(), "something came behind the ending");
+                    assert!(outcome.is_none(), "an event followed the ending");
                     let line = serde_json::to_string(&event).unwrap();
                     let read: Event = serde_json::from_str(&line).unwrap();
                     folded.observe(&read);
@@ -323,7 +323,7 @@ impl SeedRun {
         assert!(handle.steer("late").is_err());
         for (path, _, call) in &self.approval_requests {
             let late = handle_at(&handle, path).map(|it| it.approve(call).is_ok());
-            assert!(late != Some(true), "a verdict is taken that nobody hears");
+            assert!(late != Some(true), "a verdict was accepted that is never used");
         }
         if let Some(outcome) = &outcome {
             self.check_end(outcome, &handle, &folded, given, ran_before);

@@ -61,7 +61,10 @@ impl SeedRun {
         for (key, name, args) in &ran[self.checked_count..] {
             assert!(self.executed_keys.insert(key.clone()), "law 4: {key} ran twice");
             assert!(self.allowed_keys.contains(key), "law 4: {key} ran and nothing allows it");
-            assert!(self.started_keys.contains(key), "law 4: {key} ran and nobody was told");
+            assert!(
+                self.started_keys.contains(key),
+                "law 4: {key} ran without a `tool_started` event"
+            );
             assert!(!self.is_dry, "{key} ran in a dry run");
             assert!(name != "out", "it runs elsewhere");
             match self.verdicts.get(key) {
@@ -75,7 +78,7 @@ impl SeedRun {
                     assert_eq!(judged, *args, "{key} was approved with other arguments");
                 }
                 Some((_, verdict)) => panic!("{key} ran with {verdict:?}"),
-                None => assert!(name != "ask", "{key} ran and nobody was asked"),
+                None => assert!(name != "ask", "{key} ran without an approval"),
             }
         }
         self.checked_count = ran.len();
@@ -140,7 +143,11 @@ impl SeedRun {
         };
         if !history.iter().any(|item| item.as_user().is_some_and(|it| it.text() == "in short")) {
             let heard = told("Look here.") + told("And then?");
-            assert_eq!(heard + outcome.undelivered.len(), given, "all that was said is somewhere");
+            assert_eq!(
+                heard + outcome.undelivered.len(),
+                given,
+                "all input is delivered or returned"
+            );
         }
     }
 }

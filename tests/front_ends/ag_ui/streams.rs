@@ -41,7 +41,7 @@ async fn every_run_encodes_to_a_valid_stream() {
             }
         }
     }
-    println!("{count} streams are lawful");
+    println!("{count} streams are valid");
     assert!(count > 300);
 }
 

@@ -122,7 +122,7 @@ fn without(body: &str, kind: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 #[ignore = "needs Node and npm packages: tests/front_ends/run.sh"]
-async fn every_damaged_stream_is_seen_by_the_client_or_by_the_grammar() {
+async fn every_damaged_stream_is_detected_by_the_client_or_the_grammar() {
     let mut clients = Clients::start();
     let mut table = Table::default();
     let all = conversations().await;

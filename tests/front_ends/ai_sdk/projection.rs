@@ -133,7 +133,7 @@ pub(crate) fn steps_of_message(message: &Value) -> Vec<Value> {
                 kept.insert(name.to_owned(), part[name].clone());
             }
         }
-        let is_withdrawn = ["the model took it back", "the run ended", "the turn was taken back"]
+        let is_withdrawn = ["the model retracted it", "the run ended", "the turn was retracted"]
             .iter()
             .any(|text| part["errorText"] == *text);
         if is_withdrawn {

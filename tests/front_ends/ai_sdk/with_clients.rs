@@ -80,7 +80,7 @@ fn cuts(conversation: &Conversation) -> impl Iterator<Item = Vec<Events>> {
 
 #[tokio::test(start_paused = true)]
 #[ignore = "needs Node and npm packages: tests/front_ends/run.sh"]
-async fn clients_end_up_with_the_history_that_the_events_tell() {
+async fn the_messages_of_clients_match_the_history_of_the_events() {
     let mut clients = Clients::start();
     let (mut counts, mut rejected) = (BTreeMap::new(), Vec::new());
     for conversation in conversations().await {
@@ -182,7 +182,7 @@ fn without_frame(body: &str, content: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 #[ignore = "needs Node and npm packages: tests/front_ends/run.sh"]
-async fn every_damaged_stream_is_seen_by_a_client_or_by_the_grammar() {
+async fn every_damaged_stream_is_detected_by_a_client_or_the_grammar() {
     let mut clients = Clients::start();
     let mut table = Table::default();
     let all = conversations().await;

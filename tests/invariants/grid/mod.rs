@@ -91,7 +91,7 @@ impl CaseRun {
         assert!(settled.is_settled(), "law 3: {settled:?}");
         assert_eq!(settled.settled(), settled, "law 3: idempotent");
         if history.is_settled() {
-            assert_eq!(settled, history, "law 3: a lawful history stays");
+            assert_eq!(settled, history, "law 3: a settled history stays");
         }
         for event in &self.events {
             if let Some(result) = event.tool_output() {
@@ -227,7 +227,7 @@ fn an_interrupt_at_every_poll_leaves_every_call_answered() {
                 assert!(world.poll_until(usize::MAX).await, "{} at {at}: no end", case.name);
                 world.check_fold();
                 world.check_end();
-                assert_eq!(world.model.requests().len(), sent, "no request behind an interrupt");
+                assert_eq!(world.model.requests().len(), sent, "no request after an interrupt");
                 if finished {
                     assert_eq!(world.events.len(), cut, "a late interrupt changes nothing");
                     return;

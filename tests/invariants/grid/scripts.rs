@@ -118,17 +118,17 @@ fn first_turns() -> Vec<(String, Reply, bool)> {
         ("fixed id", Reply::new().call_raw("fixed", "ok", "{}"), false),
         ("cut at once", Reply::new().cut(), false),
         ("cut text", text().cut(), false),
-        ("cut behind a call", call("ok").cut(), false),
+        ("cut after a call", call("ok").cut(), false),
         ("cut in a call", call("ok").call_unfinished("u", "slow", "{\"x\"").cut(), false),
         ("a call without its end", Reply::new().call_unfinished("u", "ok", "{}"), false),
         ("fail at once", Reply::error(error()), false),
-        ("fail behind a call", call("ok").fail(error()), false),
+        ("fail after a call", call("ok").fail(error()), false),
         ("retracted", call("ok").retract("again").say("anew").usage(usage), false),
         ("retracted, then a call", text().retract("again").call("slow", json!({})), false),
         ("retracted, then cut", call("ok").retract("again").say("a").cut(), false),
         ("late", text().delay(Duration::from_millis(25)).say("er"), false),
         ("hang", text().hang(), true),
-        ("hang behind a call", call("ok").hang(), true),
+        ("hang after a call", call("ok").hang(), true),
     ]
     .into_iter()
     .map(|(name, reply, hangs)| (name.to_owned(), reply, hangs))

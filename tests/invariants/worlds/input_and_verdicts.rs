@@ -24,7 +24,7 @@ pub(crate) async fn run_with_user_input(
         Disturbance::Nothing
         | Disturbance::Drop(_)
         | Disturbance::Interrupt(_)
-        | Disturbance::Wire(_) => unreachable!("that is not said"),
+        | Disturbance::Wire(_) => unreachable!("not an input"),
     };
     world.poll_until(at, plain).await;
     let over = world.events.last().is_some_and(|event| event.outcome().is_some());
@@ -46,10 +46,14 @@ pub(crate) async fn run_with_user_input(
     match said {
         Some((Ok(receipt), why)) => check_delivered_or_returned(&world, &receipt, why),
         Some((Err(back), _)) => {
-            world.check(over, "what is said is taken until the run is over");
-            world.check_eq(&back.items, &vec![Item::user("by the way")], "what is said comes back");
+            world.check(over, "input is accepted until the run is over");
+            world.check_eq(
+                &back.items,
+                &vec![Item::user("by the way")],
+                "undelivered input is returned",
+            );
         }
-        None => world.check_eq(&world.request_count(), &began, "no request behind a stop"),
+        None => world.check_eq(&world.request_count(), &began, "no request after a stop"),
     }
 }
 
@@ -64,7 +68,7 @@ fn check_delivered_or_returned(world: &Simulation, receipt: &InputReceipt, why: 
     let told = told.count();
     let held = world.handle.history();
     let held = held.iter().filter(|item| **item == Item::user("by the way")).count();
-    world.check_eq(&(told + back), &1, "what is said is delivered or comes back");
+    world.check_eq(&(told + back), &1, "input is delivered or returned");
     world.check_eq(&held, &told, "what is delivered is in the history");
     world.check_eq(
         &world.handle.delivery_turn(receipt).is_some(),
@@ -102,7 +106,7 @@ async fn run_resumed<'a>(
     let mut first = Simulation::from_run(stage, script, Disturbance::Nothing, parts);
     while first.poll(None).await {}
     let outcome = invariants::check_one_ending(&mut first).await.clone();
-    first.check_eq(&outcome.reason, &EndReason::Pending, "a call that nobody judged is pending");
+    first.check_eq(&outcome.reason, &EndReason::Pending, "a call without a verdict is pending");
     let asks = script.0[0].calls.iter().filter(|fate| **fate == CallFate::NeedsApproval).count();
     first.check_eq(&outcome.pending.len(), &asks, "exactly these are pending");
     let history = first.handle.history();
@@ -138,7 +142,7 @@ async fn run_resumed<'a>(
                 invariants::check_after_poll(&world);
             }
             let ended = invariants::check_one_ending(&mut world).await.reason;
-            world.check_eq(&ended, &EndReason::Completed, "a run that is resumed goes on");
+            world.check_eq(&ended, &EndReason::Completed, "a resumed run continues");
             let more = if *verdict == Verdict::Approve { asks } else { 0 };
             let ran_now = world.executions.executed_call_ids().len() - ran;
             world.check_eq(&ran_now, &more, "exactly what was approved runs");

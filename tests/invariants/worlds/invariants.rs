@@ -28,10 +28,10 @@ pub(crate) fn check_sendable(world: &Simulation, history: &History) {
     let settled = history.settled();
     world
         .check(has_paired_calls(&settled), "law 3: each call has one result, each result its call");
-    world.check(settled.is_settled(), "law 3: settled is lawful");
+    world.check(settled.is_settled(), "law 3: settled() settles");
     world.check_eq(&settled.settled(), &settled, "law 3: settling twice changes nothing");
     if history.is_settled() {
-        world.check_eq(&settled, history, "law 3: a lawful history stays as it is");
+        world.check_eq(&settled, history, "law 3: a settled history stays as it is");
     }
 }
 
@@ -72,7 +72,7 @@ fn check_no_phantom_execution(world: &Simulation) {
             Event::Tool(ToolEvent::Started { call_id: started, .. }) => started == call_id,
             _ => false,
         });
-        world.check(started, format!("law 4: {call_id} ran and nobody was told"));
+        world.check(started, format!("law 4: {call_id} ran without a `tool_started` event"));
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn check_requests_match_fold(world: &Simulation) {
             &folded.settled(),
             "law 7: a request is the fold, settled",
         );
-        world.check(request.history.is_settled(), "law 3: a request is lawful");
+        world.check(request.history.is_settled(), "law 3: a request is settled");
     }
     // The request of a turn that has started may not have been sent yet.
     let (sent, began) = (world.request_count(), world.turn_start_histories.len());
@@ -142,7 +142,7 @@ pub(crate) async fn check_one_ending<'w>(world: &'w mut Simulation<'_>) -> &'w O
     let endings = world.events.iter().filter(|event| event.outcome().is_some()).count();
     world.check_eq(&endings, &1, "law 6: it ends once");
     let last = world.events.last().and_then(Event::outcome);
-    world.check(last.is_some(), "law 6: nothing comes behind the ending");
+    world.check(last.is_some(), "law 6: nothing follows the ending");
     check_nothing_runs(world);
     for _ in 0..2 {
         let over = !world.poll(None).await;

@@ -197,8 +197,8 @@ async fn run_dropped(stage: &Environment, script: &Script, plain: &Simulation<'_
     invariants::check_nothing_runs(&world);
     let (sent, ran) = (world.request_count(), world.executions.executed_call_ids());
     tokio::time::advance(Duration::from_mins(1)).await;
-    world.check_eq(&world.request_count(), &sent, "law 2: a request behind a drop");
-    world.check_eq(&world.executions.executed_call_ids(), &ran, "law 2: a tool behind a drop");
+    world.check_eq(&world.request_count(), &sent, "law 2: a request after a drop");
+    world.check_eq(&world.executions.executed_call_ids(), &ran, "law 2: a tool after a drop");
     world.check_eq(&world.handle.history(), &before, "law 5: a drop loses nothing");
     world.check_eq(&world.journal.new_items(), &new, "law 7: a drop changes nothing");
     invariants::check_after_poll(&world);
@@ -225,16 +225,12 @@ async fn run_interrupted(stage: &Environment, script: &Script, plain: &Simulatio
     }
     let mut known = (cut == 0).then_some(plain);
     while world.poll(known.take()).await {
-        world.check(!world.was_pending, "law 6: behind an interrupt nothing is waited for");
+        world.check(!world.was_pending, "law 6: after an interrupt nothing is waited for");
         invariants::check_nothing_runs(&world);
         invariants::check_after_poll(&world);
     }
-    world.check_eq(&world.request_count(), &sent, "law 2: a request behind an interrupt");
-    world.check_eq(
-        &world.executions.executed_call_ids(),
-        &ran,
-        "law 2: a tool behind an interrupt",
-    );
+    world.check_eq(&world.request_count(), &sent, "law 2: a request after an interrupt");
+    world.check_eq(&world.executions.executed_call_ids(), &ran, "law 2: a tool after an interrupt");
     invariants::check_one_ending(&mut world).await;
     match over {
         true => {
@@ -263,7 +259,7 @@ async fn run_with_broken_stream(
         FaultKind::Error => EndReason::ProviderError,
     };
     world.check_eq(&outcome.reason, &reason, "the ending of a turn that broke off");
-    world.check_eq(&(outcome.turns as usize), &(fault.turn + 1), "nobody asks again");
+    world.check_eq(&(outcome.turns as usize), &(fault.turn + 1), "no retry follows");
 }
 
 /// The wire breaks, and the agent retries: the received items are void, their usage counts, and the
@@ -286,7 +282,7 @@ async fn run_with_retry(
     world.check(again || !said_something, "a turn that broke off is asked for again");
     if again {
         let ending = plain.events.last().and_then(Event::outcome).map(|outcome| outcome.reason);
-        world.check_eq(&Some(outcome.reason), &ending, "the ending behind a retry");
+        world.check_eq(&Some(outcome.reason), &ending, "the ending after a retry");
     } else {
         world.check(outcome.error.is_some(), "the ending without a retry");
     }

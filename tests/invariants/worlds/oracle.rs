@@ -53,7 +53,7 @@ pub(crate) fn predict_run(script: &Script) -> ExpectedRun {
     let mut rows = Vec::new();
     let mut reason = None;
     for (at, turn) in script.0.iter().enumerate() {
-        assert!(reason.is_none(), "there is nothing to foretell behind the end");
+        assert!(reason.is_none(), "there is nothing to predict after the end");
         results
             .extend(turn.calls.iter().filter_map(|fate| expected_result_kind(turn.ending, *fate)));
         let has_calls = !turn.calls.is_empty();

@@ -273,7 +273,7 @@ pub(crate) fn repeating_scripts(wants_more: impl Fn(&Script) -> bool) -> Vec<Scr
         let prefix = |turns: usize| Script(row[..turns].to_vec());
         let goes_on = |turns: &usize| wants_more(&prefix(*turns));
         // The limits require at least this number of turns.
-        let turns = (4..TURN_COUNT).take_while(goes_on).last().expect("it goes on at first");
+        let turns = (4..TURN_COUNT).take_while(goes_on).last().expect("it continues at first");
         scripts.extend([prefix(turns), prefix(turns + 1)]);
     }
     scripts

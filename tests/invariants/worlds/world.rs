@@ -136,7 +136,7 @@ impl<'a> Simulation<'a> {
     /// Fails with the world's name if a law does not hold.
     #[track_caller]
     pub(crate) fn check(&self, holds: bool, law: impl fmt::Display) {
-        assert!(holds, "{law}, behind {} polls, in the world of {self:?}", self.poll_count);
+        assert!(holds, "{law}, after {} polls, in the world of {self:?}", self.poll_count);
     }
 
     /// Fails with the world's name if two values differ.
@@ -149,7 +149,7 @@ impl<'a> Simulation<'a> {
     ) {
         assert!(
             found == wanted,
-            "{law}, behind {} polls, in the world of {self:?}\n found: {found:?}\nwanted: \
+            "{law}, after {} polls, in the world of {self:?}\n found: {found:?}\nwanted: \
              {wanted:?}",
             self.poll_count
         );

@@ -56,7 +56,7 @@ fn talker() -> Agent {
 }
 
 #[tokio::test]
-async fn a_second_run_is_refused_and_settles_nothing_of_the_first() {
+async fn a_second_run_is_rejected_and_settles_nothing_of_the_first() {
     let store = MemoryStore::new();
     let (agent, begun, dropped) = agent_with_endless_tool();
     let session = Session::open(store.clone(), "s").await.unwrap();
@@ -87,7 +87,7 @@ async fn a_second_run_is_refused_and_settles_nothing_of_the_first() {
 }
 
 #[tokio::test]
-async fn the_lease_ends_with_the_event_finished_and_with_an_error() {
+async fn the_lease_ends_with_the_finished_event_or_an_error() {
     let store = MemoryStore::new();
     let session = Session::open(store.clone(), "s").await.unwrap();
     let mut run = session.run(&talker(), "one").await.unwrap();
@@ -116,7 +116,7 @@ async fn the_lease_ends_with_the_event_finished_and_with_an_error() {
 }
 
 #[tokio::test]
-async fn runs_of_two_processes_by_turns_read_what_the_other_has_written() {
+async fn alternating_runs_of_two_processes_read_each_others_entries() {
     let store = MemoryStore::new();
     let one = Session::open(store.clone(), "s").await.unwrap();
     let other = Session::open(store.clone(), "s").await.unwrap();
@@ -218,7 +218,7 @@ async fn a_run_whose_lease_is_lost_is_dropped_at_once_and_settles_nothing() {
 }
 
 #[tokio::test]
-async fn a_run_that_does_not_know_that_its_lease_is_lost_ends_with_its_next_append() {
+async fn a_run_unaware_of_its_lost_lease_ends_at_its_next_append() {
     let store = LosingStore::default();
     let session = Session::open(store.clone(), "s").await.unwrap();
     let mut run = session.run(&talker(), "go").await.unwrap();
@@ -232,7 +232,7 @@ async fn a_run_that_does_not_know_that_its_lease_is_lost_ends_with_its_next_appe
 }
 
 #[tokio::test]
-async fn a_read_that_fails_after_the_lease_was_taken_is_made_up_for() {
+async fn a_session_is_reloaded_after_a_failed_read_under_its_lease() {
     let store = LosingStore::default();
     let (one, other) = (
         Session::open(store.clone(), "s").await.unwrap(),
@@ -247,8 +247,7 @@ async fn a_read_that_fails_after_the_lease_was_taken_is_made_up_for() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_deleted_and_made_again_elsewhere_does_not_continue_with_what_was_deleted()
- {
+async fn a_session_recreated_elsewhere_does_not_continue_from_deleted_entries() {
     let store = MemoryStore::new();
     let one = Session::open(store.clone(), "s").await.unwrap();
     one.run(&talker(), "my secret").await.unwrap().outcome().await.unwrap();

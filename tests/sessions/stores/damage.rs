@@ -272,11 +272,11 @@ fn removed_or_inserted_bytes_and_appends_are_corruption() {
     // Remove the append of lines 15 and 16, or repeat it.
     check(
         |lines| [&lines[..14], &lines[16..]].concat(),
-        "line 15 of the session is broken: the checksum of the file until there is wrong",
+        "line 15 of the session is broken: the checksum of the file up to that point is wrong",
     );
     check(
         |lines| [&lines[..16], &lines[14..16], &lines[16..]].concat(),
-        "line 17 of the session is broken: the checksum of the file until there is wrong",
+        "line 17 of the session is broken: the checksum of the file up to that point is wrong",
     );
 }
 

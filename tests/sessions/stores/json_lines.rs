@@ -143,7 +143,10 @@ fn a_file_that_is_not_a_session_is_rejected_and_unchanged() {
     );
     assert_file_rejected(&[0; 64], "does not begin with a header");
     assert_file_rejected(b"\xff\xfe\n\n", "does not begin with a header");
-    assert_file_rejected(b"{\"type\":\"session\",\"version\":1}\n", "line 1 is no header");
+    assert_file_rejected(
+        b"{\"type\":\"session\",\"version\":1}\n",
+        "line 1 is not a session header",
+    );
 }
 
 #[test]
@@ -234,7 +237,7 @@ fn loading_a_fork_without_its_origin_is_an_error() {
     let path = folder.join("s.jsonl");
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() - 2]).unwrap();
-    let reason = "the first 2 entries of `s`, a fork's origin, are not there";
+    let reason = "the first 2 entries of `s`, a fork's origin, are missing";
     assert_eq!(load(folder.path(), "f").unwrap_err().message(), reason);
     fs::remove_file(&path).unwrap();
     assert_eq!(load(folder.path(), "f").unwrap_err().message(), reason);

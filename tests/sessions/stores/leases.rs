@@ -17,7 +17,7 @@ fn open(folder: &TempFolder) -> JsonLinesStore {
 }
 
 #[test]
-fn files_of_other_programs_that_are_called_lock_stay() {
+fn lock_files_of_other_programs_are_not_removed() {
     let folder = TempFolder::new();
     fs::write(folder.join("yarn.lock"), "# yarn\n").unwrap();
     fs::write(folder.join("pid.lock"), "4242").unwrap();
@@ -32,7 +32,7 @@ fn files_of_other_programs_that_are_called_lock_stay() {
 }
 
 #[test]
-fn files_that_differ_in_their_ending_have_leases_of_their_own() {
+fn files_that_differ_only_in_extension_have_separate_leases() {
     let folder = TempFolder::new();
     let files = ["chat.v1", "chat.v2", "chat.lock"];
     let stores = files.map(|file| JsonLinesStore::open_file(folder.join(file)).unwrap());
@@ -47,7 +47,7 @@ fn files_that_differ_in_their_ending_have_leases_of_their_own() {
 }
 
 #[test]
-fn a_link_and_its_file_are_one_session_also_before_the_file_is_there() {
+fn a_link_and_its_target_are_one_session_even_before_the_file_exists() {
     let folder = TempFolder::new();
     fs::create_dir(folder.join("real")).unwrap();
     symlink("real/chat.jsonl", folder.join("chat.jsonl")).unwrap();
@@ -62,7 +62,7 @@ fn a_link_and_its_file_are_one_session_also_before_the_file_is_there() {
 }
 
 #[test]
-fn a_lock_file_that_leads_nowhere_is_an_error() {
+fn a_dangling_lock_file_link_is_an_error() {
     let folder = TempFolder::new();
     symlink("/nonexistent/x", folder.join("chat.jsonl.lock")).unwrap();
     let error = block_on(open(&folder).lease("chat")).unwrap_err();
@@ -71,7 +71,7 @@ fn a_lock_file_that_leads_nowhere_is_an_error() {
 
 /// A starting process has all files open for a moment.
 #[test]
-fn a_lease_that_is_given_back_is_free_while_processes_are_started() {
+fn a_released_lease_is_free_while_processes_are_started() {
     let folder = TempFolder::new();
     let store = open(&folder);
     block_on(store.append("s", 0, vec![said("one")])).unwrap();
@@ -93,7 +93,7 @@ fn a_lease_that_is_given_back_is_free_while_processes_are_started() {
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn an_sqlite_lease_whose_lock_was_removed_writes_nothing_more() {
+fn an_sqlite_lease_whose_lock_was_removed_allows_no_writes() {
     let folder = TempFolder::new();
     let open = || turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
     let (one, other) = (open(), open());
@@ -110,7 +110,7 @@ fn an_sqlite_lease_whose_lock_was_removed_writes_nothing_more() {
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn an_sqlite_lease_of_a_session_that_is_never_written_leaves_nothing() {
+fn an_sqlite_lease_of_a_never_written_session_leaves_no_file() {
     let folder = TempFolder::new();
     let store = turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
     drop(block_on(store.lease("never")).unwrap());

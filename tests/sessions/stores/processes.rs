@@ -316,7 +316,7 @@ fn the_lease_of_a_sqlite_session_dies_with_its_process() {
 /// A user removes the lock files of a folder that is in use.
 #[cfg(unix)]
 #[test]
-fn a_lease_whose_lock_file_was_removed_is_lost_to_whoever_takes_it_next() {
+fn a_lease_whose_lock_file_was_removed_is_lost_to_the_next_owner() {
     let folder = TempFolder::new();
     let (one, other) =
         (open_json_lines(folder.path()).unwrap(), open_json_lines(folder.path()).unwrap());
@@ -339,7 +339,7 @@ fn a_lease_whose_lock_file_was_removed_is_lost_to_whoever_takes_it_next() {
 }
 
 #[test]
-fn a_lock_file_that_holds_something_else_is_an_error_and_stays() {
+fn a_lock_file_with_other_content_is_an_error_and_is_kept() {
     let folder = TempFolder::new();
     let store = open_json_lines(folder.path()).unwrap();
     let path = folder.join("s.jsonl.lock");
@@ -382,18 +382,18 @@ fn assert_race_settles_nothing_that_runs(test: &str, open: OpenStore) {
 }
 
 #[test]
-fn processes_that_race_for_json_lines_sessions_settle_nothing_that_runs() {
+fn racing_processes_never_settle_a_running_json_lines_session() {
     assert_race_settles_nothing_that_runs(
-        "processes_that_race_for_json_lines_sessions_settle_nothing_that_runs",
+        "racing_processes_never_settle_a_running_json_lines_session",
         open_json_lines,
     );
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn processes_that_race_for_sqlite_sessions_settle_nothing_that_runs() {
+fn racing_processes_never_settle_a_running_sqlite_session() {
     assert_race_settles_nothing_that_runs(
-        "processes_that_race_for_sqlite_sessions_settle_nothing_that_runs",
+        "racing_processes_never_settle_a_running_sqlite_session",
         open_sqlite,
     );
 }

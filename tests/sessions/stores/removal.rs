@@ -60,7 +60,7 @@ async fn a_store_without_removal_passes_the_suite_and_reports_removal_as_unsuppo
         [store.delete("s").await.unwrap_err(), store.prune(SystemTime::now()).await.unwrap_err()];
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert_eq!(error.message(), "this store removes no sessions");
+        assert_eq!(error.message(), "this store does not remove sessions");
     }
     assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered_entries(0..1)));
 }

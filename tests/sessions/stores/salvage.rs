@@ -122,7 +122,7 @@ fn a_truncated_append_is_reported() {
     let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries, all[..15]);
     assert_eq!(damage.len(), 1);
-    assert_damage(&damage[0], 15, ("lines 21 to 22", "it was cut"), Some(1), &[]);
+    assert_damage(&damage[0], 15, ("lines 21 to 22", "it was truncated"), Some(1), &[]);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn an_earlier_versions_file_loses_only_its_invalid_lines() {
     let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries.len(), 17);
     assert_eq!(damage.len(), 1);
-    let reason = "something before it is missing, or is not as it was written";
+    let reason = "something before it is missing or was changed";
     assert_damage(&damage[0], 16, ("line 21", reason), None, &[]);
 }
 
@@ -169,7 +169,7 @@ fn a_fork_is_salvaged_with_the_intact_entries_of_its_origin() {
     fs::remove_file(folder.join("s.jsonl")).unwrap();
     let SalvageReport { entries, damage, .. } = salvage(&folder, "f");
     assert_eq!(entries, numbered_entries(3..4));
-    assert_damage(&damage[0], 0, ("s.jsonl`", "is not there"), Some(3), &[]);
+    assert_damage(&damage[0], 0, ("s.jsonl`", "is missing"), Some(3), &[]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn readable_sqlite_entries_are_salvaged_and_the_others_reported() {
         [numbered_entries(0..1), numbered_entries(2..3), numbered_entries(4..6)].concat()
     );
     assert_eq!(damage.len(), 3);
-    assert_damage(&damage[0], 1, ("entry 1 of the session `f`", "is not there"), Some(1), &[]);
+    assert_damage(&damage[0], 1, ("entry 1 of the session `f`", "is missing"), Some(1), &[]);
     assert_damage(&damage[1], 2, ("entry 3 of the session `f`", "cannot be read"), Some(1), &[]);
     assert_damage(&damage[2], 4, ("6 to 6 of the session `f`", "not there"), Some(1), &[]);
 }

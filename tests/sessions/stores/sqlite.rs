@@ -113,7 +113,7 @@ async fn dropping_the_last_store_closes_the_database_and_leaves_no_wal() {
 }
 
 #[test]
-fn a_drop_beside_another_connection_leaves_a_self_contained_file() {
+fn a_drop_with_another_open_connection_leaves_a_self_contained_file() {
     let folder = TempFolder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
     let other = Connection::open(folder.join("db")).unwrap();
@@ -367,10 +367,10 @@ fn a_foreign_database_is_rejected_and_unchanged() {
     assert_open_rejected(&notes, "not a database");
     let other = folder.join("other");
     execute_sql(&other, "CREATE TABLE session (id TEXT); INSERT INTO session VALUES ('x')");
-    assert_open_rejected(&other, "it holds something else than sessions");
+    assert_open_rejected(&other, "it contains something other than sessions");
     let numbered = folder.join("numbered");
     execute_sql(&numbered, "PRAGMA user_version = 1");
-    assert_open_rejected(&numbered, "it holds something else than sessions");
+    assert_open_rejected(&numbered, "it contains something other than sessions");
     fs::create_dir(folder.join("folder")).unwrap();
     assert_eq!(SqliteStore::open(folder.path()).unwrap_err().kind(), ErrorKind::Store);
     assert_eq!(SqliteStore::open("").unwrap_err().kind(), ErrorKind::Store);
@@ -413,7 +413,7 @@ fn a_missing_or_corrupt_entry_is_an_error_that_names_it() {
     };
     let tomorrow = r#"UPDATE entry SET json = '{"type":"of tomorrow"}' WHERE number = 1"#;
     check(tomorrow, "entry 1 of the session `s` cannot be read");
-    check("DELETE FROM entry WHERE number = 1", "entry 1 of the session `s` is not there");
+    check("DELETE FROM entry WHERE number = 1", "entry 1 of the session `s` is missing");
 }
 
 #[cfg(unix)]

@@ -89,7 +89,7 @@ async fn rewritten_arguments_that_do_not_match_are_a_policy_error() {
         let result = only_result(tools).await;
         assert_eq!(result.kind, ResultKind::Error, "{bad}");
         assert!(result.content.text().contains("a rule rewrote"), "{result:?}");
-        assert!(!rules.log().contains(&"asked a".to_owned()), "nobody is asked about it");
+        assert!(!rules.log().contains(&"asked a".to_owned()), "no approval is requested for it");
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn the_report_of_a_result_contains_what_its_tool_reported() {
+async fn the_report_of_a_result_contains_the_tools_reports() {
     for (fate, kind) in
         [("ok", ResultKind::Ok), ("error", ResultKind::Error), ("panic", ResultKind::Panic)]
     {

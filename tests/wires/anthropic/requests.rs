@@ -53,7 +53,7 @@ fn calls_come_last_in_the_assistant_message() {
     let items = vec![
         Item::user("x"),
         Item::tool_call("a", "f", "{}"),
-        as_last_of_turn(Item::text("said behind the call")),
+        as_last_of_turn(Item::text("said after the call")),
         tool_result("a"),
     ];
     assert_eq!(

@@ -76,7 +76,7 @@ fn requests_without_deferred_tools_have_no_search() {
 }
 
 #[test]
-fn a_search_and_what_it_found_go_back_as_they_came() {
+fn a_search_and_its_results_are_sent_back_verbatim() {
     let turn = turn_with_search();
     let call = turn.tool_calls().next().unwrap();
     assert_eq!((&*call.name, &*call.arguments), ("forecast", r#"{"city":"Rome"}"#));
@@ -91,7 +91,7 @@ fn a_search_and_what_it_found_go_back_as_they_came() {
 }
 
 #[test]
-fn a_tool_that_was_found_stays_declared_where_it_is_not_offered_any_more() {
+fn a_found_tool_stays_declared_after_it_is_no_longer_offered() {
     for tools in [vec![], vec![spec("read")], vec![spec("other").with_deferred(true)]] {
         let body = encode_and_lint(items_with_results(&turn_with_search()), tools);
         let declared = body["tools"].as_array().unwrap();

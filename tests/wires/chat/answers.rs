@@ -214,7 +214,7 @@ fn only_the_first_choice_is_decoded() {
 }
 
 #[test]
-fn ids_and_models_that_are_empty_or_change_and_fields_beside_them_change_nothing() {
+fn empty_or_changing_ids_and_models_and_unknown_fields_are_ignored() {
     let turn = decode_turn(&[
         r#"{"id":"","created":0,"model":"","choices":[]}"#.into(),
         r#"{"id":"a","model":"m1","x_groq":{"id":"r"},"provider":"P","service_tier":null,"system_fingerprint":"fp","obfuscation":"x","moderation":{"input":[]},"choices":[{"delta":{"content":"hi"},"logprobs":{"content":[]}}]}"#.into(),
@@ -369,7 +369,7 @@ fn a_finish_reason_counts_once_and_may_accompany_the_last_text() {
 }
 
 #[test]
-fn reasoning_tags_in_text_are_split_if_the_dialect_says_so() {
+fn reasoning_tags_in_text_are_split_if_the_dialect_enables_it() {
     let pieces: Vec<_> = ["<th", "ink>h", "m</", "think>\n\nhi"]
         .iter()
         .map(|piece| json!({ "content": piece }))

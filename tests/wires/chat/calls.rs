@@ -303,7 +303,7 @@ fn the_legacy_function_call_field_is_decoded() {
 }
 
 #[test]
-fn calls_embedded_in_text_are_parsed_if_the_dialect_says_so() {
+fn calls_embedded_in_text_are_parsed_if_the_dialect_enables_it() {
     let text = "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>\
                 <tool_call>{\"name\":\"g\"}</tool_call><tool_call>{\"no\":1}</tool_call>";
     let pieces: Vec<_> = text

@@ -179,7 +179,7 @@ fn reasoning_text_is_sent_back_only_inside_a_tool_loop() {
         tool_result("a", "r"),
         Item::tool_call("b", "f", "{}"),
         tool_result("b", "r"),
-        Item::reasoning("behind a result"),
+        Item::reasoning("after a result"),
         Item::text("done"),
         Item::user("thanks"),
         Item::reasoning("again of none"),
@@ -193,7 +193,7 @@ fn reasoning_text_is_sent_back_only_inside_a_tool_loop() {
     let null = Value::Null;
     assert_eq!(
         echoed(&Dialect::DEEPSEEK),
-        [null.clone(), json!("of a call"), json!(""), json!("behind a result"), null.clone()]
+        [null.clone(), json!("of a call"), json!(""), json!("after a result"), null.clone()]
     );
     for dialect in Dialect::ALL {
         if dialect.reasoning_echo != ReasoningEcho::ContentInToolLoop {

@@ -59,7 +59,7 @@ pub(crate) const DISAGREEMENTS: &[Disagreement] = &[
             recording.name == "pydantic__test_openai_test_openai_moderation_stream__0"
         },
         fields: &["usage"],
-        reason: "a chunk with `usage: null` comes behind the one that counts: to the SDK nothing was \
+        reason: "a chunk with `usage: null` comes after the one that counts: to the SDK nothing was \
               counted then; here `null` says nothing and the count stays",
         assert_ours: |reading| {
             let turn = reading.turn().expect("the turn is complete");

@@ -242,22 +242,19 @@ fn an_ambiguous_partial_is_an_error() {
             function_call_part(r#""name":"g","willContinue":true"#),
             partial_arg_part("$.a", "x", false),
         ],
-        "belongs to one of several",
+        "may belong to several calls",
     );
 }
 
 #[test]
 fn an_unfinished_partial_call_never_runs() {
     let begun = function_call_part(r#""name":"f","willContinue":true"#);
-    check_error(std::slice::from_ref(&begun), "was not written to its end");
-    check_error(
-        &[begun.clone(), partial_arg_part("$.a", "x", false)],
-        "was not written to its end",
-    );
+    check_error(std::slice::from_ref(&begun), "is unfinished");
+    check_error(&[begun.clone(), partial_arg_part("$.a", "x", false)], "is unfinished");
     // The text of an argument was incomplete.
     check_error(
         &[begun, partial_arg_part("$.a", "x", true), function_call_part("")],
-        "was not written to its end",
+        "is unfinished",
     );
 }
 
@@ -291,18 +288,15 @@ fn an_invalid_call_is_an_error() {
     for args in ["1", "[]", "\"{}\"", "true"] {
         check_error(
             &[function_call_part(&format!(r#""name":"f","args":{args}"#))],
-            "are no object",
+            "are not an object",
         );
     }
-    check_error(&[r#"{"functionCall":1}"#.to_owned()], "is not understood");
-    check_error(&[r#"{"functionCall":["c","f",{}]}"#.to_owned()], "is not understood");
-    check_error(&[function_call_part(r#""name":1"#)], "is not understood");
-    check_error(&[function_call_part(r#""name":"f","partialArgs":1"#)], "is not understood");
-    check_error(&[function_call_part(r#""name":"f","willContinue":"yes""#)], "is not understood");
-    check_error(
-        &[function_call_part(r#""name":"f","args":{},"args":{"a":1}"#)],
-        "is not understood",
-    );
+    check_error(&[r#"{"functionCall":1}"#.to_owned()], "is malformed");
+    check_error(&[r#"{"functionCall":["c","f",{}]}"#.to_owned()], "is malformed");
+    check_error(&[function_call_part(r#""name":1"#)], "is malformed");
+    check_error(&[function_call_part(r#""name":"f","partialArgs":1"#)], "is malformed");
+    check_error(&[function_call_part(r#""name":"f","willContinue":"yes""#)], "is malformed");
+    check_error(&[function_call_part(r#""name":"f","args":{},"args":{"a":1}"#)], "is malformed");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn a_call_may_be_in_the_last_line() {
 }
 
 #[test]
-fn calls_that_the_output_limit_cut_short_may_not_run() {
+fn calls_truncated_by_the_output_limit_never_run() {
     let turn =
         decode_turn(&[&function_call_line(r#""name":"f","arguments":{}"#), &done_line("length")])
             .unwrap();
@@ -71,7 +71,7 @@ fn calls_without_ids_get_deterministic_ids_unique_in_the_history() {
 }
 
 #[test]
-fn a_call_that_is_repeated_under_its_id_is_one_call() {
+fn a_call_repeated_with_the_same_id_is_one_call() {
     let line = tool_calls_line(r#"{"id":"c1","function":{"name":"f","arguments":{"a":1}}}"#);
     check_items(&[&line, &line], &[r#"call c1 f {"a":1}"#]);
     let other = line.replace(":1}", ":2}");

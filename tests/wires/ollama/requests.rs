@@ -41,7 +41,7 @@ fn a_plain_request_has_only_a_model_and_messages() {
 }
 
 #[test]
-fn every_option_has_the_name_that_the_server_reads() {
+fn every_option_has_the_servers_name() {
     let asked = Options {
         max_output_tokens: Some(77),
         temperature: Some(0.5),
@@ -226,7 +226,7 @@ fn object_arguments_are_sent_byte_for_byte_and_others_are_wrapped() {
 }
 
 #[test]
-fn images_are_sent_beside_the_text_of_prompts_and_results() {
+fn images_are_sent_next_to_the_text_of_prompts_and_results() {
     let image = || Part::image("image/png", "TUFSSw==");
     let user = Item::user(vec!["see".into(), image(), " it".into(), image()]);
     let result = Item::tool_result(ToolResult {

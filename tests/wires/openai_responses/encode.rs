@@ -116,7 +116,7 @@ fn an_empty_error_result_is_sent_with_a_message() {
         result.kind = ResultKind::Error;
     }
     let input = encode_input([Item::tool_call("a", "f", "{}"), failed], MODEL);
-    assert_eq!(input[1]["output"], "It failed without a word.");
+    assert_eq!(input[1]["output"], "It failed without a message.");
 }
 
 #[test]

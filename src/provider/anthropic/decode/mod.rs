@@ -88,7 +88,7 @@ impl Decoder {
             // Messages without an id cannot be distinguished, so this may be another message.
             Some(_) if id.is_empty() && self.item_keys.end > self.item_keys.start => {
                 return Err(protocol_error(
-                    "a message began behind blocks of one, both without an id",
+                    "a message began after the blocks of another, both without an id",
                 ));
             }
             Some(_) => return Ok(()),
@@ -147,7 +147,7 @@ impl Decoder {
         let is_call = open.as_ref().is_some_and(|(_, block)| block.is_call());
         let Some(delta) = delta else {
             // The lost delta may have held a piece of the call's input.
-            let lost = || protocol_error("a piece of a tool call's input is no object");
+            let lost = || protocol_error("a piece of a tool call's input is not an object");
             return if is_call { Err(lost()) } else { Ok(()) };
         };
         let kind = match delta.r#type.or_empty() {
@@ -163,7 +163,7 @@ impl Decoder {
         let fits = open.as_ref().is_some_and(|(_, block)| block.accepts_json());
         if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {
             return Err(protocol_error(
-                "a piece of a tool call's input belongs to no call, or is no text",
+                "a piece of a tool call's input belongs to no call or is not text",
             ));
         }
         // Other deltas of a block that never started are ignored: a proxy lost the start event.
@@ -245,7 +245,7 @@ impl Decode for Decoder {
             && matches!(kind, "content_block_delta" | "content_block_stop")
             && self.open_blocks.iter().any(|(_, block)| block.is_call());
         if is_anybodys && self.open_blocks.len() > 1 {
-            return Err(protocol_error("an event may be of one of several blocks"));
+            return Err(protocol_error("an event may belong to several blocks"));
         }
         let only = self.open_blocks.first().filter(|_| is_anybodys).map(|(open, _)| *open);
         let index = event.index.0.or(only).unwrap_or_default();
@@ -332,7 +332,7 @@ impl Decode for Decoder {
 }
 
 fn late_call_error() -> Error {
-    protocol_error("a piece of a tool call came behind the stop reason")
+    protocol_error("a piece of a tool call came after the stop reason")
 }
 
 fn set_stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) {

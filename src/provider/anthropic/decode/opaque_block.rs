@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_too_deep_becomes_text() {
+    fn only_too_deeply_nested_json_becomes_a_string() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert_eq!(sendable_json(&nested(MAX_DEPTH)).as_str(), nested(MAX_DEPTH));
         assert_eq!(

@@ -126,7 +126,7 @@ impl<'a> Messages<'a> {
     fn end_turn(&mut self, turn: &TurnInfo) {
         self.pending_thinking.clear();
         // If the turn continues, the result may be part of a later response.
-        let goes_on = match turn.stop_reason {
+        let is_continued = match turn.stop_reason {
             StopReason::Pause | StopReason::ToolCalls => true,
             StopReason::Stop => !self.calls.is_empty(),
             StopReason::MaxTokens
@@ -135,7 +135,7 @@ impl<'a> Messages<'a> {
             | StopReason::ContextWindow
             | StopReason::Other(_) => false,
         };
-        if !goes_on {
+        if !is_continued {
             self.remove_pending_server_tool_uses();
         }
     }

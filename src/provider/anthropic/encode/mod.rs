@@ -92,7 +92,7 @@ pub(super) enum PrefixMismatchBehavior {
     /// Anthropic does not show the blocks to the model.
     #[cfg_attr(
         not(feature = "http"),
-        expect(dead_code, reason = "only a provider over HTTP knows whom it asks")
+        expect(dead_code, reason = "only a provider over HTTP knows its endpoint")
     )]
     DropBlock,
 }
@@ -173,7 +173,7 @@ pub(super) enum BodyHead<'a> {
     /// Anthropic's own API.
     Vendor,
     /// Vertex AI: the model is part of the URL, and headers are sent as fields of the body.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "it depends on the address"))]
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "it depends on the endpoint"))]
     Vertex { anthropic_version: &'static str, anthropic_beta: &'a [String] },
 }
 

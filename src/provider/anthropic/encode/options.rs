@@ -172,12 +172,22 @@ fn check_thinking_options(options: &Options, reasoning: Option<Reasoning>) -> Re
         (
             "reasoning",
             budget.is_some_and(|budget| budget < MIN_THINKING_BUDGET),
-            "a budget is 1024 or more",
+            "the budget must be at least 1024",
         ),
-        ("temperature", warm, "beside thinking it can only be 1"),
-        ("top_k", options.top_k.is_some(), "it cannot be set beside thinking"),
-        ("top_p", options.top_p.is_some_and(|p| p < 0.95), "beside thinking it is 0.95 or more"),
-        ("tool_choice", forces && budget.is_some(), "no call can be forced beside a budget"),
+        ("temperature", warm, "with thinking it must be 1"),
+        ("top_k", options.top_k.is_some(), "it cannot be set with thinking"),
+        (
+            "top_p",
+            options.top_p.is_some_and(|p| p < 0.95),
+            "with thinking it must be at least \
+        0.95",
+        ),
+        (
+            "tool_choice",
+            forces && budget.is_some(),
+            "a call cannot be forced with a thinking \
+        budget",
+        ),
     ] {
         if is_refused {
             return Err(refused_option_error(parameter, why));

@@ -33,7 +33,7 @@ impl Calls {
     /// of it.
     pub(super) fn check_no_open_call(&self) -> Result<(), Error> {
         match self.0.iter().any(|call| !call.is_ended) {
-            true => Err(protocol_error("a piece of a tool call is not understood")),
+            true => Err(protocol_error("a piece of a tool call is malformed")),
             false => Ok(()),
         }
     }
@@ -51,7 +51,7 @@ impl Calls {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         let piece: FunctionCall<'_> =
-            read_object(raw).ok_or_else(|| protocol_error("a tool call is not understood"))?;
+            read_object(raw).ok_or_else(|| protocol_error("a tool call is malformed"))?;
         let Some(at) = self.call_index_for(&piece)? else { return Ok(()) };
         let key = item_key(at);
         let begins = at == self.0.len();
@@ -79,11 +79,11 @@ impl Calls {
                 turn.set_tool_call_data(key, data);
             }
         }
-        let goes_on = piece.will_continue.unwrap_or(false);
-        if call.arguments.is_none() && piece.partial_args.is_none() && !goes_on {
+        let will_continue = piece.will_continue.unwrap_or(false);
+        if call.arguments.is_none() && piece.partial_args.is_none() && !will_continue {
             let whole = piece.args.map_or("{}", RawValue::get);
             if !whole.starts_with('{') {
-                return Err(protocol_error("the arguments of a tool call are no object"));
+                return Err(protocol_error("the arguments of a tool call are not an object"));
             }
             turn.push_tool_call_args(key, whole);
             turn.end_tool_call(key);
@@ -97,7 +97,7 @@ impl Calls {
         for piece in piece.partial_args.iter().flatten() {
             arguments.push(piece)?;
         }
-        if !goes_on {
+        if !will_continue {
             call.is_ended = true;
             // An incomplete call stays open, and the turn may not run it.
             if let Some(whole) =
@@ -126,7 +126,7 @@ impl Calls {
         match (open.next(), open.next()) {
             (Some((at, call)), None) if id.is_empty() || call.id.is_empty() => Ok(Some(at)),
             (Some(_), Some(_)) if id.is_empty() => {
-                Err(protocol_error("a piece of a tool call belongs to one of several"))
+                Err(protocol_error("a piece of a tool call may belong to several calls"))
             }
             (None, _) if piece.is_empty() => Ok(None),
             _ => Err(protocol_error("a tool call has no name")),

@@ -69,7 +69,7 @@ pub(super) struct FunctionCall<'a> {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-#[expect(clippy::struct_field_names, reason = "they are the wire's")]
+#[expect(clippy::struct_field_names, reason = "the wire defines them")]
 pub(super) struct WireUsage {
     prompt_token_count: LenientNumber,
     candidates_token_count: LenientNumber,
@@ -137,8 +137,8 @@ impl<'a> Candidate<'a> {
 
     /// The finish reason, unless it is the unspecified value of the enumeration.
     pub(super) fn specified_finish_reason(&self) -> Option<&str> {
-        let said = |word: &&str| !matches!(*word, "" | "FINISH_REASON_UNSPECIFIED");
-        self.finish_reason.get().filter(said)
+        let is_specified = |word: &&str| !matches!(*word, "" | "FINISH_REASON_UNSPECIFIED");
+        self.finish_reason.get().filter(is_specified)
     }
 
     /// The metadata about the sources of the answer, by field name.

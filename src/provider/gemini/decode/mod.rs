@@ -218,15 +218,15 @@ impl Decoder {
         if text.is_empty() && signature.is_none() {
             return;
         }
-        let said = match self.open_text {
-            Some(said) if signature.is_none() && said.is_thought == is_thought => said,
+        let open = match self.open_text {
+            Some(open) if signature.is_none() && open.is_thought == is_thought => open,
             _ => {
                 let index = self.item_count;
                 self.item_count = self.item_count.saturating_add(1);
                 OpenText { index, is_thought: is_thought || text.is_empty() }
             }
         };
-        self.open_text = signature.is_none().then_some(said);
+        self.open_text = signature.is_none().then_some(open);
         let signed = signature.and_then(|signature| {
             // The signature of an empty part: the presence of `text` in the data marks a text part,
             // its absence a thought.
@@ -235,8 +235,8 @@ impl Decoder {
             PassthroughFields { text, thought_signature, ..PassthroughFields::default() }
                 .to_provider_data(&self.model)
         });
-        let index = said.index;
-        if said.is_thought {
+        let index = open.index;
+        if open.is_thought {
             turn.push_reasoning(index, text, ReasoningKind::Summary);
             if let Some(data) = signed {
                 turn.set_reasoning_data(index, data);

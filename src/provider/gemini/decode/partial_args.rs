@@ -39,7 +39,8 @@ impl PartialArguments {
 
     /// Sets the arguments that were received as one value.
     pub(super) fn set_initial(&mut self, whole: &str) -> Result<(), Error> {
-        self.root = serde_json::from_str(whole).map_err(|_| arguments_error("are no object"))?;
+        self.root =
+            serde_json::from_str(whole).map_err(|_| arguments_error("are not an object"))?;
         Ok(())
     }
 
@@ -49,16 +50,16 @@ impl PartialArguments {
     /// Any malformed piece is an error, because partially known arguments are of no use.
     pub(super) fn push(&mut self, piece: &RawValue) -> Result<(), Error> {
         let fields = OrderedFields::parse(piece.get())
-            .ok_or_else(|| arguments_error("hold what is no piece"))?;
+            .ok_or_else(|| arguments_error("contain an invalid piece"))?;
         let path: String =
             read_field(&fields, "jsonPath")?.ok_or_else(|| arguments_error("lack a path"))?;
-        let goes_on = read_field(&fields, "willContinue")?.unwrap_or(false);
+        let will_continue = read_field(&fields, "willContinue")?.unwrap_or(false);
         let open = self.unfinished_paths.contains(&path);
         let value = match read_value(&fields)? {
             None if open => Value::from(""),
             None => return Err(arguments_error("lack a value")),
-            Some(value) if goes_on && !value.is_string() => {
-                return Err(arguments_error("go on with what is no text"));
+            Some(value) if will_continue && !value.is_string() => {
+                return Err(arguments_error("continue a value that is not text"));
             }
             Some(value) => value,
         };
@@ -68,10 +69,10 @@ impl PartialArguments {
                 text.push_str(&more);
             }
             ((_, SlotState::Existing), _) => {
-                return Err(arguments_error("say two things of one value"));
+                return Err(arguments_error("set one value twice"));
             }
         }
-        match goes_on {
+        match will_continue {
             true => self.unfinished_paths.insert(path),
             false => self.unfinished_paths.remove(&path),
         };
@@ -85,10 +86,9 @@ impl PartialArguments {
 
     /// The value at a path, which is created if necessary.
     fn slot_at(&mut self, path: &str) -> Result<(&mut Value, SlotState), Error> {
-        let steps = parse_path(path)
-            .ok_or_else(|| arguments_error("have a path that is not understood"))?;
+        let steps = parse_path(path).ok_or_else(|| arguments_error("have an invalid path"))?;
         if steps.is_empty() || steps.len() > MAX_DEPTH {
-            return Err(arguments_error("have a path that leads nowhere"));
+            return Err(arguments_error("have a path that is empty or too deep"));
         }
         let (mut place, mut is) = (&mut self.root, SlotState::Existing);
         for step in &steps {
@@ -128,10 +128,10 @@ fn child_slot<'v>(
             }
             // An index beyond the end skips elements that were never sent.
             let element =
-                elements.get_mut(*at).ok_or_else(|| arguments_error("leave out an element"))?;
+                elements.get_mut(*at).ok_or_else(|| arguments_error("skip an element"))?;
             Ok((element, is))
         }
-        _ => Err(arguments_error("say two things of one value")),
+        _ => Err(arguments_error("set one value twice")),
     }
 }
 
@@ -147,7 +147,7 @@ fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
     let flag = read_field::<bool>(fields, "boolValue")?.map(Value::Bool);
     let mut given = [text, number, flag].into_iter().flatten();
     match (given.next(), given.next(), fields.get("nullValue")) {
-        (Some(_), Some(_), _) => Err(arguments_error("say two things of one value")),
+        (Some(_), Some(_), _) => Err(arguments_error("set one value twice")),
         (Some(value), None, _) => Ok(Some(value)),
         (None, _, Some(_)) => Ok(Some(Value::Null)),
         (None, _, None) => Ok(None),
@@ -175,7 +175,7 @@ fn read_field<T: DeserializeOwned>(fields: &OrderedFields, name: &str) -> Result
 }
 
 fn not_understood_error() -> Error {
-    arguments_error("hold a piece that is not understood")
+    arguments_error("contain a piece that is not understood")
 }
 
 /// Parses a path such as `$.a.b[0]['c.d']`, the subset of RFC 9535 that identifies a single value.

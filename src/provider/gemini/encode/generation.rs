@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_generation_is_read_off_the_name() {
+    fn the_model_generation_is_read_from_the_model_name() {
         for third in [
             "gemini-3-pro-preview",
             "gemini-3.1-pro",

@@ -48,7 +48,7 @@ impl Calls {
     ) -> Result<(), Error> {
         let Some(calls) = non_null(calls) else { return Ok(()) };
         let calls: Vec<&RawValue> = serde_json::from_str(calls.get())
-            .map_err(|error| protocol_error("the tool calls are no list").with_source(error))?;
+            .map_err(|error| protocol_error("the tool calls are not a list").with_source(error))?;
         for raw in calls {
             if turn.is_finished() {
                 break;
@@ -62,7 +62,7 @@ impl Calls {
 
     fn push_call(&mut self, raw: &RawValue, turn: &mut TurnBuilder) -> Result<(), Error> {
         let call = read_object::<WireCall<'_>>(raw)
-            .ok_or_else(|| protocol_error("a tool call is not understood"))?;
+            .ok_or_else(|| protocol_error("a tool call is malformed"))?;
         let function = call.function.0.unwrap_or_default();
         let arguments = Arguments::from_function(&function)?;
         let (id, name) = (call.id.or_empty(), function.name.or_empty());

@@ -197,7 +197,7 @@ fn message_from_content<'a>(
                     Part::Image(image) => match &image.source {
                         MediaSource::Data(data) => message.images.push(data),
                         MediaSource::Url(_) => {
-                            return Err(unsupported_media("an image by its address"));
+                            return Err(unsupported_media("an image by URL"));
                         }
                     },
                     Part::File(_) => return Err(unsupported_media("a file")),
@@ -209,6 +209,6 @@ fn message_from_content<'a>(
 }
 
 fn unsupported_media(what: &str) -> Error {
-    let message = format!("the {WIRE_NAME} wire does not take {what}");
+    let message = format!("the {WIRE_NAME} wire does not support {what}");
     Error::new(ErrorKind::Unsupported, message).with_parameter("content")
 }

@@ -178,14 +178,14 @@ impl WireUsage {
             |counts: &[LenientNumber]| counts.iter().find_map(|count| count.0).unwrap_or_default();
         let prompt = self.prompt_tokens_details.0.unwrap_or_default();
         let completion = self.completion_tokens_details.0.unwrap_or_default();
-        let (input, said) = (self.prompt_tokens.or_zero(), self.completion_tokens.or_zero());
+        let (input, output) = (self.prompt_tokens.or_zero(), self.completion_tokens.or_zero());
         let reasoned = completion.reasoning_tokens.or_zero();
         // xAI excludes reasoning tokens from `completion_tokens`, as its total shows.
-        let apart = input.saturating_add(said).saturating_add(reasoned);
+        let apart = input.saturating_add(output).saturating_add(reasoned);
         let is_apart = self.total_tokens.0 == Some(apart);
         Usage {
             input_tokens: input,
-            output_tokens: if is_apart { said.saturating_add(reasoned) } else { said },
+            output_tokens: if is_apart { output.saturating_add(reasoned) } else { output },
             cache_read_input_tokens: first(&[
                 prompt.cached_tokens,
                 self.cached_tokens,

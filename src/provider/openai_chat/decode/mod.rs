@@ -102,7 +102,7 @@ impl Decoder {
                 false => self.on_delta(delta, turn)?,
                 true if delta.tool_calls.calls.iter().any(WireCall::adds_arguments) => {
                     return Err(protocol_error(
-                        "arguments of a tool call came behind the finish reason",
+                        "arguments of a tool call came after the finish reason",
                     ));
                 }
                 true => {}
@@ -236,7 +236,7 @@ impl Decoder {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         if rare.audio.is_some() {
-            let message = "the model answers with sound, which is not read";
+            let message = "the model answered with audio, which is not supported";
             return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("audio"));
         }
         if let Some(words) = self.reasoning.push_rare_fields(rare) {
@@ -263,7 +263,7 @@ impl Decoder {
 
     fn push_call(&mut self, call: &WireCall<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
         if call.is_custom() {
-            let message = "the model called a custom tool, whose input is no JSON";
+            let message = "the model called a custom tool, whose input is not JSON";
             return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("tools"));
         }
         self.flush_held_text(turn);

@@ -177,7 +177,7 @@ mod tests {
         for size in 1..=text.chars().count().max(1) {
             let letters: Vec<char> = text.chars().collect();
             let mut tags = TagParser::new(think, calls).unwrap();
-            let mut said: Vec<String> = Vec::new();
+            let mut actual: Vec<String> = Vec::new();
             let mut say = |piece: TextPiece<'_>| {
                 let (kind, words) = match piece {
                     TextPiece::Text(words) => ("text ", words),
@@ -187,21 +187,21 @@ mod tests {
                 if words.is_empty() {
                     return;
                 }
-                match said.last_mut().filter(|last| last.starts_with(kind) && kind != "call ") {
+                match actual.last_mut().filter(|last| last.starts_with(kind) && kind != "call ") {
                     Some(last) => last.push_str(words),
-                    None => said.push(kind.to_owned() + words),
+                    None => actual.push(kind.to_owned() + words),
                 }
             };
             for piece in letters.chunks(size) {
                 tags.push(&piece.iter().collect::<String>(), &mut say);
             }
             tags.flush(&mut say);
-            assert_eq!(said, expected, "{text:?} in pieces of {size}");
+            assert_eq!(actual, expected, "{text:?} in pieces of {size}");
         }
     }
 
     #[test]
-    fn thoughts_between_tags_are_told_from_the_text_wherever_the_pieces_are_cut() {
+    fn tagged_reasoning_is_separated_from_text_for_any_split() {
         use ThinkTags::Tagged;
         check(Tagged, false, "<think>\nhm</think>\n\nhi", &["thought hm", "text hi"]);
         check(Tagged, false, " <think></think>hé", &["text hé"]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_whose_opening_tag_is_missing_end_at_the_closing_one() {
+    fn reasoning_without_an_opening_tag_ends_at_the_closing_tag() {
         use ThinkTags::OpenedByTemplate;
         check(OpenedByTemplate, false, "hm\n</think>\nhi", &["thought hm\n", "text hi"]);
         check(OpenedByTemplate, false, "<think>hm</think>hi", &["thought hm", "text hi"]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_in_the_text_ends_at_its_tag_and_nowhere_else() {
+    fn a_call_in_text_ends_only_at_its_closing_tag() {
         use ThinkTags::{Off, Tagged};
         let two = "ok\n<tool_call>{1}</tool_call>\n<tool_call>{é}</tool_call>\n";
         check(Off, true, two, &["text ok\n", "call {1}", "call {é}"]);

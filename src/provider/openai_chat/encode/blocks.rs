@@ -167,7 +167,7 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
         item::Part::Image(media) => {
             let (needs, what) = match &media.source {
                 MediaSource::Data(_) => (MediaForms::ImageBytes, "an image"),
-                MediaSource::Url(_) => (MediaForms::ImageUrls, "an image by its address"),
+                MediaSource::Url(_) => (MediaForms::ImageUrls, "an image by URL"),
             };
             (needs, what, json!({ "type": "image_url", "image_url": { "url": media.to_url() } }))
         }
@@ -185,7 +185,7 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
             source => {
                 let (needs, what) = match source {
                     MediaSource::Data(_) => (MediaForms::FileBytes, "a file"),
-                    MediaSource::Url(_) => (MediaForms::FileUrls, "a file by its address"),
+                    MediaSource::Url(_) => (MediaForms::FileUrls, "a file by URL"),
                 };
                 let file = json!({ "filename": "file", "file_data": media.to_url() });
                 (needs, what, json!({ "type": "file", "file": file }))
@@ -195,7 +195,10 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
     match takes >= needs {
         true => Ok(Part::Media(part)),
         false => {
-            let message = format!("this dialect of the Chat Completions wire does not take {what}");
+            let message = format!(
+                "this dialect of the Chat Completions wire does not support \
+            {what}"
+            );
             Err(Error::new(ErrorKind::Unsupported, message).with_parameter("content"))
         }
     }

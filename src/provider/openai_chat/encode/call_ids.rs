@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nine_letters_are_deterministic_and_distinct() {
+    fn nine_character_ids_are_deterministic_and_distinct() {
         let made = || {
             let mut ids = CallIdMap::new(CallIdRule::NineAlphanumerics, AssignedIds::default());
             let texts: Vec<String> = (0..200).map(|n| format!("call_{n}")).collect();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_legal_id_that_another_became_is_sent_as_a_third() {
+    fn a_valid_id_already_generated_for_another_call_is_replaced() {
         let mut ids = CallIdMap::new(CallIdRule::NineAlphanumerics, AssignedIds::default());
         let first = ids.call_id("call_1", None).into_owned();
         let taken: &'static str = Box::leak(first.clone().into_boxed_str());

@@ -106,26 +106,26 @@ fn set_reasoning(
     dialect: &Dialect,
 ) -> Result<ObjectWriter, Error> {
     let Some(reasoning) = reasoning else { return Ok(body) };
-    let told = |words: EffortNames| match reasoning {
+    let effort_name = |words: EffortNames| match reasoning {
         Reasoning::Off => Ok(words.off),
         Reasoning::Effort(effort) => Ok(words.name_of(effort)),
         Reasoning::Budget(_) => Err(unsupported_error(WIRE_NAME, "reasoning")),
     };
     Ok(match (dialect.reasoning_setting, reasoning) {
         (ReasoningSetting::None, _) => return Err(unsupported_error(WIRE_NAME, "reasoning")),
-        (ReasoningSetting::Effort(words), _) => body.set("reasoning_effort", told(words)?),
+        (ReasoningSetting::Effort(words), _) => body.set("reasoning_effort", effort_name(words)?),
         (ReasoningSetting::Object(_), Reasoning::Budget(tokens)) => {
             body.set("reasoning", json!({ "max_tokens": tokens }))
         }
         (ReasoningSetting::Object(words), _) => {
-            body.set("reasoning", json!({ "effort": told(words)? }))
+            body.set("reasoning", json!({ "effort": effort_name(words)? }))
         }
         (ReasoningSetting::Thinking(_), Reasoning::Off) => {
             body.set("thinking", json!({ "type": "disabled" }))
         }
-        (ReasoningSetting::Thinking(words), _) => {
-            body.set("reasoning_effort", told(words)?).set("thinking", json!({ "type": "enabled" }))
-        }
+        (ReasoningSetting::Thinking(words), _) => body
+            .set("reasoning_effort", effort_name(words)?)
+            .set("thinking", json!({ "type": "enabled" })),
     })
 }
 

@@ -155,16 +155,16 @@ impl OutputItems {
         &mut self,
         location: Location<'_>,
         name: &str,
-        told: Option<Cow<'_, str>>,
+        final_value: Option<Cow<'_, str>>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         if self.is_ambiguous(location) {
-            return Err(protocol_error("the end of a tool call may be of one of several"));
+            return Err(protocol_error("the end of a tool call may belong to several calls"));
         }
         let at = self.call_slot(location);
         if let SlotKind::Call(call) = &mut self.slots[at].kind {
             call.set_name(name, &self.declared_tools);
-            let agreement = call.finish(told, false, item_key(at), turn)?;
+            let agreement = call.finish(final_value, false, item_key(at), turn)?;
             self.has_mismatch |= agreement == Comparison::Different;
         }
         self.emit_if_complete(at, turn);
@@ -302,7 +302,7 @@ impl OutputItems {
         match calls.find(|call| !call.is_complete()).map(|call| call.name.as_str()) {
             None => Ok(()),
             Some("") => Err(protocol_error("a tool call has no name")),
-            Some(_) => Err(protocol_error("a tool call was not written to its end")),
+            Some(_) => Err(protocol_error("a tool call is unfinished")),
         }
     }
 
@@ -404,15 +404,16 @@ impl OutputItems {
             SlotKind::Call(call) => {
                 call.update_identity(item, &self.declared_tools);
                 let cut_off = matches!(item.status.or_empty(), "incomplete" | "failed");
-                let told = arguments_text(item.arguments);
+                let final_value = arguments_text(item.arguments);
                 self.has_mismatch |=
-                    call.finish(told, cut_off, key, turn)? == Comparison::Different;
+                    call.finish(final_value, cut_off, key, turn)? == Comparison::Different;
                 slot.data = slot.data.take().or_else(|| passthrough::call_data(raw, after));
             }
             _ if slot.is_done => return Ok(()),
             SlotKind::Message(words) => {
-                let told = message_text_parts(&item.content.0);
-                self.has_mismatch |= words.push_all(&told, key, turn) == Comparison::Different;
+                let final_value = message_text_parts(&item.content.0);
+                self.has_mismatch |=
+                    words.push_all(&final_value, key, turn) == Comparison::Different;
                 self.has_too_many_parts |= words.has_too_many_parts();
                 if item.phase.get() == Some("commentary") {
                     turn.mark_commentary(key);
@@ -529,7 +530,9 @@ impl Slot {
     /// Whether `item` may be the item of this slot. A finished item may be followed by another at
     /// the same position.
     fn may_match(&self, item: &WireItem<'_>) -> bool {
-        let fits = |own: &str, told: &str| own.is_empty() || told.is_empty() || own == told;
+        let fits = |own: &str, final_value: &str| {
+            own.is_empty() || final_value.is_empty() || own == final_value
+        };
         let may_be = match self.kind.as_call() {
             Some(call) => {
                 fits(&call.id, item.call_id.or_empty()) && fits(&call.name, item.name.or_empty())
@@ -541,12 +544,12 @@ impl Slot {
 }
 
 fn message_text_parts<'a>(content: &'a [MessagePart<'_>]) -> Vec<(TextKind, u64, &'a str)> {
-    let told = |(index, part): (u64, &'a MessagePart<'_>)| match part.r#type.or_empty() {
+    let final_value = |(index, part): (u64, &'a MessagePart<'_>)| match part.r#type.or_empty() {
         "output_text" | "text" => Some((TextKind::Text, index, part.text.or_empty())),
         "refusal" => Some((TextKind::Refusal, index, part.refusal.or_empty())),
         _ => None,
     };
-    (0..).zip(content).filter_map(told).collect()
+    (0..).zip(content).filter_map(final_value).collect()
 }
 
 /// The text of a reasoning item that was not streamed. Text that is in both the summary and the

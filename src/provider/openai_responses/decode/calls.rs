@@ -100,21 +100,21 @@ impl Call {
     /// If the event has no arguments, the streamed arguments or those of the start event apply.
     pub(super) fn finish(
         &mut self,
-        told: Option<Cow<'_, str>>,
+        final_arguments: Option<Cow<'_, str>>,
         cut_off: bool,
         key: u32,
         turn: &mut TurnBuilder,
     ) -> Result<Comparison, Error> {
-        let told = told.ok_or_else(malformed_arguments_error)?;
-        if self.end == CallEnd::Open && self.arguments.is_empty() && told.is_empty() {
+        let final_arguments = final_arguments.ok_or_else(malformed_arguments_error)?;
+        if self.end == CallEnd::Open && self.arguments.is_empty() && final_arguments.is_empty() {
             let initial = std::mem::take(&mut self.initial_arguments);
             self.push_delta(Some(&initial), key, turn);
         }
-        let agreement = match &*told {
+        let agreement = match &*final_arguments {
             "" => Comparison::Equal,
-            told => {
+            final_arguments => {
                 self.is_broken = false;
-                self.reconcile_arguments(told, key, turn)
+                self.reconcile_arguments(final_arguments, key, turn)
             }
         };
         match (cut_off, self.end) {
@@ -141,7 +141,9 @@ impl Call {
                 self.push_delta(Some(rest), key, turn);
                 Comparison::Equal
             }
-            _ if value(text).is_some_and(|told| value(&self.arguments) == Some(told)) => {
+            _ if value(text)
+                .is_some_and(|final_arguments| value(&self.arguments) == Some(final_arguments)) =>
+            {
                 Comparison::Equal
             }
             _ => {

@@ -100,8 +100,8 @@ impl Decoder {
                 }
             }
             "response.function_call_arguments.done" => {
-                let told = arguments_text(event.arguments);
-                items.on_arguments_done(location, event.name.or_empty(), told, turn)?;
+                let arguments = arguments_text(event.arguments);
+                items.on_arguments_done(location, event.name.or_empty(), arguments, turn)?;
             }
             "response.output_item.added" => {
                 if let Some(item) = event.item {
@@ -299,7 +299,7 @@ impl Decode for Decoder {
                 return Err(failure::error_in_stream(frame.data));
             }
             "message" if event.choices.is_some() => {
-                return Err(protocol_error("the answer is in the form of Chat Completions"));
+                return Err(protocol_error("the response is in the Chat Completions format"));
             }
             kind => match kind.strip_prefix("response.") {
                 Some(word @ ("completed" | "incomplete" | "failed" | "cancelled" | "done")) => {

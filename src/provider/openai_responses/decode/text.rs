@@ -91,16 +91,16 @@ impl TextParts {
     /// Applies all parts of the finished item.
     pub(super) fn push_all(
         &mut self,
-        told: &[(TextKind, u64, &str)],
+        final_text: &[(TextKind, u64, &str)],
         key: u32,
         turn: &mut TurnBuilder,
     ) -> Comparison {
-        let text: String = told.iter().map(|(.., text)| *text).collect();
+        let text: String = final_text.iter().map(|(.., text)| *text).collect();
         // Some gateways number the parts differently in deltas and finished items.
         if texts_match(&self.text(), &text) {
             return Comparison::Equal;
         }
-        told.iter().fold(Comparison::Equal, |before, (kind, index, text)| {
+        final_text.iter().fold(Comparison::Equal, |before, (kind, index, text)| {
             match self.push_whole((*kind, *index), text, key, turn) {
                 Comparison::Equal => before,
                 Comparison::Different => Comparison::Different,
@@ -171,6 +171,6 @@ fn emit_text(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
 
 /// Compares a streamed text with its final form. A difference in surrounding white space does not
 /// justify a retraction, and an empty final text is ignored.
-fn texts_match(streamed: &str, told: &str) -> bool {
-    told.is_empty() || (!streamed.is_empty() && streamed.trim() == told.trim())
+fn texts_match(streamed: &str, final_text: &str) -> bool {
+    final_text.is_empty() || (!streamed.is_empty() && streamed.trim() == final_text.trim())
 }

@@ -266,7 +266,7 @@ impl TurnWriter for ResponseWriter {
             StopReason::MaxTokens => ("response.incomplete", Some("max_output_tokens")),
             StopReason::ContentFilter => ("response.incomplete", Some("content_filter")),
             StopReason::Other(raw) => ("response.incomplete", Some(raw.as_str())),
-            StopReason::Refusal => return Err("a refusal without words (see `Reply::refuse`)"),
+            StopReason::Refusal => return Err("a refusal without text (see `Reply::refuse`)"),
             StopReason::Pause => return Err("a pause"),
             StopReason::ContextWindow => return Err("the end of the context window"),
         };

@@ -49,7 +49,7 @@ fn names<'a>(claims: impl Iterator<Item = (&'static str, &'a str)>) -> Vec<&'sta
 }
 
 #[tokio::test]
-async fn every_claim_holds_for_a_provider_without_a_fault_and_is_broken_by_some_fault() {
+async fn every_claim_holds_without_a_fault_and_fails_under_some_fault() {
     let report = check(&Broken::by(Fault::None)).await;
     assert_eq!(names(report.failed()), [""; 0], "{report}");
     assert_eq!(names(report.skipped()), [""; 0], "{report}");
@@ -72,7 +72,7 @@ fn every_claim_fails_for_a_provider_that_breaks_it() {
 }
 
 #[tokio::test]
-async fn a_name_that_no_claim_has_fails() {
+async fn an_unknown_claim_name_fails() {
     let report = check_claim(&Broken::by(Fault::None), "a_call_comes_hole").await;
     let failed: Vec<_> = report.failed().map(|(_, why)| why).collect();
     assert_eq!(failed, ["no claim has this name: `a_call_comes_hole`"]);

@@ -15,7 +15,7 @@ fn check(pieces: &[&str], expected: Result<Option<&str>, &str>) {
 }
 
 #[test]
-fn each_kind_of_value_is_put_in_its_place() {
+fn values_of_every_type_are_set_at_their_path() {
     check(
         &[
             r#"{"jsonPath":"$.text","stringValue":"a \"b\""}"#,
@@ -34,7 +34,7 @@ fn each_kind_of_value_is_put_in_its_place() {
 }
 
 #[test]
-fn paths_lead_into_objects_and_lists() {
+fn paths_address_nested_objects_and_lists() {
     check(
         &[
             r#"{"jsonPath":"$.a.list[0].x","numberValue":1}"#,
@@ -47,7 +47,7 @@ fn paths_lead_into_objects_and_lists() {
 }
 
 #[test]
-fn a_text_comes_in_pieces_also_among_others() {
+fn interleaved_string_pieces_are_joined() {
     check(
         &[
             r#"{"jsonPath":"$.a","stringValue":"Hel","willContinue":true}"#,
@@ -60,12 +60,12 @@ fn a_text_comes_in_pieces_also_among_others() {
 }
 
 #[test]
-fn a_text_that_was_to_go_on_leaves_the_whole_unknown() {
+fn an_unfinished_string_yields_no_arguments() {
     check(&[r#"{"jsonPath":"$.a","stringValue":"Hel","willContinue":true}"#], Ok(None));
 }
 
 #[test]
-fn what_is_not_understood_is_an_error() {
+fn an_invalid_partial_argument_is_an_error() {
     for path in ["", "a", "$", "$.", "$..a", "$.*", "$[*]", "$[-1]", "$[0:1]", "$['a", "$[a]"] {
         let piece = serde_json::json!({ "jsonPath": path, "numberValue": 1 }).to_string();
         let mut arguments = PartialArguments::new();
@@ -73,28 +73,28 @@ fn what_is_not_understood_is_an_error() {
         assert_eq!(pushed.unwrap_err().kind(), ErrorKind::Protocol, "{path}");
     }
     let deep = format!(r#"{{"jsonPath":"${}","numberValue":1}}"#, ".a".repeat(MAX_DEPTH + 1));
-    check(&[&deep], Err("leads nowhere"));
-    check(&["[]"], Err("what is no piece"));
+    check(&[&deep], Err("empty or too deep"));
+    check(&["[]"], Err("an invalid piece"));
     check(&[r#"{"numberValue":1}"#], Err("lack a path"));
     check(&[r#"{"jsonPath":"$.a"}"#], Err("lack a value"));
     check(&[r#"{"jsonPath":"$.a","numberValue":"1"}"#], Err("is not understood"));
     check(&[r#"{"jsonPath":"$.a","numberValue":1e999}"#], Err("is not understood"));
-    check(&[r#"{"jsonPath":"$.a","numberValue":1,"willContinue":true}"#], Err("is no text"));
-    check(&[r#"{"jsonPath":"$.a","numberValue":1,"boolValue":true}"#], Err("of one value"));
+    check(&[r#"{"jsonPath":"$.a","numberValue":1,"willContinue":true}"#], Err("is not text"));
+    check(&[r#"{"jsonPath":"$.a","numberValue":1,"boolValue":true}"#], Err("one value twice"));
 }
 
 #[test]
-fn two_things_of_one_value_are_an_error() {
+fn a_value_set_twice_is_an_error() {
     let a = r#"{"jsonPath":"$.a","numberValue":1}"#;
-    check(&[a, a], Err("of one value"));
-    check(&[a, r#"{"jsonPath":"$.a.b","numberValue":1}"#], Err("of one value"));
-    check(&[a, r#"{"jsonPath":"$[0]","numberValue":1}"#], Err("of one value"));
+    check(&[a, a], Err("one value twice"));
+    check(&[a, r#"{"jsonPath":"$.a.b","numberValue":1}"#], Err("one value twice"));
+    check(&[a, r#"{"jsonPath":"$[0]","numberValue":1}"#], Err("one value twice"));
     let null = r#"{"jsonPath":"$.a","nullValue":null}"#;
-    check(&[null, r#"{"jsonPath":"$.a","stringValue":"x"}"#], Err("of one value"));
+    check(&[null, r#"{"jsonPath":"$.a","stringValue":"x"}"#], Err("one value twice"));
 }
 
 #[test]
-fn an_element_that_was_never_said_is_an_error() {
-    check(&[r#"{"jsonPath":"$.a[1]","numberValue":1}"#], Err("leave out an element"));
+fn a_skipped_list_element_is_an_error() {
+    check(&[r#"{"jsonPath":"$.a[1]","numberValue":1}"#], Err("skip an element"));
     check(&[r#"{"jsonPath":"$.a[4294967295]","numberValue":1}"#], Err("an element"));
 }
