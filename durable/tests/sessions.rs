@@ -867,8 +867,9 @@ async fn calls_that_run_apart_show_their_progress_and_are_dropped_by_an_interrup
     let run = move |_: Value, _| {
         let guard = Arc::clone(&guard);
         let hang = stream::once(async move {
-            let _guard = guard;
-            std::future::pending::<ToolUpdate>().await
+            std::future::pending::<()>().await;
+            drop(guard);
+            ToolUpdate::progress("never")
         });
         stream::iter([ToolUpdate::progress(&"half of it")]).chain(hang)
     };
