@@ -29,7 +29,7 @@ use crate::session::Session;
 /// If a log that several hubs share is [unavailable](crate::hub::LogUnavailable), the reader shows
 /// the finished turns from the store: immediately if it has not yielded anything yet, otherwise
 /// after a second, and again whenever the session has grown. When the log is available again, a
-/// snapshot of the run follows. log is back, a snapshot of the run follows.
+/// snapshot of the run follows.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionReader {
     session: Session,

@@ -1,6 +1,9 @@
 //! The calls of a turn, with the decision whether they may run.
 
-use crate::item::{ResultKind, StopReason, ToolCall};
+use std::iter::FilterMap;
+use std::slice;
+
+use crate::item::{Item, ResultKind, StopReason, ToolCall};
 use crate::turn::Turn;
 
 /// The calls of a complete turn.
@@ -37,6 +40,17 @@ impl<'a> Calls<'a> {
     }
 
     /// The calls in the order in which the model wrote them.
+    ///
+    /// ```
+    /// # use turnstream::Turn;
+    /// fn names(turn: &Turn) -> Vec<&str> {
+    ///     let mut names = Vec::new();
+    ///     for call in turn.calls() {
+    ///         names.push(call.name.as_str());
+    ///     }
+    ///     names
+    /// }
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = &'a ToolCall> + use<'a> {
         self.turn.tool_calls()
     }
@@ -49,6 +63,16 @@ impl<'a> Calls<'a> {
     /// Whether the turn has no calls.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
+    }
+}
+
+/// The calls in the order in which the model wrote them, as [`Calls::iter`] returns them.
+impl<'a> IntoIterator for Calls<'a> {
+    type Item = &'a ToolCall;
+    type IntoIter = FilterMap<slice::Iter<'a, Item>, fn(&'a Item) -> Option<&'a ToolCall>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.turn.items().iter().filter_map(Item::as_tool_call)
     }
 }
 
