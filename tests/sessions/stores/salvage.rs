@@ -207,5 +207,5 @@ fn readable_sqlite_entries_are_salvaged_and_the_others_reported() {
     assert_eq!(damage.len(), 3);
     assert_damage(&damage[0], 1, ("entry 1 of the session `f`", "is missing"), Some(1), &[]);
     assert_damage(&damage[1], 2, ("entry 3 of the session `f`", "cannot be read"), Some(1), &[]);
-    assert_damage(&damage[2], 4, ("6 to 6 of the session `f`", "not there"), Some(1), &[]);
+    assert_damage(&damage[2], 4, ("6 to 6 of the session `f`", "missing"), Some(1), &[]);
 }
