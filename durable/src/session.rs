@@ -179,7 +179,7 @@ impl Session {
     }
 }
 
-/// How a run begins.
+/// How a run starts.
 enum Start {
     Input(Vec<Item>),
     Verdicts(GivenVerdicts),

@@ -43,7 +43,7 @@ const MAX_EVENTS_PER_POLL: usize = 64;
 /// let outcome = Attempt::run(&agent, "chat-1", Vec::new(), "Hi").drive(&mut engine).await?;
 /// assert_eq!(outcome.text, "Hello!");
 ///
-/// // The next attempt performs nothing: the engine has kept everything.
+/// // The next attempt performs nothing, because the engine has recorded every step.
 /// let again = Attempt::run(&agent, "chat-1", Vec::new(), "Hi").drive(&mut engine.next_attempt()).await?;
 /// assert_eq!(again, outcome);
 /// # Ok(())
@@ -61,7 +61,7 @@ pub struct Attempt {
     observer: Option<EventObserver>,
 }
 
-/// How a run begins.
+/// How a run starts.
 #[derive(Clone)]
 enum Start {
     Input(Input),

@@ -29,7 +29,7 @@
 //!
 //! | operation | if the attempt is lost meanwhile |
 //! |---|---|
-//! | a request to the model, a hook that takes time, a compaction, a step of a body | the next attempt performs it again |
+//! | a model request, a hook that takes time, a compaction, a step of a body | the next attempt performs it again |
 //! | a call of an [idempotent] tool | the next attempt performs it again, under the same [key] |
 //! | any other call | it is not started again; the model reads that it was interrupted |
 //! | a sub-agent | like its call; the tool made of an agent is idempotent only if you set that |

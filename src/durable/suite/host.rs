@@ -48,7 +48,7 @@ pub struct SuiteRun {
     pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
 }
 
-/// How a run begins.
+/// How a run starts.
 #[derive(Clone)]
 pub(super) enum SuiteStart {
     Input(Input),
