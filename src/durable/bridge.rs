@@ -45,8 +45,8 @@ struct BridgeState {
     has_effect: bool,
     /// The number of entries of the session when the effect was requested.
     version: u64,
-    /// The number of events that the run has yielded since the previous effect, or since the first of the two steps of
-    /// its calls.
+    /// The number of events that the run has yielded since the previous effect, or since the start of the first of the
+    /// two steps of its calls.
     event_count: usize,
     /// The values that the run has drawn since then, if the step is performed.
     draws: Vec<DrawnValue>,
