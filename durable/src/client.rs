@@ -1,4 +1,4 @@
-//! The way from a program to its sessions.
+//! The client, through which a program uses its sessions.
 
 use std::fmt;
 
@@ -20,9 +20,9 @@ use crate::errors::from_terminal;
 use crate::inbox::InboxIngressClient;
 use crate::session::{ResumeRequest, RunRequest, SessionIngressClient};
 
-/// Starts runs and acts on sessions, through the ingress of Restate. Clones share its connections.
+/// Starts runs and acts on sessions through the ingress of Restate. Clones share its connections.
 ///
-/// Its calls have no time limit of their own: while no worker can be reached, Restate waits for one. Only
+/// Its methods have no time limit of their own: while no worker can be reached, Restate waits for one. Only
 /// [`history`](Self::history), [`status`](Self::status) and [`queued`](Self::queued) fail after eight attempts.
 #[derive(Clone)]
 pub struct Client {
@@ -32,11 +32,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the ingress at this URL, for example `http://127.0.0.1:8080`.
+    /// Creates a client for the ingress at this URL, for example `http://127.0.0.1:8080`.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if it is not a URL.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if `url` is not a URL.
     pub fn new(url: &str) -> Result<Self, Error> {
         let invalid = |error: String| {
             Error::new(
@@ -50,22 +50,21 @@ impl Client {
         Ok(Self { ingress, url: url.to_owned(), hub: None })
     }
 
-    /// Sends interrupts through this hub as well, so that a step that runs ends at once.
+    /// Also sends interrupts through this hub, so that they end a running step immediately.
     pub fn with_hub(mut self, hub: &Hub) -> Self {
         self.hub = Some(hub.clone());
         self
     }
 
     /// Runs an agent of the workers on new input, and waits for the end of the run. If another run of the session is
-    /// active, this one begins after it.
+    /// active, this run starts after it.
     ///
-    /// Dropping the future leaves the run to the workers; [`interrupt`](Self::interrupt) ends it.
+    /// If the future is dropped, the workers continue the run; [`interrupt`](Self::interrupt) ends it.
     ///
     /// # Errors
     ///
-    /// As [`Attempt::drive`](turnstream::durable::Attempt::drive);
-    /// [`Unsupported`](ErrorKind::Unsupported) if no worker has the agent; [`Connect`](ErrorKind::Connect) if Restate
-    /// cannot be reached.
+    /// The errors of [`Attempt::drive`](turnstream::durable::Attempt::drive); [`Unsupported`](ErrorKind::Unsupported)
+    /// if the worker does not have the agent; [`Connect`](ErrorKind::Connect) if Restate cannot be reached.
     pub async fn run(
         &self,
         session: &str,
@@ -76,11 +75,12 @@ impl Client {
         self.outcome(&run).await
     }
 
-    /// Starts a run, and returns its id. The same `request_id` starts one run, however often it is sent within a day.
+    /// Starts a run, and returns its id without waiting for its end. Requests with the same `request_id` start only one
+    /// run, if they are sent within a day.
     ///
     /// # Errors
     ///
-    /// [`Connect`](ErrorKind::Connect) if Restate cannot be reached: whether the run is started is open then.
+    /// [`Connect`](ErrorKind::Connect) if Restate cannot be reached. The run may or may not have started in that case.
     pub async fn start(
         &self,
         session: &str,
@@ -93,8 +93,8 @@ impl Client {
         run_id(session.run(Json(request)).idempotency_key(header(request_id)).send().await)
     }
 
-    /// Starts a run that continues calls that were pending, with a verdict for each, or a run that was broken off.
-    /// Returns its id.
+    /// Starts a run that continues pending calls, with a verdict for each, or an unfinished run. Returns the id of the
+    /// new run.
     ///
     /// # Errors
     ///
@@ -116,8 +116,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and [`InvalidRequest`](ErrorKind::InvalidRequest) if no such run is known: outcomes are
-    /// kept for a day.
+    /// As [`run`](Self::run), and [`InvalidRequest`](ErrorKind::InvalidRequest) if Restate does not know the run.
+    /// Restate keeps outcomes for a day.
     pub async fn outcome(&self, run: &str) -> Result<Outcome, Error> {
         ensure_not_empty("a run", run)?;
         let handle = self.ingress.invocation_handle::<Json<Outcome>>(run);
@@ -131,17 +131,18 @@ impl Client {
         Ok(outcome?.into_body().into_inner())
     }
 
-    /// Gives a verdict on a call that a run has left pending, with exactly the arguments that would run. When all
-    /// pending calls have one, a run resumes them, whose id is returned. The same verdict may be given again.
+    /// Adds a verdict on a pending call, whose arguments must be exactly those of `call`. When all pending calls have a
+    /// verdict, a run resumes them, and this method returns its id. The same verdict may be sent again.
     ///
-    /// It waits for the end of an active run. An [interactive](turnstream::Agent::interactive) run that waits for a
-    /// verdict gets it by [`send`](Self::send) instead, as a [`Command::Verdict`].
+    /// If a run is active, this method waits for its end. To answer an active
+    /// [interactive](turnstream::Agent::interactive) run that waits for a verdict, [`send`](Self::send) a
+    /// [`Command::Verdict`] instead.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no such call is pending,
-    /// [`Conflict`](ErrorKind::Conflict) if it has another verdict already, and
-    /// [`Unsupported`](ErrorKind::Unsupported) if no worker has the agent.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no such call is pending, [`Conflict`](ErrorKind::Conflict) if
+    /// the call already has a different verdict, and [`Unsupported`](ErrorKind::Unsupported) if the worker does not
+    /// have the agent.
     pub async fn judge(
         &self,
         session: &str,
@@ -155,15 +156,15 @@ impl Client {
         body(answer).map(Json::into_inner)
     }
 
-    /// Sends a command to the active run, or input to the next one. The receipt says that it is stored. The event
-    /// [`Appended`](turnstream::Event::Appended) with the receipt's id says that input was delivered. The same `id` is
-    /// stored once for a session, however often it is sent within a day.
+    /// Sends a command to the active run. Input is stored for the next run if no run is active. The receipt confirms
+    /// that the command is stored; the event [`Appended`](turnstream::Event::Appended) with the receipt's id reports
+    /// that input was delivered. A command with the same `id` is stored only once for a session, if it is sent again
+    /// within a day.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with
-    /// [`NotRunning`](turnstream::hub::NotRunning) as its source, if the command ends a run or judges a call of one,
-    /// and none is active.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`](turnstream::hub::NotRunning) as its source,
+    /// if no run is active and the command is not input.
     pub async fn send(
         &self,
         session: &str,
@@ -173,13 +174,13 @@ impl Client {
         let is_interrupt = command == Command::Interrupt;
         let stored = StoredCommand { id: id.to_owned(), command };
         let inbox = self.inbox(session)?;
-        // Keys are those of one session: Restate has them for each object.
+        // Restate scopes idempotency keys to one object, so equal ids of two sessions do not collide.
         let pushed = inbox.push(Json(stored)).idempotency_key(header(id)).call().await;
         body(pushed)?;
         if let (true, Some(hub)) = (is_interrupt, &self.hub)
             && let Ok(Some(run)) = hub.find_run(session).await
         {
-            // It only spares the wait for the end of the step.
+            // The command is already stored. This only avoids waiting for the end of the step.
             let _ = hub.send(&run, Command::Interrupt).await;
         }
         Ok(InputReceipt { id: id.to_owned() })
@@ -198,10 +199,11 @@ impl Client {
         self.send(session, &SystemIds.next_id(), Command::Steer(input.into().0)).await
     }
 
-    /// Interrupts the active run: what there is of its turn is kept.
+    /// Interrupts the active run. The part of its turn that has arrived is kept.
     ///
-    /// With a [hub](Self::with_hub), the running step ends at once; otherwise the run ends after it. Calls that run apart
-    /// are answered as interrupted. Workers with a hub then drop their tools; others run them to their end.
+    /// With a [hub](Self::with_hub), the running step ends immediately; without one, the run ends after that step.
+    /// Calls that run apart are answered as interrupted. Workers with a hub then drop the tools of these calls; other
+    /// workers run the tools to their end.
     ///
     /// # Errors
     ///
@@ -210,17 +212,17 @@ impl Client {
         self.send(session, &SystemIds.next_id(), Command::Interrupt).await.map(drop)
     }
 
-    /// The entries of a session from a number on.
+    /// Returns the entries of a session from index `from` on.
     ///
     /// # Errors
     ///
-    /// [`Connect`](ErrorKind::Connect) if Restate cannot be reached, and another error if no worker could read the
-    /// session in eight attempts.
+    /// [`Connect`](ErrorKind::Connect) if Restate cannot be reached, and another error if the workers could not read
+    /// the session in eight attempts.
     pub async fn history(&self, session: &str, from: u64) -> Result<Vec<Entry>, Error> {
         body(self.session(session)?.history(Json(from)).call().await).map(Json::into_inner)
     }
 
-    /// What a session is doing.
+    /// Returns the status of a session.
     ///
     /// # Errors
     ///
@@ -229,7 +231,7 @@ impl Client {
         body(self.session(session)?.status().call().await).map(Json::into_inner)
     }
 
-    /// The commands that wait for a run of a session.
+    /// Returns the commands that wait for a run of a session.
     ///
     /// # Errors
     ///
@@ -238,16 +240,17 @@ impl Client {
         body(self.inbox(session)?.queued().call().await).map(Json::into_inner)
     }
 
-    /// Fills an empty session with the entries of another one.
+    /// Fills an empty session with entries, for example those of a session in a store.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if the session has entries.
+    /// [`Conflict`](ErrorKind::Conflict) if the session already has entries.
     pub async fn import(&self, session: &str, entries: Vec<Entry>) -> Result<(), Error> {
         body(self.session(session)?.import(Json(entries)).call().await)
     }
 
-    /// Removes a session, after the end of its active run, with the commands that wait for its next run, input included.
+    /// Removes a session and the commands that wait for its next run, including input. If a run is active, this method
+    /// waits for its end.
     ///
     /// # Errors
     ///
@@ -267,9 +270,9 @@ impl Client {
     }
 }
 
-/// Reads the sessions, for what takes a [`Store`]: a reader of a hub, or a copy elsewhere. It writes nothing and lists
-/// nothing: runs are started by the [client](Client), and [`Worker::with_copy`](crate::Worker::with_copy) keeps a store
-/// that lists them.
+/// Lets code that takes a [`Store`], such as a hub's reader, read the sessions on Restate. This store cannot write or
+/// list sessions: use the [client](Client) to start runs, and [`Worker::with_copy`](crate::Worker::with_copy) to keep a
+/// store that lists sessions.
 impl Store for Client {
     fn append<'a>(
         &'a self,
@@ -287,7 +290,7 @@ impl Store for Client {
     ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
         async move {
             let entries = self.history(id, from).await?;
-            // An object without state is like one that is not there.
+            // Restate does not distinguish an object without state from one that does not exist.
             let is_there = !entries.is_empty() || self.status(id).await?.version > 0;
             Ok(is_there.then_some(entries))
         }
@@ -320,7 +323,7 @@ fn ensure_not_empty(what: &str, id: &str) -> Result<(), Error> {
     }
 }
 
-/// An id as the value of a header, which is ASCII.
+/// Encodes an id as ASCII, for the value of a header.
 fn header(id: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
     let encoded = id.bytes().map(|byte| match is_plain(byte) {
@@ -332,7 +335,7 @@ fn header(id: &str) -> String {
 
 type SentRun = SendResponse<reqwest::Client, Json<Outcome>>;
 
-/// The id of a run that was sent.
+/// The id of a run that was sent to Restate.
 fn run_id(sent: Result<SentRun, ClientError>) -> Result<String, Error> {
     Ok(sent.map_err(from_client)?.invocation_handle().invocation_id().clone())
 }
@@ -344,7 +347,7 @@ where
     answer.and_then(CallResponse::into_body).map_err(from_client)
 }
 
-/// The body of an answer of the ingress that is an error.
+/// The body of an error response of the ingress.
 #[derive(serde::Deserialize)]
 struct ErrorAnswer {
     message: String,

@@ -1,4 +1,4 @@
-//! What handlers of several kinds ask of their contexts.
+//! The operations of Restate's contexts that several kinds of handlers share.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -11,7 +11,7 @@ use crate::errors::{from_context, unreadable};
 
 /// A context that performs steps.
 pub(crate) trait PerformStep {
-    /// Performs a step, or returns the value that was kept.
+    /// Performs a step, or returns its recorded value.
     fn perform<'a>(
         &'a self,
         name: &'static str,
@@ -19,9 +19,9 @@ pub(crate) trait PerformStep {
     ) -> BoxFuture<'a, Result<RawJson, Error>>;
 }
 
-/// A context that reads the state of its object.
+/// A context that can read the state of its object.
 pub(crate) trait ReadState {
-    /// Reads a value, which is text.
+    /// Reads a value as text.
     fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<String>, Error>>;
 }
 
@@ -33,7 +33,7 @@ macro_rules! perform_step {
                 name: &'static str,
                 step: StepFuture,
             ) -> BoxFuture<'a, Result<RawJson, Error>> {
-                // The context lives longer than the step.
+                // The shorter lifetime is correct: the context outlives the step.
                 let context: &'a $context<'a> = self;
                 let step = async move || Ok(Json(step.await));
                 let kept = context.run(step).name(name);
@@ -52,7 +52,7 @@ macro_rules! read_state {
                 key: &'a str,
             ) -> BoxFuture<'a, Result<Option<String>, Error>> {
                 let context: &'a $context<'a> = self;
-                // As it is: a `String` of the SDK is a string of JSON.
+                // Read as bytes, because the SDK reads a `String` as a string in JSON.
                 let value = context.get::<Vec<u8>>(key);
                 value.map(|value| into_text(value.map_err(|error| from_context(&error))?)).boxed()
             }

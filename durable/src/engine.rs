@@ -1,4 +1,4 @@
-//! The engine of a durable run, on Restate.
+//! The engine for durable runs on Restate.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::errors::{from_context, unreadable};
 use crate::inbox::{Finish, InboxClient, start_timer};
 use crate::tools::{ToolsClient, ToolsRequest};
 
-/// The engine of one attempt at a run: the context of the handler, and the state of the session's object.
+/// The engine of one attempt at a run. It uses the handler's context and the state of the session's object.
 pub(crate) struct RestateEngine<'a, 'ctx> {
     ctx: &'a ObjectContext<'ctx>,
     /// The name of the agent.
@@ -26,7 +26,7 @@ pub(crate) struct RestateEngine<'a, 'ctx> {
     segments: SessionSegments,
     /// All entries of the session.
     entries: Vec<Entry>,
-    /// Counts the waits for commands.
+    /// The number of waits for commands so far.
     waits: u32,
     is_finished: bool,
 }
@@ -94,7 +94,7 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         let mut results: Vec<Option<ToolResult>> = vec![None; calls.len()];
         let (mut running, mut handles) = (DurableFuturesUnordered::new(), Vec::new());
         for call in &calls {
-            // Another run may ask for a call of the same id, after the session was removed.
+            // After a session was removed, a new run may request a call with the same id.
             let key = format!("{}/{}", self.ctx.invocation_id(), call.call.call_id);
             let (agent, call) = (self.agent.clone(), call.clone());
             let request = tools().call(Json(ToolsRequest::Call { agent, call }));
@@ -135,7 +135,8 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         Ok(())
     }
 
-    /// Ends the run: its pieces become segments, and its inbox takes nothing for it any more.
+    /// Ends the run: merges the pieces of its session into segments, and sends the undelivered commands back to the
+    /// inbox.
     pub(crate) fn end(&mut self, put_back: Vec<StoredCommand>) -> Result<(), Error> {
         if !std::mem::replace(&mut self.is_finished, true) {
             let writes = self.segments.merge()?;
@@ -147,7 +148,7 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
     }
 }
 
-/// Reads the entries of a session from the state of its object.
+/// Reads a session's entries from the state of its object.
 pub(crate) async fn read_session(
     ctx: &impl ReadState,
 ) -> Result<(SessionSegments, Vec<Entry>), Error> {

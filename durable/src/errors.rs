@@ -1,14 +1,14 @@
-//! Errors on their way through Restate.
+//! Conversions between the errors of the crate and those of Restate.
 
 use restate_sdk::errors::{HandlerError, TerminalError};
 use turnstream::durable::{AttemptLost, is_attempt_lost};
 use turnstream::hub::NotRunning;
 use turnstream::{Error, ErrorKind};
 
-/// The code of an error that says that no run is active.
+/// The code of an error that reports that no run is active.
 const NOT_RUNNING: u16 = 410;
 
-/// An error of ours, as one that ends an invocation. Its message has the whole error.
+/// Converts an error of the crate to one that ends an invocation. The message contains the whole error as JSON.
 pub(crate) fn to_terminal(error: &Error) -> TerminalError {
     let code = match error.kind() {
         _ if NotRunning::from_error(error).is_some() => NOT_RUNNING,
@@ -22,14 +22,14 @@ pub(crate) fn to_terminal(error: &Error) -> TerminalError {
     TerminalError::new_with_code(code, message)
 }
 
-/// What ended an invocation, as an error of ours.
+/// Converts the error that ended an invocation to an error of the crate.
 pub(crate) fn from_terminal(code: u16, message: &str) -> Error {
     let error = serde_json::from_str(message).unwrap_or_else(|_| {
         let kind = match code {
-            // No handler of ours: a server that starts does not know the services yet.
+            // The handler was not found: a server that is starting does not know the services yet.
             404 => ErrorKind::Connect,
             400 => ErrorKind::InvalidRequest,
-            // 409 says that the invocation was cancelled or killed.
+            // Restate reports 409 when the invocation was cancelled or killed.
             _ => ErrorKind::Other,
         };
         Error::new(kind, format!("Restate has ended the invocation ({code}): {message}"))
@@ -40,12 +40,14 @@ pub(crate) fn from_terminal(code: u16, message: &str) -> Error {
     }
 }
 
-/// What an operation of the context has failed with: the invocation was cancelled, or a call of it has failed.
+/// Converts the error of a context's operation: the invocation was cancelled, or an invocation that it called has
+/// failed.
 pub(crate) fn from_context(error: &TerminalError) -> Error {
     from_terminal(error.code(), error.message())
 }
 
-/// How a handler ends: Restate makes another attempt if this one was lost, and answers with all other errors.
+/// Converts an error to the result of a handler. Restate retries the invocation if the attempt was lost; all other
+/// errors are returned to the client.
 pub(crate) fn to_handler_error(error: Error) -> HandlerError {
     match is_attempt_lost(&error) {
         true => HandlerError::from(error),
@@ -53,7 +55,8 @@ pub(crate) fn to_handler_error(error: Error) -> HandlerError {
     }
 }
 
-/// A state or a message that cannot be read: a later version may have written it, so the invocation is tried again.
+/// Creates the error for a state or message that cannot be read. A later version may have written it, so Restate
+/// retries the invocation.
 pub(crate) fn unreadable(what: &str, error: impl std::fmt::Display) -> Error {
     let message = format!("{what} cannot be read: {error}");
     Error::new(ErrorKind::Store, message).with_source(AttemptLost)

@@ -8,8 +8,8 @@ use turnstream::durable::{CommandQueue, CommandWaiter, StoredCommand, WaitAnswer
 
 use crate::errors::to_terminal;
 
-/// The object `Inbox/{session}`. Its handlers are quick, so that commands can be sent while a run goes on. Its waiters
-/// are awakeables.
+/// The object `Inbox/{session}`. Its handlers return quickly, so that commands can be sent while a run is active. Its
+/// waiters are awakeables.
 pub(crate) struct Inbox;
 
 /// The end of a run.
@@ -60,14 +60,15 @@ impl Inbox {
         Ok(Json(change(&ctx, |queue| queue.wait(waiter)).await?))
     }
 
-    /// The time of a wait is over.
+    /// Wakes the run whose wait has reached its time limit.
     #[handler(ingress_private)]
     async fn expire(&self, ctx: ObjectContext<'_>, timer: String) -> HandlerResult<()> {
         wake(&ctx, change(&ctx, |queue| queue.expire(&timer)).await?);
         Ok(())
     }
 
-    /// Registers an awakeable for an interrupt. `true` if one waits already, or no run is active.
+    /// Registers an awakeable for an interrupt or the end of the run. Returns `true` if an interrupt is already waiting
+    /// or no run is active.
     #[handler(ingress_private)]
     async fn watch_stop(
         &self,
@@ -78,7 +79,7 @@ impl Inbox {
         Ok(Json(answer == WaitAnswer::Ready))
     }
 
-    /// A run has ended.
+    /// Ends a run and puts its undelivered commands back.
     #[handler(ingress_private)]
     async fn finish(
         &self,
@@ -89,14 +90,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// The session was removed.
+    /// Removes all commands and waiters after the session was removed.
     #[handler(ingress_private)]
     async fn clear(&self, ctx: ObjectContext<'_>) -> HandlerResult<()> {
         wake(&ctx, change(&ctx, CommandQueue::clear).await?);
         Ok(())
     }
 
-    /// The commands that wait, and the active run.
+    /// Returns the waiting commands and the active run.
     #[handler(invocation_retry_policy(max_attempts = 8, on_max_attempts = "kill"))]
     async fn queued(&self, ctx: SharedObjectContext<'_>) -> HandlerResult<Json<CommandQueue>> {
         let queue = ctx.get::<Json<CommandQueue>>(QUEUE).await?;
@@ -104,13 +105,13 @@ impl Inbox {
     }
 }
 
-/// A timer of a wait.
+/// Starts the timer of a wait.
 pub(crate) fn start_timer(ctx: &ObjectContext<'_>, timer: &str, limit: Duration) {
     let inbox = ctx.object_client::<InboxClient>(ctx.key());
     drop(inbox.expire(timer.to_owned()).send_after(limit));
 }
 
-/// Reads the queue, changes it, and writes it if it is another one then.
+/// Reads the queue, changes it, and writes it back if it has changed.
 async fn change<T>(
     ctx: &ObjectContext<'_>,
     change: impl FnOnce(&mut CommandQueue) -> T,

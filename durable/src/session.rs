@@ -1,4 +1,4 @@
-//! Sessions, each an object that runs one run at a time.
+//! Sessions. Each one is an object that performs one run at a time.
 
 use restate_sdk::prelude::*;
 use serde::de::DeserializeOwned;
@@ -20,7 +20,7 @@ use crate::worker::WorkerParts;
 /// The object `Session/{session}`.
 pub(crate) struct Session(pub(crate) WorkerParts);
 
-/// What a session is asked to run.
+/// A request to run an agent on new input.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RunRequest {
     /// The name of the agent.
@@ -28,7 +28,7 @@ pub(crate) struct RunRequest {
     pub(crate) input: Vec<Item>,
 }
 
-/// What a session is asked to resume, with verdicts on its pending calls.
+/// A request to resume a session, with verdicts on its pending calls.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ResumeRequest {
     pub(crate) agent: String,
@@ -52,7 +52,7 @@ const VERDICTS: &str = "verdicts";
     )
 )]
 impl Session {
-    /// Runs an agent on something said.
+    /// Runs an agent on new input.
     #[handler]
     async fn run(
         &self,
@@ -63,7 +63,7 @@ impl Session {
         outcome.map(Json).map_err(to_handler_error)
     }
 
-    /// Continues with calls that were pending, or with a run that was broken off.
+    /// Continues pending calls or an unfinished run.
     #[handler]
     async fn resume(
         &self,
@@ -72,20 +72,20 @@ impl Session {
     ) -> HandlerResult<Json<Outcome>> {
         let outcome = self.drive(&ctx, agent, Start::Verdicts(verdicts)).await;
         if outcome.as_ref().is_err_and(|error| !is_attempt_lost(error)) {
-            // They were not used, and can be given again.
+            // The verdicts were not used, and can be submitted again.
             ctx.clear(VERDICTS);
         }
         outcome.map(Json).map_err(to_handler_error)
     }
 
-    /// Takes verdicts on pending calls. When all have one, a run resumes them, whose id is returned.
+    /// Adds verdicts on pending calls. When each call has one, a run resumes the calls, and its id is returned.
     #[handler]
     async fn judge(
         &self,
         ctx: ObjectContext<'_>,
         Json(ResumeRequest { agent, verdicts }): Json<ResumeRequest>,
     ) -> HandlerResult<Json<Option<String>>> {
-        // Before anything is noted: the run that resumes needs it.
+        // Checked before the verdict is stored, because the run that resumes the calls needs the agent.
         self.0.agent(&agent).map_err(|error| to_terminal(&error))?;
         let status = status(&ctx).await.map_err(to_handler_error)?;
         let given = state(&ctx, VERDICTS).await.map_err(to_handler_error)?;
@@ -103,9 +103,9 @@ impl Session {
         Ok(Json(given.run))
     }
 
-    /// The entries from a number on.
+    /// Returns the entries from an index on.
     #[handler(
-        // Of one moment: a run may write meanwhile.
+        // Read at one point in time: a run may write in the meantime.
         lazy_state = false,
         journal_retention = "0s",
         invocation_retry_policy(max_attempts = 8, on_max_attempts = "kill")
@@ -120,9 +120,9 @@ impl Session {
         Ok(Json(entries.split_off(from)))
     }
 
-    /// What the session is doing.
+    /// Returns the status of the session.
     #[handler(
-        // Of one moment: a run may write meanwhile.
+        // Read at one point in time: a run may write in the meantime.
         lazy_state = false,
         journal_retention = "0s",
         invocation_retry_policy(max_attempts = 8, on_max_attempts = "kill")
@@ -151,7 +151,7 @@ impl Session {
         Ok(())
     }
 
-    /// Removes the session, and the commands that wait for it.
+    /// Removes the session and the commands that wait for it.
     #[handler]
     async fn delete(&self, ctx: ObjectContext<'_>) -> HandlerResult<()> {
         ctx.object_client::<InboxClient>(ctx.key()).clear().call().await?;
@@ -160,7 +160,7 @@ impl Session {
         Ok(())
     }
 
-    /// Copies the session to the store of the worker. Only [`Copies`](crate::copies::Copies) calls it.
+    /// Copies the session to the worker's store. Only [`Copies`](crate::copies::Copies) calls this handler.
     #[handler(ingress_private, lazy_state = false, journal_retention = "0s")]
     async fn copy(&self, ctx: SharedObjectContext<'_>) -> HandlerResult<()> {
         let Some(store) = self.0.copy.clone() else { return Ok(()) };
@@ -169,7 +169,7 @@ impl Session {
         let step = async move || {
             let copied = copy_session(&*store, &id, &entries).await;
             copied.map(drop).map_err(|error| match error.kind() {
-                // The store will say so each time.
+                // The store would return the same error on every attempt.
                 ErrorKind::InvalidRequest | ErrorKind::Unsupported => to_terminal(&error).into(),
                 _ => HandlerError::from(error),
             })
@@ -179,7 +179,7 @@ impl Session {
     }
 }
 
-/// How a run begins.
+/// How a run starts.
 enum Start {
     Input(Vec<Item>),
     Verdicts(GivenVerdicts),
@@ -208,7 +208,7 @@ impl Session {
         if outcome.as_ref().is_err_and(is_attempt_lost) {
             return outcome;
         }
-        // However the run has ended, the next one can begin.
+        // The run has ended, also after an error. The next run can start.
         engine.end(Vec::new())?;
         set_status(ctx, &engine, None);
         send_update(ctx);
@@ -216,21 +216,21 @@ impl Session {
     }
 }
 
-/// Notes what the session is doing.
+/// Writes the status of the session.
 fn set_status(ctx: &ObjectContext<'_>, engine: &RestateEngine<'_, '_>, run: Option<&str>) {
     let status = SessionStatus::from_entries(engine.entries().to_vec(), run.map(str::to_owned));
     if !status.pending_calls().is_empty() {
-        // Those that are there are on calls that were pending before.
+        // The stored verdicts belong to calls that were pending earlier.
         ctx.clear(VERDICTS);
     }
     ctx.set(STATUS, Json(status));
 }
 
-/// Reads what the session is doing.
+/// Reads the status of the session.
 async fn status(ctx: &impl ReadState) -> Result<SessionStatus, Error> {
     let mut status: SessionStatus = state(ctx, STATUS).await?.unwrap_or_default();
     if status.run.is_some() {
-        // The run has added to it.
+        // The active run may have appended entries after it wrote the status.
         let head = ctx.read(SessionSegments::head_key()).await?;
         status.version = SessionSegments::open(head.as_deref())?.version();
     }

@@ -16,13 +16,13 @@ use crate::worker::WorkerParts;
 /// The service `Tools`.
 pub(crate) struct Tools(pub(crate) WorkerParts);
 
-/// What the service is asked for.
+/// A request to the service.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToolsRequest {
-    /// A call, with the tool of the agent of this name.
+    /// Performs a call with a tool of the agent with this name.
     Call { agent: String, call: ToolCallRequest },
-    /// The end of a run that an interrupt brings, or that comes of itself.
+    /// Waits until the active run of the session is interrupted or ends.
     Stop { session: String },
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum ToolsRequest {
     invocation_retry_policy(initial_interval = "50ms", factor = 2.0, max_interval = "10s")
 )]
 impl Tools {
-    /// Performs a call, or waits for a stop, which has no result.
+    /// Performs a call, or waits for a stop. A stop has no result.
     #[handler]
     async fn call(
         &self,

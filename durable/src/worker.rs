@@ -1,4 +1,4 @@
-//! What a process needs to perform runs.
+//! The worker: the agents and services with which a process performs runs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,11 +23,11 @@ use crate::inbox::Inbox;
 use crate::session::Session;
 use crate::tools::Tools;
 
-/// Performs the runs of sessions, as Restate asks for them.
+/// Performs the runs of sessions for Restate.
 #[derive(Clone, Default)]
 pub struct Worker(WorkerParts);
 
-/// What the handlers share.
+/// The configuration that all handlers share.
 #[derive(Clone, Default)]
 pub(crate) struct WorkerParts {
     agents: Arc<HashMap<String, Agent>>,
@@ -44,52 +44,55 @@ type DataSource = Arc<dyn Fn(&str) -> RunData + Send + Sync>;
 type AttemptObserver = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 impl Worker {
-    /// A worker without agents.
+    /// Creates a worker without agents.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Registers an agent under a name, by which runs ask for it. Its tools also perform the calls that run apart.
+    /// Registers an agent under the name that clients use for it. The agent's tools also perform the calls that run
+    /// apart.
     ///
-    /// Every worker of a deployment registers the same agents.
+    /// Every worker of a deployment must register the same agents.
     pub fn with_agent(mut self, name: impl Into<String>, agent: Agent) -> Self {
         Arc::make_mut(&mut self.0.agents).insert(name.into(), agent);
         self
     }
 
-    /// Shows the runs in a hub. One in Redis (`Hub::with_redis`) shows them in every process, and brings their
-    /// interrupts.
+    /// Shows the runs in a hub. A hub in Redis (`Hub::with_redis`) shows them in every process, and carries interrupts
+    /// to them.
     pub fn with_hub(mut self, hub: &Hub) -> Self {
         self.0.hub = Some(hub.clone());
         self
     }
 
-    /// Hands data to the tools of each run, given the id of its session, as
-    /// [`Run::with_data`](turnstream::Run::with_data) does.
+    /// Passes data to the tools of each run, as [`Run::with_data`](turnstream::Run::with_data) does. `data` is called
+    /// with the id of the session.
     pub fn with_data(mut self, data: impl Fn(&str) -> RunData + Send + Sync + 'static) -> Self {
         self.0.data = Some(Arc::new(data));
         self
     }
 
-    /// Keeps a one-way copy of each session in a store, for lists and search. Restate itself lists no sessions.
+    /// Keeps a one-way copy of each session in a store, for lists and search. Restate itself cannot list sessions.
     ///
-    /// A session is copied after the end of each run, after an import, and after its removal, which removes the copy.
-    /// No run waits for that, and no run reads it. While the store fails, Restate tries again. Nothing else may write to
-    /// these sessions of the store; see [`copy_session`](turnstream::durable::copy_session). The entries of a run that
-    /// was killed through the admin API are copied with those of the next run.
+    /// A session is copied after each of its runs and after an import; removing the session removes the copy. Runs
+    /// neither wait for the copy nor read it. If the store fails, Restate retries the copy. Nothing else may write to
+    /// these sessions of the store; see [`copy_session`](turnstream::durable::copy_session). If a run was killed
+    /// through the admin API, its entries are copied after the next run.
     ///
-    /// Every worker of a deployment has the same one: a worker without it makes no copy when it is asked to.
+    /// Every worker of a deployment must use the same store. A worker without a store makes no copy when Restate
+    /// requests one from it.
     pub fn with_copy(mut self, store: impl Store + 'static) -> Self {
         self.0.copy = Some(Arc::new(store));
         self
     }
 
-    /// Serves only requests that are signed with this key of a Restate server, for example `publickeyv1_…`. It can be
-    /// set several times. Without one, any program that reaches the worker can have its runs performed.
+    /// Accepts only requests that a Restate server has signed with this key, for example `publickeyv1_…`. To accept
+    /// several keys, call this method for each. Without a key, any program that can reach the worker can make it
+    /// perform runs.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if it is not a key.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if `key` is not an identity key.
     pub fn with_identity_key(mut self, key: &str) -> Result<Self, Error> {
         Endpoint::builder().identity_key(key).map_err(|error| {
             let message = format!("`{key}` is not an identity key: {error}");
@@ -99,28 +102,28 @@ impl Worker {
         Ok(self)
     }
 
-    /// Calls `observe` when an attempt at a run begins in this worker, with the ids of the session and of the run: for
-    /// logs.
+    /// Calls `observe` when an attempt at a run starts in this worker, with the ids of the session and the run. It is
+    /// meant for logs.
     pub fn on_attempt(mut self, observe: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
         self.0.on_attempt = Some(Arc::new(observe));
         self
     }
 
-    /// Performs the runs of the [suite](turnstream::durable::suite) of engines. The name of the agent of such a run is
-    /// its session's id.
+    /// Performs the runs of the [suite](turnstream::durable::suite) for engines. The name of the agent of such a run is
+    /// the session's id.
     #[cfg(feature = "testing")]
     pub fn with_suite(mut self, suite: &SuiteRuns) -> Self {
         self.0.suite = suite.clone();
         self
     }
 
-    /// The services of the worker, to be served by an HTTP server of your own.
+    /// Returns the services of the worker, to serve them with another HTTP server.
     #[expect(clippy::missing_panics_doc, reason = "the keys were checked when they were set")]
     pub fn endpoint(&self) -> Endpoint {
         let parts = || self.0.clone();
         let mut services = Endpoint::builder();
         for key in &self.0.identity_keys {
-            // Invariant: it was one when it was set.
+            // Invariant: the key was checked when it was set.
             services = services.identity_key(key).expect("an identity key");
         }
         let services = services.bind(Session(parts())).bind(Inbox).bind(Tools(parts()));
@@ -131,24 +134,24 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
         socket.set_reuseaddr(true)?;
-        // Accepted connections inherit it on Linux. Without it each step above 16 KiB takes 40 ms.
+        // On Linux, accepted connections inherit this option. Without it, each step above 16 KiB takes 40 ms.
         socket.set_nodelay(true)?;
         socket.bind(address)?;
         socket.listen(1_024)
     }
 
-    /// Serves Restate until `shutdown` is ready, and then waits for the runs of this worker, at most ten seconds. Those
-    /// that are active after that, or after the future was dropped, go on in tasks and end with the tokio runtime:
-    /// Restate has them continued by another worker.
+    /// Serves Restate until `shutdown` completes, and then waits at most ten seconds for the runs of this worker. Runs
+    /// that are still active after that, or after the future was dropped, continue in tasks and stop with the tokio
+    /// runtime; another worker then continues them.
     ///
-    /// `listener` is one of [`listen`](Self::listen), or sets `TCP_NODELAY` itself.
+    /// `listener` must come from [`listen`](Self::listen), or must set `TCP_NODELAY` itself.
     pub async fn serve(&self, listener: TcpListener, shutdown: impl Future) {
         HttpServer::new(self.endpoint()).serve_with_cancel(listener, shutdown).await;
     }
@@ -177,7 +180,7 @@ impl WorkerParts {
         }
     }
 
-    /// An attempt with what this worker has.
+    /// Adds this worker's data, hub and observer to an attempt.
     pub(crate) fn prepare(
         &self,
         attempt: Attempt,
@@ -211,7 +214,7 @@ impl WorkerParts {
     }
 }
 
-/// Runs a closure of the user's. Restate would try again after a panic, for ever.
+/// Runs a user's closure, and converts a panic to an error. Otherwise Restate would retry after a panic forever.
 fn catch_panic<T>(what: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
     std::panic::catch_unwind(AssertUnwindSafe(f))
         .map_err(|_| Error::new(ErrorKind::Panic, format!("{what} panicked")))

@@ -22,14 +22,14 @@ use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
 use crate::session::{Entry, MemoryStore, Session, SessionRun, Store};
 use crate::tool::{RunData, Verdict};
 
-/// The run is polled this many times before other tasks have their turn.
+/// The maximum number of times that the run is polled before other tasks get their turn.
 const MAX_EVENTS_PER_POLL: usize = 64;
 
 /// One attempt at a durable run of a session.
 ///
-/// A handler of an engine makes an attempt each time it is called, and [drives](Self::drive) it. The first attempt
-/// performs the run; one that follows a lost attempt gets the values that the engine has kept, performs nothing again
-/// that was kept, and continues from there.
+/// An engine's handler creates an attempt each time it is called, and [drives](Self::drive) it. The first attempt
+/// performs the run. If that attempt is lost, the next one receives the values that the engine has recorded, skips the
+/// recorded operations and continues from there.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -43,7 +43,7 @@ const MAX_EVENTS_PER_POLL: usize = 64;
 /// let outcome = Attempt::run(&agent, "chat-1", Vec::new(), "Hi").drive(&mut engine).await?;
 /// assert_eq!(outcome.text, "Hello!");
 ///
-/// // The next attempt performs nothing: the engine has kept everything.
+/// // The next attempt performs nothing, because the engine has recorded every step.
 /// let again = Attempt::run(&agent, "chat-1", Vec::new(), "Hi").drive(&mut engine.next_attempt()).await?;
 /// assert_eq!(again, outcome);
 /// # Ok(())
@@ -61,7 +61,7 @@ pub struct Attempt {
     observer: Option<EventObserver>,
 }
 
-/// How a run begins.
+/// How a run starts.
 #[derive(Clone)]
 enum Start {
     Input(Input),
@@ -69,7 +69,8 @@ enum Start {
 }
 
 impl Attempt {
-    /// A run on new input, as [`Session::run`] performs it. `entries` are all entries of the session.
+    /// Creates an attempt at a run on new input, as [`Session::run`] performs it. `entries` are all entries of the
+    /// session.
     pub fn run(
         agent: &Agent,
         session: impl Into<String>,
@@ -79,8 +80,8 @@ impl Attempt {
         Self::new(agent, session.into(), entries, Start::Input(input.into()))
     }
 
-    /// A run that continues calls that were left pending, or a run that was broken off, as [`Session::resume`]
-    /// does.
+    /// Creates an attempt at a run that continues pending calls or an unfinished run, as [`Session::resume`] does.
+    /// `entries` are all entries of the session.
     pub fn resume(
         agent: &Agent,
         session: impl Into<String>,
@@ -104,50 +105,50 @@ impl Attempt {
         }
     }
 
-    /// Hands data to the tools of the run, as [`Run::with_data`](crate::Run::with_data) does.
+    /// Passes data to the tools of the run, as [`Run::with_data`](crate::Run::with_data) does.
     pub fn with_data(mut self, data: RunData) -> Self {
         self.data = data;
         self
     }
 
-    /// Shows the run in a hub, under the id of its session. An interrupt through the hub ends the step that runs, as
-    /// does the end of a time limit; while the engine waits for verdicts or runs calls apart, only a command in its
-    /// queue ends the run.
+    /// Shows the run in a hub, under the id of its session. An interrupt through the hub ends the running step, and so
+    /// does a time limit that is reached. While the engine waits for verdicts or runs calls apart, only a command in
+    /// the engine's queue ends the run.
     ///
-    /// The progress of calls that run apart is shown if the workers that [perform](ToolCallRequest::perform) them have
-    /// the hub, too.
+    /// The progress of calls that run apart is shown only if the workers that [perform](ToolCallRequest::perform) them
+    /// have the hub, too.
     ///
-    /// `run_id` has to be the same in each attempt: a later one takes the place of an earlier one in the hub's log.
-    /// Readers of a later attempt get a snapshot of what was kept, then the event
-    /// [`Retracted`](crate::TurnEvent::Retracted) with the reason `attempt_lost`, then what is new.
+    /// `run_id` must be the same in each attempt: a later attempt then replaces an earlier one in the hub's log.
+    /// Readers of a later attempt receive a snapshot of the recorded events, then the event
+    /// [`Retracted`](crate::TurnEvent::Retracted) with the reason `attempt_lost`, then the new events.
     pub fn with_hub(mut self, hub: &Hub, run_id: impl Into<String>) -> Self {
         self.hub = Some((hub.clone(), run_id.into()));
         self
     }
 
-    /// Calls `observer` with each event when it is given out, those that an earlier attempt may have given out
-    /// included.
+    /// Calls `observer` with each event when the attempt publishes it. This includes events that an earlier attempt may
+    /// already have published.
     pub fn inspect(mut self, observer: impl FnMut(&Event) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Sets where the name of the attempt comes from: [`SystemIds`] unless set. No two attempts may have the same.
+    /// Sets the source of the attempt's name: [`SystemIds`] by default. Each attempt must get a different name.
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self
     }
 
-    /// Drives the run to its end. Dropping the future drops all that runs, and the attempt is lost.
+    /// Drives the run to its end. Dropping the future drops all running work, and the attempt is lost.
     ///
-    /// The outcome of a run that failed has its [`error`](Outcome::error). Input that came too late is in
-    /// [`undelivered`](Outcome::undelivered), and goes back to the engine's queue for the next run.
+    /// If the run failed, the outcome contains the [`error`](Outcome::error). Input that arrived too late is in
+    /// [`undelivered`](Outcome::undelivered), and returns to the engine's queue for the next run.
     ///
     /// # Errors
     ///
-    /// After those for which [`is_attempt_lost`] is `true`, another attempt continues the run. All others end the run:
-    /// as [`Session::run`] and [`Session::resume`]; [`TooLarge`](ErrorKind::TooLarge) if a turn or the results of its
-    /// calls have more than 8 MiB; and the errors of the engine.
+    /// If [`is_attempt_lost`] returns `true` for the error, another attempt can continue the run. All other errors end
+    /// the run: the errors of [`Session::run`] and [`Session::resume`]; [`TooLarge`](ErrorKind::TooLarge) if a turn or
+    /// the results of its calls exceed 8 MiB; and the errors of the engine.
     pub async fn drive(self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
         let Self { agent, session, entries, start, data, ids, hub, observer } = self;
         let hub = hub.map(|(hub, run_id)| (hub, session.clone(), run_id));
@@ -185,7 +186,7 @@ impl Attempt {
     }
 }
 
-/// Opens the session and makes its run.
+/// Opens the session and creates its run.
 async fn open_run(
     store: MemoryStore,
     session: String,
@@ -203,7 +204,8 @@ async fn open_run(
 
 /// The run of an attempt.
 enum RunStage {
-    /// It is made when the first step is decided: making it draws values.
+    /// The run is created only when the engine has started or replayed the first step, because creating it draws
+    /// values.
     Opening(BoxFuture<'static, Result<(Session, SessionRun), Error>>),
     Running(Box<SessionRun>),
     Over,
@@ -213,24 +215,24 @@ struct Driver {
     bridge: Arc<Bridge>,
     store: MemoryStore,
     session: String,
-    /// How many entries the engine has.
+    /// The number of entries that the engine has saved.
     saved: u64,
     run: RunStage,
-    /// Set when the run is made.
+    /// Set when the run is created.
     begin: Option<RunBegin>,
     outcome: Option<Box<Outcome>>,
     publisher: Publisher,
-    /// Those that came before the run was made.
+    /// The commands that arrived before the run was created.
     early_commands: Vec<StoredCommand>,
-    /// The commands that the run was handed.
+    /// The commands that were passed to the run.
     taken: Vec<StoredCommand>,
-    /// Those that came too late.
+    /// The commands that arrived too late.
     refused: Vec<StoredCommand>,
-    /// Verdicts that came before the run waits for them.
+    /// Verdicts that arrived before the run waited for them.
     early_verdicts: Vec<StoredCommand>,
-    /// A command has ended the run, which waits for nothing any more.
+    /// A command has ended the run, so it no longer waits for verdicts.
     is_stopping: bool,
-    /// The input that is in the history, by the ids of its receipts.
+    /// The ids of the input that is in the history, as in the receipts.
     delivered: HashSet<String>,
 }
 
@@ -250,7 +252,7 @@ impl Driver {
                 StepResult::Suspended(awaited) => {
                     commands = self.wait_for_verdicts(engine, awaited).await?;
                 }
-                // The end of a turn and of its calls is where the run looks for commands.
+                // The run takes commands after each turn and after its calls.
                 StepResult::Turn(_) | StepResult::Calls(_) => {
                     commands = engine.take_commands().await?;
                 }
@@ -261,7 +263,7 @@ impl Driver {
         }
     }
 
-    /// Performs the next step, or lets the run have what was kept of it.
+    /// Performs the next step, or replays its recorded value to the run.
     async fn step(&mut self, engine: &mut dyn Engine) -> Result<StepResult, Error> {
         self.bridge.begin_step();
         let mut step = engine.step("step", self.bridge.step_future());
@@ -269,7 +271,7 @@ impl Driver {
         let kept = poll_fn(|cx| self.poll_step(&mut step, &mut kept, cx)).await?;
         drop(step);
         let (result, version) = self.bridge.end_step(&kept)?;
-        // The calls that were answered without running are kept with the others.
+        // Results of calls that were answered without running are recorded together with the other results.
         if !matches!(result, StepResult::CallsBegin(_)) {
             self.publisher.release();
         }
@@ -319,14 +321,14 @@ impl Driver {
         }
     }
 
-    /// Events are new from here on, if an effect is performed.
+    /// Starts to publish events as new ones if the step performs an effect.
     fn begin_publishing(&mut self) {
         if let (true, Some(begin)) = (self.bridge.is_live(), &self.begin) {
             self.publisher.begin(begin);
         }
     }
 
-    /// Polls the run once. Ready if there may be more.
+    /// Polls the run once. Ready if the run may have more events.
     fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         match &mut self.run {
             RunStage::Opening(opening) => {
@@ -353,7 +355,7 @@ impl Driver {
                         self.begin_publishing();
                         self.publisher.push(event);
                     }
-                    // The outcome has it.
+                    // The outcome contains this error.
                     Some(Err(_)) if self.outcome.is_some() => {}
                     Some(Err(error)) => return Poll::Ready(Err(error)),
                     None => {
@@ -367,7 +369,7 @@ impl Driver {
         Poll::Ready(Ok(()))
     }
 
-    /// The commands that the run has not delivered, in the order in which they came.
+    /// Returns the commands that the run has not delivered, in order of arrival.
     fn undelivered(&mut self) -> Vec<StoredCommand> {
         let mut commands = mem::take(&mut self.taken);
         commands.append(&mut self.refused);
@@ -376,7 +378,7 @@ impl Driver {
         commands
     }
 
-    /// Hands commands to the run.
+    /// Passes commands to the run.
     fn apply(&mut self, commands: Vec<StoredCommand>) {
         let Some(RunBegin { handle, .. }) = &self.begin else {
             self.early_commands.extend(commands);
@@ -395,7 +397,7 @@ impl Driver {
         }
     }
 
-    /// Waits until each call has a verdict. Returns the other commands that came meanwhile.
+    /// Waits until each call has a verdict. Returns the other commands that arrived in the meantime.
     async fn wait_for_verdicts(
         &mut self,
         engine: &mut dyn Engine,
@@ -422,7 +424,7 @@ impl Driver {
         Ok(commands)
     }
 
-    /// Has those calls run apart that can, if there is more than one.
+    /// Runs apart those calls that can, if there is more than one.
     async fn call_tools(
         &mut self,
         engine: &mut dyn Engine,
@@ -442,11 +444,11 @@ impl Driver {
         poll_fn(|cx| {
             let results = running.poll_unpin(cx);
             if let (Poll::Pending, Some(begin)) = (&results, &self.begin) {
-                // They run: what follows is new.
+                // The calls are running, so all following events are new.
                 self.publisher.begin(begin);
                 self.publisher.push_started(&requests);
             }
-            // When they have ended, what they reported before is published before their results.
+            // After the calls have ended, their last progress is published before their results.
             while results.is_ready() || self.publisher.poll_flush(cx)?.is_ready() {
                 let Poll::Ready(progress) = self.publisher.poll_progress(cx) else { break };
                 self.show_progress(&requests, progress)?;
@@ -456,13 +458,13 @@ impl Driver {
         .await
     }
 
-    /// Publishes progress of a call that runs apart.
+    /// Publishes the progress of a call that runs apart.
     fn show_progress(
         &mut self,
         requests: &[ToolCallRequest],
         CallProgress { call_id, mut data }: CallProgress,
     ) -> Result<(), Error> {
-        // Calls of an earlier turn may be late.
+        // Progress of calls of an earlier turn may arrive late.
         let Some(request) = requests.iter().find(|request| request.call.call_id == call_id) else {
             return Ok(());
         };
@@ -472,7 +474,7 @@ impl Driver {
         redacted
     }
 
-    /// Has the engine append the entries that are proven by what it has kept.
+    /// Makes the engine append the entries whose steps it has recorded.
     async fn save(&mut self, engine: &mut dyn Engine, version: u64) -> Result<(), Error> {
         if version <= self.saved {
             return Ok(());
@@ -501,7 +503,7 @@ fn ends_run(command: &Command) -> bool {
     matches!(command, Command::Interrupt | Command::StopAfterTurn)
 }
 
-/// The verdict on a call that a command has.
+/// The verdict on this call, if the command contains one.
 fn verdict_on<'a>(stored: &'a StoredCommand, call: &PendingCall) -> Option<&'a Verdict> {
     match &stored.command {
         Command::Verdict { call: judged, verdict } if judged == call => Some(verdict),

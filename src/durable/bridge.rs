@@ -1,4 +1,4 @@
-//! Where an attempt and its run meet.
+//! The connection between an attempt and its run.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,33 +19,34 @@ use crate::session::Session;
 use crate::tool::{CallStart, CallsBegin, ProgressRedactor, Tool, Toolkit, Verdict};
 use crate::world::{EffectKey, EffectKind, LoopEnd};
 
-/// The state that an attempt and the world of its run share. One task polls both.
+/// The state shared by an attempt and its run's world. One task polls both.
 ///
-/// Each step begins undecided, and the run rests. If the engine polls the step's future, the step is performed; if the
-/// engine returns a value without that, the step was kept by an earlier attempt. Only then is the run polled: it takes
-/// the value of the step before, draws what it needs, and asks for its next effect.
+/// Each step starts undecided, and the run pauses. If the engine polls the step's future, the step is performed. If the
+/// engine returns a value without polling, an earlier attempt has recorded the step. Only then is the run polled: it
+/// takes the value of the previous step, draws the values that it needs, and requests its next effect.
 pub(super) struct Bridge {
-    /// The name of this attempt. No other has it.
+    /// The unique name of this attempt.
     attempt: String,
-    /// The tools that other processes have, too.
+    /// The tools that other processes also have.
     toolkit: Toolkit,
     state: Mutex<BridgeState>,
 }
 
 #[derive(Default)]
 struct BridgeState {
-    /// Of the task that polls the attempt.
+    /// The waker of the task that polls the attempt.
     task: Option<Waker>,
-    /// Of the effect or the calls that wait for a decision.
+    /// The wakers of the effect or the calls that wait for a decision.
     waiting: Vec<Waker>,
     phase: Phase,
-    /// The run has done its part of the step, and rests until the next one is decided.
+    /// The run has done its part of the step, and pauses until the next step is performed or replayed.
     is_complete: bool,
-    /// The run has asked for the effect of the step.
+    /// The run has requested the effect of the step.
     has_effect: bool,
-    /// How many entries the session had then.
+    /// The number of entries of the session when the effect was requested.
     version: u64,
-    /// How many events the run has given out since the effect before, or the first of the two steps of calls.
+    /// The number of events that the run has yielded since the previous effect, or since the start of the first of the
+    /// two steps of its calls.
     event_count: usize,
     /// The values that the run has drawn since then, if the step is performed.
     draws: Vec<DrawnValue>,
@@ -54,9 +55,9 @@ struct BridgeState {
     effect_events: Vec<Event>,
     /// The result of the effect, until the engine takes it.
     result: Option<StepResult>,
-    /// The result of the step before, until the run takes it.
+    /// The result of the previous step, until the run takes it.
     answer: Option<StepResult>,
-    /// The run has taken it, and gives out again what an attempt before gave out in that step.
+    /// The run has taken that result, and repeats the events that an earlier attempt yielded in that step.
     is_repeating: bool,
     calls: CallBatch,
     verdicts: Vec<(PendingCall, Verdict)>,
@@ -71,7 +72,7 @@ enum Phase {
     Performed,
     Kept {
         record: StepRecord,
-        /// How many of its values the run has drawn.
+        /// The number of recorded values that the run has already drawn.
         drawn: usize,
     },
 }
@@ -80,25 +81,25 @@ enum Phase {
 #[derive(Default)]
 struct CallBatch {
     max_concurrency: usize,
-    /// Those that may run, in the order in which that was found.
+    /// The calls that may run, in the order in which they were announced.
     announced: Vec<BegunCall>,
-    /// Set once they may start, until they have ended.
+    /// The calls that have been allowed to start. Set until they have ended.
     begun: Option<BegunCalls>,
-    /// Of those that have run elsewhere.
+    /// The results of calls that have run elsewhere, by call id.
     results: HashMap<String, ToolResult>,
-    /// Those that run here.
+    /// The ids of the calls that run in this process.
     running: Vec<String>,
-    /// For the progress of those that run elsewhere.
+    /// Redacts the progress of calls that run elsewhere.
     progress_redactor: Option<ProgressRedactor>,
 }
 
-/// The answer to a run that asks for an effect.
+/// The answer to a run that requests an effect.
 pub(super) enum EffectEntry {
-    /// It is performed.
+    /// The effect is performed.
     Perform,
-    /// Its value follows when the next step is decided.
+    /// The effect was recorded. Its value follows when the next step is performed or replayed.
     Kept,
-    /// It gave out these events before the loop was ended from outside.
+    /// The effect yielded these events before the loop was ended from outside.
     EndsAfter(Vec<Event>),
 }
 
@@ -108,7 +109,7 @@ impl Bridge {
     }
 
     fn lock(&self) -> MutexGuard<'_, BridgeState> {
-        // Nothing of a user runs while it is held.
+        // No user code runs while the lock is held.
         lock_ignoring_poison(&self.state)
     }
 }
@@ -123,12 +124,12 @@ impl Bridge {
         self.lock().session = Some(session.clone());
     }
 
-    /// Begins the next step.
+    /// Starts the next step.
     pub(super) fn begin_step(&self) {
         let mut state = self.lock();
         let state = &mut *state;
         state.phase = Phase::Undecided;
-        // The results of begun calls are the effect of the next step.
+        // If calls have been allowed to start, their results are the effect of the next step.
         state.has_effect = state.calls.begun.is_some();
         if !state.has_effect {
             state.key = None;
@@ -141,7 +142,8 @@ impl Bridge {
         }
     }
 
-    /// The future that the engine performs. It does nothing itself: it waits until the run has performed the effect of the step.
+    /// Returns the future that the engine polls to perform the step. The future does no work of its own: it waits until
+    /// the run has performed the effect of the step.
     pub(super) fn step_future(self: &Arc<Self>) -> BoxFuture<'static, RawJson> {
         let bridge = Arc::clone(self);
         poll_fn(move |cx| bridge.poll_step(cx)).boxed()
@@ -167,7 +169,7 @@ impl Bridge {
         }
     }
 
-    /// Whether the run is to be polled.
+    /// Whether the run must be polled.
     pub(super) fn wants_run(&self) -> bool {
         let state = self.lock();
         !matches!(state.phase, Phase::Undecided) && !state.is_complete && state.failure.is_none()
@@ -178,22 +180,23 @@ impl Bridge {
         self.lock().is_complete
     }
 
-    /// Whether an effect is performed, or was, which no earlier attempt has kept.
+    /// Whether the step performs, or has performed, an effect that no earlier attempt has recorded.
     pub(super) fn is_live(&self) -> bool {
         let state = self.lock();
         matches!(state.phase, Phase::Performed) && (state.has_effect || state.is_complete)
     }
 
-    /// The engine has returned the value of the step: if the step was not performed, the run takes it from there.
+    /// Accepts the value of the step from the engine. If the step was not performed, the run continues from this
+    /// recorded value.
     ///
     /// # Errors
     ///
-    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if it is not the value of a step.
+    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if the JSON is not the value of a step.
     pub(super) fn set_kept(&self, json: &RawJson) -> Result<(), Error> {
         let mut state = self.lock();
         if let Phase::Undecided = state.phase {
             let record = StepRecord::parse(json)?;
-            // Begun calls have asked for it before.
+            // Calls that were allowed to start have already requested this effect.
             state.is_complete = state.has_effect && !matches!(record.result, StepResult::Ended(_));
             state.phase = Phase::Kept { record, drawn: 0 };
             state.wake();
@@ -201,7 +204,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Ends the step. Returns what it came to, and how many entries it proves.
+    /// Ends the step. Returns its result and the number of session entries that can now be saved.
     pub(super) fn end_step(&self, json: &RawJson) -> Result<(StepResult, u64), Error> {
         let result = StepRecord::parse(json)?.result;
         let mut state = self.lock();
@@ -221,28 +224,28 @@ impl Bridge {
         Ok((result, state.version))
     }
 
-    /// The results of calls that have run elsewhere.
+    /// Sets the results of calls that have run elsewhere.
     pub(super) fn set_call_results(&self, results: Vec<ToolResult>) {
         let results = results.into_iter().map(|result| (result.call_id.clone(), result));
         self.lock().calls.results = results.collect();
     }
 
-    /// Changes progress of a call that runs elsewhere as the hooks of the run do.
+    /// Applies the run's hooks to the progress of a call that runs elsewhere.
     ///
     /// # Errors
     ///
-    /// The error of a hook, which ends the run; the progress is `null` then.
+    /// Returns the error of a hook, which ends the run. The progress is then `null`.
     pub(super) fn redact_progress(&self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         let redactor = self.lock().calls.progress_redactor.clone();
         redactor.map_or(Ok(()), |redact| redact(call, data))
     }
 
-    /// The verdicts that the run has waited for.
+    /// Sets the verdicts that the run has waited for.
     pub(super) fn set_verdicts(&self, verdicts: Vec<(PendingCall, Verdict)>) {
         self.lock().verdicts = verdicts;
     }
 
-    /// The run has ended.
+    /// Records that the run has ended.
     pub(super) fn end_run(&self) {
         let mut state = self.lock();
         match &state.phase {
@@ -256,7 +259,7 @@ impl Bridge {
         state.version = state.session_version();
     }
 
-    /// The error that the attempt ends with, if there is one.
+    /// The error that ends the attempt, if any.
     pub(super) fn failure(&self) -> Option<Error> {
         self.lock().failure.clone()
     }
@@ -264,7 +267,7 @@ impl Bridge {
 
 /// Methods of the run's world.
 impl Bridge {
-    /// A value that is there without waiting. `live` draws it.
+    /// Returns a value that is available synchronously. `live` draws it if no earlier attempt has recorded it.
     pub(super) fn draw(
         &self,
         key: &EffectKey,
@@ -273,7 +276,8 @@ impl Bridge {
         match self.kept_draw(key.kind)? {
             KeptDraw::Value(value) => {
                 if is_taken_away(key.kind) {
-                    // The value that was drawn before is available again, as commands are: it is not delivered twice.
+                    // In a new attempt the original value, such as a command, is available again. It is removed here so
+                    // that it is not delivered twice.
                     let _ = live();
                 }
                 Some(value)
@@ -292,7 +296,7 @@ impl Bridge {
         }
     }
 
-    /// The value of an effect that an earlier attempt performed within one poll.
+    /// Returns the value of an effect that was ready on the first poll in an earlier attempt.
     pub(super) fn drawn_effect(&self, kind: EffectKind) -> Option<RawJson> {
         let mut state = self.lock();
         let Phase::Kept { record, drawn } = &mut state.phase else { return None };
@@ -301,7 +305,7 @@ impl Bridge {
         Some(draw.value.clone())
     }
 
-    /// Keeps the value of an effect that was performed within one poll as one that was drawn.
+    /// Records the value of an effect that was ready on the first poll as a drawn value.
     pub(super) fn keep_as_drawn(&self, kind: EffectKind, value: RawJson) {
         self.lock().draws.push(DrawnValue { kind, value });
     }
@@ -325,7 +329,7 @@ impl Bridge {
         None
     }
 
-    /// Waits until the run may ask for an effect: after the step in which its loop was ended from outside.
+    /// Waits until the run may request an effect. If a step ended the loop from outside, this is after that step.
     pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !state.is_complete && !matches!(state.phase, Phase::Undecided) {
@@ -335,12 +339,12 @@ impl Bridge {
         Poll::Pending
     }
 
-    /// Whether the effects that the run asks for are performed.
+    /// Whether effects that the run requests are performed, and not replayed.
     pub(super) fn is_performing(&self) -> bool {
         matches!(self.lock().phase, Phase::Performed)
     }
 
-    /// The run asks for the effect of the step, when it is [ready](Self::poll_ready).
+    /// Requests the effect of the step for the run. [`poll_ready`](Self::poll_ready) must have returned ready before.
     pub(super) fn begin_effect(&self, key: &EffectKey) -> EffectEntry {
         let mut state = self.lock();
         let state = &mut *state;
@@ -382,7 +386,7 @@ impl Bridge {
         }
     }
 
-    /// The effect of the step was performed.
+    /// Sets the result of an effect that was performed.
     pub(super) fn complete(&self, result: StepResult) {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Performed) && !state.is_complete {
@@ -390,7 +394,8 @@ impl Bridge {
         }
     }
 
-    /// Waits until what the effect came to is kept and the next step is decided, and takes it.
+    /// Waits until the result of the effect is recorded and the next step is performed or replayed, then takes the
+    /// result.
     pub(super) fn poll_answer(&self, cx: &Context<'_>) -> Poll<StepResult> {
         let mut state = self.lock();
         if !matches!(state.phase, Phase::Undecided)
@@ -402,32 +407,32 @@ impl Bridge {
         Poll::Pending
     }
 
-    /// The verdicts that the run has waited for.
+    /// Takes the verdicts that the run has waited for.
     pub(super) fn take_verdicts(&self) -> Vec<(PendingCall, Verdict)> {
         mem::take(&mut self.lock().verdicts)
     }
 
-    /// Whether the run has not taken yet all of what an effect came to, or takes what was kept: then it ends only
-    /// where [the kept step says so](Self::forced_end).
+    /// Whether the run still has to take a part of an effect's result, or replays a recorded step. In both cases the
+    /// run ends only [where the recorded step ended it](Self::forced_end).
     pub(super) fn has_untaken_answer(&self) -> bool {
         let state = self.lock();
         let is_performed = matches!(state.phase, Phase::Performed);
         !is_performed || state.is_complete || state.answer.is_some() || state.is_repeating
     }
 
-    /// The run begins, or ends, to give out again what it gave out in the step before.
+    /// Sets whether the run is repeating the events of the previous step.
     pub(super) fn set_repeating(&self, is_repeating: bool) {
         self.lock().is_repeating = is_repeating;
     }
 
-    /// The run gives an event out.
+    /// Observes an event that the run yields.
     pub(super) fn observe(&self, event: &Event) {
         let mut state = self.lock();
         if state.is_repeating {
             if event.turn_complete().is_none() {
                 return;
             }
-            // An attempt that performed the turn has given out the rest of it before, but its end here.
+            // An attempt that performed the turn has yielded all its other events before, but the end of the turn here.
             state.is_repeating = false;
         }
         state.event_count += 1;
@@ -439,7 +444,7 @@ impl Bridge {
         }
     }
 
-    /// How the loop was ended from outside at this place, if it was.
+    /// How an earlier attempt ended the loop from outside at this position, if it did.
     pub(super) fn forced_end(&self) -> Option<LoopEnd> {
         let state = self.lock();
         let Phase::Kept { record, drawn } = &state.phase else { return None };
@@ -453,7 +458,7 @@ impl Bridge {
         is_there.then(|| ended.to_loop_end())
     }
 
-    /// The loop was ended from outside.
+    /// Records that the loop was ended from outside.
     pub(super) fn end_loop(&self, end: &LoopEnd) {
         let mut state = self.lock();
         let state = &mut *state;
@@ -481,14 +486,14 @@ impl Bridge {
 
 /// Methods of the calls of a turn.
 impl Bridge {
-    /// The run has calls to run, at most `max_concurrency` at once.
+    /// Starts a batch of calls, of which at most `max_concurrency` run at the same time.
     pub(super) fn begin_calls(&self, max_concurrency: usize, redactor: Option<ProgressRedactor>) {
         let mut state = self.lock();
         state.calls.max_concurrency = max_concurrency.max(1);
         state.calls.progress_redactor = redactor;
     }
 
-    /// Waits until it is known whether the calls run.
+    /// Waits until the calls may run, or until their recorded results are available.
     pub(super) fn poll_calls_begin(&self, cx: &Context<'_>) -> Poll<CallsBegin> {
         let mut state = self.lock();
         let state = &mut *state;
@@ -522,7 +527,7 @@ impl Bridge {
 
     pub(super) fn announce(&self, call: &ToolCall, tool: &Tool) {
         let mut state = self.lock();
-        // The tools of sources are known to this process alone.
+        // Only this process knows the tools of tool sources.
         let is_shared = self.toolkit.get(&call.name).is_some();
         let announced = &mut state.calls.announced;
         if announced.iter().all(|other| other.call.call_id != call.call_id) {
@@ -530,7 +535,7 @@ impl Bridge {
         }
     }
 
-    /// Nothing can be done but to start the calls that were announced.
+    /// Lets the announced calls start, once the run has nothing else to do.
     pub(super) fn on_calls_idle(&self) {
         let mut state = self.lock();
         let is_due = matches!(state.phase, Phase::Performed)
@@ -596,7 +601,7 @@ enum KeptDraw {
     Perform,
 }
 
-/// Whether drawing a value takes it away from where it was.
+/// Whether drawing a value removes it from its source.
 fn is_taken_away(kind: EffectKind) -> bool {
     use EffectKind::{Notes, Reports, Said, Tombstones, Undelivered};
     matches!(kind, Said | Undelivered | Tombstones | Reports | Notes)

@@ -1,4 +1,4 @@
-//! The link of a call that runs apart with the run that waits for it.
+//! Connects a call that runs apart with the run that waits for it.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -13,15 +13,15 @@ use crate::event::{Event, ToolEvent};
 use crate::hub::{Command, Hub, HubEvent, Reader};
 use crate::item::RawJson;
 
-/// The number of progress reports that wait while one is sent. If there are more, the oldest is dropped.
+/// The maximum number of progress reports that wait while one is sent. If there are more, the oldest is dropped.
 const MAX_WAITING: usize = 64;
 
-/// How long a call that has ended waits until its last progress is sent.
+/// How long a call that has ended waits for its last progress to be sent.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
-/// Sends the progress of a call to its run, and notices the end of the run, both through the hub.
+/// Sends the progress of a call to its run and detects the end of the run, both through the hub.
 ///
-/// Nothing depends on it: if the hub cannot be reached, progress is lost, and the call runs to its end.
+/// The call does not depend on this link: if the hub cannot be reached, progress is lost and the call runs to its end.
 pub(super) struct CallLink {
     target: Option<LinkTarget>,
     call_id: String,
@@ -50,7 +50,7 @@ impl CallLink {
         }
     }
 
-    /// Sends progress when what came before is sent.
+    /// Queues progress, which is sent after all earlier progress.
     pub(super) fn push(&mut self, progress: RawJson) {
         if self.target.is_some() {
             if self.waiting.len() == MAX_WAITING {
@@ -60,14 +60,14 @@ impl CallLink {
         }
     }
 
-    /// Ready when the run does not wait for the call any more: the run has ended, or has answered the call.
+    /// Ready when the run no longer waits for the call: the run has ended or has already answered the call.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let _ = self.poll_sent(cx);
         while let Some(reader) = &mut self.reader {
             match reader.poll_next_unpin(cx) {
                 Poll::Ready(Some(Ok(event))) if self.is_end(&event) => return Poll::Ready(()),
                 Poll::Ready(Some(Ok(_))) => {}
-                // The log is gone, or cannot be read: that says nothing about the run.
+                // The log is gone or cannot be read. The run may still be active.
                 Poll::Ready(Some(Err(_)) | None) => self.reader = None,
                 Poll::Pending => break,
             }
@@ -86,7 +86,7 @@ impl CallLink {
         }
     }
 
-    /// Sends what waits. Pending while there is more.
+    /// Sends the waiting progress. Pending while some is left.
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if let Some(sending) = &mut self.sending {
@@ -100,14 +100,14 @@ impl CallLink {
             let (hub, run, call_id) =
                 (target.hub.clone(), target.run.clone(), self.call_id.clone());
             let sending = async move {
-                // Progress that the run does not take is lost.
+                // Progress that the run does not accept is lost.
                 let _ = hub.send(&run, Command::ToolProgress { call_id, data }).await;
             };
             self.sending = Some(sending.boxed());
         }
     }
 
-    /// The call has ended: sends what is left, within [`FLUSH_LIMIT`].
+    /// Sends the remaining progress after the call has ended, within [`FLUSH_LIMIT`].
     pub(super) async fn flush(mut self) {
         let mut limit = Deadline::try_start(FLUSH_LIMIT);
         poll_fn(|cx| {

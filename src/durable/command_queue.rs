@@ -9,26 +9,27 @@ use crate::durable::engine::StoredCommand;
 use crate::error::Error;
 use crate::hub::{Command, NotRunning};
 
-/// The commands that wait for the runs of one session, and those who wait for commands, as an engine keeps them.
+/// The queue of one session: its waiting commands, and the waiters to wake when a command arrives. An engine stores it.
 ///
-/// Input waits for the next run if none is active. A command that ends a run is for the active one alone.
+/// Input waits for the next run if no run is active. A command that ends a run applies to the active run only.
 ///
-/// Who waits has an id that the engine can wake: each method that wakes waiters returns their ids, and forgets them.
+/// Each waiter has an id by which the engine can wake it. Methods that wake waiters return their ids and remove them
+/// from the queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandQueue {
-    /// The active run.
+    /// The id of the active run.
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<String>,
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     commands: VecDeque<StoredCommand>,
-    /// The active run, while it waits for a command.
+    /// Set while the active run waits for a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiter: Option<CommandWaiter>,
     /// The timers that have expired since the last wait began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     expired: Vec<String>,
-    /// Those who wait for an interrupt or the end of the run.
+    /// The ids of the waiters for an interrupt or the end of the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_waiters: Vec<String>,
 }
@@ -36,33 +37,33 @@ pub struct CommandQueue {
 /// A run that waits for commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandWaiter {
-    /// The id by which the engine wakes it.
+    /// The id by which the engine wakes the run.
     pub id: String,
-    /// The timer that ends the wait, if it has a limit. Each wait has another one, which may
-    /// [expire](CommandQueue::expire) at any time.
+    /// The id of the timer that ends the wait, if the wait has a limit. It is different for each wait. The timer may
+    /// [expire](CommandQueue::expire) at any time, even before the wait starts or after it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<String>,
 }
 
-/// The answer to a waiter that begins to wait.
+/// The answer to a waiter that wants to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitAnswer {
-    /// Nothing yet: it will be woken.
+    /// No command has arrived yet. The waiter will be woken.
     Waiting,
-    /// A command or a stop is there: it will not be woken.
+    /// A command or a stop has already arrived. The waiter will not be woken.
     Ready,
-    /// Its timer has expired: it will not be woken.
+    /// The waiter's timer has already expired. The waiter will not be woken.
     Expired,
 }
 
 impl CommandQueue {
-    /// Adds a command, unless one with its id waits already. Returns the waiters to wake.
+    /// Adds a command, unless a command with the same id is already waiting. Returns the ids of the waiters to wake.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if the command ends a
-    /// run or judges a call of one, and none is active.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if no run is active and
+    /// the command is not input. Only input can wait for the next run.
     pub fn push(&mut self, session: &str, command: StoredCommand) -> Result<Vec<String>, Error> {
         if self.run.is_none() && !is_input(&command) {
             return Err(NotRunning { run: session.to_owned() }.into());
@@ -78,7 +79,7 @@ impl CommandQueue {
         Ok(woken)
     }
 
-    /// Takes all commands for a run, which is the active one from here on.
+    /// Takes all commands for `run`, which becomes the active run.
     pub fn take(&mut self, run: &str) -> Vec<StoredCommand> {
         if self.run.as_deref() != Some(run) {
             self.end_run();
@@ -87,12 +88,12 @@ impl CommandQueue {
         self.commands.drain(..).collect()
     }
 
-    /// The active run waits for a command. It replaces the waiter that is there, if there is one.
+    /// Adds a waiter for the next command to the active run. It replaces the previous waiter, if any.
     pub fn wait(&mut self, waiter: CommandWaiter) -> WaitAnswer {
         if !self.commands.is_empty() {
             return WaitAnswer::Ready;
         }
-        // Those of earlier waits.
+        // Timers of earlier waits are removed.
         self.expired.retain(|timer| waiter.timer.as_ref() == Some(timer));
         if !self.expired.is_empty() {
             return WaitAnswer::Expired;
@@ -101,7 +102,8 @@ impl CommandQueue {
         WaitAnswer::Waiting
     }
 
-    /// The timer of a wait has expired, which may not have begun, or have ended long ago. Returns the waiter to wake.
+    /// Marks a timer as expired, even if its wait has not started yet or has already ended. Returns the id of the
+    /// waiter to wake, if any.
     pub fn expire(&mut self, timer: &str) -> Option<String> {
         if self.run.is_some() && self.expired.iter().all(|expired| expired != timer) {
             self.expired.push(timer.to_owned());
@@ -110,8 +112,8 @@ impl CommandQueue {
         Some(waiter.id)
     }
 
-    /// Adds a waiter for an interrupt or the end of the active run. Returns [`Ready`](WaitAnswer::Ready) if an interrupt
-    /// waits already or no run is active.
+    /// Adds a waiter for an interrupt or the end of the active run. Returns [`Ready`](WaitAnswer::Ready) if an
+    /// interrupt is already waiting or no run is active.
     pub fn wait_for_stop(&mut self, id: String) -> WaitAnswer {
         if self.run.is_none() || self.commands.iter().any(is_interrupt) {
             return WaitAnswer::Ready;
@@ -120,8 +122,8 @@ impl CommandQueue {
         WaitAnswer::Waiting
     }
 
-    /// The run has ended. The commands that it has not delivered are the first that the next run takes. Returns the
-    /// waiters to wake.
+    /// Ends `run`. Its undelivered input, `put_back`, returns to the front of the queue for the next run. Returns the
+    /// ids of the waiters to wake.
     pub fn finish(&mut self, run: &str, put_back: Vec<StoredCommand>) -> Vec<String> {
         let mut woken = Vec::new();
         if self.run.as_deref() == Some(run) {
@@ -134,28 +136,29 @@ impl CommandQueue {
         woken
     }
 
-    /// Removes everything: the commands, input included, the active run and the waiters. Returns the waiters to wake.
+    /// Removes everything: the commands, including input, the active run and the waiters. Returns the ids of the
+    /// waiters to wake.
     pub fn clear(&mut self) -> Vec<String> {
         let Self { waiter, stop_waiters, .. } = mem::take(self);
         waiter.map(|waiter| waiter.id).into_iter().chain(stop_waiters).collect()
     }
 
-    /// The same without the waiters: the commands and the active run, to be shown.
+    /// Returns the queue without its waiters, to show the commands and the active run.
     pub fn without_waiters(self) -> Self {
         Self { run: self.run, commands: self.commands, ..Self::default() }
     }
 
-    /// The active run.
+    /// The id of the active run.
     pub fn run(&self) -> Option<&str> {
         self.run.as_deref()
     }
 
-    /// The commands that wait.
+    /// The waiting commands.
     pub fn commands(&self) -> impl Iterator<Item = &StoredCommand> {
         self.commands.iter()
     }
 
-    /// Those who wait for a stop are still to be woken.
+    /// Ends the active run. The caller must still wake the waiters for a stop.
     fn end_run(&mut self) {
         self.run = None;
         self.commands.retain(is_input);
@@ -208,7 +211,7 @@ mod tests {
         queue.push("s", interrupt("x")).unwrap();
         queue.finish("run-1", vec![stored("y", Command::StopAfterTurn)]);
         assert_eq!(ids(queue.take("run-2")), "");
-        // Nor one for a run that has never reported its end.
+        // Commands for a run that never reported its end are also dropped.
         queue.push("s", interrupt("z")).unwrap();
         assert_eq!(ids(queue.take("run-3")), "");
     }
@@ -225,7 +228,7 @@ mod tests {
         stored(id, Command::Interrupt)
     }
 
-    /// A queue whose run is active.
+    /// A queue with an active run.
     fn running() -> CommandQueue {
         let mut queue = CommandQueue::default();
         queue.take("run-1");
@@ -269,7 +272,7 @@ mod tests {
         queue.wait(waiter("w1", Some("t1")));
         assert_eq!(queue.expire("t0"), None);
         assert_eq!(queue.expire("t1").as_deref(), Some("w1"));
-        // Whoever looks again finds it so.
+        // The run receives the same answer when it waits again.
         assert_eq!(queue.wait(waiter("w2", Some("t1"))), WaitAnswer::Expired);
         assert_eq!(queue.wait(waiter("w3", Some("t2"))), WaitAnswer::Waiting);
         assert_eq!(queue.expire("t1"), None);
@@ -299,7 +302,7 @@ mod tests {
         queue.finish("run-1", Vec::new());
         assert_eq!(queue.expire("t1"), None);
         assert_eq!(queue, CommandQueue::default());
-        // Nor of one for a run that has never reported its end.
+        // A wait of a run that never reported its end does not reach the next run either.
         queue.take("run-2");
         queue.expire("t2");
         queue.wait(waiter("w2", None));
@@ -315,7 +318,7 @@ mod tests {
         queue.wait(waiter("w3", None));
         assert_eq!(queue.push("s", steer("a")).unwrap(), ["w3"]);
         assert_eq!(queue.push("s", interrupt("x")).unwrap(), ["w1", "w2"]);
-        // One that comes late.
+        // A waiter that comes late.
         assert_eq!(queue.wait_for_stop("w4".to_owned()), WaitAnswer::Ready);
         assert_eq!(queue.finish("run-1", Vec::new()), [""; 0]);
     }
@@ -327,7 +330,7 @@ mod tests {
         queue.wait_for_stop("w2".to_owned());
         assert_eq!(queue.finish("run-0", Vec::new()), [""; 0]);
         assert_eq!(queue.finish("run-1", Vec::new()), ["w1", "w2"]);
-        // One that comes late.
+        // A waiter that comes late.
         assert_eq!(queue.wait_for_stop("w3".to_owned()), WaitAnswer::Ready);
         assert_eq!(queue, CommandQueue::default());
     }

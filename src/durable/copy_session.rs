@@ -3,20 +3,21 @@
 use crate::error::{Error, panic_to_error_async};
 use crate::session::{Conflict, Entry, Store};
 
-/// How often a copy is tried while others write it at the same time.
+/// The maximum number of attempts to write a copy that others write at the same time.
 const MAX_ATTEMPTS: usize = 8;
 
-/// Makes a session in a store a copy of one that an engine has. Returns how many entries the copy has.
+/// Copies an engine's session to a store. Returns the number of entries of the copy.
 ///
-/// An engine has the sessions of its runs, but cannot list or search them; a store can. The copy goes one way: nothing
-/// else writes to it, and no run reads it.
+/// An engine has the sessions of its runs, but cannot list or search them; a store can. The copy is one-way: nothing
+/// else may write to it, and no run reads it.
 ///
-/// `entries` are all entries of the session. Those that the copy lacks are appended. If the copy has others, the session
-/// was removed and made again: then the copy is deleted and written anew. Without entries it is deleted. A copy that
-/// has these entries and more is left as it is: it was made of the session as it was later.
+/// `entries` are all entries of the session. The function appends the entries that the copy lacks. If the copy has
+/// different entries, the session was removed and created again, so the function deletes the copy and writes it anew.
+/// If `entries` is empty, the function deletes the copy. A copy that already has these entries and more stays as it is,
+/// because it shows a later state of the session.
 ///
-/// Several calls at once for the same session are harmless, and so is one that was dropped. But a session that may be
-/// removed needs its copies in order: the engine makes one after the other, each from the entries of that moment.
+/// Concurrent calls for the same session are harmless, and so is dropping the future. However, if a session may be
+/// removed, its engine must make its copies one after the other, each from the entries at that time.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -39,10 +40,11 @@ const MAX_ATTEMPTS: usize = 8;
 ///
 /// # Errors
 ///
-/// [`Store`](crate::ErrorKind::Store) if the store fails; [`Conflict`](crate::ErrorKind::Conflict) if others write the
-/// copy again and again; [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the id is empty, or if a copy to be
-/// deleted has forks; [`Unsupported`](crate::ErrorKind::Unsupported) if the store deletes nothing;
-/// [`Panic`](crate::ErrorKind::Panic) if it panics. The next call continues from there.
+/// [`Store`](crate::ErrorKind::Store) if the store fails; [`Conflict`](crate::ErrorKind::Conflict) if concurrent
+/// writers change the copy in eight attempts; [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the id is empty,
+/// or if a copy to be deleted has forks; [`Unsupported`](crate::ErrorKind::Unsupported) if the store cannot delete
+/// sessions; [`Panic`](crate::ErrorKind::Panic) if the store panics. The next call continues from the current state of
+/// the copy.
 pub async fn copy_session(store: &dyn Store, id: &str, entries: &[Entry]) -> Result<u64, Error> {
     panic_to_error_async("the store", async {
         for _ in 1..MAX_ATTEMPTS {
@@ -89,7 +91,7 @@ mod tests {
         texts.split_whitespace().map(|text| Item::user(text).into()).collect()
     }
 
-    /// Copies a session with these entries to a store that has others, and checks what is there then.
+    /// Copies a session with the entries `session` to a store that has the entries `copied`, and checks the copy.
     #[track_caller]
     fn check(copied: &str, session: &str, expected: &str) {
         let store = MemoryStore::new();
@@ -125,7 +127,7 @@ mod tests {
         check("a b c", "a", "a b c");
     }
 
-    /// A store in which others append before this appends or deletes, as often as they have entries.
+    /// A store in which other writers append before each append of this test, until their entries are used up.
     struct SharedStore {
         store: MemoryStore,
         others: Mutex<Vec<Vec<Entry>>>,
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_was_made_at_the_same_time_is_continued() {
-        // Another copy gets first as far as this one, then further.
+        // Another writer first appends a part of the same entries, then more than this copy has.
         let store = SharedStore::new(&["a", "b c"]);
         assert_eq!(block_on(copy_session(&store, "s", &entries("a b"))).unwrap(), 3);
         assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(entries("a b c")));
@@ -198,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_store_that_panics_is_an_error() {
-        // The session that others write has no id either.
+        // The entries of the other writer cannot be appended without an id either.
         let store = SharedStore::new(&["b"]);
         let error = block_on(copy_session(&store, "", &entries("a"))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panic);

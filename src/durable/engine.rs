@@ -1,4 +1,4 @@
-//! The operations of an engine.
+//! The traits that a durable engine implements.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use crate::hub::{Command, command_json};
 use crate::item::{RawJson, ResultKind, ToolCall, ToolResult};
 use crate::session::Entry;
 
-/// The future of a step. It is polled only if the value of the step was not kept before.
+/// The future of a step. The engine polls it only if the step's value is not recorded yet.
 pub type StepFuture = BoxFuture<'static, RawJson>;
 
-/// The steps of an engine: it performs each once, and keeps what it came to.
+/// The step operation of an engine, which performs each step once and records its value.
 pub trait StepRunner: Send {
-    /// Performs a step by polling its future, and keeps the value before it returns it. If the value was kept before,
-    /// the future is dropped without a poll.
+    /// Performs a step by polling its future, and records the value before returning it. If the value is already
+    /// recorded, the engine drops the future without polling it.
     ///
-    /// `name` is for people who look at the engine's journal. The value has at most 8 MiB. Dropping the future drops
-    /// the step; whether it was kept is open then.
+    /// `name` identifies the step for people who inspect the engine's journal. The value has at most 8 MiB. Dropping
+    /// the returned future drops the step, which may or may not have been recorded.
     ///
     /// # Errors
     ///
-    /// The error of the engine; a step itself does not fail.
+    /// Returns the error of the engine. The step itself cannot fail.
     fn step<'a>(
         &'a mut self,
         name: &'static str,
@@ -31,38 +31,40 @@ pub trait StepRunner: Send {
     ) -> BoxFuture<'a, Result<RawJson, Error>>;
 }
 
-/// The operations that a durable run calls on an engine, which performs each once and keeps its result.
+/// The operations that a durable run calls on an engine. The engine performs each operation once and records its
+/// result.
 ///
-/// An engine belongs to one attempt at a run. The attempt calls one operation at a time and waits for its end. A later
-/// attempt calls the same operations in the same order, with the same arguments, and gets the same answers for those
-/// that were kept.
+/// An engine value belongs to one attempt at a run. The attempt calls one operation at a time and waits until it has
+/// completed. A later attempt calls the same operations in the same order with the same arguments, and receives the
+/// recorded results.
 ///
-/// An operation that fails ends the attempt with that error. Whether another attempt follows is the engine's decision:
-/// [`is_attempt_lost`](crate::durable::is_attempt_lost) tells which errors are worth one.
+/// If an operation fails, the attempt ends with that error. The engine decides whether another attempt follows: use
+/// [`is_attempt_lost`](crate::durable::is_attempt_lost) to find the errors after which it should.
 ///
-/// [`MemoryEngine`](crate::durable::MemoryEngine) is an engine for tests. The package `turnstream-restate` has one on
-/// Restate. With the feature `testing`, `durable::suite` tests an engine.
+/// [`MemoryEngine`](crate::durable::MemoryEngine) is an engine for tests. The package `turnstream-restate` has an
+/// engine for Restate. `durable::suite` (feature `testing`) tests an engine.
 pub trait Engine: StepRunner {
-    /// Takes the commands that wait for the run from its queue, in the order in which they came. Each is returned
-    /// once.
+    /// Takes the waiting commands from the run's queue, in order of arrival. Each command is returned once.
     fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>>;
 
-    /// Waits for commands until `is_enough` returns `true` for all that came, or for `limit`. Returns all that came.
+    /// Waits until `is_enough` returns `true` for all commands that have arrived, or until `limit` has passed. Returns
+    /// these commands.
     fn wait_for_commands<'a>(
         &'a mut self,
         limit: Option<Duration>,
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>>;
 
-    /// Whether [`call_tools`](Self::call_tools) runs calls elsewhere. If not, all calls run in a step of the run.
+    /// Whether [`call_tools`](Self::call_tools) runs calls elsewhere. If it returns `false`, all calls run in a step of
+    /// the run.
     fn can_call_tools(&self) -> bool {
         false
     }
 
-    /// Runs calls elsewhere, all at once, and returns a result for each. They are performed by
-    /// [`ToolCallRequest::perform`].
+    /// Runs calls elsewhere and concurrently, and returns a result for each. [`ToolCallRequest::perform`] performs a
+    /// call.
     ///
-    /// A call that is not run any more, for example since the run was interrupted, is answered by
+    /// If a call is no longer needed, for example because the run was interrupted, answer it with
     /// [`ToolCallRequest::interrupted_result`].
     fn call_tools(
         &mut self,
@@ -72,20 +74,20 @@ pub trait Engine: StepRunner {
         Box::pin(async { Ok(results) })
     }
 
-    /// Appends entries to the session, after the first `from` ones.
+    /// Appends entries to the session, which has `from` entries so far.
     fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// The run has ended. Commands that have not reached the model go back to the front of the queue.
+    /// Ends the run. Commands in `put_back` have not reached the model and return to the front of the queue.
     fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>>;
 }
 
-/// A command that an engine keeps until a run takes it.
+/// A command that an engine stores until a run takes it.
 ///
-/// As JSON it is `{"v":1,"id":"…","command":{"type":"steer","items":[…]}}`.
+/// Its JSON is `{"v":1,"id":"…","command":{"type":"steer","items":[…]}}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredCommand {
-    /// The id of its receipt. For input, the event [`Appended`](crate::Event::Appended) has it once the input is in
-    /// the history.
+    /// The id of the command's receipt. When input is in the history, the event [`Appended`](crate::Event::Appended)
+    /// reports this id.
     pub id: String,
     /// The command.
     pub command: Command,
@@ -111,41 +113,41 @@ impl<'de> Deserialize<'de> for StoredCommand {
     }
 }
 
-/// A tool call that runs apart from its run, in a service of its own.
+/// A tool call that *runs apart*: outside the steps of its run, maybe in another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCallRequest {
-    /// The session of the run.
+    /// The id of the run's session.
     pub session: String,
-    /// The id of the run in its [hub](crate::durable::Attempt::with_hub), which takes the progress of the call and
-    /// says when the run has ended. `None` if the run is in no hub.
+    /// The id of the run in its [hub](crate::durable::Attempt::with_hub). The hub receives the progress of the call and
+    /// reports the end of the run. `None` if the run has no hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// The call, with the arguments that run.
+    /// The call, with its final arguments.
     #[serde(flatten)]
     pub call: ToolCall,
 }
 
 impl ToolCallRequest {
-    /// The result of a call that no worker could run.
+    /// Returns the result for a call that no worker could run. It contains the message of the error.
     pub fn failed_result(&self, error: &Error) -> ToolResult {
         let text = format!("Error: {}", error.message());
         ToolResult::for_call(&self.call, ResultKind::Error, text)
     }
 
-    /// The key that is the same each time the call is asked for: `{session id}/{call id}`, as
-    /// [`ToolContext::idempotency_key`](crate::tool::ToolContext::idempotency_key) has it.
+    /// Returns the key that is the same each time the call is performed: `{session id}/{call id}`, as in
+    /// [`ToolContext::idempotency_key`](crate::tool::ToolContext::idempotency_key).
     pub fn key(&self) -> String {
         format!("{}/{}", self.session, self.call.call_id)
     }
 }
 
-/// The source of an error: the engine has lost the attempt, and the next one continues the run.
+/// The source of an error that says: the engine has lost the attempt, and the next attempt continues the run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the attempt at the run was lost")]
 pub struct AttemptLost;
 
 impl AttemptLost {
-    /// Finds it in an error.
+    /// Finds this source in an error.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
@@ -157,9 +159,9 @@ impl From<AttemptLost> for Error {
     }
 }
 
-/// Whether another attempt may get further than the one that ended with this error: it was [lost](AttemptLost), its
-/// events cannot be written at the moment, another attempt has not ended yet, or its program is not the one that began
-/// the run. All other errors end the run.
+/// Whether another attempt may succeed after this error. This is the case if the attempt was [lost](AttemptLost), its
+/// events cannot be written at the moment, another attempt has not ended yet, or the program differs from the one that
+/// started the run. All other errors end the run.
 pub fn is_attempt_lost(error: &Error) -> bool {
     AttemptLost::from_error(error).is_some()
         || matches!(error.kind(), ErrorKind::ReplayMismatch | ErrorKind::Conflict)

@@ -1,4 +1,4 @@
-//! An engine that loses an attempt.
+//! An engine for tests that loses attempts.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +17,9 @@ use crate::item::{RawJson, ToolResult};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 
-/// When attempts at a run are lost, for tests. Clones are the same plan.
+/// A plan for tests that says when attempts at a run are lost. Clones share the plan.
 ///
-/// Each [loss](Loss) ends one attempt at an operation of its engine, the first one the first attempt. Later attempts
+/// Each [loss](Loss) ends one attempt: the first loss ends the first attempt, and so on. Attempts after the last loss
 /// are not lost. The plan also counts attempts and operations.
 #[derive(Clone, Debug, Default)]
 pub struct LossPlan(Arc<PlanInner>);
@@ -31,40 +31,40 @@ struct PlanInner {
     operations: AtomicUsize,
 }
 
-/// Where an attempt is lost.
+/// The position at which an attempt is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The operation of the attempt, from 0.
+    /// The number of the attempt's operation, from 0.
     pub operation: usize,
-    /// When in that operation.
+    /// The moment of the loss within that operation.
     pub moment: LossMoment,
 }
 
-/// When in an operation an attempt is lost.
+/// The moment of a loss within an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossMoment {
-    /// The engine is not called.
+    /// Before the operation: the engine is not called.
     Before,
-    /// After the operation was polled this many times, from 1. The engine may have kept it or not.
+    /// After this number of polls of the operation, from 1. The engine may or may not have recorded the operation.
     After(usize),
-    /// The engine has kept it, and its answer is lost.
+    /// After the engine has recorded the operation: only its answer is lost.
     Kept,
 }
 
 impl LossPlan {
-    /// Loses nothing.
+    /// Creates a plan that loses no attempt.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Loses as many attempts as there are losses, the first ones, in this order.
+    /// Creates a plan with these losses. They end the first attempts, in this order.
     pub fn with_losses(losses: impl IntoIterator<Item = Loss>) -> Self {
         let losses: Vec<Loss> = losses.into_iter().collect();
         Self(Arc::new(PlanInner { losses: Mutex::new(losses), ..PlanInner::default() }))
     }
 
-    /// The engine of the next attempt.
+    /// Wraps the engine of the next attempt.
     pub fn wrap<E: Engine>(&self, engine: E) -> FaultyEngine<E> {
         self.0.attempts.fetch_add(1, Ordering::Relaxed);
         self.0.operations.store(0, Ordering::Relaxed);
@@ -74,19 +74,19 @@ impl LossPlan {
         FaultyEngine { engine, plan: self.clone(), loss, operation: 0, is_lost: false }
     }
 
-    /// How many attempts there were.
+    /// The number of attempts so far.
     pub fn attempts(&self) -> usize {
         self.0.attempts.load(Ordering::Relaxed)
     }
 
-    /// How many operations the last attempt has called.
+    /// The number of operations that the last attempt has called.
     pub fn operations(&self) -> usize {
         self.0.operations.load(Ordering::Relaxed)
     }
 }
 
-/// An engine that loses the attempt at an operation, as its [`LossPlan`] says: the operation and all that follow fail
-/// with [`AttemptLost`].
+/// An engine that loses its attempt as its [`LossPlan`] says: the operation of the loss and all operations after it
+/// fail with [`AttemptLost`].
 pub struct FaultyEngine<E> {
     engine: E,
     plan: LossPlan,
@@ -96,7 +96,7 @@ pub struct FaultyEngine<E> {
 }
 
 impl<E: Engine> FaultyEngine<E> {
-    /// Performs an operation, or loses the attempt in it.
+    /// Performs an operation, or loses the attempt in the operation.
     fn lossy<'a, T: Send + 'a>(
         &'a mut self,
         operation: impl FnOnce(&'a mut E) -> BoxFuture<'a, Result<T, Error>> + Send + 'a,

@@ -1,4 +1,4 @@
-//! The verdicts on the calls that a run has left pending.
+//! The verdicts on a session's pending calls.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -8,9 +8,10 @@ use crate::hub::Command;
 use crate::item::PendingCall;
 use crate::tool::Verdict;
 
-/// The verdicts that were given so far on the calls that a run has left pending, as an engine keeps them.
+/// The verdicts so far on the calls that a run has left pending. An engine stores them.
 ///
-/// They come one after the other, maybe over days. With the last one the engine starts the run that resumes the calls.
+/// The verdicts arrive one after the other, maybe over days. When the last one arrives, the engine starts a run that
+/// resumes the calls.
 ///
 /// ```
 /// use turnstream::durable::{AddedVerdict, GivenVerdicts};
@@ -33,7 +34,7 @@ use crate::tool::Verdict;
 pub struct GivenVerdicts {
     #[serde(with = "stored_commands")]
     verdicts: Vec<(PendingCall, Verdict)>,
-    /// The run that resumes the calls, for the engine to note once it has started it.
+    /// The id of the run that resumes the calls. The engine sets it after it has started that run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }
@@ -41,23 +42,23 @@ pub struct GivenVerdicts {
 /// The result of adding a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddedVerdict {
-    /// It was added, and other calls have none yet.
+    /// The verdict was added. Other calls still need one.
     SomeMissing,
-    /// It was added, and each call has one now. A run is to resume the calls.
+    /// The verdict was added, and each pending call has one now. The engine should start a run that resumes the calls.
     AllGiven,
-    /// It was there already: a client that has not received the answer has sent it again.
+    /// The same verdict was given before, for example because a client lost the answer and sent the verdict again.
     Repeated,
 }
 
 impl GivenVerdicts {
     /// Adds a verdict on one of the `pending` calls of the session.
     ///
-    /// A verdict that is repeated after its call was answered is [`Repeated`](AddedVerdict::Repeated), too.
+    /// A repeated verdict is [`Repeated`](AddedVerdict::Repeated) even after its call was answered.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no such call is pending, with exactly these arguments, and
-    /// [`Conflict`](ErrorKind::Conflict) if the call has another verdict already. Nothing is added then.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no call with exactly these arguments is pending, and
+    /// [`Conflict`](ErrorKind::Conflict) if the call already has a different verdict. Nothing is added in either case.
     pub fn add(
         &mut self,
         pending: &[PendingCall],
@@ -99,7 +100,7 @@ impl IntoIterator for GivenVerdicts {
     }
 }
 
-/// Verdicts as the commands that give them, whose JSON has a version.
+/// Serializes verdicts as commands, because the JSON of commands has a version.
 mod stored_commands {
     use super::{
         Command, Deserialize, Deserializer, PendingCall, Serializer, StoredCommand, Verdict,
@@ -139,7 +140,7 @@ mod tests {
             .into()
     }
 
-    /// Adds a verdict on the call of this id while these calls are pending.
+    /// Adds a verdict on the call with this id while the given calls are pending.
     fn add(
         given: &mut GivenVerdicts,
         pending: &[&str],
@@ -180,7 +181,7 @@ mod tests {
         let mut given = GivenVerdicts::default();
         assert_eq!(add(&mut given, &["c1"], "c1", Verdict::Approve), Ok(AddedVerdict::AllGiven));
         assert_eq!(add(&mut given, &[], "c1", Verdict::Approve), Ok(AddedVerdict::Repeated));
-        // Another one is too late.
+        // A different verdict is too late.
         assert_eq!(add(&mut given, &[], "c1", deny()), Err(ErrorKind::InvalidRequest));
     }
 

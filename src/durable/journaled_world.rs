@@ -1,4 +1,4 @@
-//! The world of a run whose effects an engine keeps.
+//! The world of a run whose effects an engine records.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::world::{
     Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SavedTurn, SendRequest, World,
 };
 
-/// The world of a run whose effects an engine keeps.
+/// The world of a run whose effects an engine records.
 #[derive(Clone, Debug)]
 pub(super) struct JournaledWorld(pub(super) Arc<Bridge>);
 
@@ -95,7 +95,7 @@ impl World for JournaledWorld {
     }
 }
 
-/// An effect whose value is kept.
+/// An effect whose value the engine records.
 struct JournaledEffect {
     bridge: Arc<Bridge>,
     key: EffectKey,
@@ -120,7 +120,8 @@ impl Future for JournaledEffect {
                     if let Some(value) = this.bridge.drawn_effect(this.key.kind) {
                         return Poll::Ready(Ok(EffectValue::from_json(value)));
                     }
-                    // An effect that takes no time does not take a step. A step of the user's always is.
+                    // An effect that is ready on the first poll needs no step of its own. A step of a user's loop body
+                    // always has one.
                     let is_step = this.key.kind == EffectKind::Step;
                     let early = match this.bridge.is_performing() && !is_step {
                         true => effect.poll_unpin(cx),
@@ -176,7 +177,7 @@ fn other_answer(key: &EffectKey, found: &StepResult) -> Error {
     Error::new(ErrorKind::ReplayMismatch, message)
 }
 
-/// A turn that is kept. Its deltas are given out as they come; its end when it is kept.
+/// A turn that the engine records. It yields its deltas as they arrive, and its end after the turn is recorded.
 struct JournaledTurn {
     bridge: Arc<Bridge>,
     key: EffectKey,
@@ -189,11 +190,11 @@ enum TurnStage {
         turn: TurnStream,
         saved: SavedTurn,
     },
-    /// Waits for the end, which follows events that were given out.
+    /// Waits for the recorded end of the turn. The other events were already yielded if the turn was performed.
     Done {
         is_performed: bool,
     },
-    /// Gives out what was kept.
+    /// Yields the recorded turn.
     Replaying(ReplayedTurn),
     /// The loop was ended from outside after these events.
     EndsAfter(std::vec::IntoIter<Event>),
@@ -255,7 +256,7 @@ impl TurnSource for JournaledTurn {
                 }
                 TurnStage::Replaying(replayed) => {
                     let item = ready!(Pin::new(replayed).poll_turn(cx, turn));
-                    // A complete turn is repeated until its end is given out.
+                    // A complete turn is being repeated until its end has been yielded.
                     if !matches!(item, Some(Ok(()))) {
                         this.bridge.set_repeating(false);
                     }
@@ -278,7 +279,7 @@ fn forward(item: Result<TurnEvent, Error>, turn: &mut TurnBuilder) -> Result<(),
     replay_event(item, turn)
 }
 
-/// The calls of a turn, whose results are kept.
+/// The calls of a turn, whose results the engine records.
 struct JournaledCalls {
     bridge: Arc<Bridge>,
     key: EffectKey,

@@ -21,15 +21,16 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::RunData;
 
-/// An engine in memory, for tests: it keeps what it performs for as long as the process lives.
+/// An engine in memory, for tests. It keeps its recorded operations as long as the value or another attempt at the run
+/// exists.
 ///
-/// It is as strict as an engine on a server: an attempt that calls other operations than the one before gets a
-/// [`ReplayMismatch`](ErrorKind::ReplayMismatch).
+/// It is as strict as an engine on a server: an attempt that calls other operations than the previous attempt fails
+/// with [`ReplayMismatch`](ErrorKind::ReplayMismatch).
 pub struct MemoryEngine {
     shared: Arc<Shared>,
     /// The id of the run.
     run: String,
-    /// The next operation of this attempt.
+    /// The number of the next operation of this attempt.
     position: usize,
     worker: Worker,
 }
@@ -44,32 +45,32 @@ struct Worker {
 #[derive(Default)]
 struct Shared {
     journal: Mutex<Vec<Operation>>,
-    /// The journals of the calls that run apart, by their keys.
+    /// The journals of the calls that run apart, by their idempotency keys.
     calls: Mutex<HashMap<String, Arc<Shared>>>,
     session: Arc<Mutex<SessionData>>,
 }
 
-/// The data that outlives a run.
+/// The data of the session, which outlives a run.
 #[derive(Default)]
 struct SessionData {
     entries: Vec<Entry>,
     queue: CommandQueue,
-    /// How many runs there were.
+    /// The number of later runs, which names the next run.
     runs: u64,
     waiting: Option<Waker>,
 }
 
-/// One operation, and what it came to.
+/// One recorded operation and its result.
 #[derive(Clone, PartialEq)]
 struct Operation {
     name: &'static str,
-    /// Its arguments, as JSON.
+    /// The arguments, as JSON.
     arguments: String,
     value: RawJson,
 }
 
 impl MemoryEngine {
-    /// The first attempt at the first run of a session.
+    /// Creates the engine of the first attempt at the first run of a session.
     pub fn new() -> Self {
         Self {
             shared: Arc::default(),
@@ -79,25 +80,25 @@ impl MemoryEngine {
         }
     }
 
-    /// Runs the calls of a turn apart, with the tools of this agent, each with a journal of its own.
+    /// Runs several calls of one turn apart, with this agent's tools. Each call has a journal of its own.
     pub fn with_worker(mut self, agent: &Agent) -> Self {
         self.worker.agent = Some(agent.clone());
         self
     }
 
-    /// Lets these calls send their progress through a hub that shows the run.
+    /// Sends the progress of calls that run apart through a hub that shows the run.
     pub fn with_worker_hub(mut self, hub: &Hub) -> Self {
         self.worker.hub = Some(hub.clone());
         self
     }
 
-    /// Another attempt at the same run.
+    /// Returns the engine of another attempt at the same run.
     pub fn next_attempt(&self) -> Self {
         let (shared, worker) = (Arc::clone(&self.shared), self.worker.clone());
         Self { shared, run: self.run.clone(), position: 0, worker }
     }
 
-    /// The first attempt at the next run of the same session.
+    /// Returns the engine of the first attempt at the next run of the same session.
     pub fn next_run(&self) -> Self {
         let session = Arc::clone(&self.shared.session);
         let run = {
@@ -121,7 +122,7 @@ impl MemoryEngine {
         Ok(())
     }
 
-    /// The commands that no run has taken.
+    /// The commands that no run has taken yet.
     pub fn queued(&self) -> Vec<StoredCommand> {
         self.session().queue.commands().cloned().collect()
     }
@@ -131,13 +132,13 @@ impl MemoryEngine {
         self.session().entries.clone()
     }
 
-    /// The names of the operations that were kept.
+    /// The names of the recorded operations of this run.
     pub fn operations(&self) -> Vec<&'static str> {
         self.journal().iter().map(|operation| operation.name).collect()
     }
 
     fn session(&self) -> MutexGuard<'_, SessionData> {
-        // Nothing of a user runs while it is held.
+        // No user code runs while the lock is held.
         lock_ignoring_poison(&self.shared.session)
     }
 
@@ -145,7 +146,7 @@ impl MemoryEngine {
         lock_ignoring_poison(&self.shared.journal)
     }
 
-    /// The result of the next operation in an earlier attempt, if it got that far.
+    /// Returns the recorded result of the next operation, if an earlier attempt performed that operation.
     fn kept(&mut self, name: &'static str, arguments: &str) -> Result<Option<RawJson>, Error> {
         let found = self.journal().get(self.position).cloned();
         match found {
@@ -239,7 +240,7 @@ impl Engine for MemoryEngine {
                 }
             };
             poll_fn(&mut poll).await;
-            // They are taken when they are kept.
+            // The commands leave the queue when the result of the wait is recorded.
             let commands: Vec<StoredCommand> = self.session().queue.take(&self.run);
             self.keep("wait", String::new(), json(&commands)?);
             Ok(commands)

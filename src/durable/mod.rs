@@ -1,8 +1,9 @@
-//! Runs on an engine that resumes them on any machine.
+//! Durable runs, which an engine continues on any machine.
 //!
-//! A durable engine performs each operation of a program once, and keeps what it came to. When the process dies, the
-//! engine starts the program again elsewhere, and answers the operations that it has kept. An agent runs on such an
-//! engine unchanged: an [`Attempt`] performs its run, and each effect of the run is a step of an [`Engine`].
+//! A durable engine performs each operation of a program once and records its result. When the process dies, the engine
+//! starts the program again elsewhere, and answers the recorded operations with their results. An agent runs on such an
+//! engine unchanged: an [`Attempt`] performs its run, and each effect of the run, such as a turn of the model, is a
+//! step of an [`Engine`].
 //!
 //! ```
 //! use turnstream::Agent;
@@ -20,87 +21,93 @@
 //! # }
 //! ```
 //!
-//! [`MemoryEngine`] is for tests. The package `turnstream-restate`, in the folder `durable` of the repository, has the
-//! engine, the worker and the client for [Restate](https://restate.dev). The guide tells when you need one:
-//! [on many machines](crate::guide::many_machines).
+//! [`MemoryEngine`] is for tests. The package `turnstream-restate`, in the folder `durable` of the repository, contains
+//! the engine, the worker and the client for [Restate](https://restate.dev). The guide explains when you need one:
+//! [from one process to many machines](crate::guide::many_machines).
 //!
-//! # What is performed how often
+//! # How often an operation is performed
 //!
-//! | | if its attempt is lost while it is performed |
+//! | operation | if the attempt is lost meanwhile |
 //! |---|---|
-//! | a request to the model, a hook that takes time, a compaction, a step of a body | performed again by the next attempt |
-//! | a call of an [idempotent](crate::Tool::idempotent) tool | performed again, under the same [key](crate::tool::ToolContext::idempotency_key) |
-//! | any other call | never begins again: the model reads that it was interrupted |
-//! | a sub-agent | as its call: a tool that is made of an agent is idempotent only if it is set |
-//! | a hook that returns at once | may be asked again, until the next step is kept |
-//! | a hook that observes | told in each attempt, also of what was kept |
+//! | a model request, a hook that takes time, a compaction, a step of a body | the next attempt performs it again |
+//! | a call of an [idempotent] tool | the next attempt performs it again, under the same [key] |
+//! | any other call | it is not started again; the model reads that it was interrupted |
+//! | a sub-agent | like its call; the tool made of an agent is idempotent only if you set that |
+//! | a hook that returns immediately | may be called again until the next step is recorded |
+//! | a hook that observes | called in each attempt, also for recorded operations |
 //!
-//! Once an operation is kept, it is not performed again. Retries of a provider and the deadlines of a request are inside
-//! of its step. A time limit counts from the beginning of each attempt, and the tokens of a lost attempt are not known.
-//! A [pool](crate::agent::Pool) is charged for kept turns in each process that replays them.
+//! A recorded operation is never performed again. A step includes the retries of its provider and the deadlines of its
+//! request. A time limit of the run starts again with each attempt, and the tokens of a lost attempt are not known.
+//! Each process that replays recorded turns charges them to its [pool](crate::agent::Pool).
 //!
-//! # An attempt, from one step to the next
+//! # The steps of an attempt
 //!
 //! ```text
 //! engine          attempt                                   run
-//!   │   ◀── step ── asks for the next step
-//!   ├── not kept: polls the step's future ──▶ polls it ──▶ takes the value of the step before,
-//!   │                                                      draws ids and facts, performs its next effect
-//!   │   ◀── the effect's value, with what was drawn ────────┘
-//!   ├── keeps it ──▶ gives out results, saves entries
+//!   │   ◀── step ── calls `step` of the engine
+//!   ├── not recorded: polls the step's future ──▶ polls it ──▶ takes the value of the previous step,
+//!   │                                                          draws ids and facts, performs its next effect
+//!   │   ◀── the effect's value, with the drawn values ──────────┘
+//!   ├── records it ──▶ publishes results, saves entries
 //!   │
-//!   └── kept: returns the value ──▶ polls it ──▶ the same, but the effect is dropped without a poll
+//!   └── recorded: returns the value ──▶ polls it ──▶ the same, but the effect is dropped without a poll
 //! ```
 //!
-//! - **One operation at a time.** The attempt asks for a step before it polls the run, so it knows what was drawn before
-//!   the run draws it. The run and at most one operation are polled by one task; nothing is spawned.
-//! - **Deltas are not kept.** Readers get them while the step is performed. Kept steps are repeated as complete
-//!   turns and results.
-//! - **Effects that are ready when they are first polled** do not take a step: their values are kept with the
-//!   next one. So an agent without hooks has a step for each turn, two for its calls, and one for the end of the run.
-//! - **Calls take two steps.** The first says which calls may start, and in which attempt; the second has their results.
-//!   If several calls [can](Engine::can_call_tools) run apart, the engine [runs them](Engine::call_tools) in between,
-//!   each with steps of its own. Calls that are exclusive, sub-agents, and tools of
-//!   [sources](crate::tool::ToolSource) run in the run's step.
-//! - **The program has to stay the same** during a run. An attempt that asks for another effect than the attempt
-//!   before it ends with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch), and the engine tries again: with the
-//!   right program the run continues.
+//! - **One operation at a time.** The attempt calls the engine's `step` before it polls the run. So it knows the
+//!   recorded values of a step before the run draws them. One task polls the run and at most one operation; no task is
+//!   spawned.
+//! - **Deltas are not recorded.** Readers receive them while the step is performed. Recorded steps are replayed as
+//!   complete turns and results.
+//! - **Effects that are ready on the first poll** take no step of their own: their values are recorded with the next
+//!   step. So an agent without hooks has one step for each turn, two for the calls of a turn, and one for the end of
+//!   the run.
+//! - **The calls of a turn take two steps.** The first step records which calls may start, and in which attempt; the
+//!   second records their results. If several calls can [run apart](Engine::can_call_tools), the engine [runs
+//!   them](Engine::call_tools) between these steps, each with steps of its own. Exclusive calls, sub-agents and tools
+//!   of [tool sources](crate::tool::ToolSource) run in the second step.
+//! - **The program must stay the same** during a run. If an attempt requests another effect than the one that is
+//!   recorded, it ends with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch), and the engine tries again. The run
+//!   continues when the original program is back.
 //!
 //! # Commands, approvals, the end
 //!
-//! Commands wait in a [`CommandQueue`] that the engine keeps. A run takes them before its first step, after each turn
-//! and after its calls. A receipt says that a command is stored; the event
-//! [`Appended`](crate::Event::Appended) with its id says that input was delivered. Input that comes too late goes back
-//! and is delivered by the next run.
+//! Commands wait in a [`CommandQueue`], which the engine stores. A run takes them before its first step, after each
+//! turn and after its calls. A receipt confirms that a command is stored; the event
+//! [`Appended`](crate::Event::Appended) with its id reports that input was delivered. Input that arrives too late
+//! returns to the queue, and the next run delivers it.
 //!
-//! A run that needs an approval ends as pending, and costs nothing while it waits: [`Attempt::resume`] continues it.
-//! An [interactive](crate::Agent::interactive) agent waits for verdicts in the engine, for as long as its time limit
-//! allows.
+//! A run that needs an approval ends as pending, and needs no resources while it waits: [`Attempt::resume`] continues
+//! it. The run of an [interactive](crate::Agent::interactive) agent stays active instead. It waits for verdicts in the
+//! engine until its time limit is reached.
 //!
-//! An [interrupt](crate::hub::Command::Interrupt) through a [hub](Attempt::with_hub) ends the step that runs. The
-//! step is kept as far as it got, so that later attempts end there, too.
+//! An [interrupt](crate::hub::Command::Interrupt) through a [hub](Attempt::with_hub) ends the running step. The engine
+//! records the part of the step that was performed, so that later attempts end at the same position.
 //!
 //! # Readers
 //!
-//! [`Attempt::with_hub`] shows a run in a [hub](crate::hub), whose log may be in Redis. The next attempt takes the next
-//! epoch of the log: readers get a snapshot of what was kept, and the words of the lost attempt are void. Results are
-//! given out once they are kept, and the end when everything else is done.
+//! [`Attempt::with_hub`] shows a run in a [hub](crate::hub), whose log may be in Redis. Each attempt writes the log
+//! under a new epoch. After a lost attempt, readers receive a snapshot of the recorded events, and the incomplete turn
+//! of the lost attempt is void. Results are published after they are recorded, and the end of the run after everything
+//! else is done.
 //!
 //! # An engine of your own
 //!
-//! Implement [`StepRunner`] and [`Engine`], and test them with `durable::suite` (feature `testing`). A later attempt calls the
-//! same operations with the same bytes, so an engine may compare them.
+//! Implement [`StepRunner`] and [`Engine`], and test them with `durable::suite` (feature `testing`). A later attempt
+//! calls the same operations with the same bytes, so an engine may compare the arguments.
 //!
-//! Besides the steps of its runs, an engine keeps these for a session:
+//! In addition to the steps of its runs, an engine stores this data for each session:
 //!
-//! | | what it has |
+//! | type | content |
 //! |---|---|
 //! | [`SessionSegments`] | the entries, in small values of a key-value store |
-//! | [`SessionStatus`] | how many entries there are, what the session waits for, and the active run |
-//! | [`CommandQueue`] | the commands that wait for a run, and those who wait for commands |
-//! | [`GivenVerdicts`] | the verdicts so far on pending calls |
+//! | [`SessionStatus`] | the number of entries, the state after the last run, and the active run |
+//! | [`CommandQueue`] | the commands that wait for a run, and the waiters for commands |
+//! | [`GivenVerdicts`] | the verdicts on pending calls so far |
 //!
-//! [`copy_session`] keeps a copy of a session in a [`Store`](crate::session::Store), for lists and search.
+//! [`copy_session`] copies a session to a [`Store`](crate::session::Store), for lists and search.
+//!
+//! [idempotent]: crate::Tool::idempotent
+//! [key]: crate::tool::ToolContext::idempotency_key
 
 mod attempt;
 mod bridge;

@@ -1,4 +1,4 @@
-//! The way of an attempt's events to their readers.
+//! Publishes the events of an attempt.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,44 +15,45 @@ use crate::event::{Event, ToolEvent};
 use crate::hub::{CallProgress, Hub, RunOwner, RunSource};
 use crate::item::{History, ToolCall};
 
-/// Gives out the events of an attempt: those that are new, each when it cannot be lost any more or is void if it is.
+/// Publishes the new events of an attempt to a hub and an observer. An event is published only when it can no longer be
+/// lost, or when a later event can void it.
 ///
-/// Deltas and progress are published as they come: if the attempt is lost, a later event voids the turn.
-/// The results of calls wait until they are kept, and the end until everything else is done.
+/// Deltas and progress are published as they arrive: if the attempt is lost, a later event voids the turn. Results of
+/// calls are published after they are recorded, and the end of the run after everything else is done.
 pub(super) struct Publisher {
     hub: Option<HubTarget>,
     observer: Option<EventObserver>,
-    /// The events before the first effect that is performed. Earlier attempts may have published them.
+    /// The events before the first effect that this attempt performs. Earlier attempts may have published them.
     replayed: Option<Vec<Event>>,
-    /// To be given out.
+    /// Events that can be published now.
     ready: VecDeque<Event>,
-    /// The results that are not kept yet, and what follows them.
+    /// Results that are not recorded yet, and the events after them.
     held: VecDeque<Event>,
-    /// From `Finished` on.
+    /// `Finished` and all later events.
     last: VecDeque<Event>,
     /// The calls of this step that have started.
     started: Vec<String>,
 }
 
-/// As much progress of calls that run apart waits for the hub; more is lost.
+/// The maximum number of progress reports of calls that run apart that wait for the hub. More are dropped.
 const MAX_WAITING_PROGRESS: usize = 256;
 
 pub(super) type EventObserver = Box<dyn FnMut(&Event) + Send>;
 
-/// The run in a hub, which has at most one event that its log does not have.
+/// The run in a hub. At most one of its events is not yet in the hub's log.
 struct HubTarget {
     hub: Hub,
     key: String,
     run_id: String,
     starting: Option<BoxFuture<'static, Result<RunOwner, Error>>>,
     sender: Option<mpsc::Sender<Result<Event, Error>>>,
-    /// Progress of calls that run apart.
+    /// Receives the progress of calls that run apart.
     progress: Option<mpsc::Receiver<CallProgress>>,
-    /// Dropping it drops the run from the hub.
+    /// Dropping the owner drops the run from the hub.
     owner: Option<RunOwner>,
 }
 
-/// The beginning of a run.
+/// The start of a run.
 pub(super) struct RunBegin {
     pub(super) history: History,
     pub(super) version: u64,
@@ -60,7 +61,7 @@ pub(super) struct RunBegin {
 }
 
 impl Publisher {
-    /// To a hub, under a key and the id of the run, and to an observer.
+    /// Creates a publisher for a hub, with the run's key and id, and for an observer.
     pub(super) fn new(hub: Option<(Hub, String, String)>, observer: Option<EventObserver>) -> Self {
         let hub = hub.map(|(hub, key, run_id)| HubTarget {
             hub,
@@ -87,8 +88,8 @@ impl Publisher {
         self.hub.as_ref().map(|target| &*target.run_id)
     }
 
-    /// Calls run apart from here on. In an attempt that did not ask for them first, the run itself says so only when
-    /// it is polled again, after their end.
+    /// Reports that these calls run apart from here on. If an earlier attempt recorded the request for the calls, the
+    /// run yields these events only after the calls have ended, when it is polled again.
     pub(super) fn push_started(&mut self, calls: &[ToolCallRequest]) {
         for ToolCallRequest { call: ToolCall { call_id, name, .. }, .. } in calls {
             let (call_id, name) = (call_id.clone(), name.clone());
@@ -96,7 +97,7 @@ impl Publisher {
         }
     }
 
-    /// The next progress of a call that runs apart, once the hub has taken all that is ready.
+    /// Polls for the next progress of a call that runs apart. Call it after the hub has taken all ready events.
     pub(super) fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<CallProgress> {
         let progress = self.hub.as_mut().and_then(|target| target.progress.as_mut());
         match progress.map(|progress| progress.poll_next_unpin(cx)) {
@@ -105,12 +106,12 @@ impl Publisher {
         }
     }
 
-    /// Takes progress of a call that runs apart.
+    /// Queues progress of a call that runs apart.
     pub(super) fn push_progress(&mut self, event: ToolEvent) {
         self.ready.push_back(Event::Tool(event));
     }
 
-    /// Takes the next event of the run.
+    /// Queues the next event of the run.
     pub(super) fn push(&mut self, event: Event) {
         match &event {
             Event::Tool(ToolEvent::Started { call_id, .. }) if self.started.contains(call_id) => {
@@ -129,7 +130,7 @@ impl Publisher {
         }
         let is_held = match &event {
             Event::Tool(ToolEvent::Output(_) | ToolEvent::Suspended { .. }) => true,
-            // Of other calls, which continue.
+            // These events belong to other calls, which continue.
             Event::Tool(_) | Event::Nested { .. } => false,
             _ => !self.held.is_empty(),
         };
@@ -139,7 +140,7 @@ impl Publisher {
         }
     }
 
-    /// From here on events are new: the run performs an effect.
+    /// Starts to publish: from here on events are new, because the run performs an effect.
     pub(super) fn begin(&mut self, begin: &RunBegin) {
         let Some(replayed) = self.replayed.take() else { return };
         let Some(target) = &mut self.hub else {
@@ -166,17 +167,17 @@ impl Publisher {
         target.starting = Some(async move { hub.start(key, source).await }.boxed());
     }
 
-    /// The results that were held back are kept now.
+    /// Releases the held results after they are recorded.
     pub(super) fn release(&mut self) {
         self.ready.append(&mut self.held);
         self.started.clear();
     }
 
-    /// Gives out what is ready. Pending while the hub has not taken all of it.
+    /// Publishes the ready events. Pending until the hub has taken all of them.
     ///
     /// # Errors
     ///
-    /// The error of the hub, and [`AttemptLost`] if it takes nothing any more.
+    /// Returns the error of the hub, or [`AttemptLost`] if the hub no longer takes events.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Some(target) = &mut self.hub else {
             for event in self.ready.drain(..) {
@@ -198,7 +199,7 @@ impl Publisher {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives out all that is left. The run has ended.
+    /// Publishes all remaining events after the run has ended.
     pub(super) async fn finish(&mut self) -> Result<(), Error> {
         self.release();
         self.ready.append(&mut self.last);
@@ -207,7 +208,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Tells readers that the run has ended with an error that no other attempt mends.
+    /// Reports to readers that the run has ended with an error after which no attempt follows.
     pub(super) async fn fail(&mut self, error: &Error) {
         if self.replayed.is_some() || poll_fn(|cx| self.poll_flush(cx)).await.is_err() {
             return;
@@ -220,7 +221,7 @@ impl Publisher {
         self.detach();
     }
 
-    /// Leaves the run to the hub, which ends it after the last event.
+    /// Leaves the run to the hub, which ends the run after its last event.
     fn detach(&mut self) {
         if let Some(target) = &mut self.hub {
             target.sender = None;

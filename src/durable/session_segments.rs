@@ -1,4 +1,4 @@
-//! Entries of a session in small values of a key-value store.
+//! A session's entries in small values of a key-value store.
 
 use std::fmt::{Display, Write as _};
 use std::mem;
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::session::Entry;
 
-/// The longest value, in bytes.
+/// The maximum size of a value, in bytes.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
-/// The key of the value that tells how many others there are.
+/// The key of the head, which lists the other values.
 const HEAD_KEY: &str = "head";
 
-/// The entries of a session as values of at most 64 KiB of a key-value store, for engines that keep state so.
+/// Stores the entries of a session in a key-value store, as values of at most 64 KiB.
 ///
-/// The entries are lines of JSON. A run appends them in pieces, each time as few bytes as possible; at its end the
-/// pieces become segments, which are full but for the last. So a session is read in few values, however it was
-/// written.
+/// The entries are stored as lines of JSON. While a run is active, it appends small values, called pieces, so that each
+/// write is small. At the end of the run the pieces are merged into segments. All segments but the last are full, so
+/// the number of values to read stays small.
 ///
-/// No value is written twice, but for the head, which names the others. If the writes are applied in their order, the
-/// values that are there at any moment can be read, also in the middle of a list of writes.
+/// Except for the head, which lists the others, each value is written only once. If a caller applies the writes in
+/// order, the entries can be read at any time, even between two writes of one list.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -51,18 +51,18 @@ const HEAD_KEY: &str = "head";
 #[derive(Clone, Debug, Default)]
 pub struct SessionSegments {
     head: Head,
-    /// The text of the last segment.
+    /// The content of the last segment.
     tail: String,
-    /// That of the pieces.
+    /// The content of all pieces.
     pieces: String,
 }
 
-/// A value to be written, or a key to be cleared.
+/// One write to the key-value store: a value to set, or a key to clear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentWrite {
     /// The key.
     pub key: String,
-    /// The value; `None` clears the key.
+    /// The new value; `None` clears the key.
     pub value: Option<String>,
 }
 
@@ -70,26 +70,26 @@ pub struct SegmentWrite {
 #[serde(default)]
 struct Head {
     v: u32,
-    /// How many entries there are.
+    /// The number of entries of the session.
     version: u64,
-    /// The numbers of the values, in the order of their entries.
+    /// The numbers of the segments, in the order of their entries.
     segments: Vec<u32>,
     pieces: Vec<u32>,
-    /// The number of the next value.
+    /// The number that the next value gets.
     next: u32,
 }
 
 impl SessionSegments {
-    /// The key of the value that [`open`](Self::open) takes.
+    /// Returns the key of the head, whose value [`open`](Self::open) takes.
     pub fn head_key() -> &'static str {
         HEAD_KEY
     }
 
-    /// Begins to read. Without a value the session is empty.
+    /// Reads the head. Without a value the session is empty.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the value is not one of this version.
+    /// [`Store`](ErrorKind::Store) if the head cannot be read or has a later version.
     pub fn open(head: Option<&str>) -> Result<Self, Error> {
         let head = match head {
             Some(head) => {
@@ -103,12 +103,12 @@ impl SessionSegments {
         Ok(Self { head, tail: String::new(), pieces: String::new() })
     }
 
-    /// How many entries there are.
+    /// The number of entries of the session.
     pub fn version(&self) -> u64 {
         self.head.version
     }
 
-    /// The keys whose values [`read`](Self::read) takes, in this order.
+    /// Returns the keys whose values [`read`](Self::read) takes, in this order.
     pub fn keys(&self) -> Vec<String> {
         self.head
             .segments
@@ -118,11 +118,12 @@ impl SessionSegments {
             .collect()
     }
 
-    /// Reads the entries from the values of the [keys](Self::keys).
+    /// Reads the entries from the values of these [keys](Self::keys).
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if they are not as many as there were, or not entries.
+    /// [`Store`](ErrorKind::Store) if the values are not entries, or if their number differs from the
+    /// [version](Self::version).
     pub fn read(&mut self, values: impl IntoIterator<Item = String>) -> Result<Vec<Entry>, Error> {
         let (mut all, mut count) = (String::new(), 0);
         for value in values {
@@ -144,11 +145,11 @@ impl SessionSegments {
         Ok(entries)
     }
 
-    /// Appends entries.
+    /// Appends entries as new pieces. Returns the writes to apply, in order.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if one cannot be written as JSON.
+    /// [`Store`](ErrorKind::Store) if an entry cannot be written as JSON.
     pub fn append(&mut self, entries: &[Entry]) -> Result<Vec<SegmentWrite>, Error> {
         let mut text = String::new();
         for entry in entries {
@@ -168,7 +169,7 @@ impl SessionSegments {
         Ok(writes)
     }
 
-    /// Makes segments of all pieces and of the last segment.
+    /// Merges all pieces and the last segment into segments. Returns the writes to apply, in order.
     ///
     /// # Errors
     ///
@@ -221,7 +222,7 @@ fn value_key(number: u32) -> String {
     format!("entries/{number:06}")
 }
 
-/// Cuts a text into parts that can be values.
+/// Splits a text into parts of at most [`MAX_VALUE_BYTES`].
 fn chunks(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let end = text.floor_char_boundary(MAX_VALUE_BYTES);
@@ -258,7 +259,7 @@ mod tests {
             let last = writes.len();
             for (at, SegmentWrite { key, value }) in writes.into_iter().enumerate() {
                 if at < last {
-                    // A reader in the middle finds what the head says.
+                    // A reader between two writes finds every value that the head lists.
                     self.open();
                 }
                 match value {
@@ -277,7 +278,7 @@ mod tests {
     }
 
     fn entry(number: usize) -> Entry {
-        // Characters of three bytes, so that no cut is at a multiple of their length.
+        // Characters of three bytes, whose length does not divide the maximum size of a value.
         Item::user(format!("{number} {}", "€".repeat(number * number * 37 % 70_000))).into()
     }
 
@@ -292,10 +293,10 @@ mod tests {
                 let new: Vec<Entry> = (0..piece % 3).map(|_| entry(all.len())).collect();
                 state.apply(segments.append(&new).unwrap());
                 all.extend(new);
-                // Those who look in between see it, too.
+                // A reader between two appends sees the entries, too.
                 assert_eq!(state.open().1, all);
             }
-            // A run that was killed leaves its pieces.
+            // A run that was killed leaves its pieces unmerged.
             if run % 4 != 3 {
                 state.apply(segments.merge().unwrap());
             }

@@ -7,29 +7,30 @@ use crate::session::{Entry, SessionState};
 
 /// The status of a session on an engine.
 ///
-/// An engine writes it when a run begins and when it ends, so that it can be read without the entries.
+/// An engine writes the status when a run starts and when it ends, so that programs can read it without loading the
+/// entries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct SessionStatus {
-    /// How many entries it has.
+    /// The number of entries of the session.
     pub version: u64,
-    /// The state in which its last run has left it.
+    /// The state of the session after its last run.
     pub state: SessionState,
-    /// The active run, if there is one.
+    /// The id of the active run, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }
 
 impl SessionStatus {
-    /// The status of a session that has these entries, while `run` is active.
+    /// Creates the status of a session with these entries. `run` is the id of the active run.
     pub fn from_entries(entries: Vec<Entry>, run: Option<String>) -> Self {
         let version = entries.len() as u64;
         Self { version, state: SessionState::from_entries(entries), run }
     }
 
-    /// The calls that wait for verdicts, including those that have one already. They are empty while a run is active,
-    /// which answers them.
+    /// Returns the calls that wait for verdicts, including calls that already have one. The list is empty while a run
+    /// is active, because that run answers the calls.
     pub fn pending_calls(&self) -> &[PendingCall] {
         match &self.state {
             SessionState::Pending { calls } if self.run.is_none() => calls,

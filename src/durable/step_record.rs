@@ -1,4 +1,4 @@
-//! The value of one step, as an engine keeps it.
+//! The value of one step, as an engine records it.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use crate::item::{PendingCall, RawJson, ToolCall};
 use crate::tool::{SavedCalls, Tool};
 use crate::world::{EffectKey, EffectKind, LoopEnd, SavedTurn, TimeLimitReached};
 
-/// The version of the shape. An attempt refuses a later one.
+/// The version of the JSON format. An attempt rejects later versions.
 const VERSION: u32 = 1;
 
-/// The longest step that is kept, in bytes of JSON.
+/// The maximum size of a recorded step, in bytes of JSON.
 pub(super) const MAX_STEP_BYTES: usize = 8 << 20;
 
-/// The value of one step: the result of an effect, and the values that the run has drawn since the step before.
+/// The value of one step: the result of an effect, and the values that the run has drawn since the previous step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StepRecord {
     v: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) draws: Vec<DrawnValue>,
-    /// `None` if the run ended before it asked for an effect.
+    /// `None` if the run ended before it requested an effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<EffectKey>,
     pub(super) result: StepResult,
 }
 
-/// A value that was there without waiting.
+/// A value that the run obtained synchronously.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct DrawnValue {
     pub(super) kind: EffectKind,
@@ -42,14 +42,14 @@ pub(super) enum StepResult {
     Value(RawJson),
     Failed(Error),
     Turn(SavedTurn),
-    /// Calls may start from here on. The next step has their results.
+    /// The calls may start now. The next step contains their results.
     CallsBegin(BegunCalls),
     Calls(SavedCalls),
     /// The run waits for verdicts.
     Suspended(AwaitedVerdicts),
     /// The loop was ended from outside.
     Ended(EndedEarly),
-    /// The result of the effect is too large to be kept. The run ends.
+    /// The result of the effect is too large to be recorded. The run ends.
     TooLarge(Error),
     /// The run has ended.
     Finished,
@@ -58,28 +58,28 @@ pub(super) enum StepResult {
 /// Calls that may start, in call order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BegunCalls {
-    /// The attempt that lets them start. In another one they may have begun already.
+    /// The attempt in which the calls may start for the first time. In a later attempt they may have started before.
     pub(super) attempt: String,
     pub(super) calls: Vec<BegunCall>,
 }
 
-/// A call that may start, with the arguments that run.
+/// A call that may start, with its final arguments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BegunCall {
     #[serde(flatten)]
     pub(super) call: ToolCall,
-    /// It may run again.
+    /// The call may run again after a lost attempt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_idempotent: bool,
-    /// It runs alone.
+    /// The call does not run at the same time as other calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_exclusive: bool,
-    /// It can run in another process.
+    /// The call can run in another process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) runs_apart: bool,
 }
 
-/// The calls whose verdicts a run waits for.
+/// The calls for whose verdicts a run waits.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct AwaitedVerdicts {
     pub(super) calls: Vec<PendingCall>,
@@ -87,14 +87,15 @@ pub(super) struct AwaitedVerdicts {
     pub(super) limit: Option<Duration>,
 }
 
-/// Where and how the loop was ended from outside.
+/// The position at which the loop was ended from outside, and the reason.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EndedEarly {
-    /// How many values the run had drawn since the step before.
+    /// The number of values that the run had drawn since the previous step.
     pub(super) draws: usize,
-    /// How many events it had given out since then, or since the step before that calls may start.
+    /// The number of events that the run had yielded since the previous step, or, during calls, since the step before
+    /// the one that let them start.
     pub(super) events: usize,
-    /// The events of the effect until then.
+    /// The events of the effect before the loop was ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) effect_events: Vec<Event>,
     polled_since_last_event: bool,
@@ -105,7 +106,7 @@ pub(super) struct EndedEarly {
 }
 
 impl StepResult {
-    /// Its name in JSON.
+    /// The name of the variant in JSON.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Value(_) => "value",
@@ -126,11 +127,11 @@ impl StepRecord {
         Self { v: VERSION, draws, key, result }
     }
 
-    /// The same without what the effect came to, if that is why it cannot be kept.
+    /// Returns the record with the error as its result, if the original result is too large to be recorded.
     ///
     /// # Errors
     ///
-    /// The error, if it is another one.
+    /// Returns `error` if it has another kind than [`TooLarge`](ErrorKind::TooLarge).
     pub(super) fn too_large(&self, error: Error) -> Result<Self, Error> {
         match error.kind() {
             ErrorKind::TooLarge => {
@@ -146,11 +147,11 @@ impl StepRecord {
         matches!(self.result, StepResult::Ended(_))
     }
 
-    /// Reads what an engine has kept.
+    /// Parses a recorded step.
     ///
     /// # Errors
     ///
-    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if it is not a step of a version that is known.
+    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if the JSON is not a step, or if its version is not known.
     pub(super) fn parse(json: &RawJson) -> Result<Self, Error> {
         let record: Self = json.deserialize_as().map_err(|error| {
             let message = format!("the engine has kept something else than a step: {error}");
@@ -167,8 +168,8 @@ impl StepRecord {
 
     /// # Errors
     ///
-    /// [`TooLarge`](ErrorKind::TooLarge) above [`MAX_STEP_BYTES`], and [`Store`](ErrorKind::Store) if it cannot be
-    /// written as JSON.
+    /// [`TooLarge`](ErrorKind::TooLarge) above [`MAX_STEP_BYTES`], and [`Store`](ErrorKind::Store) if the step cannot
+    /// be written as JSON.
     pub(super) fn to_json(&self) -> Result<RawJson, Error> {
         let json = RawJson::new(self).map_err(|error| {
             let message = format!("a step cannot be written as JSON: {error}");

@@ -1,4 +1,4 @@
-//! A tool call that runs apart from its run.
+//! Performs a tool call that runs apart from its run.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -21,29 +21,30 @@ use crate::tool::Tool;
 use crate::tool::{RunData, ToolPolicy, Toolkit, Verdict};
 use crate::turn::{StopReason, Turn, TurnBuilder, TurnEvent};
 
-/// The value that is kept before a call begins.
+/// The value that is recorded before a call starts.
 #[derive(Serialize, Deserialize)]
 struct Begin {
-    /// The attempt that lets it begin.
+    /// The name of the attempt that may start the call.
     attempt: String,
 }
 
 impl ToolCallRequest {
-    /// Performs the call with the tool of an agent: in two steps, of which the first says that the call
-    /// begins. So a call whose tool is not [idempotent](Tool::idempotent) begins once, also if an attempt at it is
-    /// lost; then it is answered as interrupted.
+    /// Performs the call with the agent's tool, in two steps. The first step records that the call starts. If an
+    /// attempt at the call is lost after that and the tool is not [idempotent](Tool::idempotent), the call is not
+    /// started again and its result is interrupted.
     ///
-    /// The tool has its time limit here. It sees a turn that has this call alone, and the `data` that is given here.
-    /// The run that asked for the call has checked its arguments and asked hooks and approvals, and clips the result.
+    /// The tool's own time limit applies. The tool sees a turn with only this call, and the given `data`. The run that
+    /// requested the call has already checked its arguments, consulted its hooks and obtained its approval; the run
+    /// also clips the result.
     ///
-    /// `hub` is one that shows the run, in this process or another. The progress of the tool is sent to the run through
-    /// it, and the tool is dropped when the run ends, for example after an interrupt; the call's result is
-    /// interrupted then. Without a hub, progress is lost and the tool runs to its end.
+    /// `hub` is a hub that shows the run, in this process or another. The tool's progress is sent to the run through
+    /// that hub. When the run ends, for example after an interrupt, the tool is dropped and the call's result is
+    /// interrupted. Without a hub, progress is lost and the tool runs to its end.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if the agent has no such tool, and whatever the engine fails with.
-    /// A tool that fails has a result.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the agent does not have the tool, and all errors of the engine. If
+    /// the tool fails, that is not an error: the call has a result.
     pub async fn perform(
         self,
         agent: &Agent,
@@ -82,7 +83,7 @@ impl ToolCallRequest {
         })
     }
 
-    /// The result of a call that may have begun, and whose end is not known.
+    /// Returns the result for a call that may have started and whose end is not known.
     pub fn interrupted_result(&self) -> ToolResult {
         ToolResult::for_call(&self.call, ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION)
     }
@@ -123,7 +124,7 @@ impl ToolCallRequest {
     }
 }
 
-/// The run has asked all who may object.
+/// Approves each call: the run has already consulted its policies, hooks and approvers.
 struct AllowedByRun;
 
 impl ToolPolicy for AllowedByRun {
@@ -132,7 +133,7 @@ impl ToolPolicy for AllowedByRun {
     }
 }
 
-/// A turn that has this call alone.
+/// Creates a turn that contains only this call.
 fn turn_of_call(call: &ToolCall) -> Option<Arc<Turn>> {
     let ToolCall { call_id, name, arguments } = call.clone();
     let mut turn = TurnBuilder::new();

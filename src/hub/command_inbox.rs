@@ -1,4 +1,4 @@
-//! Commands to a run from elsewhere.
+//! Commands that are sent to a run from elsewhere.
 
 use std::fmt;
 
@@ -12,19 +12,20 @@ use crate::hub::event_log::NotRunning;
 use crate::item::{Item, PendingCall, RawJson};
 use crate::tool::Verdict;
 
-/// A command to a run from elsewhere: an action of a [`RunHandle`], as data.
+/// A command to a run from elsewhere, for example from another process. Each command is an action of a [`RunHandle`],
+/// as data.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Command {
-    /// [`RunHandle::interrupt`].
+    /// Interrupts the run, as [`RunHandle::interrupt`] does.
     Interrupt,
-    /// [`RunHandle::stop_after_turn`].
+    /// Ends the run after its turn, as [`RunHandle::stop_after_turn`] does.
     StopAfterTurn,
-    /// [`RunHandle::steer`].
+    /// Adds input before the next request, as [`RunHandle::steer`] does.
     Steer(Vec<Item>),
-    /// [`RunHandle::follow_up`].
+    /// Adds input for when the model stops, as [`RunHandle::follow_up`] does.
     FollowUp(Vec<Item>),
-    /// [`RunHandle::submit_verdict`].
+    /// Submits a verdict on a call, as [`RunHandle::submit_verdict`] does.
     Verdict {
         /// The call, as the approval request showed it.
         call: PendingCall,
@@ -32,26 +33,27 @@ pub enum Command {
         verdict: Verdict,
     },
     /// Progress of a tool call that runs apart from its run, on another worker of a durable engine. Readers of the run
-    /// get it as the event [`Progress`](crate::event::ToolEvent::Progress). Other runs refuse it.
+    /// receive it as the event [`Progress`](crate::event::ToolEvent::Progress). Runs that are not durable reject this
+    /// command.
     ToolProgress {
-        /// The call.
+        /// The id of the call.
         call_id: String,
         /// The data that the tool reports.
         data: RawJson,
     },
 }
 
-/// A command on its way to its run.
+/// A command that was sent to a run, with a way to answer it.
 pub struct SentCommand {
     id: String,
     command: Command,
     answer: Box<dyn FnOnce(Result<(), Error>) + Send>,
 }
 
-/// The inboxes of runs.
+/// Carries commands to runs.
 pub trait CommandInbox: Send + Sync {
-    /// Opens the inbox of a run. The stream has the commands in the order in which they were sent. The run takes
-    /// commands for as long as the stream exists. Opening the inbox of the same run again ends the earlier stream.
+    /// Opens the inbox of a run. The stream yields commands in the order in which they were sent. The run accepts
+    /// commands as long as the stream exists. If the inbox of the same run is opened again, the earlier stream ends.
     ///
     /// # Errors
     ///
@@ -61,18 +63,18 @@ pub trait CommandInbox: Send + Sync {
         run: &'a str,
     ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>>;
 
-    /// Sends a command to a run, and waits until the run has taken it: that input is queued for the model, not that
-    /// the model has read it. The receipt has this `id`. For input, the event `Appended` has it too once the input is
-    /// in the history; input that comes too late for that is in `Outcome::undelivered`.
+    /// Sends a command to a run, and waits until the run has accepted it. Accepted input is queued for the model, which
+    /// may not have read it yet. The receipt has this `id`. When the input is in the history, the event `Appended`
+    /// reports the same id; input that arrives too late for that is in `Outcome::undelivered`.
     ///
-    /// Dropping the future leaves open whether the run takes the command.
+    /// If the future is dropped, the run may or may not receive the command.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`](crate::hub::NotRunning) as its source if
-    /// the run has ended, takes no more input or does not exist; the error of the [handle](RunHandle) of the run;
-    /// [`Overloaded`](ErrorKind::Overloaded) if too many commands wait; [`Store`](ErrorKind::Store) if the command
-    /// cannot be sent.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`](crate::hub::NotRunning) as its source if the
+    /// run has ended, accepts no more input or does not exist; the error of the run's [handle](RunHandle);
+    /// [`Overloaded`](ErrorKind::Overloaded) if too many commands are waiting; [`Store`](ErrorKind::Store) if the
+    /// command cannot be sent.
     fn send<'a>(
         &'a self,
         run: &'a str,
@@ -82,8 +84,8 @@ pub trait CommandInbox: Send + Sync {
 }
 
 impl SentCommand {
-    /// A command with its id. `answer` is called once, with what the run has answered, or not at all if the run
-    /// was dropped.
+    /// Creates a command with its id. `answer` is called at most once, with the result of the command. It is not called
+    /// if the run is dropped first.
     pub fn new(
         id: impl Into<String>,
         command: Command,
@@ -92,14 +94,14 @@ impl SentCommand {
         Self { id: id.into(), command, answer: Box::new(answer) }
     }
 
-    /// Does it to a run, and answers.
+    /// Applies the command to a run, and sends the answer.
     pub(super) fn apply_by(self, apply: impl FnOnce(String, Command) -> Result<(), Error>) {
         (self.answer)(apply(self.id, self.command));
     }
 }
 
 impl Command {
-    /// Does it to a run.
+    /// Applies the command to a run.
     pub(crate) fn apply(self, id: String, run: &str, handle: &RunHandle) -> Result<(), Error> {
         let refused = |_: UndeliveredInput| Error::from(NotRunning { run: run.to_owned() });
         match self {

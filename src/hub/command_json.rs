@@ -1,4 +1,4 @@
-//! Commands and their answers as JSON. The shape is only added to.
+//! Commands and their answers as JSON. Later versions may only add to the format.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::hub::NotRunning;
 use crate::item::{Content, Item, PendingCall, RawJson};
 use crate::tool::{ToolOutput, Verdict};
 
-/// The version of the shape. A reader refuses a later one.
+/// The version of the format. A reader rejects later versions.
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -50,12 +50,12 @@ struct AnswerJson {
     v: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<Error>,
-    /// The error says that the run takes nothing any more.
+    /// Whether the error means that the run no longer accepts commands.
     #[serde(default)]
     is_over: bool,
 }
 
-/// Writes a command.
+/// Encodes a command.
 pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
     let command = match command {
         Command::Interrupt => ActionJson::Interrupt,
@@ -81,7 +81,8 @@ pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
     })
 }
 
-/// Reads a command with its id. `None` if it is not one of this crate, or one of a later version.
+/// Decodes a command with its id. Returns `None` if the JSON is not a command of this crate, or has
+/// a later version.
 pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
     let CommandJson { v, id, command } = serde_json::from_slice(json).ok()?;
     if v > VERSION {
@@ -107,7 +108,7 @@ pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
     Some((id, command))
 }
 
-/// Writes what a run has answered. Of the sources of an error, [`NotRunning`] is kept.
+/// Encodes the answer of a run. Of the error's sources, only [`NotRunning`] is kept.
 #[cfg(feature = "redis")]
 pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
     let error = answer.err();
@@ -115,7 +116,7 @@ pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
     serde_json::to_string(&AnswerJson { v: VERSION, error, is_over }).unwrap_or_default()
 }
 
-/// Reads what a run has answered.
+/// Decodes the answer of a run.
 #[cfg(feature = "redis")]
 pub(super) fn decode_answer(run: &str, json: &[u8]) -> Result<(), Error> {
     let answer: AnswerJson = serde_json::from_slice(json).map_err(|error| {

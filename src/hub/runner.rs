@@ -1,4 +1,4 @@
-//! The task that pulls a run.
+//! The task that polls a run.
 
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -23,23 +23,24 @@ use crate::item::History;
 use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
-/// Events that are ready at the same time are appended together, up to this many.
+/// The maximum number of ready events that are appended together.
 const MAX_BATCH: usize = 64;
 
-/// Why a turn is retracted that a lost attempt left open.
+/// The reason of the event that retracts a turn which a lost attempt left incomplete.
 const ATTEMPT_LOST: &str = "attempt_lost";
 
-/// The time between two attempts to reach a log that is unavailable: it doubles from the first to the last.
+/// The first and the longest delay between two attempts to reach an unavailable log. The delay doubles after each
+/// attempt.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-/// Pulls a run, writes its log and takes its commands.
+/// Polls a run, writes its log and receives its commands.
 pub(super) struct Runner {
     pub(super) run: Arc<str>,
     pub(super) began_at: Instant,
     /// Whether the log has a snapshot, the inbox is open, and the run was announced.
     pub(super) is_open: bool,
-    /// 0 until the log was begun.
+    /// 0 until the log has been started.
     pub(super) epoch: u64,
     pub(super) events: Option<BoxStream<'static, Result<Event, Error>>>,
     pub(super) handle: Option<RunHandle>,
@@ -54,13 +55,14 @@ pub(super) struct Runner {
     pub(super) unattended: Unattended,
     pub(super) keep_ended: Duration,
     pub(super) fold: CompactEvents,
-    /// An attempt at a durable run: if it is not the first, it voids the turn that was open.
+    /// Set for an attempt at a durable run. If it is not the first attempt, it retracts the incomplete turn of the
+    /// previous one.
     pub(super) retracts_lost_turn: bool,
-    /// How many entries were written.
+    /// The number of entries so far, including those that an unavailable log lacks.
     pub(super) written: u64,
-    /// The last snapshot.
+    /// The number of the last snapshot.
     pub(super) snapshot_at: u64,
-    /// Counts the time without readers.
+    /// Measures the time without readers.
     pub(super) alone: Option<Deadline>,
     pub(super) log_outage: LogOutage,
     /// Set while the log is unavailable.
@@ -68,17 +70,17 @@ pub(super) struct Runner {
     pub(super) announced: Option<Announced>,
 }
 
-/// The entries that an unavailable log lacks.
+/// The state of a run whose log is unavailable and lacks entries.
 pub(super) struct Behind {
-    /// When the log is tried again.
+    /// When the log is tried again. `None` means immediately.
     retry: Option<Deadline>,
-    /// The time after that.
+    /// The delay before the next attempt after that.
     next_wait: Duration,
-    /// The end of the run, if it has ended meanwhile.
+    /// The end of the run, if the run has ended while the log was unavailable.
     end: Option<LogContent>,
 }
 
-/// The run in the directory of all hubs. Dropping it says that the run has ended.
+/// The entry of a run in the directory that all hubs share. Dropping it reports that the run has ended.
 pub(super) struct Announced {
     pub(super) directory: Arc<dyn RunDirectory>,
     pub(super) key: String,
@@ -104,7 +106,7 @@ impl Behind {
         self.next_wait = LAST_RETRY.min(self.next_wait * 2);
     }
 
-    /// Ready when the log is to be tried again.
+    /// Ready when the log should be tried again.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.retry {
             Some(retry) => retry.poll(cx).map(|_| ()),
@@ -118,13 +120,13 @@ impl Behind {
 }
 
 impl Runner {
-    /// Opens the inbox and the log, writes the snapshot that the log begins with, and announces the run.
+    /// Opens the inbox and the log, writes the snapshot at the start of the log, and announces the run.
     pub(super) async fn open(&mut self) -> Result<(), Error> {
         let has_ended = self.events.is_none();
         if !has_ended && self.commands.is_none() {
             self.commands = Some(self.inbox.open(&self.run).await?);
         }
-        // A second attempt could take the place of one of another hub.
+        // Started only once: a repeated start could replace the run's newer attempt on another hub.
         if self.epoch == 0 {
             self.epoch = self.log.begin(&self.run).await?;
         }
@@ -147,14 +149,14 @@ impl Runner {
         Ok(())
     }
 
-    /// The event that voids a turn which an earlier attempt has left open, for readers that have seen it.
+    /// Returns the event that retracts an incomplete turn of an earlier attempt, for readers that have seen that turn.
     fn lost_turn(&self) -> Option<Arc<Event>> {
         let (why, usage) = (ATTEMPT_LOST.to_owned(), Usage::default());
         let retracted = TurnEvent::Retracted { why, usage };
         (self.retracts_lost_turn && self.epoch > 1).then(|| Arc::new(retracted.into()))
     }
 
-    /// Begins with a log that is unavailable.
+    /// Starts the run while the log is unavailable.
     pub(super) fn open_later(&mut self) {
         self.behind = Some(Behind::new(None));
     }
@@ -168,11 +170,11 @@ impl Runner {
                 self.fail(error).await;
             }
             if is_full {
-                // There are more: its readers have their turn first.
+                // More events are ready. Readers get their turn first.
                 tokio::task::yield_now().await;
             }
         }
-        // Nothing is taken any more, and the next run may begin.
+        // The run accepts no more commands, and the next run may start.
         self.commands = None;
         self.announced = None;
         if let Some(registry) = self.registry.upgrade() {
@@ -182,7 +184,7 @@ impl Runner {
             return;
         }
         let Some(mut deadline) = Deadline::try_start(self.keep_ended) else { return };
-        // Writes the entries that an unavailable log lacks, within that time.
+        // While ended runs are kept, keep trying to write the entries that an unavailable log lacks.
         while self.behind.is_some() {
             let is_over = poll_fn(|cx| match deadline.poll(cx) {
                 Poll::Ready(_) => Poll::Ready(true),
@@ -195,7 +197,7 @@ impl Runner {
         poll_fn(|cx| deadline.poll(cx)).await;
     }
 
-    /// Appends, and waits for a log that is unavailable if that is set.
+    /// Appends a batch. Then waits while the log is unavailable, if the settings say so.
     async fn write(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         self.append(batch).await?;
         while self.behind.is_some() && self.log_outage == LogOutage::Pause && self.events.is_some()
@@ -215,7 +217,7 @@ impl Runner {
         self.behind.as_mut().map_or(Poll::Pending, |behind| behind.poll(cx))
     }
 
-    /// The events that are there, the end included.
+    /// Collects the ready events, including the end of the run.
     fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Vec<LogContent>> {
         self.place.runner_waker.register(cx.waker());
         self.poll_commands(cx);
@@ -235,12 +237,12 @@ impl Runner {
         if batch.is_empty() && !is_due { Poll::Pending } else { Poll::Ready(batch) }
     }
 
-    /// A quarter of the log at most, so that readers can keep up.
+    /// At most a quarter of the log's capacity, so that readers can keep up.
     fn max_batch(&self) -> usize {
         MAX_BATCH.min(self.capacity / 4)
     }
 
-    /// Drops the run, and ends with this error.
+    /// Drops the run, and adds its end with this error to the batch.
     fn end(&mut self, error: Option<Error>, batch: &mut Vec<LogContent>) {
         self.events = None;
         batch.push(LogContent::End(error));
@@ -258,7 +260,7 @@ impl Runner {
         }
     }
 
-    /// Ends a run that had no reader for the time that is set.
+    /// Ends a run that has had no reader for the configured time.
     fn poll_alone(&mut self, cx: &mut Context<'_>, batch: &mut Vec<LogContent>) {
         let Unattended::InterruptAfter(limit) = self.unattended else { return };
         if self.place.reader_count() > 0 {
@@ -282,9 +284,9 @@ impl Runner {
         }
     }
 
-    /// Numbers and appends. Commands are taken meanwhile.
+    /// Numbers and appends a batch. Commands are received in the meantime.
     ///
-    /// A log that is unavailable is not an error: what it lacks is written later, as a snapshot.
+    /// An unavailable log is not an error: the missing entries are written later, as a snapshot.
     async fn append(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         let (entries, trim_before, end) = match self.behind.take() {
             Some(mut behind) => {
@@ -334,7 +336,8 @@ impl Runner {
         }
     }
 
-    /// The entries of a batch, with the snapshots between them, and the end among them.
+    /// Numbers the entries of a batch. Returns them with the snapshots between them, the number before which the log
+    /// can be trimmed, and the end if the batch contains it.
     fn number_batch(
         &mut self,
         batch: Vec<LogContent>,
@@ -357,14 +360,14 @@ impl Runner {
         (entries, trim_before, end)
     }
 
-    /// Another snapshot, and the number of the one before it, which the log can begin with from now on.
+    /// Creates another snapshot. Returns it with the number of the previous one, before which the log can be trimmed.
     fn next_snapshot(&mut self) -> (Vec<LogEntry>, Option<EventNumber>) {
         let trim_before = self.number(self.snapshot_at);
         self.snapshot_at = self.written;
         (vec![self.snapshot()], Some(trim_before))
     }
 
-    /// An entry that the log does not get: the next snapshot says the same.
+    /// Skips an entry that the log does not receive. The next snapshot has the same content.
     fn leave_out(&mut self, content: LogContent, end: &mut Option<LogContent>) {
         self.written += 1;
         match content {
@@ -389,7 +392,7 @@ impl Runner {
         .await
     }
 
-    /// Ends a run whose log cannot be written. One that another attempt has taken over is dropped.
+    /// Ends a run whose log cannot be written. The run is only dropped if another attempt has replaced it.
     async fn fail(&mut self, error: Error) {
         if error.kind() == ErrorKind::Conflict {
             self.events = None;
@@ -421,10 +424,10 @@ impl Runner {
     }
 }
 
-/// However the run ended, its readers get an end and the next run may begin.
+/// However the run ended, its readers receive an end and the next run may start.
 impl Drop for Runner {
     fn drop(&mut self) {
-        // First what runs.
+        // The running work is dropped first.
         self.events = None;
         self.commands = None;
         self.announced = None;

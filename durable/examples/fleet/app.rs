@@ -1,4 +1,4 @@
-//! The front end: it serves the page, and performs nothing.
+//! The front end. It serves the page and performs no runs.
 
 use std::collections::HashMap;
 use std::future::IntoFuture;
@@ -27,7 +27,7 @@ pub(crate) struct App {
     /// `None` without Redis.
     pub(crate) hub: Option<Hub>,
     pub(crate) copy: SessionCopy,
-    /// The first words of sessions that were listed.
+    /// The first words of the sessions in the list, by session id.
     pub(crate) titles: Mutex<HashMap<String, String>>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
         Some(url) => Arc::new(PostgresStore::connect(url).await?),
         None => Arc::new(MemoryStore::new()),
     };
-    // Only the name of the model is needed here: the workers ask it.
+    // Only the name of the model is needed here: the workers send the requests.
     let (_, about) = agent::choose_model(flags).await?;
     let app = Arc::new(App {
         access: Access::new(flags, address)?,

@@ -4,8 +4,9 @@
 //! cargo run --manifest-path durable/Cargo.toml --example fleet
 //! ```
 //!
-//! It starts a Restate server, two workers and a front end, and Redis and PostgreSQL where they are installed. The page
-//! and the agent are those of the example `web`. Without a key it asks the offline model, whose words are scripted.
+//! The example starts a Restate server, two workers and a front end, and Redis and PostgreSQL if they are installed.
+//! The page and the agent are those of the example `web`. Without an API key it uses the offline model, which answers
+//! from a script.
 //!
 //! | module | process |
 //! |---|---|
@@ -27,7 +28,7 @@ mod store_events;
 mod supervisor;
 mod worker;
 
-// Those of the example `web`.
+// Modules of the example `web`.
 #[path = "../../../examples/web/access.rs"]
 mod access;
 #[expect(dead_code, reason = "nothing has a price here")]
@@ -45,7 +46,7 @@ mod response;
 #[path = "../../../examples/web/views.rs"]
 mod views;
 
-// Those of the example `agent`.
+// Modules of the example `agent`.
 #[path = "../../../examples/agent/offline/mod.rs"]
 mod offline;
 #[expect(dead_code, reason = "no dialect is chosen by name")]
@@ -58,7 +59,7 @@ mod text;
 #[path = "../../../examples/agent/tools/mod.rs"]
 mod tools;
 
-// Servers, as the tests start them.
+// Modules of the tests, which start servers.
 #[path = "../../../tests/postgres/server.rs"]
 mod postgres_server;
 #[path = "../../tests/support/mod.rs"]
@@ -70,7 +71,7 @@ use std::time::Duration;
 
 use flags::Command;
 
-/// How fast the offline model speaks: slowly, so that there is time to kill its process.
+/// The pause of the offline model between two words. It is long, so that there is time to kill a process.
 const PAUSE_BETWEEN_WORDS: Duration = Duration::from_millis(200);
 
 /// The name under which every worker registers the agent.

@@ -1,8 +1,8 @@
-//! A copy of the sessions, for the list and for programs that search.
+//! A copy of the sessions, for lists and search.
 //!
-//! Restate has the sessions, and lists none. So their entries are copied, one way, to a store that lists: PostgreSQL,
-//! or the memory of this process. Workers copy a session to PostgreSQL when its run has ended. The front end copies
-//! those that are in use as well: the list shows a session whose first run is still going, also without PostgreSQL.
+//! Restate has the sessions, but cannot list them. So their entries are copied, one way, to a store that can:
+//! PostgreSQL, or the memory of this process. Workers copy a session to PostgreSQL after each run. The front end also
+//! copies the sessions that are in use, so that the list shows a session during its first run, and without PostgreSQL.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::views::LIST_PAGE;
 
 const COPY_EVERY: Duration = Duration::from_secs(2);
 
-/// A session is copied for this long after its last use or growth.
+/// How long a session is copied after its last use or its last new entry.
 const FOLLOW_FOR: Duration = Duration::from_mins(10);
 
 pub(crate) struct SessionCopy {
@@ -30,7 +30,7 @@ pub(crate) struct SessionCopy {
 
 #[derive(Clone, Copy)]
 struct FollowedSession {
-    /// How many entries the copy has, if that is known.
+    /// The number of entries of the copy, if it is known.
     version: Option<u64>,
     used: Instant,
 }
@@ -40,20 +40,20 @@ impl SessionCopy {
         Self { client, store, followed: Mutex::default(), copying: tokio::sync::Mutex::default() }
     }
 
-    /// The copy.
+    /// The store that has the copy.
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Copies a session from here on.
+    /// Copies a session regularly from now on.
     pub(crate) fn follow(&self, id: &str) {
         let mut followed = self.followed();
         let new = FollowedSession { version: None, used: Instant::now() };
         followed.entry(id.to_owned()).or_insert(new).used = Instant::now();
     }
 
-    /// Copies for as long as the process runs. The sessions that were written last are followed from the start: their
-    /// runs may have gone on while no front end was there.
+    /// Copies sessions as long as the process runs. The most recent sessions are followed from the start, because their
+    /// runs may have continued while no front end was running.
     pub(crate) async fn copy_forever(&self) {
         match self.store.list_page(None, LIST_PAGE).await {
             Ok(listed) => listed.iter().for_each(|info| self.follow(&info.id)),
@@ -65,7 +65,7 @@ impl SessionCopy {
         }
     }
 
-    /// Copies what is new in the sessions that are followed.
+    /// Copies the new entries of all followed sessions.
     pub(crate) async fn copy_all(&self) {
         let _copying = self.copying.lock().await;
         self.followed().retain(|_, session| session.used.elapsed() < FOLLOW_FOR);
@@ -74,7 +74,7 @@ impl SessionCopy {
         for (id, version) in followed {
             match self.copy(&id, version).await {
                 Ok(copied) => self.note_version(&id, version, Some(copied)),
-                // It is copied later: Restate or the database may be on its way back.
+                // Tried again later: Restate or the database may be restarting.
                 Err(_) => self.note_version(&id, version, None),
             }
         }
@@ -89,7 +89,7 @@ impl SessionCopy {
         }
     }
 
-    /// Copies a session that has grown. Returns how many entries it has.
+    /// Copies a session if it has new entries. Returns the number of its entries.
     async fn copy(&self, id: &str, version: Option<u64>) -> Result<u64, Error> {
         let now = self.client.status(id).await?.version;
         if Some(now) == version {

@@ -1,4 +1,4 @@
-//! A worker: it performs the runs that Restate sends it.
+//! A worker. It performs the runs that Restate assigns to it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::guard::end_with_input;
 use crate::settings::{NAME, POSTGRES, REDIS, io_error, listen_address, variable};
 use crate::{AGENT, agent};
 
-/// How long a worker that starts waits for PostgreSQL.
+/// How long a starting worker waits for PostgreSQL.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
@@ -31,7 +31,7 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
         worker = worker.with_hub(&Hub::with_redis(RedisEvents::connect(&url).await?));
     }
     if let Some(url) = variable(POSTGRES) {
-        // A worker that waited for PostgreSQL would perform no runs.
+        // A worker that waited longer for PostgreSQL would perform no runs in the meantime.
         match PostgresOptions::new(url).with_retry_limit(CONNECT_LIMIT).connect().await {
             Ok(store) => worker = worker.with_copy(store),
             Err(error) => {
@@ -46,8 +46,8 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
     Ok(())
 }
 
-/// Listens beside the other workers of this machine: Restate knows one URL for all of them, and the system gives each
-/// connection to one that lives. On several machines a load balancer does this.
+/// Listens on the same port as the other workers of this machine. Restate knows one URL for all of them, and the
+/// operating system assigns each connection to a live worker. On several machines a load balancer does this.
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -55,14 +55,14 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     };
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(true)?;
-    // As `Worker::listen` does.
+    // Same as in `Worker::listen`.
     socket.set_nodelay(true)?;
     socket.bind(address)?;
     socket.listen(1_024)
 }
 
-/// A provider that prints which process asks, so that one knows which to kill. A turn that Restate has is not asked for
-/// again, and prints nothing.
+/// A provider that prints which process sends a request, so that the user knows which process to kill. A turn that
+/// Restate has recorded is not requested again, and prints nothing.
 struct AnnouncedProvider {
     model: Arc<dyn Provider>,
     name: String,

@@ -22,7 +22,7 @@ use crate::provider::Reply;
 use crate::request::Request;
 use crate::tool::Verdict;
 
-/// An agent that calls two tools one after the other, then two at once, and then answers.
+/// An agent that calls two tools one after the other, then two at the same time, and then answers.
 fn busy_agent(probe: &Probe) -> Agent {
     let model = probe.model(|history| match results(history) {
         0 => call("c1", "first"),
@@ -62,7 +62,8 @@ pub(super) async fn a_turn_that_was_kept_is_not_asked_for_again(host: &dyn Engin
     .await;
 }
 
-/// Checks that each call begins once, and that its result tells how it came about.
+/// Checks that each call starts at most once, and that its result matches the number of starts and
+/// ends.
 async fn check_calls_begin_once(
     host: &dyn EngineHost,
     name: &str,
@@ -137,7 +138,7 @@ pub(super) async fn an_idempotent_call_that_was_lost_runs_again_under_its_key(
     .await;
 }
 
-/// The results that each attempt has given out, by call.
+/// The results that all attempts have published, by call id.
 fn results_given_out(stage: &Stage<'_>) -> HashMap<String, Vec<String>> {
     let mut given: HashMap<String, Vec<String>> = HashMap::new();
     for event in lock_ignoring_poison(&stage.events).iter().flatten() {
@@ -310,7 +311,7 @@ fn asking_agent(probe: &Probe) -> Agent {
 }
 
 pub(super) async fn a_run_that_waits_for_an_approval_ends_and_is_resumed(host: &dyn EngineHost) {
-    // The run that ends is lost.
+    // First scenario: the run that ends pending loses an attempt.
     for_each_loss(host, "pending", async |stage, _| {
         let outcome = stage.run(&asking_agent(&stage.probe), "Pay.").await.unwrap();
         assert_eq!(outcome.reason, EndReason::Pending);
@@ -318,7 +319,7 @@ pub(super) async fn a_run_that_waits_for_an_approval_ends_and_is_resumed(host: &
         stage.traces(outcome).await
     })
     .await;
-    // The run that resumes it is lost.
+    // Second scenario: the run that resumes the calls loses an attempt.
     for_each_loss(host, "resumed", async |stage, _| {
         let agent = asking_agent(&stage.probe);
         let pending = stage.run_safely(&agent, "Pay.").await.pending;
@@ -379,7 +380,7 @@ pub(super) async fn an_interactive_run_ends_pending_after_its_limit(host: &dyn E
         let budget = Budget::new().with_time_limit(Duration::from_millis(150));
         let agent = asking_agent(&stage.probe).with_budget(budget).interactive();
         let outcome = stage.run(&agent, "Pay.").await.unwrap();
-        // A lost attempt may have taken the time.
+        // A lost attempt may have used up the time limit.
         assert!(
             matches!(outcome.reason, EndReason::Pending | EndReason::Budget),
             "{:?}",
@@ -437,7 +438,7 @@ pub(super) async fn a_sub_agent_that_waits_for_an_approval_is_resumed(host: &dyn
     .await;
 }
 
-/// Takes a poll for each request.
+/// A hook that is pending once for each request.
 struct SlowHook(Probe);
 
 impl Hook for SlowHook {
@@ -462,7 +463,7 @@ pub(super) async fn a_hook_that_takes_time_is_asked_once_for_each_request(host: 
     .await;
 }
 
-/// Writes other arguments each time it is asked.
+/// A hook that returns different arguments each time it is called.
 struct Rewriting(Probe);
 
 impl Hook for Rewriting {
@@ -501,7 +502,7 @@ pub(super) async fn a_hook_that_rewrites_arguments_is_kept_with_the_call(host: &
     .await;
 }
 
-/// Takes a poll to replace all but the last item.
+/// A compactor that is pending once, and then replaces all items except the last.
 struct SlowCompactor(Probe);
 
 impl Compactor for SlowCompactor {
@@ -596,7 +597,7 @@ pub(super) async fn the_next_run_of_a_session_continues_its_history(host: &dyn E
 }
 
 pub(super) async fn a_run_that_was_broken_off_is_settled_by_the_next(host: &dyn EngineHost) {
-    // A few losses: the turn that breaks off the first run is large.
+    // Only a few losses are tried, because the turn that ends the first run is large.
     for operation in [1, 2, 4] {
         let losses = LossPlan::with_losses([Loss { operation, moment: LossMoment::After(2) }]);
         let stage = Stage::new(host, "settle", losses);
@@ -623,7 +624,7 @@ pub(super) async fn a_turn_above_eight_mebibytes_ends_the_run(host: &dyn EngineH
     let error = stage.run(&Agent::new(model), "Write a novel.").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     assert_eq!((stage.probe.requests(), stage.losses.attempts()), (1, 1), "it was asked for once");
-    // The session is not stuck.
+    // The session can still run.
     let next = stage.run_safely(&busy_agent(&stage.probe), "Then do it.").await;
     assert_eq!(next.reason, EndReason::Completed);
     assert!(stage.history().await.is_settled());

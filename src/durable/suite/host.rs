@@ -1,4 +1,4 @@
-//! Where the suite performs runs.
+//! The environment in which the suite performs runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,17 +15,17 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::Verdict;
 
-/// Where the suite performs runs: an engine with all that makes it run.
+/// The environment in which the suite performs runs: an engine and everything that drives it.
 pub trait EngineHost: Send + Sync {
-    /// Performs a run to its end, attempt after attempt. Each attempt is made by [`SuiteRun::attempt`] and driven with
-    /// an engine that [`SuiteRun::losses`] has wrapped.
+    /// Performs a run to its end, with as many attempts as it needs. [`SuiteRun::attempt`] must create each attempt,
+    /// and [`SuiteRun::losses`] must wrap the engine that drives it.
     fn run(&self, run: SuiteRun) -> BoxFuture<'_, Result<Outcome, Error>>;
 
     /// Sends a command to a session.
     fn send(&self, session: &str, command: StoredCommand) -> BoxFuture<'static, Result<(), Error>>;
 
-    /// Whether each operation is lost in all moments. An engine on a server takes long for that: then each is lost in
-    /// one moment, another one in turn.
+    /// Whether the suite loses each operation at all moments. That takes long with an engine on a server. If this
+    /// returns `false`, the suite loses each operation at one moment, and takes the moments in turn.
     fn is_thorough(&self) -> bool {
         true
     }
@@ -41,14 +41,14 @@ pub struct SuiteRun {
     pub session: String,
     /// The agent, which also performs the calls that run apart.
     pub agent: Agent,
-    /// Where attempts are lost.
+    /// The plan of the attempts to lose.
     pub losses: LossPlan,
     pub(super) start: SuiteStart,
-    /// The events of each attempt.
+    /// The events of each attempt, in the order of attempts.
     pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
 }
 
-/// How a run begins.
+/// How a run starts.
 #[derive(Clone)]
 pub(super) enum SuiteStart {
     Input(Input),
@@ -56,7 +56,7 @@ pub(super) enum SuiteStart {
 }
 
 impl SuiteRun {
-    /// The next attempt at the run. `entries` are those of the session when the run was asked for.
+    /// Creates the next attempt at the run. `entries` are the session's entries when the run was requested.
     pub fn attempt(&self, entries: Vec<Entry>) -> Attempt {
         let attempt = match self.start.clone() {
             SuiteStart::Input(input) => Attempt::run(&self.agent, &*self.session, entries, input),
@@ -74,7 +74,7 @@ impl SuiteRun {
     }
 }
 
-/// The runs of the suite by their sessions, for a host whose engine makes the attempts elsewhere. Clones are the same.
+/// The runs of the suite by session, for a host whose engine creates attempts elsewhere. Clones share the runs.
 #[derive(Clone, Default)]
 pub struct SuiteRuns(Arc<Mutex<HashMap<String, SuiteRun>>>);
 
@@ -84,25 +84,25 @@ impl SuiteRuns {
         lock_ignoring_poison(&self.0).insert(run.session.clone(), run);
     }
 
-    /// The run that was set last for a session.
+    /// The most recent run that was set for a session.
     pub fn get(&self, session: &str) -> Option<SuiteRun> {
         lock_ignoring_poison(&self.0).get(session).cloned()
     }
 }
 
-/// A host of [`MemoryEngine`]s.
+/// A host for [`MemoryEngine`]s.
 #[derive(Clone, Default)]
 pub struct MemoryHost {
     sessions: Arc<Mutex<HashMap<String, MemoryEngine>>>,
 }
 
 impl MemoryHost {
-    /// One without sessions.
+    /// Creates a host without sessions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The engine of the last run of a session.
+    /// Returns an engine for the last run of a session.
     fn engine(&self, session: &str) -> MemoryEngine {
         let mut sessions = lock_ignoring_poison(&self.sessions);
         sessions.entry(session.to_owned()).or_default().next_attempt()

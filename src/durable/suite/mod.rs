@@ -1,7 +1,7 @@
-//! The contract of every durable [`Engine`](crate::durable::Engine), as tests for those who write one.
+//! The contract of every durable [`Engine`](crate::durable::Engine), as a suite of tests.
 //!
-//! [`check_engine`] runs all claims on an [`EngineHost`], and panics if one does not hold;
-//! [`durable_suite!`](crate::durable_suite) makes a test of each, named after what it claims.
+//! [`check_engine`] checks all claims of the contract with an [`EngineHost`], and panics if one does not hold.
+//! [`durable_suite!`](crate::durable_suite) creates a test for each claim, with the name of the claim.
 //!
 //! ```
 //! use turnstream::durable::suite;
@@ -13,18 +13,20 @@
 //! # }
 //! ```
 //!
-//! Most claims perform a run once without a loss, and then again for each operation of its engine, losing the first
-//! attempt before, in and after that operation. Sessions have ids of their own and are not removed.
+//! Most claims first perform a run without a loss. They then perform the run again for each operation of its engine,
+//! and lose the first attempt before, in or after that operation. Each session has a random id and is not removed
+//! afterwards.
 mod claims;
 mod host;
 mod scenario;
 
 pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 
-/// Makes a module of tests, one for each claim of the [suite](crate::durable::suite) of engines.
+/// Creates a module of tests, one for each claim of the [suite](crate::durable::suite) for engines.
 ///
-/// It is given a name for the module and an async function that makes an [`EngineHost`](crate::durable::suite::EngineHost). The tests are
-/// `#[tokio::test]`s: the crate that uses it needs tokio with `macros` and `rt`.
+/// The arguments are a name for the module and an async function that creates an
+/// [`EngineHost`](crate::durable::suite::EngineHost). The tests are `#[tokio::test]`s: the crate that uses the macro
+/// needs tokio with the features `macros` and `rt`.
 ///
 /// ```
 /// use turnstream::durable::suite::MemoryHost;
@@ -32,13 +34,13 @@ pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 /// turnstream::durable_suite!(in_memory, || async { super::MemoryHost::new() });
 /// ```
 ///
-/// With `ignore = "why"` between them, each test is ignored unless it is asked for.
+/// With `ignore = "why"` between the two arguments, the tests have the attribute `#[ignore = "why"]`.
 #[macro_export(local_inner_macros)]
 macro_rules! durable_suite {
     ($name:ident, $make:expr) => {
         durable_suite! { @claims tests $name, $make }
     };
-    // For an engine that needs a server: its tests only run with `--ignored`.
+    // For an engine that needs a server: its tests run only with `--ignored`.
     ($name:ident, ignore = $reason:literal, $make:expr) => {
         durable_suite! { @claims ignored_tests $name, $reason, $make }
     };
@@ -112,20 +114,20 @@ macro_rules! durable_suite {
     };
 }
 
-/// Runs every claim, one after the other.
+/// Checks all claims, one after the other.
 ///
 /// # Panics
 ///
-/// If one does not hold; the message tells where.
+/// Panics if a claim does not hold. The message says where.
 pub async fn check_engine(host: &dyn EngineHost) {
     run_claims(host, None).await;
 }
 
-/// Runs one claim by its name.
+/// Checks the claim with this name.
 ///
 /// # Panics
 ///
-/// If it does not hold, or no claim has this name.
+/// Panics if the claim does not hold, or if no claim has this name.
 pub async fn check_claim(host: &dyn EngineHost, name: &str) {
     run_claims(host, Some(name)).await;
 }

@@ -1,4 +1,4 @@
-//! The parts that claims share: a session, its agents, and a record of their work.
+//! The parts that all claims share: a session, its agents, and a record of their work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,24 +20,24 @@ use crate::request::{Request, ToolSpec};
 use crate::session::{Entry, restore_history};
 use crate::tool::{Tool, Verdict};
 
-/// A session on a host, whose runs may be lost.
+/// A session on a host. Its runs may lose attempts.
 pub(super) struct Stage<'a> {
     host: &'a dyn EngineHost,
     pub(super) session: String,
-    /// For the run that loses attempts.
+    /// The losses of the run under test.
     pub(super) losses: LossPlan,
     pub(super) probe: Probe,
     /// The events of each attempt at each run.
     pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
 }
 
-/// A record of the work of all agents of a scenario, in all attempts. Clones share it.
+/// A record of the work of a scenario's agents, in all attempts. Clones share the record.
 #[derive(Clone, Default)]
 pub(super) struct Probe(Arc<ProbeInner>);
 
 #[derive(Default)]
 struct ProbeInner {
-    /// The key of each call that has begun, and of each that has ended.
+    /// The idempotency key of each call that has started.
     begun: Mutex<Vec<String>>,
     ended: Mutex<Vec<String>>,
     requests: AtomicUsize,
@@ -45,7 +45,7 @@ struct ProbeInner {
     gate: Gate,
 }
 
-/// Lets a tool wait for the test.
+/// Makes a tool wait until the test opens the gate.
 #[derive(Default)]
 struct Gate {
     reached: Notify,
@@ -60,8 +60,8 @@ pub(super) struct Traces {
     pub(super) entries: Vec<Entry>,
 }
 
-/// Performs a scenario without a loss, and then with the first attempt at one of its runs lost at each operation, in
-/// several moments of it.
+/// Performs a scenario without a loss. Then performs it again for each operation of one run, and loses the first
+/// attempt at that operation, at several moments.
 pub(super) async fn for_each_loss(
     host: &dyn EngineHost,
     name: &str,
@@ -90,7 +90,7 @@ pub(super) async fn for_each_loss(
     }
 }
 
-/// The history of the session can be sent, and is the one that the run ended with.
+/// Checks that the session's history can be sent and ends with the items of the run.
 fn assert_lawful(traces: &Traces, place: &str) {
     let history = restore_history("s", traces.entries.iter().cloned());
     let items: Vec<Item> = history.iter().cloned().collect();
@@ -110,14 +110,14 @@ impl<'a> Stage<'a> {
         Self { host, session, losses, probe: Probe::default(), events: Arc::default() }
     }
 
-    /// The same session, whose runs lose no attempt.
+    /// Returns the same session without losses.
     pub(super) fn without_losses(&self) -> Self {
         let (session, probe) = (self.session.clone(), self.probe.clone());
         let (losses, events) = (LossPlan::new(), Arc::clone(&self.events));
         Self { host: self.host, session, losses, probe, events }
     }
 
-    /// Runs an agent; this run loses attempts.
+    /// Runs an agent. This run loses attempts.
     pub(super) async fn run(
         &self,
         agent: &Agent,
@@ -126,14 +126,14 @@ impl<'a> Stage<'a> {
         self.start(agent, SuiteStart::Input(input.into())).await
     }
 
-    /// Runs an agent; this run loses none.
+    /// Runs an agent. This run loses no attempts.
     pub(super) async fn run_safely(&self, agent: &Agent, input: impl Into<Input>) -> Outcome {
         let start = SuiteStart::Input(input.into());
         let run = self.without_losses();
         run.start(agent, start).await.expect("a run ends with an outcome")
     }
 
-    /// Resumes an agent; this run loses attempts.
+    /// Resumes an agent. This run loses attempts.
     pub(super) async fn resume(
         &self,
         agent: &Agent,
@@ -164,7 +164,7 @@ impl<'a> Stage<'a> {
 }
 
 impl Probe {
-    /// A model that answers a request by its history.
+    /// A model whose answer depends only on the history of the request.
     pub(super) fn model(
         &self,
         answer: impl Fn(&History) -> Reply + Send + Sync + 'static,
@@ -176,7 +176,7 @@ impl Probe {
         })
     }
 
-    /// A tool that takes a few polls and returns the name of its call.
+    /// A tool that is pending three times, and then returns a text with the call id.
     pub(super) fn tool(&self, name: &str) -> Tool {
         let (probe, spec) = (self.clone(), spec(name));
         let tool = Tool::raw(spec, move |_args, cx| {
@@ -220,29 +220,29 @@ impl Probe {
         self.0.gate.opened.notify_one();
     }
 
-    /// How many times the call has begun.
+    /// The number of times that the call has started.
     pub(super) fn begun(&self, call_id: &str) -> usize {
         let begun = lock_ignoring_poison(&self.0.begun);
         begun.iter().filter(|key| key.ends_with(&format!("/{call_id}"))).count()
     }
 
-    /// How many times the call has ended.
+    /// The number of times that the call has ended.
     pub(super) fn ended(&self, call_id: &str) -> usize {
         let ended = lock_ignoring_poison(&self.0.ended);
         ended.iter().filter(|key| key.ends_with(&format!("/{call_id}"))).count()
     }
 
-    /// The keys under which calls have begun.
+    /// The idempotency keys of all calls that have started.
     pub(super) fn keys(&self) -> Vec<String> {
         lock_ignoring_poison(&self.0.begun).clone()
     }
 
-    /// How many requests models were sent.
+    /// The number of requests that the models have received.
     pub(super) fn requests(&self) -> usize {
         self.0.requests.load(Ordering::Relaxed)
     }
 
-    /// Counts whatever else a claim counts.
+    /// Increments the counter for other events of a claim, and returns it.
     pub(super) fn count(&self) -> usize {
         self.0.other.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -256,12 +256,12 @@ pub(super) fn spec(name: &str) -> ToolSpec {
     ToolSpec::new(name, "Does something", json!({ "type": "object" }))
 }
 
-/// How many tool results the history has.
+/// The number of tool results in the history.
 pub(super) fn results(history: &History) -> usize {
     history.iter().filter(|item| item.as_tool_result().is_some()).count()
 }
 
-/// How many times the user has said this.
+/// The number of user messages with this text.
 pub(super) fn said(history: &History, text: &str) -> usize {
     let is_it = |item: &&Item| match &item.kind {
         ItemKind::User { content } => content.text() == text,
@@ -270,7 +270,7 @@ pub(super) fn said(history: &History, text: &str) -> usize {
     history.iter().filter(is_it).count()
 }
 
-/// The kind of the result of a call.
+/// The kind of the last result of a call.
 pub(super) fn result_kind(history: &History, call_id: &str) -> Option<ResultKind> {
     let results = history.iter().filter_map(|item| item.as_tool_result());
     results.filter(|result| result.call_id == call_id).map(|result| result.kind).next_back()
