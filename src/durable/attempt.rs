@@ -487,7 +487,7 @@ impl Driver {
 
     async fn finish(&mut self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
         let Some(outcome) = self.outcome.take() else {
-            return Err(Error::new(ErrorKind::Other, "the run was broken off"));
+            return Err(Error::new(ErrorKind::Other, "the run ended without an outcome"));
         };
         let put_back = self.undelivered();
         engine.finish(put_back).await?;
