@@ -570,6 +570,38 @@ async fn a_step_with_another_name_breaks_the_replay() {
     fixture.wait_for_mismatch(&invocation, "name: first name != second name").await;
 }
 
+/// A step that is replayed is not performed, so a message that it has sent is missing from the
+/// replay. Therefore the progress of calls that run apart goes through the hub, not the context.
+#[tokio::test]
+#[ignore = "needs a Restate server: durable/tests/run.sh"]
+async fn a_message_sent_from_inside_a_step_breaks_the_replay() {
+    struct SendsInStep;
+
+    #[service]
+    impl SendsInStep {
+        #[handler]
+        async fn run(&self, ctx: Context<'_>) -> HandlerResult<()> {
+            let send = || async {
+                let target = RequestTarget::service("SendsInStep", "ignore");
+                drop(ctx.request::<(), ()>(target, ()).send());
+                Ok(())
+            };
+            ctx.run(send).name("step").await?;
+            ctx.run(|| async { Ok(()) }).name("step after").await?;
+            Err(retryable())
+        }
+
+        #[handler]
+        async fn ignore(&self, _ctx: Context<'_>) -> HandlerResult<()> {
+            Ok(())
+        }
+    }
+
+    let fixture = Fixture::start(SendsInStep).await;
+    let invocation = fixture.send("SendsInStep/run").await;
+    fixture.wait_for_mismatch(&invocation, "one way call/send").await;
+}
+
 #[tokio::test]
 #[ignore = "needs a Restate server: durable/tests/run.sh"]
 async fn a_panic_in_a_handler_is_retried() {
