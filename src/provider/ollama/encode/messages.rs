@@ -183,7 +183,7 @@ fn tool_message(result: &ToolResult) -> Result<Message<'_>, Error> {
     Ok(Message { tool_name: Some(tool_name), tool_call_id: Some(tool_call_id), ..message })
 }
 
-/// Encodes content as a message with text and images. The server reads the images before the text.
+/// Encodes content as a message with text and images. The server puts images before text.
 fn message_from_content<'a>(
     role: &'static str,
     content: &'a Content,
