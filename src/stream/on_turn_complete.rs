@@ -20,7 +20,7 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 pub struct OnTurnComplete<'a, T, Then, Fut, S> {
     #[pin]
     stage: Stage<'a, T, Fut, S>,
-    /// `None` once the turn is complete.
+    /// The closure for the next step, or `None` after the turn is complete.
     then: Option<Then>,
 }
 
@@ -101,7 +101,8 @@ where
     }
 }
 
-/// Runs user code; a panic becomes an error. The value that panicked is dropped right after.
+/// Runs user code, and converts a panic into an error. The value that panicked is dropped
+/// immediately.
 fn catch_panic_in_then<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, "`then`", f)
 }
