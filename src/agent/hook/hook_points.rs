@@ -33,7 +33,8 @@ pub(super) mod prelude {
 ///   wait for the future.
 /// - `at_once`: the method returns its answer synchronously, without a future.
 ///
-/// `together` states how the answers of several hooks are combined, which are called in order:
+/// `together` states how the answers of several hooks are combined. Hooks are called in the order
+/// in which they were added. The forms of `together` are:
 ///
 /// - `changing x, keeping [fields]`: each hook receives the `x` that the previous one returned. The
 ///   listed fields are restored after each hook. If an `at_once` method panics, its change is
