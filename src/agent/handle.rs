@@ -206,10 +206,10 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the run is over, or under the conditions of
-    /// [`History::tombstone_edits`]: a position has no completed item, which includes the items of
-    /// a streaming turn, or the items include a call that has no result yet. Then no item is
-    /// changed.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, and changes no item, if the
+    /// run is over, or if [`History::tombstone_edits`] fails. It fails if a position has no
+    /// completed item, such as the items of a streaming turn, or if the items include a call that
+    /// has no result yet.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
         self.control.tombstone_queue().add(&self.journal, &positions)

@@ -313,7 +313,8 @@ impl Run {
         }
     }
 
-    /// Reports to the world that the loop was ended by the run, not by its body.
+    /// Reports to the world that the run ended its loop with an error, at a time limit or by an
+    /// interrupt.
     fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
         let ending = LoopEnd {
             polled_since_last_event: self.polled_since_last_event,
@@ -373,7 +374,7 @@ impl Run {
         Some(event)
     }
 
-    /// Ends a replayed loop at the point where the recorded loop was ended by its run.
+    /// Ends a replayed loop at the point where the recorded run ended its loop.
     fn apply_forced_end(&mut self, ending: LoopEnd, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let LoopEnd { polled_since_last_event: polled, mut error, time_limit_reached: time_up } =
             ending;
@@ -499,7 +500,8 @@ impl Run {
         let error = match catch_panic(|| events.poll_next_unpin(cx)) {
             Ok(Poll::Pending) => {
                 let due = ready!(self.deadline.poll(cx));
-                // Poll again if the value that the loop waits for arrived during this poll.
+                // If the value that the loop waits for arrived during this poll, the loop is polled
+                // again first.
                 if self.shared.effects.world().has_untaken_value() {
                     return Poll::Pending;
                 }
