@@ -46,8 +46,8 @@ pub struct NotAnObject;
 
 impl<A: DeserializeOwned + JsonSchema + Send + 'static> ToolArguments<MayBeAnObject> for A {}
 
-/// Implements [`ToolArguments`] with the marker [`NotAnObject`] for types that are never a JSON object;
-/// each type is preceded by its type parameters.
+/// Implements [`ToolArguments`] with the marker [`NotAnObject`] for types that are never a JSON
+/// object; each type is preceded by its type parameters.
 macro_rules! never_an_object {
     ($([$($parameter:tt)*] $name:ty),* $(,)?) => {
         $(

@@ -12,7 +12,8 @@ use crate::tool::{ToolContext, ToolUpdate};
 /// [`ToolUpdate::Output`].
 pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 
-/// The trait that a [`Tool`](crate::Tool) is built on, for tools that cannot be written as a closure.
+/// The trait that a [`Tool`](crate::Tool) is built on, for tools that cannot be written as a
+/// closure.
 ///
 /// ```
 /// use futures::StreamExt;

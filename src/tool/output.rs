@@ -7,8 +7,8 @@ use crate::event::Event;
 use crate::item::{self, Content, Part, ResultKind, ToolCall, ToolResult};
 use crate::tool::Suspension;
 
-/// An update that a running tool streams. A stream has any number of `Progress` and `NestedEvent`, then one
-/// `Output`, or one `Suspended` if the tool is a sub-agent that waits.
+/// An update that a running tool streams. A stream has any number of `Progress` and `NestedEvent`,
+/// then one `Output`, or one `Suspended` if the tool is a sub-agent that waits.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ToolUpdate {
@@ -18,8 +18,9 @@ pub enum ToolUpdate {
     NestedEvent(Box<Event>),
     /// The result of the call. The stream of updates is not polled after the result.
     Output(ToolOutput),
-    /// The end of the stream without a result: calls of the sub-agent wait for a verdict. The call that runs
-    /// the sub-agent stays open until the run is resumed. The stream is not polled after this update.
+    /// The end of the stream without a result: calls of the sub-agent wait for a verdict. The call
+    /// that runs the sub-agent stays open until the run is resumed. The stream is not polled after
+    /// this update.
     Suspended(Box<Suspension>),
 }
 
@@ -47,7 +48,8 @@ impl ToolOutput {
     ///
     /// # Errors
     ///
-    /// Returns an error if the value does not serialise to JSON, for example a map whose keys are not strings.
+    /// Returns an error if the value does not serialise to JSON, for example a map whose keys are
+    /// not strings.
     pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         let text = serde_json::to_string(value).map_err(|error| {
             Error::new(ErrorKind::Other, "the result is not JSON").with_source(error)
@@ -80,8 +82,8 @@ impl ToolUpdate {
     }
 }
 
-/// A value that a tool's closure may return: text, numbers, JSON, parts, or a `Result` of these types. Wrap
-/// any other type that implements `Serialize` in [`Json`].
+/// A value that a tool's closure may return: text, numbers, JSON, parts, or a `Result` of these
+/// types. Wrap any other type that implements `Serialize` in [`Json`].
 ///
 /// For the error of a `Result`, the model reads the messages of the error and of all its sources;
 /// [`IntoToolError`] lists the error types.

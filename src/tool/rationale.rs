@@ -152,7 +152,8 @@ impl<'a> RawFields<'a> {
         last.map_or_else(Rationale::default, |(_, json)| Rationale::from_raw_json(json))
     }
 
-    /// Returns whether [`rationale`](Self::rationale) returns all that the model wrote in the field.
+    /// Returns whether [`rationale`](Self::rationale) returns all that the model wrote in the
+    /// field.
     fn is_well_formed(&self) -> bool {
         let mut rationales = self.0.iter().filter(|(name, _)| name == RATIONALE_FIELD);
         let (Some((_, json)), None) = (rationales.next(), rationales.next()) else { return false };

@@ -11,12 +11,13 @@ use crate::error::Error;
 use crate::item::{RawJson, ToolCall, ToolResult};
 use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
-/// A policy for the calls of a turn, which decides which calls run, handles approvals, and can inspect
-/// and change results.
+/// A policy for the calls of a turn, which decides which calls run, handles approvals, and can
+/// inspect and change results.
 ///
-/// Every method has a default. With all defaults, every call that does not require an approval runs. An
-/// error or a panic in a method ends the run; a panic is an error of kind
-/// [`Hook`](crate::ErrorKind::Hook). See [`ToolRun::with_policy`](crate::tool::ToolRun::with_policy).
+/// Every method has a default. With all defaults, every call that does not require an approval
+/// runs. An error or a panic in a method ends the run; a panic is an error of kind
+/// [`Hook`](crate::ErrorKind::Hook). See
+/// [`ToolRun::with_policy`](crate::tool::ToolRun::with_policy).
 ///
 /// ```
 /// use futures::future::BoxFuture;
@@ -39,13 +40,14 @@ use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 /// ```
 pub trait ToolPolicy: Send {
     /// Returns replacement arguments, as JSON text, for a call whose arguments are not JSON, not an
-    /// object, or do not fit its tool. `why` is the reason why the arguments are invalid. With `None`,
-    /// the default, the arguments are not repaired.
+    /// object, or do not fit its tool. `why` is the reason why the arguments are invalid. With
+    /// `None`, the default, the arguments are not repaired.
     ///
-    /// The replacement is checked once. If the replacement fits, the call continues as if the model had
-    /// written it: [`before_call`](Self::before_call), the approver and the tool see the repaired
-    /// arguments. The history keeps the model's arguments, so a resumed call is repaired again. If the
-    /// replacement does not fit either, the model receives `why`, the error in its own arguments.
+    /// The replacement is checked once. If the replacement fits, the call continues as if the model
+    /// had written it: [`before_call`](Self::before_call), the approver and the tool see the
+    /// repaired arguments. The history keeps the model's arguments, so a resumed call is repaired
+    /// again. If the replacement does not fit either, the model receives `why`, the error in its
+    /// own arguments.
     ///
     /// This method runs synchronously in the poll that checks the call.
     ///
@@ -97,13 +99,13 @@ pub trait ToolPolicy: Send {
         Ok(None)
     }
 
-    /// Decides whether a call runs. This method is called once for each call that could run: the call is
-    /// complete, its tool is known, and its arguments fit, if necessary after a
+    /// Decides whether a call runs. This method is called once for each call that could run: the
+    /// call is complete, its tool is known, and its arguments fit, if necessary after a
     /// [repair](Self::repair_arguments).
     ///
     /// Calls are decided sequentially, in call order, and only when the call could start within the
-    /// concurrency limit. A call that needs an approval or an external result anyway is decided as soon
-    /// as it is next in order. Running calls continue while a call is being decided.
+    /// concurrency limit. A call that needs an approval or an external result anyway is decided as
+    /// soon as it is next in order. Running calls continue while a call is being decided.
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         let _ = call;
         ready(Ok(Permission::allow())).boxed()
@@ -118,8 +120,8 @@ pub trait ToolPolicy: Send {
         let _ = call;
     }
 
-    /// Returns the verdict on a waiting call, or `None` while there is no verdict. This method is called
-    /// before the verdict is requested, and in every poll from then on.
+    /// Returns the verdict on a waiting call, or `None` while there is no verdict. This method is
+    /// called before the verdict is requested, and in every poll from then on.
     ///
     /// If a verdict arrives between two polls, the implementation must wake the task.
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
@@ -127,36 +129,36 @@ pub trait ToolPolicy: Send {
         None
     }
 
-    /// Returns whether the run waits for calls that need an approval (interactive use), or leaves such
-    /// calls pending when all other calls have ended (the default). This method is called when no call is
-    /// running. External calls are always left pending.
+    /// Returns whether the run waits for calls that need an approval (interactive use), or leaves
+    /// such calls pending when all other calls have ended (the default). This method is called when
+    /// no call is running. External calls are always left pending.
     fn waits_for_verdicts(&self) -> bool {
         false
     }
 
-    /// Returns a future that waits for a concurrency slot shared with other runs, before a call starts.
-    /// With `None`, the default, the call starts immediately. The future's output is dropped when the
-    /// call ends.
+    /// Returns a future that waits for a concurrency slot shared with other runs, before a call
+    /// starts. With `None`, the default, the call starts immediately. The future's output is
+    /// dropped when the call ends.
     ///
-    /// While the future is pending, the call and all later calls wait. The future is dropped if another
-    /// call must start first, or if the turn's own concurrency limit leaves no slot for the call. This
-    /// method is then called again later. It is called only for tools that do not [run
+    /// While the future is pending, the call and all later calls wait. The future is dropped if
+    /// another call must start first, or if the turn's own concurrency limit leaves no slot for the
+    /// call. This method is then called again later. It is called only for tools that do not [run
     /// agents](crate::Tool::runs_sub_agents).
     fn acquire_slot(&mut self, call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
         let _ = call;
         None
     }
 
-    /// Observes the start of a call, with the call's context. If the call is dropped without a result,
-    /// for example because the run is dropped, the context's [report](ToolContext::effect_report) has the
-    /// effects that the call recorded until then.
+    /// Observes the start of a call, with the call's context. If the call is dropped without a
+    /// result, for example because the run is dropped, the context's
+    /// [report](ToolContext::effect_report) has the effects that the call recorded until then.
     fn on_start(&mut self, context: &ToolContext) {
         let _ = context;
     }
 
-    /// Inspects each result, and may change the result, before the consumer sees it. Results of calls
-    /// that did not run are also inspected; the kind of such a result shows why the call did not run.
-    /// This method runs synchronously in the poll in which the result arrives.
+    /// Inspects each result, and may change the result, before the consumer sees it. Results of
+    /// calls that did not run are also inspected; the kind of such a result shows why the call did
+    /// not run. This method runs synchronously in the poll in which the result arrives.
     ///
     /// # Errors
     ///
@@ -176,8 +178,8 @@ pub trait ToolPolicy: Send {
         Ok(())
     }
 
-    /// Changes each piece of evidence that a call has recorded, before [`after_call`](Self::after_call)
-    /// is called and before the consumer sees the evidence.
+    /// Changes each piece of evidence that a call has recorded, before
+    /// [`after_call`](Self::after_call) is called and before the consumer sees the evidence.
     ///
     /// # Errors
     ///
@@ -198,8 +200,8 @@ pub trait ToolPolicy: Send {
 pub struct Permission {
     /// Whether the call runs.
     pub decision: PermissionDecision,
-    /// Arguments that replace the model's, as JSON text. The replacement arguments are checked like the
-    /// model's; if they do not fit, the call is answered with an error.
+    /// Arguments that replace the model's, as JSON text. The replacement arguments are checked like
+    /// the model's; if they do not fit, the call is answered with an error.
     pub arguments: Option<String>,
 }
 
@@ -217,7 +219,8 @@ pub enum PermissionDecision {
 /// The answer to a call that waits for an approval or an external result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The call runs. An external call stays pending, since only an `Output` or a `Deny` answers it.
+    /// The call runs. An external call stays pending, since only an `Output` or a `Deny` answers
+    /// it.
     Approve,
     /// The call does not run, and the model receives this text as the reason.
     Deny(String),

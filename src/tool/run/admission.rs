@@ -14,13 +14,14 @@ use crate::tool::run::turn_calls::{
 };
 use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 
-/// Decides whether each queued call runs: finds its tool, prepares its arguments, asks the policy, and
-/// waits for an approval.
+/// Decides whether each queued call runs: finds its tool, prepares its arguments, asks the policy,
+/// and waits for an approval.
 pub(super) struct Admission {
     /// Calls that have not been checked yet, in call order, with their indices in the turn.
     queue: VecDeque<(usize, ToolCall)>,
     call_limit: CallLimit,
-    /// The call that the policy is deciding on. It is boxed, since most policies decide without waiting.
+    /// The call that the policy is deciding on. It is boxed, since most policies decide without
+    /// waiting.
     permission_request: Option<Box<PermissionRequest>>,
     /// Calls that wait for a verdict, in call order.
     awaiting_verdict: Vec<ReadyCall>,
@@ -72,8 +73,8 @@ impl Admission {
             CallLimit { remaining: Some(left), refusal, over_limit_count: 0, defers_calls: true };
     }
 
-    /// Checks the next call, if `places` has a slot for the call, or polls the policy's decision on the
-    /// current call. `places` is `None` while an admitted call waits for its slot.
+    /// Checks the next call, if `places` has a slot for the call, or polls the policy's decision on
+    /// the current call. `places` is `None` while an admitted call waits for its slot.
     pub(super) fn next(
         &mut self,
         calls: &mut TurnCalls,
@@ -133,7 +134,8 @@ impl Admission {
         }
     }
 
-    /// Takes the next call from the queue, if the call could start now or waits for a verdict anyway.
+    /// Takes the next call from the queue, if the call could start now or waits for a verdict
+    /// anyway.
     fn take_queued(
         &mut self,
         calls: &TurnCalls,
@@ -201,8 +203,8 @@ impl Admission {
         Ok(call.map_or(AdmissionStep::Progressed, asked))
     }
 
-    /// Collects the verdicts on waiting calls: any number of calls that may run, then at most one call
-    /// that is answered.
+    /// Collects the verdicts on waiting calls: any number of calls that may run, then at most one
+    /// call that is answered.
     pub(super) fn take_verdicts(
         &mut self,
         calls: &mut TurnCalls,
@@ -265,8 +267,8 @@ impl Admission {
         self.call_limit.over_limit_count
     }
 
-    /// Returns whether a call is held back because calls that wait for a verdict may use up the remaining
-    /// calls of the limit.
+    /// Returns whether a call is held back because calls that wait for a verdict may use up the
+    /// remaining calls of the limit.
     fn must_defer(&self, tool: &Tool) -> bool {
         let Some(left) =
             self.call_limit.remaining.filter(|left| self.call_limit.defers_calls && *left > 0)
@@ -278,8 +280,8 @@ impl Admission {
         !tool.is_external() && usize::try_from(left).unwrap_or(usize::MAX) <= undecided.count()
     }
 
-    /// Releases the calls that were held back, after all verdicts are known. Returns whether any calls
-    /// were held back.
+    /// Releases the calls that were held back, after all verdicts are known. Returns whether any
+    /// calls were held back.
     pub(super) fn release_deferred(&mut self) -> bool {
         mem::take(&mut self.call_limit.defers_calls) && !self.queue.is_empty()
     }
@@ -310,8 +312,8 @@ fn find_resumed(
     Ok(tool.and_then(|tool| Some((tool.clone(), tool.prepare_resumed(&call.arguments)?))))
 }
 
-/// Returns a call that an earlier attempt admitted. The policy and the limit are not applied again to
-/// such a call.
+/// Returns a call that an earlier attempt admitted. The policy and the limit are not applied again
+/// to such a call.
 fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<AdmissionStep> {
     let call = calls.admitted.iter().find(|admitted| admitted.call_id == call.call_id)?.clone();
     let tool = calls.toolkit.get(&call.name).cloned();

@@ -33,15 +33,16 @@ type HistorySource = Box<dyn FnOnce() -> History + Send>;
 
 /// The run of one turn's calls, as a stream of their events, with one result for each call.
 ///
-/// [`Toolkit::run`] and [`Toolkit::resume`] create a run. Dropping the run drops every running tool.
+/// [`Toolkit::run`] and [`Toolkit::resume`] create a run. Dropping the run drops every running
+/// tool.
 ///
-/// Tools advance only while the run is polled: if its consumer pauses, so do the tools. The time from an
-/// event to the next poll does not count towards the [timeouts](crate::Tool::with_timeout) of tools. Only a
-/// thread that a tool has started continues on its own; the thread can check
+/// Tools advance only while the run is polled: if its consumer pauses, so do the tools. The time
+/// from an event to the next poll does not count towards the [timeouts](crate::Tool::with_timeout)
+/// of tools. Only a thread that a tool has started continues on its own; the thread can check
 /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
 ///
-/// The stream ends when no call is running and the run does not wait for a verdict. With a [`ToolPolicy`],
-/// some calls may then be without a result; the outcome lists these calls as
+/// The stream ends when no call is running and the run does not wait for a verdict. With a
+/// [`ToolPolicy`], some calls may then be without a result; the outcome lists these calls as
 /// [`pending`](crate::tool::ToolRunOutcome::pending).
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
@@ -52,8 +53,8 @@ pub struct ToolRun {
     executor: CallExecutor,
     /// Collects the results.
     result_collector: ResultCollector,
-    /// The saved events that are emitted instead of running calls, with the calls that stay pending; `None`
-    /// in other runs.
+    /// The saved events that are emitted instead of running calls, with the calls that stay
+    /// pending; `None` in other runs.
     replayed: Option<Box<ReplayedCalls>>,
     /// Reads the history from the place where the events were written, such as a journal.
     history_source: Option<HistorySource>,
@@ -84,10 +85,10 @@ enum RunStage {
 impl Toolkit {
     /// Runs the calls of a turn that follows `history`.
     ///
-    /// Every call gets exactly one result, since a call that may not run is answered without running. Only
-    /// a [`ToolPolicy`](crate::tool::ToolPolicy) may leave calls pending. Calls run concurrently within the
-    /// limits of the toolkit, and their events are emitted as they happen. [`ToolRun::then_next`] returns
-    /// the results in call order.
+    /// Every call gets exactly one result, since a call that may not run is answered without
+    /// running. Only a [`ToolPolicy`](crate::tool::ToolPolicy) may leave calls pending. Calls run
+    /// concurrently within the limits of the toolkit, and their events are emitted as they happen.
+    /// [`ToolRun::then_next`] returns the results in call order.
     ///
     /// Nothing runs before the first poll, and dropping the run drops every running tool.
     pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {
@@ -98,16 +99,18 @@ impl Toolkit {
 
     /// Runs the calls of the last turn of `history` that have no result, and no other calls.
     ///
-    /// The calls are checked again as by [`run`](Self::run): their ids must be unique, their tools must
-    /// exist, and their arguments must fit. The outcome's [`history`](crate::tool::ToolRunOutcome::history)
-    /// is `history` with the results of these calls.
+    /// The calls are checked again as by [`run`](Self::run): their ids must be unique, their tools
+    /// must exist, and their arguments must fit. The outcome's
+    /// [`history`](crate::tool::ToolRunOutcome::history) is `history` with the results of these
+    /// calls.
     ///
     /// # Errors
     ///
-    /// Returns [`InvalidRequest`](ErrorKind::InvalidRequest) if two tools have the same name, if no call is
-    /// open, or if items other than results follow the turn of the open calls. The same error is returned
-    /// if that turn does not allow calls to run or is not known to be complete (its last item has a
-    /// [`TurnInfo`](crate::item::TurnInfo)). The error message states the reason.
+    /// Returns [`InvalidRequest`](ErrorKind::InvalidRequest) if two tools have the same name, if no
+    /// call is open, or if items other than results follow the turn of the open calls. The same
+    /// error is returned if that turn does not allow calls to run or is not known to be complete
+    /// (its last item has a [`TurnInfo`](crate::item::TurnInfo)). The error message states the
+    /// reason.
     pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
         ensure_distinct_names(&self.specs())?;
         let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
@@ -158,11 +161,13 @@ impl ToolRun {
 
     /// Sets a policy that decides which calls run.
     ///
-    /// Without a policy, every call gets its result. A call that needs an approval is then denied, since
-    /// the approval can never arrive, and a call of an [external](crate::Tool::external) tool is skipped.
+    /// Without a policy, every call gets its result. A call that needs an approval is then denied,
+    /// since the approval can never arrive, and a call of an [external](crate::Tool::external) tool
+    /// is skipped.
     ///
     /// If the policy returns an error or panics, all running calls are dropped and the stream ends;
-    /// [`finish`](Self::finish) returns the error. Results that were emitted before the error remain valid.
+    /// [`finish`](Self::finish) returns the error. Results that were emitted before the error
+    /// remain valid.
     pub fn with_policy(mut self, gate: impl ToolPolicy + 'static) -> Self {
         self.turn_calls.policy = PolicyHandle::new(gate);
         self
@@ -174,16 +179,16 @@ impl ToolRun {
         self
     }
 
-    /// Answers each call with a result of this kind and text, without running any call. If the turn itself
-    /// does not allow calls to run, its own answer takes precedence.
+    /// Answers each call with a result of this kind and text, without running any call. If the turn
+    /// itself does not allow calls to run, its own answer takes precedence.
     pub fn with_refusal(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
         self.turn_calls.refusal = Some((kind, why.into()));
         self
     }
 
-    /// Limits the number of calls that start. The first `calls` calls start, in call order, and the other
-    /// calls are answered with a result of this kind and text. Calls that are denied or cannot run do not
-    /// count, nor do [external](crate::Tool::external) calls.
+    /// Limits the number of calls that start. The first `calls` calls start, in call order, and the
+    /// other calls are answered with a result of this kind and text. Calls that are denied or
+    /// cannot run do not count, nor do [external](crate::Tool::external) calls.
     pub fn with_call_limit(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
         self.admission.set_call_limit(calls, (kind, why.into()));
         self
@@ -195,8 +200,8 @@ impl ToolRun {
         self
     }
 
-    /// Sets a function that reads the final history from the place where the events are written, such as a
-    /// journal.
+    /// Sets a function that reads the final history from the place where the events are written,
+    /// such as a journal.
     pub(crate) fn with_history_source(
         mut self,
         history: impl FnOnce() -> History + Send + 'static,
@@ -238,15 +243,15 @@ impl ToolRun {
         self.turn_calls.turn.tool_calls()
     }
 
-    /// Emits the saved events of the same calls, without their progress, instead of running tools or
-    /// calling the policy.
+    /// Emits the saved events of the same calls, without their progress, instead of running tools
+    /// or calling the policy.
     pub fn with_saved_calls(mut self, kept: SavedCalls) -> Self {
         self.replayed = Some(Box::new(kept.into()));
         self
     }
 
-    /// Emits these events instead of running tools or calling the policy. The calls in `pending` that
-    /// belong to this turn are left without a result.
+    /// Emits these events instead of running tools or calling the policy. The calls in `pending`
+    /// that belong to this turn are left without a result.
     pub(crate) fn with_replayed_events(
         mut self,
         events: impl Stream<Item = ToolEvent> + Send + 'static,
@@ -259,19 +264,19 @@ impl ToolRun {
         self
     }
 
-    /// Sets a function that receives the saved calls, in the poll in which the last call ends. If the run
-    /// is dropped before the last call ends, the function is not called.
+    /// Sets a function that receives the saved calls, in the poll in which the last call ends. If
+    /// the run is dropped before the last call ends, the function is not called.
     pub fn on_complete(mut self, keep: impl FnOnce(SavedCalls) + Send + 'static) -> Self {
         self.save_callback = Some(Box::new(SaveCallback::new(keep)));
         self
     }
 
-    /// Forwards the events of the tools, and continues with the state that `next` creates from the history.
-    /// The history passed to `next` contains the turn and every result, in call order.
+    /// Forwards the events of the tools, and continues with the state that `next` creates from the
+    /// history. The history passed to `next` contains the turn and every result, in call order.
     ///
-    /// Dropping the steps drops every running tool. If a [`ToolPolicy`](crate::tool::ToolPolicy) ends the
-    /// run with an error, the error is the last step. Calls that the policy leaves pending have no result
-    /// in the history; [`finish`](Self::finish) returns the pending calls.
+    /// Dropping the steps drops every running tool. If a [`ToolPolicy`](crate::tool::ToolPolicy)
+    /// ends the run with an error, the error is the last step. Calls that the policy leaves pending
+    /// have no result in the history; [`finish`](Self::finish) returns the pending calls.
     ///
     /// ```
     /// # use turnstream::{History, Item, tool::Toolkit};
@@ -288,8 +293,9 @@ impl ToolRun {
         self.then_steps(|history, _| Steps::next(next(history)))
     }
 
-    /// Forwards the events of the tools, and continues with the steps that `then` returns. `then` receives
-    /// the results and the history, which contains the turn and every result in call order.
+    /// Forwards the events of the tools, and continues with the steps that `then` returns. `then`
+    /// receives the results and the history, which contains the turn and every result in call
+    /// order.
     ///
     /// This method is like [`then_next`](Self::then_next), for callers that may also stop the loop.
     pub fn then_steps<S, F>(self, then: F) -> Steps<'static, S>
@@ -316,8 +322,8 @@ impl ToolRun {
 
     /// Returns the history, the results and the pending calls, after the stream has ended.
     ///
-    /// If the stream has not ended, all running calls are dropped, and the outcome has no result for the
-    /// dropped calls.
+    /// If the stream has not ended, all running calls are dropped, and the outcome has no result
+    /// for the dropped calls.
     ///
     /// ```
     /// # use futures::StreamExt;
@@ -364,8 +370,8 @@ impl ToolRun {
             }
         }
         loop {
-            // Only one call is started in each poll, so that no tool runs before its `Started` event is
-            // emitted.
+            // Only one call is started in each poll, so that no tool runs before its `Started`
+            // event is emitted.
             if let Some(event) = self.start_next(cx)? {
                 return Ok(Poll::Ready(Some(event)));
             }
