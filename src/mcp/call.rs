@@ -171,7 +171,7 @@ fn unanswered(server: &str, limit: Duration) -> ToolOutput {
 }
 
 /// Returns the next step of answering a question. Returns `None` if the server has stopped waiting
-/// for the answer, or has answered the call without waiting for the answer.
+/// for the answer, or has answered the call without an answer to the question.
 async fn next_answering(
     answering: &mut BoxStream<'static, Answering>,
     question: &mut oneshot::Sender<Value>,
