@@ -108,8 +108,8 @@ impl Random for SystemRandom {
 
 /// Returns 64 random bits from the operating system.
 fn next_system_u64() -> u64 {
-    // This call does not fail: on a system without randomness, std could not seed a hash map and
-    // would also panic.
+    // This call does not fail, because on a system without randomness, std could not seed a hash
+    // map and would also panic.
     getrandom::u64().expect("the operating system provides random numbers")
 }
 

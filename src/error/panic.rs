@@ -51,7 +51,7 @@ fn panic_message(payload: Box<dyn Any + Send>) -> String {
 mod tests {
     use super::*;
 
-    /// Panics when it is dropped, `self.0` times in a row: each panic has another `Bomb` as its
+    /// Panics when it is dropped, `self.0` times in a row. Each panic has another `Bomb` as its
     /// payload.
     struct Bomb(u32);
 

@@ -32,7 +32,7 @@ pub enum Event {
         items: Vec<Item>,
     },
     /// Entries `from..to` of the history were replaced. If a compaction failed but used tokens, no
-    /// entry is replaced: `from` equals `to`, and `items` is empty.
+    /// entry is replaced, and then `from` equals `to`, and `items` is empty.
     Rewritten {
         /// The reason why the entries were replaced.
         why: RewriteReason,
@@ -74,8 +74,8 @@ pub enum Event {
         /// The reason why the run continues.
         reason: Transition,
     },
-    /// The run ended. This is the last event; if the run failed, the stream then yields the error
-    /// of the run.
+    /// The run ended. This event is the last event. If the run failed, the stream then yields the
+    /// error of the run.
     Finished(Box<Outcome>),
     /// An event added in a later version. This variant is never serialized, and every fold ignores
     /// it.
@@ -124,7 +124,7 @@ pub enum ToolEvent {
         /// The sub-agent's history so far, which the run's history stores with the call.
         nested: Box<History>,
     },
-    /// The tool call has its result. This is the last event of the call.
+    /// The tool call has its result. No event of the call follows.
     #[serde(rename = "tool_output")]
     Output(ToolResult),
     /// An event of a sub-agent that runs as this call. Converted to an [`Event`], this variant is

@@ -88,7 +88,7 @@ impl Outcome {
     ///
     /// Items are included as they were appended, even if a compaction replaced them or a tombstone
     /// marked them later. The summary that replaces compacted items is not included. Retracted
-    /// attempts are not included either. [`history`](Self::history) is the content of the next
+    /// attempts are also not included. [`history`](Self::history) is the content of the next
     /// request.
     ///
     /// The [history of a suspended sub-agent](History::nested_history) is not an item. If a run

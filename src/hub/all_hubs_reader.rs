@@ -256,8 +256,8 @@ impl Outage {
         self.settled_at.is_some_and(|at| Instant::now() < at)
     }
 
-    /// Returns a snapshot of the session if a check is due and the session has grown. Otherwise
-    /// waits until the next check may be due.
+    /// Returns a snapshot of the session if a check is due and the session has grown. If there is
+    /// no such snapshot, waits until the next check may be due.
     async fn next_check(&mut self, session: &Session) -> Result<Option<HubEvent>, Error> {
         let is_due = |at: Instant| at <= Instant::now();
         if self.check_at.is_none_or(is_due) {

@@ -99,7 +99,7 @@ pub trait EventLog: Send + Sync {
     /// Removes the log of a run, unless an attempt with an epoch other than `epoch` was started.
     /// Readers of the log still get the remaining entries, and then an error if the log has no end.
     /// A hub calls this method when its retention time for ended runs is over, or when the run is
-    /// dropped. The method must not block: a log on another machine may be left to expire.
+    /// dropped. The method must not block. A log on another machine may be left to expire.
     fn remove(&self, run: &str, epoch: u64);
 
     /// Returns the directory of runs by key, if several hubs share the log. The default

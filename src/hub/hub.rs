@@ -230,8 +230,8 @@ impl Hub {
     /// Returns an empty list for a log without a [directory](EventLog::directory).
     ///
     /// A run is listed until the next run of its key starts. If the log lost its data, runs that
-    /// were lost before are not listed. In that case, the session's state in its store shows
-    /// whether the session is unfinished.
+    /// were lost before are not listed. To find such runs, check in the store whether their
+    /// sessions are unfinished.
     ///
     /// # Errors
     ///
@@ -349,10 +349,10 @@ impl Hub {
         }
     }
 
-    /// Rejects new runs, and waits up to `limit` for the active runs to end. Then interrupts the
-    /// remaining runs, which stores the partial turns of sessions, and drops runs that are still
-    /// active after ten more seconds. A run whose stream accepts no commands is dropped when
-    /// `limit` is over.
+    /// Rejects new runs, and waits up to `limit` for the active runs to end. After `limit`,
+    /// interrupts the remaining runs, which stores the partial turns of sessions, and drops runs
+    /// that are still active after ten more seconds. A run whose stream accepts no commands is
+    /// dropped when `limit` is over.
     ///
     /// Readers of sessions end with an error that has [`ShuttingDown`](crate::hub::ShuttingDown) as
     /// its source, after the last event of their run. A web server should therefore first wait for

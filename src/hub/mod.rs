@@ -1,9 +1,9 @@
 //! Runs that outlive their readers.
 //!
-//! A run is a stream, and dropping the stream cancels the run. This is right for a page that is closed, but not for a
-//! page that is reloaded. In a [`Hub`], a run continues with any number of readers, or none. The hub polls each run in
-//! its own task and writes the events into a [log](EventLog). Any number of readers read the log, each at its own
-//! position. Commands reach the run through its [inbox](CommandInbox).
+//! A run is a stream, and dropping the stream cancels the run. Cancelling the run is right for a page that is closed,
+//! but not for a page that is reloaded. In a [`Hub`], a run continues with any number of readers, or none. The hub
+//! polls each run in its own task and writes the events into a [log](EventLog). Any number of readers read the log,
+//! each at its own position. Commands reach the run through its [inbox](CommandInbox).
 //!
 //! | to read | use |
 //! |---|---|
@@ -78,8 +78,8 @@
 //!
 //! Without a shared log, a hub knows only its own runs. With the feature `redis`, hubs can keep their logs and inboxes
 //! on one Redis or Valkey server (`hub::redis::RedisEvents`) and know each other's runs. Each of these hubs can serve a
-//! page: [`Hub::read_session`], [`Hub::find_run`], [`Hub::read_any_run`] and [`Hub::send`] reach a run on any machine.
-//! The sessions must be in one store that all machines use.
+//! page, because [`Hub::read_session`], [`Hub::find_run`], [`Hub::read_any_run`] and [`Hub::send`] reach a run on any
+//! machine. The sessions must be in one store that all machines use.
 //!
 //! | question | answered by |
 //! |---|---|

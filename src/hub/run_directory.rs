@@ -8,7 +8,7 @@ use crate::error::Error;
 
 /// The runs of all hubs that share a log, by their keys.
 ///
-/// The directory is a hint and not a lock: its data may be outdated or completely lost. The
+/// The directory is a hint and not a lock, because its data may be outdated or completely lost. The
 /// [lease](crate::session::Lease) of a session's store decides which process may run the session.
 ///
 /// # Errors

@@ -197,7 +197,7 @@ impl Runner {
         poll_fn(|cx| deadline.poll(cx)).await;
     }
 
-    /// Appends a batch. Then waits while the log is unavailable, if the settings require it.
+    /// Appends a batch. After the append, waits while the log is unavailable, if the settings require waiting.
     async fn write(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         self.append(batch).await?;
         while self.behind.is_some() && self.log_outage == LogOutage::Pause && self.events.is_some()

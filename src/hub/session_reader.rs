@@ -24,8 +24,9 @@ use crate::session::Session;
 /// snapshot of the session follows instead if the log of that run was removed, if several runs have
 /// ended, or if the process of a run in another hub has died.
 ///
-/// The reader ends only with an error: if the store cannot be read, if the reader did not keep up,
-/// or if the hub shuts down or is dropped. Dropping the reader stops reading; the run continues.
+/// The reader ends only with an error, which it yields if the store cannot be read, if the reader
+/// did not keep up, or if the hub shuts down or is dropped. Dropping the reader stops reading; the
+/// run continues.
 ///
 /// If a log that several hubs share is [unavailable](crate::hub::LogUnavailable), the reader shows
 /// the finished turns from the store. The turns are shown immediately if the reader has not yielded

@@ -10,10 +10,10 @@ use crate::usage::Usage;
 
 /// The state of a run so far, as the history at the run's start and the events after it.
 ///
-/// The events are reduced: a complete turn has no deltas, retracted output is left out, and only
-/// the last progress of a tool is kept. Folding the reduced events gives the same result as folding
-/// all events. A new reader starts with the reduced events and continues with the events that
-/// follow.
+/// The events are reduced so that a complete turn has no deltas, retracted output is left out, and
+/// only the last progress of a tool is kept. Folding the reduced events gives the same result as
+/// folding all events. A new reader starts with the reduced events and continues with the events
+/// that follow.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     run: Option<Arc<str>>,

@@ -108,7 +108,7 @@ impl Client {
     }
 
     /// Creates a client of a server at an address, for example `https://mcp.example.com/mcp`, over streamable HTTP. The
-    /// older transport with two addresses (`sse`) is not supported. Logging in is not supported either: a server that
+    /// older transport with two addresses (`sse`) is not supported. Logging in is not supported, so a server that
     /// requires OAuth needs a token that you pass to [`with_credential`](Self::with_credential).
     ///
     /// # Errors
@@ -195,7 +195,7 @@ impl Client {
         self.update_endpoint(|endpoint| endpoint.headers.push(header))
     }
 
-    /// Sets how requests are authorized: a key or a token is sent as `authorization: Bearer …`. If the server responds
+    /// Sets how requests are authorized. A key or a token is sent as `authorization: Bearer …`. If the server responds
     /// with 401, the token is fetched again once; a second 401 is an error of the kind [`Auth`](ErrorKind::Auth). A
     /// [signer](Credential::signer) gets an empty body, because the transport does not give access to the request body.
     /// The credential has no effect unless the server is reached over HTTP.
@@ -234,8 +234,9 @@ impl Client {
         self.update_settings(|settings| settings.answerers.sampling = Some(agent))
     }
 
-    /// Sets the folders that the server should restrict itself to (`roots`). The restriction is not enforced: a process
-    /// can read other folders. Without this method, a server that requests the folders gets an error as the answer.
+    /// Sets the folders that the server should restrict itself to (`roots`). The restriction is not enforced, and a
+    /// process can read other folders. Without this method, a server that requests the folders gets an error as the
+    /// answer.
     pub fn with_roots<P: Into<PathBuf>>(self, folders: impl IntoIterator<Item = P>) -> Self {
         let folders = folders.into_iter().map(Into::into).collect();
         self.update_settings(|settings| settings.answerers.roots = Some(folders))

@@ -35,7 +35,7 @@ const INHERITED_VARIABLES: &[&str] = &[
 
 /// The command that starts an MCP server, which communicates over its standard input and output.
 ///
-/// The server's environment is an allowlist: `PATH`, `HOME` and similar variables, and the variables that
+/// The server's environment is an allowlist that contains `PATH`, `HOME` and similar variables, and the variables that
 /// [`env`](Self::env) and [`inherit_env`](Self::inherit_env) name. API keys of model providers in this process's
 /// environment are not passed to a server unless they are named.
 ///

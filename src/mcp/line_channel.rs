@@ -135,8 +135,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         self.queue.clone()
     }
 
-    /// Sends queued lines, and returns the next line that looks like a message. Returns `None` at
-    /// the end: when the server has closed its output, exceeded a limit or stopped reading.
+    /// Sends queued lines, and returns the next line that looks like a message. Returns `None` when
+    /// the server has closed its output, exceeded a limit or stopped reading.
     pub(super) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         self.queue.0.waker.register(cx.waker());
         self.is_broken |= self.poll_send(cx).is_err();

@@ -8,8 +8,8 @@
 //!
 //! The protocol changed in 2026. Servers up to version 2025-11-25 start with a handshake and may send their own
 //! requests; from 2026-07-28 each request is self-contained. A client supports both generations, and detects which of
-//! them the server uses: [`ServerInfo::era`]. The supported transports are standard input and output, and streamable
-//! HTTP.
+//! them the server uses, as returned in [`ServerInfo::era`]. The supported transports are standard input and output,
+//! and streamable HTTP.
 //!
 //! # Mapping of the protocol
 //!
@@ -36,9 +36,9 @@
 //!
 //! # Tasks and limits
 //!
-//! The protocol's official SDK spawns its own tasks on the tokio runtime. The tasks belong to the client's connection:
-//! after a run is dropped, none of its data is delivered. [`Limits`] bounds the bytes and the time that a server may
-//! use.
+//! The protocol's official SDK spawns its own tasks on the tokio runtime. The SDK's tasks belong to the client's
+//! connection. After a run is dropped, none of its data is delivered. [`Limits`] bounds the bytes and the time that a
+//! server may use.
 //!
 //! # Many tools
 //!

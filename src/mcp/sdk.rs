@@ -370,8 +370,8 @@ pub(super) enum CallUpdate {
 pub(super) struct RequestFailure(ServiceError);
 
 impl PendingRequest {
-    /// Polls for the next update: progress and questions first, then the answer. After the answer,
-    /// the result is always pending.
+    /// Polls for the next update. Progress and questions are returned before the answer. After the
+    /// answer, the result is always pending.
     pub(super) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<CallUpdate> {
         if let Some(call) = &self.call
             && let Poll::Ready(arrived) = call.poll_arrived(cx)

@@ -29,9 +29,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with the position, if the JSON does not have
-    /// this format, or if a variable is not set; [`Unsupported`](ErrorKind::Unsupported) for a
-    /// server of the type `sse`, a transport that the protocol deprecated in 2025.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with the position, if the JSON does not have this format, or if a
+    /// variable is not set. [`Unsupported`](ErrorKind::Unsupported) for a server of the type `sse`, a transport that
+    /// the protocol deprecated in 2025.
     pub fn from_json(json: &str) -> Result<Vec<Self>, Error> {
         read_servers(json, &|name| std::env::var(name).ok())
     }

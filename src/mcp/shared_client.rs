@@ -195,8 +195,8 @@ impl SharedClient {
         connecting
     }
 
-    /// Returns the current tools: the most recent listing, unless the server has reported a change
-    /// or the connection was replaced.
+    /// Returns the current tools, from the most recent listing unless the server has reported a
+    /// change or the connection was replaced.
     pub(super) async fn listing(&self) -> Result<Arc<Listing>, Error> {
         Ok(self.listing_over_connection().await?.1)
     }

@@ -31,8 +31,8 @@ pub struct ErrorTexts {
 }
 
 impl ErrorTexts {
-    /// Creates settings that replace messages with the kind of the error and an id. These settings
-    /// are the default.
+    /// Creates settings that replace messages with the kind of the error and an id. Hiding error
+    /// messages is the default.
     pub fn hidden() -> Self {
         Self { is_shown: false, ids: Arc::new(SystemIds), log: None }
     }

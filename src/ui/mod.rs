@@ -1,4 +1,4 @@
-//! Sends runs to front ends: a stream of events becomes the response of a web server.
+//! Sends runs to front ends, as responses of a web server.
 //!
 //! Each protocol has a module of pure functions and streams, which do not depend on a web
 //! framework. A [`Response`] has a status, headers and a body, and any server can send it. Dropping

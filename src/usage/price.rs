@@ -109,7 +109,7 @@ impl Prices {
     /// Returns the price of a model. The price is the entry with that name, or else the longest
     /// entry that the name continues after a `-`, `@`, `:` or `.`.
     ///
-    /// Note that `gpt-4.1` continues `gpt-4`: add both models if their prices differ.
+    /// Note that the name `gpt-4.1` continues `gpt-4`, so add both models if their prices differ.
     pub fn get(&self, model: &str) -> Option<&Price> {
         let ends = model.char_indices().rev().filter(|(_, c)| matches!(c, '-' | '@' | ':' | '.'));
         let starts = ends.filter(|(at, _)| *at > 0).map(|(at, _)| &model[..at]);

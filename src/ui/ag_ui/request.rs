@@ -56,9 +56,10 @@ pub struct RunRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user sent messages: call [`Session::run`]. Pending calls are then answered as interrupted.
+    /// The user sent messages, which are the input for [`Session::run`]. Pending calls are then answered as
+    /// interrupted.
     Run(Vec<Item>),
-    /// Pending calls are answered, or an interrupted run is to be continued: call [`Session::resume`] with these
+    /// Pending calls are answered, or an interrupted run is to be continued. Call [`Session::resume`] with these
     /// verdicts.
     Resume(Vec<(PendingCall, Verdict)>),
 }

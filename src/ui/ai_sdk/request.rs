@@ -15,7 +15,7 @@ use crate::ui::request::{ClientLimits, RequestError, check_count};
 /// only the last `message`.
 ///
 /// The list of messages is not the history, because the history is in the session. Only the last
-/// message of the list is used: the user's input, or the answers to the assistant's calls.
+/// message of the list is used, which is the user's input or the answers to the assistant's calls.
 ///
 /// ```
 /// use turnstream::provider::Scripted;
@@ -63,10 +63,10 @@ pub struct ChatRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user sent a message: call [`Session::run`]. Pending calls are then answered as
-    /// interrupted.
+    /// The user sent a message, which is the input for [`Session::run`]. Pending calls are then
+    /// answered as interrupted.
     Run(Content),
-    /// Pending calls are answered, or an interrupted run is to be continued: call
+    /// Pending calls are answered, or an interrupted run is to be continued. Call
     /// [`Session::resume`] with these verdicts.
     Resume {
         /// The id of the message that the run continues.
@@ -74,13 +74,13 @@ pub enum Action {
         /// The answers, each with the pending call of the session that it answers.
         verdicts: Vec<(PendingCall, Verdict)>,
     },
-    /// The client requests another answer: call [`Session::fork_at`] with the entry `before`, and
+    /// The client requests another answer. Call [`Session::fork_at`] with the entry `before`, and
     /// [`Session::resume`] on the fork.
     Regenerate {
         /// The number of the first entry of the answer to replace.
         before: u64,
     },
-    /// The user changed a message: call [`Session::fork_at`] with the entry `before`, and
+    /// The user changed a message. Call [`Session::fork_at`] with the entry `before`, and
     /// [`Session::run`] on the fork.
     Edit {
         /// The number of the entry to replace.
