@@ -148,7 +148,7 @@ impl Attempt {
     /// # Errors
     ///
     /// If [`is_attempt_lost`] returns `true` for the error, another attempt can continue the run. All other errors end
-    /// the run. These are the errors of [`Session::run`] and [`Session::resume`], the errors of the engine, and
+    /// the run. The other errors are those of [`Session::run`] and [`Session::resume`], the errors of the engine, and
     /// [`TooLarge`](ErrorKind::TooLarge) if a turn or the results of its calls exceed 8 MiB.
     pub async fn drive(self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
         let Self { agent, session, entries, start, data, ids, hub, observer } = self;
@@ -205,7 +205,7 @@ async fn open_run(
 
 /// The stage of an attempt's run.
 enum RunStage {
-    /// The run has not been created yet. It is created only when the engine has started or replayed the first step,
+    /// The run has not been created yet. A run is created only when the engine has started or replayed the first step,
     /// because creating a run draws values.
     Opening(BoxFuture<'static, Result<(Session, SessionRun), Error>>),
     Running(Box<SessionRun>),

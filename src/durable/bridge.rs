@@ -277,8 +277,8 @@ impl Bridge {
         match self.kept_draw(key.kind)? {
             KeptDraw::Value(value) => {
                 if is_taken_away(key.kind) {
-                    // In a new attempt the original value, such as a command, is available again. It is removed here so
-                    // that it is not delivered twice.
+                    // In a new attempt the original value, such as a command, is available again. The original value is
+                    // removed here so that it is not delivered twice.
                     let _ = live();
                 }
                 Some(value)

@@ -229,7 +229,7 @@ mod tests {
         stored(id, Command::Interrupt)
     }
 
-    /// A queue with an active run.
+    /// Creates a queue with an active run.
     fn running() -> CommandQueue {
         let mut queue = CommandQueue::default();
         queue.take("run-1");

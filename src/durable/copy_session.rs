@@ -8,8 +8,8 @@ const MAX_ATTEMPTS: usize = 8;
 
 /// Copies an engine's session to a store. Returns the number of entries of the copy.
 ///
-/// An engine has the sessions of its runs, but cannot list or search them; a store can. The copy is one-way: only this
-/// function may write to the copy, and no run reads the copy.
+/// A store can list and search sessions, but an engine cannot. The copy is one-way: only this function may write to the
+/// copy, and no run reads the copy.
 ///
 /// `entries` must contain all entries of the session. The function appends the entries that the copy lacks. If the copy
 /// has different entries, the session was removed and created again, so the function deletes the copy and writes a new

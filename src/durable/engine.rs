@@ -161,9 +161,9 @@ impl From<AttemptLost> for Error {
     }
 }
 
-/// Returns whether another attempt may succeed after this error. This is the case if the attempt was
-/// [lost](AttemptLost), if its events cannot be written at the moment, or if another attempt has not ended yet. This is
-/// also the case if the program differs from the program that started the run. All other errors end the run.
+/// Returns whether another attempt may succeed after this error. Another attempt may succeed if the attempt was
+/// [lost](AttemptLost), if its events cannot be written at the moment, or if another attempt has not ended yet. Another
+/// attempt may also succeed if the program differs from the program that started the run. All other errors end the run.
 pub fn is_attempt_lost(error: &Error) -> bool {
     AttemptLost::from_error(error).is_some()
         || matches!(error.kind(), ErrorKind::ReplayMismatch | ErrorKind::Conflict)

@@ -39,7 +39,7 @@ pub struct SideEffect {
     pub target: String,
 }
 
-/// A check that was run, with its result. This is the usual format of evidence.
+/// A check that was run, with its result, in the usual format of evidence.
 ///
 /// ```
 /// use turnstream::item::{Evidence, RawJson};

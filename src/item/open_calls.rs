@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// A queue of calls of the type `C`. Each call stays in the queue until its result is taken.
 ///
-/// Results may arrive in any order. They are buffered and read in call order. If two calls have the
+/// Results may arrive in any order. Buffered results are read in call order. If two calls have the
 /// same id, a result belongs to the first unanswered call with that id.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenCalls<C, R = ()>(VecDeque<(C, Option<R>)>);

@@ -48,8 +48,8 @@ impl PendingCall {
         self
     }
 
-    /// Returns the id of the run's own call that is pending. This is the first id of the path, or
-    /// the call's own id if the path is empty.
+    /// Returns the id of the run's own call that is pending. The returned id is the first id of the
+    /// path, or the call's own id if the path is empty.
     pub fn root_call_id(&self) -> &str {
         self.path.first().unwrap_or(&self.call_id)
     }

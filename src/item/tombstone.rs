@@ -17,7 +17,7 @@ pub struct TombstoneEdit {
     pub from: usize,
     /// The index after the last item of the range.
     pub to: usize,
-    /// The items that replace the range. Their number is the length of the range.
+    /// The items that replace the range, of which there are as many as before.
     pub items: Vec<Item>,
 }
 

@@ -67,7 +67,7 @@ impl Truncation {
             Some(note) => format!("\n[{bytes} bytes were left out here. {note}]\n"),
             None => format!("\n[{bytes} bytes were left out here]\n"),
         };
-        // The longest possible marker is the one for the full length.
+        // The longest possible marker is the marker for the full length.
         let room = max_bytes.saturating_sub(marker(text.len()).len());
         let tail = room / 2;
         let from = text.floor_char_boundary(room - tail);

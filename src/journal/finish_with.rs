@@ -16,8 +16,8 @@ use crate::journal::Journal;
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct FinishWith<T> {
-    /// The wrapped stream. It is dropped when it ends, before the ending events are created, and
-    /// the field is `None` afterwards.
+    /// The wrapped stream, which is dropped when it ends, before the ending events are created.
+    /// `None` after the wrapped stream has ended.
     #[pin]
     events: Option<T>,
     journal: Journal,

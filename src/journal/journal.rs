@@ -15,9 +15,9 @@ use crate::usage::Usage;
 /// The history, usage and state that result from a run's events so far. Clones of a journal share
 /// the same state.
 ///
-/// A journal is in memory and performs no I/O. It can be read at any time, even after the stream
-/// was dropped. A turn that is still open appears as interrupted, and the results received so far
-/// are in the order of their calls. The history can be sent to a provider after
+/// A journal is in memory and performs no I/O. A journal can be read at any time, even after the
+/// stream was dropped. A turn that is still open appears as interrupted, and the results received
+/// so far are in the order of their calls. The history can be sent to a provider after
 /// [`History::settled`].
 ///
 /// Events of sub-agents are recorded in nested journals, one for each call; see
@@ -170,8 +170,8 @@ impl Journal {
         self.with_state(|book| book.fold.requests())
     }
 
-    /// Creates and observes the next event that ends the run. These events are a result for each
-    /// call that has no result, unless the calls are pending, and then `Finished`.
+    /// Creates and observes the next event that ends the run. The ending events are a result for
+    /// each call that has no result, unless the calls are pending, and then `Finished`.
     pub(crate) fn next_ending_event(
         &self,
         reason: EndReason,
@@ -200,7 +200,7 @@ impl Journal {
 
     fn with_state<T>(&self, f: impl FnOnce(&mut JournalState) -> T) -> T {
         // No user code runs while the lock is held, and only the locks of nested journals are taken
-        // meanwhile.
+        // while this lock is held.
         f(&mut lock_ignoring_poison(&self.0))
     }
 }

@@ -231,8 +231,8 @@ impl Session {
         self.fork_at((last - prompt) as u64, id).await
     }
 
-    /// Returns the calls that were open at the point where this session was forked. These calls
-    /// belong to the original session.
+    /// Returns the calls that were open at the point where this session was forked. The returned
+    /// calls belong to the original session.
     ///
     /// # Errors
     ///

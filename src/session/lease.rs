@@ -15,9 +15,9 @@ use crate::error::{Error, ErrorKind};
 ///
 /// [`Session::run`](crate::session::Session::run) and [`resume`](crate::session::Session::resume)
 /// take the lease with [`Store::lease`](crate::session::Store::lease) before they read the entries.
-/// Their run writes with [`Store::append_leased`](crate::session::Store::append_leased). If the
-/// lease can be taken, no other run executes the session's open calls, because the run that started
-/// these calls has ended or lost its lease.
+/// The session's run writes with [`Store::append_leased`](crate::session::Store::append_leased). If
+/// the lease can be taken, no other run executes the session's open calls, because the run that
+/// started these calls has ended or lost its lease.
 ///
 /// Each lease has an epoch, which is higher than the epochs of all earlier leases of the session. A
 /// store rejects appends under any lease except the latest, so a process that has not noticed the

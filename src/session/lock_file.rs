@@ -76,7 +76,7 @@ impl LockFile {
                 }
                 Err(TryLockError::Error(error)) => return Err(cannot(error)),
             }
-            // The previous owner may have removed the file meanwhile.
+            // The previous owner may have removed the file in the meantime.
             if !is_at_path(&file, &path) {
                 continue;
             }
@@ -89,8 +89,8 @@ impl LockFile {
         Err(cannot(io::Error::new(ErrorKind::NotFound, "it is removed repeatedly")))
     }
 
-    /// Returns whether the locked file is the file at the path. If it is not, another process may
-    /// have locked the current file at the path.
+    /// Returns whether the locked file is the file at the path. If this method returns `false`,
+    /// another process may have locked the current file at the path.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         self.path == path && is_at_path(&self.lock_file(), path)
     }

@@ -83,8 +83,7 @@ impl<T: Stream<Item = Result<Event, Error>>> PersistExt for T {}
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct PersistTo<T> {
-    /// The wrapped stream. It is dropped before an error is yielded, and the field is `None` after the stream has
-    /// ended.
+    /// The wrapped stream, which is dropped before an error is yielded. `None` after the stream has ended.
     #[pin]
     events: Option<T>,
     session: Session,

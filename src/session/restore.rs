@@ -49,7 +49,7 @@ pub enum SessionState {
     },
     /// A run was interrupted, or ended before the model had answered.
     Unfinished {
-        /// The calls that have no result. These calls may have started, and may even have completed.
+        /// The calls that have no result. Open calls may have started, and may even have completed.
         open_calls: Vec<ToolCall>,
     },
 }

@@ -54,7 +54,8 @@ pub struct Damage {
     pub reason: String,
     /// The number of entries that were lost in the damaged part. `None` if the number is unknown.
     pub lost_entries: Option<u64>,
-    /// The entries in the damaged part that can be parsed. These entries may differ from the entries that were written.
+    /// The entries in the damaged part that can be parsed. Suspect entries may differ from the entries that were
+    /// written.
     pub suspect_entries: Vec<Entry>,
 }
 

@@ -59,7 +59,7 @@ impl History {
         Self { id: id.into(), tip: None, index: Arc::default(), encode_cache: Arc::default() }
     }
 
-    /// Creates a history from existing items, for example loaded ones.
+    /// Creates a history from existing items, for example items loaded from a store.
     ///
     /// The items need not be valid: [`settled`](Self::settled) repairs duplicate ids and stray
     /// results.
@@ -183,11 +183,11 @@ impl History {
     ///
     /// Several consecutive user messages count as a single prompt. Messages that a run sent on the
     /// user's behalf, such as the request to continue a truncated text, also count as part of the
-    /// prompt. An item that replaces compacted items, such as a summary, is not a prompt. If there
-    /// is no prompt, all items are returned.
+    /// prompt. An item that replaces compacted items, such as a summary, is not a prompt. Without a
+    /// prompt, all items are returned.
     ///
-    /// [Fork](Self::fork) the returned history, so that new items are distinct from the earlier
-    /// ones. For a stored session, use [`Session::fork_before_last_prompt`].
+    /// [Fork](Self::fork) the returned history, so that new items are distinct from those of this
+    /// history. For a stored session, use [`Session::fork_before_last_prompt`].
     ///
     /// [`Session::fork_before_last_prompt`]: crate::session::Session::fork_before_last_prompt
     ///
@@ -245,8 +245,8 @@ impl History {
             let Some(node) = self.tip.take() else { break };
             self.tip.clone_from(&node.parent);
             let Some(call) = node.item.as_tool_call() else { continue };
-            // A call that is added again is the same call. It does not count as a removed call with
-            // that id.
+            // A call that is added again is the same call. A call that is added again does not
+            // count as a removed call with its id.
             match back.get_mut(&*call.call_id).filter(|left| **left > 0) {
                 Some(left) => *left -= 1,
                 None => self.retire_call_id(call.call_id.clone()),
@@ -292,9 +292,9 @@ impl History {
         settle::unanswered_calls(&tail, &settled.prior_call_ids(state))
     }
 
-    /// Returns whether the history can be sent unchanged. This requires that each tool call has
-    /// exactly one result, directly after its turn. It also requires that each result has a call,
-    /// and that no call belongs to an unfinished turn.
+    /// Returns whether the history can be sent unchanged. In such a history, each tool call has
+    /// exactly one result, directly after its turn. In addition, each result has a call, and no
+    /// call belongs to an unfinished turn.
     pub fn is_settled(&self) -> bool {
         self.settle_state().is_settled()
     }

@@ -11,14 +11,14 @@ impl History {
     /// suspended because it has pending calls. The id of the nested history is the id of this
     /// history, a slash and the call id.
     ///
-    /// A nested history is kept until its call has a result. It is serialized with this history, in
-    /// the field `nested`, and never sent to the model of this history.
+    /// A nested history is kept until its call has a result. Nested histories are serialized in the
+    /// field `nested` of this history, and never sent to the model of this history.
     pub fn nested_history(&self, call_id: &str) -> Option<&Self> {
         self.index.nested_histories.get(call_id)
     }
 
-    /// Returns the calls that wait for a verdict or an external result, in order. These are the
-    /// calls of completed turns that do not have a result. A call whose sub-agent was suspended is
+    /// Returns the calls that wait for a verdict or an external result, in order. Calls of
+    /// completed turns wait as long as they have no result. A call whose sub-agent was suspended is
     /// not listed. Instead, the sub-agent's pending calls are listed, each with the path to that
     /// call.
     ///

@@ -350,7 +350,7 @@ impl ParsedAppend {
         let Some(lines) = rest.get(..bytes) else {
             return match are_entries_truncated(text, from, next, entries) {
                 true => Ok(None),
-                // It was not cut off: bytes were removed from its middle.
+                // The append was not cut off, but bytes were removed from its middle.
                 false => Err(damaged_lines_error(next, entries, "bytes are missing")),
             };
         };

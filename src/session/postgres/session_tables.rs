@@ -229,8 +229,8 @@ impl SessionTables {
     /// before that time.
     async fn remove(&self, id: &str, before: Option<SystemTime>) -> Result<Removal, Error> {
         let mut attempts = self.database.attempts();
-        // This is the row that an earlier attempt may have removed. The id may belong to another
-        // session now, which the caller did not mean to remove.
+        // `open_key` is the key of the row that an earlier attempt may have removed. The id may
+        // belong to another session now, which the caller did not mean to remove.
         let mut open_key = None;
         loop {
             let client = attempts.client().await.map_err(write_error)?;
@@ -257,8 +257,8 @@ impl SessionTables {
     ) -> Result<Removal, PostgresError> {
         let id = removing.id.as_bytes();
         let statements = &self.statements;
-        // These are separate statements, because the statement that locks the row may wait for an
-        // append. The entries of that append are visible only to a later statement.
+        // The transaction uses separate statements, because the statement that locks the row may
+        // wait for an append. The entries of that append are visible only to a later statement.
         let transaction = client.transaction().await?;
         let row = match removing.open_key {
             // This waits for an attempt that is still in progress on the server.
@@ -304,8 +304,8 @@ pub(super) trait AppendLease: Sync {
 struct Removing<'a> {
     id: &'a str,
     before: Option<SystemTime>,
-    /// The key of the row that an earlier attempt may have removed. If it is set, no other row is
-    /// removed.
+    /// The key of the row that an earlier attempt may have removed. If this key is set, no other
+    /// row is removed.
     open_key: Option<i64>,
     /// The key of the removed row, which is set before the commit is sent.
     committed_key: Option<i64>,

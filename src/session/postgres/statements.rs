@@ -178,9 +178,9 @@ impl Statements {
 }
 
 impl AppendStatements {
-    /// Creates the append statements. Their arguments are `$1` the session id, `$2` the expected
-    /// version, `$3` the id of the append, `$4` the entries, and `$5` the epoch of the lease, if it
-    /// is checked. The statements affect no row if the session has another version.
+    /// Creates the append statements. The arguments of each statement are `$1` the session id, `$2`
+    /// the expected version, `$3` the id of the append, `$4` the entries, and `$5` the epoch of the
+    /// lease, if it is checked. The statements affect no row if the session has another version.
     fn new(s: &str, channel: &str, notify: Notify, lease_check: &str) -> Self {
         let statement = |write: &str, insert: &str, count: &str| match notify {
             Notify::Off => format!("WITH written AS ({write} RETURNING key) {insert}"),

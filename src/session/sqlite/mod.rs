@@ -37,8 +37,8 @@ use session_tables::SessionTables;
 /// current file, as if the store was opened again. If a session has another version in the new
 /// file, an append to the session fails with a [`Conflict`](crate::session::Conflict). A missing
 /// file is created only by the first entry of a session. The file also counts as replaced if its
-/// `-wal` or `-shm` was removed. It also counts as replaced if another file was copied over it
-/// between two calls while no other connection was open. The store detects such a copy by the
+/// `-wal` or `-shm` was removed. The file also counts as replaced if another file was copied over
+/// it between two calls while no other connection was open. The store detects such a copy by the
 /// file's length and modification time.
 ///
 /// On Unix, the file is created with mode 0600, and SQLite uses the file's mode for the files next
