@@ -19,7 +19,7 @@ pub enum ToolExit {
     Failure,
     /// The call exceeded its time limit.
     Timeout,
-    /// The call itself was invalid; nothing ran.
+    /// The call itself was invalid, so nothing ran.
     ValidationError,
 }
 
@@ -34,9 +34,9 @@ pub struct NormalizedError {
     pub summary: String,
 }
 
-/// The kind of a failure: a small closed set.
+/// The kind of a failure, as a small closed set of values.
 ///
-/// For a call, the exit and the kind follow from its result:
+/// For a call, the exit and the kind depend on its result:
 ///
 /// | result | exit | kind |
 /// |---|---|---|
@@ -49,9 +49,9 @@ pub struct NormalizedError {
 /// | [`Interrupted`] | `failure` | `interrupted` |
 /// | [`Truncated`], [`Budget`], [`Skipped`] | `failure` | `not_run` |
 ///
-/// The error that ends a run is one of: `timeout`; `validation` (the request or the answer is
-/// invalid, unsupported or too large); `runtime` (a hook or a store failed, or something panicked);
-/// `provider`.
+/// For the error that ends a run, the kind is `timeout`, `validation`, `runtime` or `provider`. The
+/// kind is `validation` if the request or the answer is invalid, unsupported or too large. The kind
+/// is `runtime` if a hook or a store failed, or if a part of the run panicked.
 ///
 /// [`Ok`]: ResultKind::Ok
 /// [`Error`]: ResultKind::Error
@@ -82,12 +82,12 @@ pub enum FailureKind {
     NotRun,
     /// The model could not be reached, or its answer was not usable.
     Provider,
-    /// A kind that a later version added.
+    /// A kind that was added in a later version.
     #[serde(other)]
     Other,
 }
 
-/// Returns how a result ended, and its error if it is one.
+/// Returns how the call of a result ended, and the error of the result if the call failed.
 pub(super) fn exit_of_result(result: &ToolResult) -> (ToolExit, Option<NormalizedError>) {
     let (exit, kind) = match result.kind {
         // A failed check is a failure even if the tool that ran it reports success.
