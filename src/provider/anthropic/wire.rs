@@ -9,7 +9,8 @@ use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// "To use multiple beta features, separate their names with commas."
+/// The header that enables beta features: "To use multiple beta features, separate their names with
+/// commas."
 const BETA_HEADER: &str = "anthropic-beta";
 
 /// A model served over the Anthropic Messages wire. Cheap to clone.
@@ -173,8 +174,8 @@ impl Anthropic {
         self.update_wire(|wire| wire.has_tool_search = true)
     }
 
-    /// Switches to the Vertex AI variant of the wire. In this variant, the model is part of the
-    /// URL, and the API version and the beta features are sent in the body instead of headers.
+    /// Switches to the Vertex AI variant of the wire. On Vertex AI, the model is part of the URL,
+    /// and the API version and the beta features are sent in the body instead of headers.
     pub(in crate::provider) fn for_vertex(self) -> Self {
         self.update_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
     }

@@ -74,7 +74,7 @@ pub struct Dialect {
     /// Whether a tool result includes the name of its tool.
     pub names_results: bool,
     /// Whether an assistant message is required between a tool result and a user message. Without
-    /// such a message, Mistral reports "Unexpected role 'user' after role 'tool'".
+    /// the assistant message, Mistral reports "Unexpected role 'user' after role 'tool'".
     pub requires_assistant_after_results: bool,
     /// Whether an empty `tools` array is sent if the request has no tools but the history has
     /// calls. Proxies for Anthropic require the empty array, but most servers refuse it.
@@ -93,9 +93,9 @@ pub struct Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MaxTokensField {
-    /// `max_completion_tokens`, which OpenAI's newer models require.
+    /// The field `max_completion_tokens`, which OpenAI's newer models require.
     MaxCompletionTokens,
-    /// `max_tokens`, which most compatible servers expect.
+    /// The field `max_tokens`, which most compatible servers expect.
     MaxTokens,
 }
 
@@ -228,11 +228,13 @@ pub enum ReasoningEcho {
     /// Reasoning is never sent back.
     None,
     /// Signed or encrypted reasoning is sent back in the field in which it was received
-    /// (`reasoning_details` or `thinking_blocks`). It is sent back only to the model that wrote it.
+    /// (`reasoning_details` or `thinking_blocks`). Reasoning is sent back only to the model that
+    /// wrote it.
     Verbatim,
     /// The text of the reasoning is sent back as `reasoning_content` in the turns of a tool loop,
     /// which are the turns that call tools or follow a tool result. DeepSeek requires
-    /// `reasoning_content` in these turns ("must be passed back") and in no other turns.
+    /// `reasoning_content` in the turns of a tool loop ("must be passed back") and in no other
+    /// turns.
     ContentInToolLoop,
 }
 
@@ -271,7 +273,7 @@ pub enum ThinkTags {
     /// The text may start with reasoning between `<think>` and `</think>`.
     Tagged,
     /// The text starts with reasoning that ends at `</think>`, with or without an opening
-    /// `<think>`. A model writes such text if the chat template writes the opening tag.
+    /// `<think>`. The opening tag is missing from the text if the chat template writes the tag.
     OpenedByTemplate,
 }
 

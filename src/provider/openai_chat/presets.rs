@@ -41,8 +41,9 @@ impl Dialect {
         parses_text_calls: false,
     };
 
-    /// The features of OpenAI's API that most compatible servers support. These features are usage
-    /// at the end of a stream, a seed, every `tool_choice`, and `parallel_tool_calls`.
+    /// The features of OpenAI's API that most compatible servers support. The broadly compatible
+    /// features are usage at the end of a stream, a seed, every `tool_choice`, and
+    /// `parallel_tool_calls`.
     const BROADLY_COMPATIBLE: Self = Self {
         stream_usage: true,
         seed_field: SeedField::Seed,

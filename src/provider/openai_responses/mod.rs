@@ -5,8 +5,7 @@
 //! tools is stored unchanged as provider-specific items, and sent back to the model that wrote the
 //! items. Every other item that is not text, reasoning or a function call is stored and sent back
 //! in the same way. Some items, such as `custom_tool_call` or `local_shell_call`, must be answered
-//! by the client. To answer such an item, add a provider-specific item with the answer to the
-//! history.
+//! by the client. To answer an item, add a provider-specific item with the answer to the history.
 
 mod decode;
 mod encode;

@@ -2,7 +2,7 @@
 //! to the model that wrote the item.
 //!
 //! Reasoning and provider-specific items are stored as a whole. For a message or a call, only the
-//! fields that the history item itself does not contain are stored. These fields are stored in the
+//! fields that the history item itself does not contain are stored. The fields are stored in the
 //! form `{"item":{"type":"message","id":"msg_1",…},"after":"rs_1"}`.
 
 use serde::{Deserialize, Serialize};

@@ -43,12 +43,12 @@ use sink::RecordWriter;
 /// first and the last line of a turn are flushed. Wrap the writer in a `BufWriter` to write to the
 /// file less often.
 ///
-/// A write failure never interrupts a streaming turn. After a write failure, that turn and all
-/// concurrent turns continue without being recorded. The write failure is reported once, as an
-/// error of kind [`Store`](ErrorKind::Store). If the first line of a request cannot be written,
-/// that request returns the write failure; otherwise the next request returns the failure. A
-/// request that returns the write failure is not sent to the model. All later requests are sent
-/// without being recorded. [`failure`](Self::failure) returns the write failure at any time.
+/// A write failure never interrupts a streaming turn. After a write failure, all turns that are
+/// streaming continue without being recorded. The write failure is reported once, as an error of
+/// kind [`Store`](ErrorKind::Store). If the first line of a request cannot be written, that request
+/// returns the write failure; otherwise the next request returns the failure. A request that
+/// returns the write failure is not sent to the model. All later requests are sent without being
+/// recorded. [`failure`](Self::failure) returns the write failure at any time.
 ///
 /// Clones of a `Record` share the recording.
 ///
@@ -245,7 +245,7 @@ impl Drop for TurnWriter {
 }
 
 /// Returns whether the event ends a turn whose calls must not run although its stop reason allows
-/// them. This is the case if the turn was not built by a turn builder.
+/// them. Calls must not run if the turn was not built by a turn builder.
 pub(crate) fn is_vetoed_event(event: &TurnEvent) -> bool {
     let TurnEvent::TurnComplete { turn } = event else { return false };
     let allows = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);

@@ -36,8 +36,8 @@ pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 /// [`RequestMismatch`], which describes the first difference from the first turn that was not
 /// replayed.
 ///
-/// - The calls of a replayed turn can run if they could run when the turn was recorded. To make
-///   that possible, the turn is rebuilt from its items and its recorded end.
+/// - The calls of a replayed turn can run if they could run when the turn was recorded. A turn is
+///   rebuilt from its items and its recorded end, so that its calls can run.
 /// - A turn that was dropped during recording is replayed as an
 ///   [`IncompleteTurn`](ErrorKind::IncompleteTurn) error, and so is a turn whose last line is
 ///   truncated.
@@ -174,7 +174,7 @@ impl Provider for Replay {
         &self.model
     }
 
-    /// Returns the same value as for the provider that was recorded.
+    /// Returns whether the provider that was recorded has tool search.
     fn has_tool_search(&self) -> bool {
         self.has_tool_search
     }

@@ -10,10 +10,10 @@ use crate::usage::Usage;
 
 /// The script of one turn, built step by step.
 ///
-/// Unless the script ends the turn explicitly, the turn completes after the last step. The stop
-/// reason of such a turn is `tool_calls` if the reply has calls, `refusal` if the reply refuses,
-/// and `stop` otherwise. Text is streamed word by word, and call arguments are streamed in pieces
-/// of a few characters.
+/// Unless the script ends the turn explicitly, the turn completes after the last step. The default
+/// stop reason is `tool_calls` if the reply has calls, `refusal` if the reply refuses, and `stop`
+/// otherwise. Text is streamed word by word, and call arguments are streamed in pieces of a few
+/// characters.
 ///
 /// ```
 /// use serde_json::json;

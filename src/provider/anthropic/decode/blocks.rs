@@ -154,8 +154,8 @@ impl Block {
         }
     }
 
-    /// Applies a delta of a compaction block. Such a delta has fields that deltas of other blocks
-    /// do not have.
+    /// Applies a delta of a compaction block. A compaction delta has fields that other deltas do
+    /// not have.
     pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
         if let Self::Opaque(opaque) = self {
             opaque.push_compaction_delta(delta);

@@ -45,9 +45,9 @@ struct UsageMeta<'a> {
 ///
 /// The metadata consists of the container in which code ran, the stop sequence, the details of a
 /// refusal, and the changes that Anthropic made to the request. The metadata also includes the
-/// parts of the usage that [`Usage`](crate::Usage) has no field for. These parts are the use of
-/// server tools, and the iterations if there were any of a type other than `message`. A later value
-/// of a field replaces an earlier value.
+/// parts of the usage that [`Usage`](crate::Usage) has no field for. The parts without a field are
+/// the use of server tools, and the iterations if any iteration has a type other than `message`. A
+/// later value of a field replaces an earlier value.
 #[derive(Debug, Default)]
 pub(super) struct MessageMeta {
     container: Option<RawJson>,

@@ -1,4 +1,4 @@
-//! Encodes the content of user messages and tool results: text, images and documents.
+//! Encodes the text, images and documents of user messages and tool results.
 
 use std::borrow::Cow;
 

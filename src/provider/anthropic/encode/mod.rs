@@ -34,11 +34,11 @@ use crate::request::{Request, ToolSpec};
 /// Both zones of the system prompt are sent in `system`, the volatile zone after the stable zone.
 /// When the volatile zone changes, only the tools and the stable zone can be read from the cache.
 /// Some models bind their reasoning to everything before it ("a prefix check fails if `system`,
-/// `tools`, or an earlier message changed"). When the volatile zone changes, such models no longer
-/// accept the reasoning of earlier turns. Placing the volatile zone after the conversation would
-/// not help, because the zone would move with each request and the prefix check would always fail.
-/// For text that changes often, prefer a [`System`](crate::item::ItemKind::System) item in the
-/// history.
+/// `tools`, or an earlier message changed"). When the volatile zone changes, models with a prefix
+/// check no longer accept the reasoning of earlier turns. Placing the volatile zone after the
+/// conversation would not help, because the zone would move with each request and the prefix check
+/// would always fail. For text that changes often, prefer a
+/// [`System`](crate::item::ItemKind::System) item in the history.
 ///
 /// # Server tools
 ///

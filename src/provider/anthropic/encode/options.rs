@@ -66,8 +66,8 @@ struct BlockBinding {
 /// The beta feature that enables `block_binding`.
 pub(super) const BLOCK_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// The models that think only on request. For these models, a request that sets `thinking` to
-/// control earlier thinking blocks would also turn thinking on. Newer models think by default.
+/// The models that think only on request. A request that sets `thinking` to control earlier
+/// thinking blocks would also turn thinking on for such a model. Newer models think by default.
 const OPT_IN_THINKING_MODELS: [&str; 5] =
     ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 

@@ -29,8 +29,8 @@ impl Calls {
         self.0.is_empty()
     }
 
-    /// Returns an error if a call is open. This check is made for a malformed value that may have
-    /// been a piece of the open call.
+    /// Returns an error if a call is open. The check is made for a malformed value that may have
+    /// been a piece of an open call.
     pub(super) fn check_no_open_call(&self) -> Result<(), Error> {
         match self.0.iter().any(|call| !call.is_ended) {
             true => Err(protocol_error("a piece of a tool call is malformed")),

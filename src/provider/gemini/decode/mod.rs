@@ -340,8 +340,8 @@ fn has_content(raw: &RawValue) -> bool {
     }
 }
 
-/// Returns whether a part is neither text nor a call. Such a part is code run by the provider, a
-/// file, or a part of an unknown type.
+/// Returns whether a part is neither text nor a call. A provider-specific part is code run by the
+/// provider, a file, or a part of an unknown type.
 fn is_provider_part(raw: &RawValue) -> bool {
     let known = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata"];
     let fields = OrderedFields::parse(raw.get()).unwrap_or_default();

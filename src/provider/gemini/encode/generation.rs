@@ -5,8 +5,8 @@
 pub(super) enum ModelGeneration {
     /// The models Gemini 1, Gemini 2 and Gemma.
     Gemini2OrEarlier,
-    /// The models Gemini 3 and later. These models refuse a call without a signature, support
-    /// thinking levels, and accept files in tool results.
+    /// The models Gemini 3 and later. Gemini 3 and later models refuse a call without a signature,
+    /// support thinking levels, and accept files in tool results.
     Gemini3OrLater,
 }
 

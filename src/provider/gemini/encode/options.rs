@@ -58,8 +58,8 @@ pub(super) fn generation_config(
 }
 
 /// Encodes a reasoning option. Models before Gemini 3 do not accept thinking levels, so an effort
-/// is sent to them as a thinking budget. Google's OpenAI-compatible endpoint uses the same budget
-/// for this level, <https://ai.google.dev/gemini-api/docs/openai#thinking>.
+/// is sent to them as a thinking budget. The budget is the budget of Google's OpenAI-compatible
+/// endpoint for the same level, <https://ai.google.dev/gemini-api/docs/openai#thinking>.
 fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectWriter {
     let shown = ObjectWriter::default().set("includeThoughts", true);
     let (level, budget) = match reasoning {

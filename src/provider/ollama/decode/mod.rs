@@ -20,8 +20,8 @@ const REASONING_ITEM_KEY: u32 = 1;
 
 /// Decodes the lines of Ollama's native wire. The decoder is pure and does no I/O.
 ///
-/// A line with `"done": true` ends the turn. Without such a line, the turn is incomplete. A tool
-/// call without an id receives a call id that is unique in the history.
+/// A line with `"done": true` ends the turn. Without a `"done": true` line, the turn is incomplete.
+/// A tool call without an id receives a call id that is unique in the history.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The requested model, to which the turn's reasoning is bound.

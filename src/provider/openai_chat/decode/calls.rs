@@ -221,8 +221,8 @@ impl Calls {
         Ok(())
     }
 
-    /// Marks all open calls as broken. This is necessary after a piece that was malformed or may
-    /// belong to any open call.
+    /// Marks all open calls as broken. Calls are marked as broken after a piece that was malformed
+    /// or may belong to any open call.
     pub(super) fn mark_open_calls_broken(&mut self) {
         self.all.iter_mut().filter(|call| !call.is_complete).for_each(|call| call.is_broken = true);
     }

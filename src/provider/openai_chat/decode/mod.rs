@@ -47,8 +47,8 @@ pub struct Decoder {
     turn_end: TurnEnd,
     calls: Calls,
     reasoning: ReasoningData,
-    /// Whether reasoning has arrived as plain text. If so, the text of other reasoning fields is
-    /// ignored, because they repeat the same text.
+    /// Whether reasoning has arrived as plain text. If reasoning has arrived as plain text, other
+    /// fields that repeat the text are not added again.
     has_reasoning_text: bool,
     tags: Option<TagParser>,
     citations: Citations,

@@ -14,8 +14,8 @@ pub(super) struct CallIdMap<'a> {
     rule: CallIdRule,
     /// The ids that are sent, where they differ from the result of the rule alone.
     sent_ids: SmallMap<&'a str, String>,
-    /// All ids that were assigned so far. They are stored only for a rule with so few possible ids
-    /// that the ids of two calls may be equal.
+    /// All ids that were assigned so far. Assigned ids are stored only for a rule with so few
+    /// possible ids that the ids of two calls may be equal.
     pub(super) assigned_ids: AssignedIds,
 }
 

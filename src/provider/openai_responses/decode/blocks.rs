@@ -225,7 +225,8 @@ impl OutputItems {
         self.finish_item(at, raw, &item, turn)
     }
 
-    /// Applies the output of the terminal event. This completes items whose own events are missing.
+    /// Applies the output of the terminal event. The terminal event completes items whose own
+    /// events are missing.
     pub(super) fn apply_terminal_output(
         &mut self,
         output: &[&RawValue],
@@ -314,8 +315,8 @@ impl OutputItems {
         location.index.is_none() && open.nth(1).is_some() && self.find(location, is_call).is_none()
     }
 
-    /// Returns whether there are more items or parts than the limits allow. If so, further content
-    /// is ignored.
+    /// Returns whether there are more items or parts than the limits allow. Content beyond the
+    /// limits is ignored.
     pub(super) fn exceeds_item_limit(&self) -> bool {
         self.slots.len() > MAX_ITEMS || self.has_too_many_parts
     }

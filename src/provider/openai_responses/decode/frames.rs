@@ -28,8 +28,8 @@ pub(super) struct Event<'a> {
     pub(super) part: RareObject<MessagePart<'a>>,
     pub(super) response: RareObject<Response<'a>>,
     pub(super) error: Option<&'a RawValue>,
-    /// The choices of a chunk, which identify the chunks of Chat Completions. Such chunks have no
-    /// type.
+    /// The choices of a chunk, which identify the chunks of Chat Completions. Chunks of Chat
+    /// Completions have no type.
     pub(super) choices: Option<&'a RawValue>,
 }
 

@@ -26,14 +26,14 @@ use crate::turn::TurnBuilder;
 /// The retraction message for a finished item that contradicts its deltas.
 const MISMATCH_MESSAGE: &str = "the provider corrected what it had streamed";
 
-/// Decodes the events of the Responses wire. Pure: it does no I/O.
+/// Decodes the events of the Responses wire. The decoder is pure and does no I/O.
 ///
 /// Items are identified by `output_index`. A call is complete only after
 /// `response.function_call_arguments.done`, after `response.output_item.done`, or if the terminal
 /// event contains the item of the call. If the final form of a message or a call contradicts its
-/// deltas, the final form is used. In this case, the turn is
-/// [retracted](crate::turn::TurnEvent::Retracted), all its content is emitted again, and the turn
-/// completes afterwards.
+/// deltas, the final form is used. To use the final form, the decoder
+/// [retracts](crate::turn::TurnEvent::Retracted) the turn, emits all its content again, and then
+/// completes the turn.
 ///
 /// The decoder ignores `sequence_number`. A connection cannot lose single events, some gateways
 /// number events differently, and the final events repeat everything that a call needs.

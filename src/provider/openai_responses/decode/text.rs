@@ -23,8 +23,8 @@ struct Part {
     kind: TextKind,
     index: u64,
     text: String,
-    /// Whether the complete text of the part was received. If so, later deltas of the part are
-    /// ignored.
+    /// Whether the complete text of the part was received. Deltas that arrive after the complete
+    /// text are ignored.
     is_whole: bool,
 }
 
@@ -109,7 +109,8 @@ impl TextParts {
         })
     }
 
-    /// Returns whether the item has more parts than the limit allows. If so, the turn fails.
+    /// Returns whether the item has more parts than the limit allows. A turn with too many parts in
+    /// an item fails.
     pub(super) fn has_too_many_parts(&self) -> bool {
         self.0.len() > MAX_PARTS
     }

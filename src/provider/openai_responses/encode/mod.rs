@@ -32,7 +32,7 @@ use crate::request::Request;
 /// reasoning item are sent without their ids. Other models receive only the text and the calls.
 ///
 /// Encrypted reasoning is requested with `include`, unless the name of the model shows that the
-/// model does not reason. Models that do not reason refuse such a request.
+/// model does not reason. Models that do not reason refuse a request for encrypted reasoning.
 /// [`extra`](crate::request::Options::extra) can override `include`.
 /// [`cache`](crate::request::Options::cache) has no effect, because the provider caches
 /// automatically.
