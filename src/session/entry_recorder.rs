@@ -162,13 +162,13 @@ impl EntryRecorder {
         self.push_items(partial.items(), entries);
     }
 
-    /// Flushes the buffered results at the same point as the journal's fold does.
+    /// Marks the buffered results as flushed, at the point where the journal's fold writes them.
     fn flush_results(&mut self) {
         self.has_flushed_results |= self.fold.last_buffered_position().is_some();
     }
 
-    /// Flushes the buffered results if `result` is appended directly, because it is placed after
-    /// them.
+    /// Marks the buffered results as flushed if `result` is appended directly, because such a
+    /// result is placed after the buffered results.
     fn flush_results_before(&mut self, result: &ToolResult) {
         self.has_flushed_results |=
             self.fold.call_position(&result.call_id) < self.fold.last_buffered_position();

@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::item::{History, Item, ItemKind, OpenCalls, PendingCall, ToolCall};
 use crate::session::Entry;
 
-/// Restores the history from a session's entries. The history has the given id, which must be the session's id.
+/// Restores the history from a session's entries. The history has the given id, which must be the
+/// session's id.
 ///
-/// The result is the history that the run's journal had, without the turn that was open. Results are in call order, and
-/// rewrites are applied. Call ids of compacted items stay reserved. Inconsistent entries, such as a second result for a
-/// call, are kept unchanged; [`settled`](History::settled) repairs the history.
+/// The result is the history that the run's journal had, without the turn that was open. Results
+/// are in call order, and rewrites are applied. Call ids of compacted items stay reserved.
+/// Inconsistent entries, such as a second result for a call, are kept unchanged;
+/// [`settled`](History::settled) repairs the history.
 ///
 /// ```
 /// use turnstream::Item;
@@ -29,19 +31,20 @@ pub fn restore_history(
     restored.history()
 }
 
-/// The state of a session, as derived from its entries, which says whether the session waits for verdicts or for the
-/// model.
+/// The state of a session, as derived from its entries, which says whether the session waits for
+/// verdicts or for the model.
 ///
-/// The JSON of a session state is an object with a `type`: `idle`, `pending` with its `calls`, or `unfinished` with its
-/// `open_calls`.
+/// The JSON of a session state is an object with a `type`: `idle`, `pending` with its `calls`, or
+/// `unfinished` with its `open_calls`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionState {
     /// The session is not waiting, because it is empty or because the model has answered.
     #[default]
     Idle,
-    /// A run ended with calls that wait for a verdict or an external result. None of these calls has started, unless a
-    /// crash left a call open before and its tool is [idempotent](crate::Tool::idempotent). Pass the verdicts to
+    /// A run ended with calls that wait for a verdict or an external result. None of these calls
+    /// has started, unless a crash left a call open before and its tool is
+    /// [idempotent](crate::Tool::idempotent). Pass the verdicts to
     /// [`Session::resume`](crate::session::Session::resume).
     Pending {
         /// The calls as they would run. A call of a sub-agent has the path to that call.
@@ -78,8 +81,9 @@ pub(super) struct EntryFold {
     history: History,
     /// The ids of the calls in a turn whose last item has not been read yet.
     turn_call_ids: Vec<String>,
-    /// The open calls, with the results that were read after the last entry of another kind. A history has results in
-    /// call order, but a store has results in the order in which they arrived.
+    /// The open calls, with the results that were read after the last entry of another kind. A
+    /// history has results in call order, but a store has results in the order in which they
+    /// arrived.
     buffered_calls: OpenCalls<String, Item>,
     /// The calls of the last `Pending` entry. Empty if calls were resumed after that entry.
     pending_calls: Arc<[PendingCall]>,
@@ -131,7 +135,8 @@ impl EntryFold {
         }
     }
 
-    /// Starts a new batch of results. Later results of the open calls are placed after the results so far.
+    /// Starts a new batch of results. Later results of the open calls are placed after the results
+    /// so far.
     fn start_result_batch(&mut self) {
         self.flush_results();
         for ToolCall { call_id, .. } in self.open_calls() {

@@ -37,7 +37,8 @@ const APPEND_PREFIX: &[u8] = br#"{"type":"append","#;
 /// The beginning of a header's field for the original session of a fork.
 const FORK_FIELD_PREFIX: &[u8] = br#","fork":{"id":"#;
 
-/// The text before the checksum at the end of a header or of the first line of an append.
+/// The text before the checksum at the end of a header or of an append's first line. The suffix is
+/// the text after the checksum.
 const CRC_FIELD_PREFIX: &[u8] = br#","file_crc32":""#;
 const CRC_FIELD_SUFFIX: &[u8] = br#""}"#;
 const CRC_DIGITS: usize = 8;

@@ -55,7 +55,8 @@ struct CachedFile {
     fork_origin: Option<ForkOrigin>,
     /// Whether the file has a header.
     has_header: bool,
-    /// The length of the file's intact part in bytes.
+    /// The length of the file's intact part in bytes. The next two fields are whether the intact
+    /// part ends with LF, and its checksum.
     valid_len: u64,
     is_terminated: bool,
     crc: Crc32,

@@ -281,7 +281,7 @@ struct LeaseTask {
 
 impl LeaseTask {
     /// Runs until the connection ends, until a response is missing for the lease time, or until the
-    /// last lease and the store are dropped.
+    /// last lease and the store have been dropped.
     async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let health = Arc::clone(&self.end.health);
         loop {

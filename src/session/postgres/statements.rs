@@ -51,8 +51,8 @@ impl Statements {
     #[expect(clippy::too_many_lines, reason = "a list of statements")]
     pub(super) fn new(s: &str, name: &str, notify: Notify) -> Self {
         let channel = channel_name(name);
-        // Takes the advisory lock for the id in `$1`. Advisory locks are shared by all users of the
-        // database, so the lock number is derived from a hash.
+        // Returns the SQL expression for the key of the advisory lock for an id. Advisory locks are
+        // shared by all users of the database, so the lock key is derived from a hash.
         let lock_of = |id: &str| {
             let schema = format!("convert_to('{}', 'UTF8')", name.replace('\'', "''"));
             let digest = format!("encode(sha256(sha256({schema}) || {id}), 'hex')");
