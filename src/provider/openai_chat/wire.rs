@@ -14,9 +14,9 @@ use crate::request::Request;
 /// clone.
 ///
 /// The base URL includes `/v1`, as in OpenAI's SDKs. At any address other than OpenAI's, the output
-/// limit is sent as `max_tokens`, which compatible servers expect. All instructions are then sent
-/// in one message at the start of the request. [`with_dialect`](Self::with_dialect) overrides these
-/// defaults.
+/// limit is sent as `max_tokens`, which compatible servers expect. Compatible servers also receive
+/// all instructions in one message at the start of the request.
+/// [`with_dialect`](Self::with_dialect) overrides these defaults.
 ///
 /// ```
 /// use turnstream::provider::OpenAiChat;

@@ -174,7 +174,7 @@ impl Provider for Replay {
         &self.model
     }
 
-    /// Returns whether the provider that was recorded has tool search.
+    /// Returns whether a recorded request has tools that the provider itself searches.
     fn has_tool_search(&self) -> bool {
         self.has_tool_search
     }
