@@ -15,8 +15,8 @@ const COMPACTION_NOTE_TEXT: &str =
 /// also a [record](record_stale_usage).
 ///
 /// The note is a user item, which every wire accepts between any two turns. The note is never
-/// placed inside a turn or between a call and its result: the range is widened to the next turn
-/// boundary.
+/// placed inside a turn or between a call and its result, because the range is widened to the next
+/// turn boundary.
 pub fn mark_reactive_compaction(compaction: Compaction, history: &History) -> Compaction {
     append_compaction_note(compaction, history, REACTIVE_RECORD_KIND)
 }

@@ -50,7 +50,7 @@ const SUMMARY_HEADING: &str =
 /// replaces those items as a user item marked `compacted`. A call and its result are never
 /// separated.
 ///
-/// The returned future drives the model request: no task is spawned, and in an agent, dropping the
+/// The returned future drives the model request, and no task is spawned. In an agent, dropping the
 /// run cancels the request. The run does not report the request's retries, so the request is not
 /// retried if a server requests a delay of more than 5 seconds. The tokens used are the
 /// compaction's [`usage`](Compaction::usage) and are added to the usage of the run.

@@ -44,8 +44,8 @@ struct ClientCache {
 type CustomizeFn = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
 
 /// The properties that a reqwest client is built for: the runtime that drives the client, its
-/// connect timeout, and which connections it uses. reqwest has these settings per client, not per
-/// request.
+/// connect timeout, and which connections it uses. The crate reqwest has these settings per client,
+/// not per request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ClientKey {
     runtime: Id,

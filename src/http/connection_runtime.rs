@@ -33,10 +33,9 @@ impl ConnectionRuntime {
         Self { current_thread_runtime: is_current_thread.then(|| runtime.id()) }
     }
 
-    /// Returns an error if waiting for the connection might never end. This is the case if a
+    /// Returns an error if waiting for the connection might never end. Waiting might never end if a
     /// current-thread runtime drives the connection, but the current task is in another runtime or
-    /// outside of any runtime. It is impossible to find out whether another thread runs that
-    /// current-thread runtime.
+    /// outside of any runtime. Whether another thread runs that current-thread runtime is unknown.
     pub(super) fn ensure_driven(self) -> Result<(), Error> {
         let Some(id) = self.current_thread_runtime else { return Ok(()) };
         if Handle::try_current().is_ok_and(|current| current.id() == id) {

@@ -135,11 +135,10 @@ impl Credential {
     /// dropped, the future is dropped. The [`Timeouts`](crate::http::Timeouts) of a request include
     /// its wait for a token.
     ///
-    /// An error of `fetch` fails the turns of all requests that waited for the token. The kind of
-    /// the error determines whether a turn is retried: it is for [`ErrorKind::Connect`],
-    /// `RateLimited`, `Overloaded` and `Server`, and it is not for `Timeout`. The next request
-    /// calls `fetch` again. An empty token is an [`ErrorKind::Auth`] error. If `fetch` panics, the
-    /// turn fails with [`ErrorKind::Panic`].
+    /// An error of `fetch` fails the turns of all requests that waited for the token. A turn is
+    /// retried after errors of the kinds [`ErrorKind::Connect`], `RateLimited`, `Overloaded` and
+    /// `Server`, but not after `Timeout`. The next request calls `fetch` again. An empty token is
+    /// an [`ErrorKind::Auth`] error. If `fetch` panics, the turn fails with [`ErrorKind::Panic`].
     pub fn token<F, R>(fetch: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,

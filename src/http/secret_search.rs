@@ -83,7 +83,7 @@ impl SecretPattern<'_> {
         if count >= MIN_PARTIAL_SECRET_BYTES && count * 2 >= length {
             return Some(at..end);
         }
-        // It is possible that only the end of the key is visible.
+        // The text may show only the end of the key.
         if length < LONG_SECRET_BYTES || ends_in_elision(&text[..at]) {
             return None;
         }

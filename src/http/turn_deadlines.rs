@@ -36,8 +36,8 @@ pub(crate) struct TurnDeadlines {
 enum EventWait {
     /// The consumer waits for the first event, until this deadline.
     UntilFirst(Option<Instant>),
-    /// The consumer does not wait: an event has arrived, and the wait for the next event has not
-    /// started.
+    /// The consumer does not wait, because an event has arrived and the wait for the next event has
+    /// not started.
     NotWaiting,
     /// The consumer waits for the next event, until this deadline.
     UntilNext(Option<Instant>),

@@ -17,10 +17,10 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::{PartialTurn, TurnBuilder};
 
-/// A provider with a circuit breaker: after too many consecutive failures, requests are rejected
-/// for a while instead of being sent.
+/// A provider with a circuit breaker, which rejects requests for a while after too many consecutive
+/// failures.
 ///
-/// Retries of the inner provider are not counted: a request counts once, by its final result.
+/// Retries of the inner provider are not counted. A request counts once, by its final result.
 ///
 /// - **Closed**: requests pass. A number of consecutive failures, set with
 ///   [`with_max_failures`](Self::with_max_failures) (5 by default), opens the circuit. A failure is
@@ -96,7 +96,7 @@ impl CircuitBreaker {
         self
     }
 
-    /// Sets which errors count as failures: an error counts only if `choose` returns true for it.
+    /// Counts an error as a failure only if `choose` returns true for the error.
     pub fn count_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.counts_as_failure = Arc::new(choose);
         self

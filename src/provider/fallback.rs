@@ -12,7 +12,7 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// A chain of providers: if a provider fails, the request is sent to the next provider.
+/// A chain of providers, in which a request is sent to the next provider if a provider fails.
 ///
 /// The chain falls back after errors that another provider may avoid. These are errors of the kinds
 /// `connect`, `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`, `server`,
@@ -78,8 +78,7 @@ impl Fallback {
         self
     }
 
-    /// Sets which errors cause a fallback: the chain falls back only if `choose` returns true for
-    /// the error.
+    /// Falls back after an error only if `choose` returns true for the error.
     pub fn fall_back_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.should_fall_back = Arc::new(choose);
         self

@@ -16,7 +16,7 @@ pub use retries::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, RawJson};
 
-/// One request to a model, with everything that a provider needs to send it.
+/// A request to a model, with everything that a provider needs to send it.
 ///
 /// ```
 /// use turnstream::{History, Item, Request, env::SystemIds};

@@ -20,8 +20,8 @@ const ERROR_EVENT: &str = "error";
 
 /// A single event of a stream, borrowed from the [`FrameReader`](super::FrameReader).
 ///
-/// The fields `id` and `retry` are omitted. They are meant for reconnecting, but an interrupted
-/// turn is requested again instead.
+/// The fields `id` and `retry` are omitted, because both are meant for reconnecting, and an
+/// interrupted turn is requested again instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame<'a> {
@@ -182,8 +182,8 @@ pub(super) fn parse_with_library(frame: &[u8]) -> Option<Event> {
     let lines = once(":\n".to_owned()).chain(lines).chain(once("\n".to_owned()));
     EventStream::new(stream::iter(lines.map(Ok::<_, Infallible>)))
         .next()
-        // The stream is never pending, because all lines are available. It never returns an error,
-        // because all lines are UTF-8.
+        // The stream is never pending, because all lines are available. The stream never returns an
+        // error, because all lines are UTF-8.
         .now_or_never()??
         .ok()
 }

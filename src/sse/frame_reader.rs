@@ -14,7 +14,7 @@ use crate::sse::frame::{Frame, FrameFields, FrameKind, FrameTooLarge, parse_with
 
 /// Splits the chunks of a body into frames.
 ///
-/// The work is linear in the number of bytes, whatever the size of the chunks: each byte is
+/// The work is linear in the number of bytes, whatever the size of the chunks. Each byte is
 /// searched for line ends once. A byte is copied at most once, if its frame spans several chunks. A
 /// frame within a single chunk that has, apart from comments, one `data:` line and at most one
 /// `event:` line is borrowed from that chunk without allocating.
@@ -121,11 +121,11 @@ impl FrameReader {
     }
 
     /// Returns the next frame at the end of the body, including a last frame without its blank
-    /// line. Otherwise, this method is like [`next_frame`](Self::next_frame).
+    /// line. In all other respects, `finish` is like [`next_frame`](Self::next_frame).
     ///
-    /// The specification discards a last frame without its blank line. Here, such a frame may be
-    /// the error of a server that is shutting down, and the framing does not decide whether a turn
-    /// is complete.
+    /// The specification discards a last frame without its blank line. This reader returns the
+    /// frame, because it may be the error of a server that is shutting down. The framing does not
+    /// decide whether a turn is complete.
     ///
     /// # Errors
     ///
@@ -239,8 +239,8 @@ impl FrameReader {
 
     /// Finds the next line end in the chunk.
     ///
-    /// No byte is searched twice: the caller sets `scanned` to the line end that is found. If no
-    /// line end is found, the chunk is finished.
+    /// No byte is searched twice, because the caller sets `scanned` to the line end that is found.
+    /// If no line end is found, the chunk is finished.
     fn find_line_end(&mut self) -> Option<usize> {
         let rest = &self.chunk[self.scanned..];
         let found = match rest {

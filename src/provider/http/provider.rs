@@ -161,8 +161,8 @@ impl<W: Wire> HttpProvider<W> {
     }
 
     /// Sends each request once and returns its first error. The only exception is a
-    /// [token](Credential::token) that the server rejects: the request is sent once more with a new
-    /// token.
+    /// [token](Credential::token) that the server rejects. After a rejected token, the request is
+    /// sent once more with a new token.
     pub fn without_retries(self) -> Self {
         self.with_backoff(Backoff { max_attempts: 1, ..Backoff::default() })
     }

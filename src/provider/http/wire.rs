@@ -93,8 +93,8 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     ///   [`unsupported_error`](crate::request::unsupported_error). [`EncodedRequest::from_json`]
     ///   merges `extra`.
     ///
-    /// The model of the request is the model in `to`. Encoding must be deterministic: the same
-    /// request must produce the same bytes. Two requests that start with the same items must start
+    /// The model of the request is the model in `to`. Encoding must be deterministic, so that the
+    /// same request produces the same bytes. Two requests that start with the same items must start
     /// with the same elements in the body, because vendors cache by prefix.
     ///
     /// # Errors

@@ -7,8 +7,8 @@ use crate::env::Random;
 /// The number of attempts at a request, and the delays between them.
 ///
 /// The delay before attempt `n + 1` is random, between zero and `base_delay · factor^(n-1)` but at
-/// most `max_delay`. This "full jitter" spreads out clients that failed at the same time. If the
-/// provider requests a longer delay, the requested delay is used instead.
+/// most `max_delay`. The random delay, called "full jitter", spreads out clients that failed at the
+/// same time. If the provider requests a longer delay, the requested delay is used instead.
 ///
 /// ```
 /// use std::time::Duration;

@@ -39,8 +39,9 @@ use crate::turn::TurnBuilder;
 ///
 /// Only the outermost layer retries. The providers inside send each attempt once; only a connection
 /// that the server had closed is replaced immediately, in the first attempt. A `Retry` inside
-/// another `Retry` does not retry the errors that the outer `Retry` handles. The same applies
-/// inside a [`Fallback`](crate::provider::Fallback) while a further provider is left.
+/// another `Retry` does not retry the errors that the outer `Retry` handles. A `Retry` inside a
+/// [`Fallback`](crate::provider::Fallback) does not retry the errors that cause a fallback, while a
+/// further provider is left.
 ///
 /// A request without a response may still have been processed and charged. After `connect`,
 /// `timeout` and `incomplete_turn` errors, it is unknown whether the request was processed. No
@@ -89,7 +90,7 @@ impl Retry {
         self
     }
 
-    /// Sets which errors are retried: an error is retried only if `choose` returns true for it.
+    /// Retries an error only if `choose` returns true for the error.
     pub fn retry_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.policy.retry_if = Arc::new(choose);
         self

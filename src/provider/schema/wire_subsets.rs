@@ -139,7 +139,7 @@ pub(in crate::provider) fn to_ollama_parameters_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {
     let mut narrowed = rewrite_for_subset(schema, &OLLAMA_PARAMETERS)?;
-    // It is possible that a tool's schema is empty.
+    // A tool's schema may be empty.
     let kind = ["type", "anyOf"].iter().find_map(|keyword| narrowed.get(keyword));
     match kind {
         Some(kind) if kind == "object" => Ok(narrowed),
