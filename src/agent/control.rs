@@ -30,7 +30,7 @@ pub(super) struct Control {
     interrupted: AtomicBool,
     stop_requested: AtomicBool,
     waker: AtomicWaker,
-    /// The time of the run's first poll, or of the first use of the time.
+    /// The time of the run's first poll, which is set only if the time is needed.
     started_at: OnceLock<Instant>,
     inbox: Mutex<Inbox>,
     tombstone_queue: TombstoneQueue,

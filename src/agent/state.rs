@@ -285,7 +285,7 @@ impl State {
 }
 
 impl RunCounts {
-    /// Returns the state after the calls with these results were counted.
+    /// Returns the counts after adding the calls with these results that were run.
     fn with_results(self, results: &[ToolResult]) -> Self {
         let ran = results.iter().filter(|result| result.kind.has_executed()).count();
         let ran = u32::try_from(ran).unwrap_or(u32::MAX);
