@@ -293,9 +293,9 @@ fn check_results(message: &Value, before: Option<&Value>, at: usize, bad: &mut V
         .or_push(format_args!("messages.{at}: `tool_result` blocks must come first in a message"));
 }
 
-/// Checks the results of tools that the vendor runs. A result may come in a later assistant message,
-/// if the user messages before it have only results of other tools. If the request offers no server
-/// tool, the vendor does not continue such a tool use after the last message.
+/// Checks the results of tools that the vendor runs. A result may come in a later assistant
+/// message, if the user messages before it have only results of other tools. If the request offers
+/// no server tool, the vendor does not continue such a tool use after the last message.
 fn check_server_tool_results(body: &Value, messages: &[Value], bad: &mut Violations) {
     let kinds = as_list(&body["tools"]).iter().filter_map(|tool| tool["type"].as_str());
     let offered =

@@ -56,7 +56,7 @@ pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether the value is a non-empty string.
+/// Returns whether the value is a non-empty string.
 pub(super) fn has_text(value: &Value) -> bool {
     !text(value).is_empty()
 }
@@ -70,7 +70,7 @@ pub(super) fn is_given(body: &Value, field: &str) -> bool {
     body.get(field).is_some_and(|value| !value.is_null())
 }
 
-/// Whether a text consists of 1 to `longest` letters, digits, `_` and `-`.
+/// Returns whether a text consists of 1 to `longest` letters, digits, `_` and `-`.
 pub(super) fn is_plain_name(text: &str, longest: usize) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=longest).contains(&text.len()) && text.bytes().all(plain)

@@ -58,8 +58,8 @@ impl McpCall {
     ///
     /// # Errors
     ///
-    /// The answer that the handler must return: the question itself (modern era), or an error if
-    /// the client rejects the question or has not declared the capability.
+    /// Returns the answer that the handler must return: the question itself (modern era), or an
+    /// error if the client rejects the question or has not declared the capability.
     pub async fn ask(&self, key: &str, method: &str, params: Value) -> Result<Value, McpAnswer> {
         let capability = method.split('/').next().unwrap_or_default();
         match self.protocol {

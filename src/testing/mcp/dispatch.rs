@@ -306,7 +306,7 @@ fn server_info() -> Value {
     json!({ "name": "turnstream-scripted", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// Makes a result that a client may cache, in the format of the era.
+/// Creates a result that a client may cache, in the format of the era.
 fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern => {
@@ -318,7 +318,7 @@ fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     result
 }
 
-/// Makes the message with a complete result, in the format of the era.
+/// Creates the message with a complete result, in the format of the era.
 pub(super) fn complete(protocol: Protocol, request: &Request, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern if result.get("resultType").is_none() => {

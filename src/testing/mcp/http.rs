@@ -399,7 +399,7 @@ fn protocol_of(era: McpEra, http: &HttpRequest, request: &Request) -> Protocol {
     }
 }
 
-/// Whether the header names a version of the modern era.
+/// Returns whether the header names a version of the modern era.
 fn names_modern_version(http: &HttpRequest) -> bool {
     http.header("mcp-protocol-version").is_some_and(|sent| MODERN_VERSIONS.contains(&sent))
 }

@@ -49,7 +49,7 @@ pub(super) fn page(
     Ok(result)
 }
 
-/// Whether calls of this tool are answered because a fault lists it.
+/// Returns whether calls of this tool are answered because a fault lists it.
 pub(super) fn is_tool_of_fault(faults: &[McpFault], name: &str) -> bool {
     (faults.contains(&McpFault::EndlessList) && name.starts_with("endless_"))
         || (faults.contains(&McpFault::ChangingList) && name.starts_with("changing_"))
@@ -70,7 +70,7 @@ fn endless_page(cursor: Option<&str>, mut tools: Vec<Value>) -> Result<Value, St
     Ok(json!({ "tools": tools, "nextCursor": write_cursor(number + 1) }))
 }
 
-/// Makes a cursor that does not look like a number, with characters that clients must send back
+/// Creates a cursor that does not look like a number, with characters that clients must send back
 /// unchanged.
 fn write_cursor(start: usize) -> String {
     format!("from {start} +/=")

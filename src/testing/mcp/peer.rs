@@ -37,7 +37,7 @@ impl Peer {
         lock_ignoring_poison(&self.version).clone()
     }
 
-    /// Whether the client declared the capability in `initialize`.
+    /// Returns whether the client declared the capability in `initialize`.
     pub(super) fn has_capability(&self, name: &str) -> bool {
         lock_ignoring_poison(&self.capabilities).contains_key(name)
     }

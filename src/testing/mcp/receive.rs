@@ -38,7 +38,7 @@ impl State {
         }
     }
 
-    /// Whether a fault prevents an answer to the request.
+    /// Returns whether a fault prevents an answer to the request.
     pub(super) fn is_silent_on(&self, request: &Request) -> bool {
         let is_first = matches!(request.method.as_str(), "server/discover" | "initialize");
         self.has_fault(McpFault::Silent)

@@ -149,7 +149,7 @@ impl RunningRequest {
         }
     }
 
-    /// Makes a result with a text of this many bytes.
+    /// Creates a result with a text of this many bytes.
     fn padded(&self, padding: u64, ends: bool) -> Outgoing {
         const MARK: &str = "<padding>";
         let result = json!({ "content": [{ "type": "text", "text": MARK }] });

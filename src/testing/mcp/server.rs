@@ -116,7 +116,7 @@ impl McpServer {
     ///
     /// # Errors
     ///
-    /// If reading or writing fails.
+    /// Returns an error if reading or writing fails.
     pub async fn serve(self, reader: impl AsyncRead, writer: impl AsyncWrite) -> io::Result<()> {
         stdio::serve(self.state, reader, writer).await
     }
@@ -125,11 +125,11 @@ impl McpServer {
     ///
     /// # Errors
     ///
-    /// If no port of 127.0.0.1 is available.
+    /// Returns an error if no port of 127.0.0.1 is available.
     ///
     /// # Panics
     ///
-    /// If called outside a tokio runtime, or in one without I/O and time.
+    /// Panics if called outside a tokio runtime, or in one without I/O and time.
     pub async fn start_http(self) -> io::Result<McpHttpServer> {
         McpHttpServer::start(self.state).await
     }
