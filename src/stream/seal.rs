@@ -55,7 +55,7 @@ impl From<&Request> for TurnBuilder {
 }
 
 /// Creates a stream of one turn's events from `source`, for the turn that answers a [`Request`] or
-/// follows a [`History`]. Whatever the source yields, the stream keeps this contract:
+/// follows a [`History`]. The stream keeps this contract for any source:
 ///
 /// - Call ids are unique within the history and the turn; [`TurnBuilder`](crate::turn::TurnBuilder)
 ///   describes how duplicate ids are changed.

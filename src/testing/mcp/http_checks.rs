@@ -9,7 +9,7 @@ use crate::testing::mcp::dispatch::VERSION_KEY;
 use crate::testing::mcp::message::Request;
 use crate::testing::mcp::state::State;
 
-/// Returns whether the `Origin`, if present, is local.
+/// Returns whether the request has no `Origin` or a local `Origin`.
 pub(super) fn is_origin_local(request: &HttpRequest) -> bool {
     let Some(origin) = request.header("origin") else {
         return true;
@@ -38,7 +38,8 @@ pub(super) fn is_json(request: &HttpRequest) -> bool {
     media_type.eq_ignore_ascii_case("application/json")
 }
 
-/// Compares the headers of a modern request with its body. The error describes the difference.
+/// Compares the headers of a modern request with the body of the request. An `Err` describes the
+/// difference.
 pub(super) fn check_modern_headers(
     state: &State,
     http: &HttpRequest,
