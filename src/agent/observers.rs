@@ -14,18 +14,18 @@ pub(super) struct Observers(Mutex<ObserverQueue>);
 
 #[derive(Default)]
 struct ObserverQueue {
-    /// In the order in which they started.
+    /// The running hooks, in the order in which they started.
     active: Vec<Observer>,
-    /// Notes that are not delivered yet.
+    /// The notes that have not been delivered yet.
     notes: Vec<Item>,
-    /// The waker of the run's last poll. `None` before the first one.
+    /// The waker of the run's last poll; `None` before the first poll.
     waker: Option<Arc<Waker>>,
-    /// The loop is over, and no more hooks are started.
+    /// Whether the loop is over, so that no more hooks are started.
     is_closed: bool,
 }
 
 impl Observers {
-    /// Polls all observing hooks. A poll of the run does this first.
+    /// Polls all observing hooks. Each poll of the run starts with this method.
     #[inline]
     pub(super) fn poll(&self, hooks: &Hooks, cx: &mut Context<'_>) {
         // Most agents have no hooks, and this runs for each event.
@@ -43,7 +43,7 @@ impl Observers {
         self.put_back(active).into_iter().for_each(cancel_ignoring_panic);
     }
 
-    /// Starts observing hooks: each is polled once before the next one starts.
+    /// Starts observing hooks, each of which is polled once before the next hook starts.
     pub(super) fn start(&self, hooks: &Hooks, observers: impl Iterator<Item = Observer>) {
         let Some(waker) = self.waker() else { return };
         let mut cx = Context::from_waker(&waker);
@@ -54,7 +54,7 @@ impl Observers {
         }
     }
 
-    /// Polls a hook. Returns whether it is still running.
+    /// Polls an observing hook, and returns whether the hook is still running.
     fn poll_observer(&self, hooks: &Hooks, observer: &mut Observer, cx: &mut Context<'_>) -> bool {
         match observer.poll(cx) {
             Poll::Pending => return true,

@@ -35,7 +35,7 @@ pub struct Signal {
     pub mode: FailureMode,
     /// The id of the history in which the problem was detected.
     pub history_id: String,
-    /// The number of the run's turn, counted from 1, after which the problem was detected.
+    /// The number of the run's request, counted from 1, after whose turn the problem was detected.
     pub turn: u32,
     /// The id of the call that shows the problem, if a single call shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
