@@ -98,8 +98,8 @@ impl Observers {
         inner.waker.clone().filter(|_| !inner.is_closed)
     }
 
-    /// Puts back the hooks that are still running, before those that have started meanwhile.
-    /// Returns them if the loop is over.
+    /// Puts back the hooks that are still running, before the hooks that have started in the
+    /// meantime. Returns all of these hooks if the loop is over.
     fn put_back(&self, active: Vec<Observer>) -> Vec<Observer> {
         let mut inner = self.lock();
         if inner.is_closed {
@@ -110,7 +110,7 @@ impl Observers {
         Vec::new()
     }
 
-    /// Adds a hook that has started. Returns it if the loop is over.
+    /// Adds a hook that has started. Returns the hook if the loop is over.
     fn add(&self, observer: Observer) -> Option<Observer> {
         let mut inner = self.lock();
         if inner.is_closed {
@@ -120,17 +120,17 @@ impl Observers {
         None
     }
 
-    /// Adds notes to those that are not delivered yet.
+    /// Adds notes to the notes that have not been delivered yet.
     fn push_notes(&self, notes: Vec<Item>) {
         self.lock().notes.extend(notes);
     }
 
-    /// Takes the notes that are not delivered yet.
+    /// Removes and returns the notes that have not been delivered yet.
     pub(super) fn take_notes(&self) -> Vec<Item> {
         std::mem::take(&mut self.lock().notes)
     }
 
-    /// Takes out all running hooks; no more hooks are started.
+    /// Removes and returns all running hooks. No more hooks are started afterwards.
     fn close(&self) -> Vec<Observer> {
         let mut inner = self.lock();
         inner.is_closed = true;
@@ -146,7 +146,7 @@ impl Observers {
     }
 }
 
-/// Drops a hook's future; a panic in it is ignored.
+/// Drops a hook's future, and ignores a panic while dropping it.
 fn cancel_ignoring_panic(mut observer: Observer) {
     let _ = observer.cancel();
 }

@@ -100,7 +100,7 @@ impl ToolListing {
 }
 
 impl SourceTools {
-    /// Returns whether both values have the same record.
+    /// Returns whether both states of a source have the same record.
     fn is_recorded_like(&self, other: &Self) -> bool {
         self.failure.is_some() == other.failure.is_some()
             && self.notes == other.notes

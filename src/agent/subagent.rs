@@ -95,7 +95,8 @@ impl SubAgent {
         let parent = cx.policy_extension::<RunHandle>();
         let suspends = parent.as_ref().is_some_and(|parent| parent.control.suspends());
         if suspends {
-            // If this is set, the parent's run waits for the verdicts on the sub-agent's calls.
+            // If `suspends` is true, the parent's run waits for the verdicts on the sub-agent's
+            // calls.
             settings.tools.interactive = false;
         }
         settings.label = nested_label(parent.as_deref(), &settings.label, &self.name);
