@@ -78,7 +78,7 @@ impl Observers {
         self.close().into_iter().for_each(cancel_ignoring_panic);
     }
 
-    /// Takes out the running hooks. Hooks that start from here on use `waker`.
+    /// Removes and returns the running hooks. Hooks that start from now on use `waker`.
     fn take_active(&self, waker: &Waker) -> Vec<Observer> {
         let mut inner = self.lock();
         let active = std::mem::take(&mut inner.active);
@@ -92,7 +92,7 @@ impl Observers {
         active
     }
 
-    /// The waker for new hooks; `None` if none may start.
+    /// Returns the waker for new hooks, or `None` if no hooks may start.
     fn waker(&self) -> Option<Arc<Waker>> {
         let inner = self.lock();
         inner.waker.clone().filter(|_| !inner.is_closed)

@@ -74,7 +74,8 @@ impl EvidenceLog {
     /// - A passing check counts only if it was recorded after the last change, in a later batch of
     ///   calls or in the same result. The order of the calls within a batch is unknown.
     /// - After a failed check, nothing is proven until the same command passes, in a later batch or
-    ///   later in the same result. A passing check of another command is not enough.
+    ///   later in the same result. A passing check of another command does not replace a failed
+    ///   check.
     pub fn verdict(&self) -> EvidenceVerdict {
         self.verdict_with_rules(&EvidenceRules::standard())
     }
