@@ -17,18 +17,19 @@ use crate::request::Request;
 /// Records the runs of an agent while they run; see [`Agent::with_recorder`]. [`Recording`] parses
 /// the recorded lines.
 ///
-/// A recording consists of JSON lines: a header, every event, a fingerprint of each request, and
-/// those answers of hooks, the run's owner, budgets and the compactor that no event contains. The
-/// size of a recording grows with the content of the history, not with the number of requests. Each
-/// line has the number of its run, so concurrent runs can share a file. The recording of a dropped
-/// run ends at the drop. The events of a sub-agent are part of its parent's run.
+/// A recording consists of JSON lines. The lines are a header, every event, a fingerprint of each
+/// request, and those answers of hooks, the run's owner, budgets and the compactor that no event
+/// contains. The size of a recording grows with the content of the history, not with the number of
+/// requests. Each line has the number of its run, so concurrent runs can share a file. The
+/// recording of a dropped run ends at the drop. The events of a sub-agent are part of its parent's
+/// run.
 ///
 /// A recording contains all messages, including the secrets in them. The API keys of providers are
 /// not recorded.
 ///
-/// Lines are written by small synchronous appends, in the poll that sends a request or that returns
-/// the end of a turn, of a tool call or of the run. Other lines are buffered until then, up to 16
-/// KiB. A write error never affects a run: the run continues without being recorded, and
+/// Lines are written by small synchronous appends, in each poll that sends a request or returns the
+/// end of a turn, tool call or run. Other lines are buffered until then, up to 16 KiB. A write
+/// error never affects a run. The run then continues without being recorded, and
 /// [`failure`](Self::failure) returns the error.
 ///
 /// Clones of a recorder write to the same output.
@@ -106,8 +107,8 @@ impl Recorder {
     }
 
     /// Creates a recorder that passes each recorded run to `then` when the run is dropped, whether
-    /// it has finished or not. It is meant for tests that replay every run of a suite. `then` is
-    /// called in the `drop` of the run.
+    /// it has finished or not. The callback is meant for tests that replay every run of a suite.
+    /// `then` is called in the `drop` of the run.
     ///
     /// ```
     /// use futures::StreamExt;

@@ -55,7 +55,8 @@ use crate::usage::Usage;
 pub struct ReplayPoint {
     recording: Recording,
     journal: Journal,
-    /// The history with which a new run continues. It includes all results of the turn's calls.
+    /// The history with which a new run continues. The history includes all results of the turn's
+    /// calls.
     continuation_history: History,
     input: Input,
 }
@@ -155,8 +156,8 @@ impl ReplayPoint {
     }
 
     /// Returns the request that [`run`](Self::run) would send first, before hooks change the
-    /// request. It has no tools from [sources](Agent::with_tool_source), since the tool lists of
-    /// sources are not loaded for this method.
+    /// request. The returned request has no tools from [sources](Agent::with_tool_source), since
+    /// the tool lists of sources are not loaded for this method.
     pub fn request(&self, agent: &Agent) -> Request {
         let mut history = self.continuation_history.settled();
         history.extend(self.input.0.iter().cloned());

@@ -26,8 +26,8 @@ use crate::usage::Usage;
 /// two polls; [`play_until`](Self::play_until) replays up to a step.
 ///
 /// The replay of a failed run ends like the run, with an `Err` of the run's error after `Finished`.
-/// The first difference from the recording is the last item of the stream. It is an `Err` of kind
-/// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) with a
+/// The first difference from the recording is the last item of the stream. This item is an `Err` of
+/// kind [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) with a
 /// [`ReplayMismatch`](super::ReplayMismatch) as its source.
 ///
 /// ```

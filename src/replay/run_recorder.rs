@@ -54,7 +54,7 @@ struct RecorderState {
 impl Agent {
     /// Sets a recorder that records every later run of the agent.
     ///
-    /// A [`Recorder`] only observes: it does not change the run.
+    /// A [`Recorder`] only observes a run and does not change the run.
     pub fn with_recorder(self, recorder: &Recorder) -> Self {
         let recorder = recorder.clone();
         let inner = self.world_factory();

@@ -182,8 +182,8 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
     }
 }
 
-/// Drops the body. Not inlined, so that the stack frame has no space for a second body while a body
-/// is polled: the body may itself poll a loop.
+/// Drops the body. The function is not inlined, so that the stack frame has no space for a second
+/// body while a body is polled. The body may itself poll a loop.
 #[inline(never)]
 fn drop_body<B>(mut body: Pin<&mut Option<B>>) {
     body.set(None);

@@ -13,10 +13,10 @@ use crate::stream::{IntoStep, LoopEndReason};
 
 /// Runs `body` once for each item of `input`, with the state that the previous iteration returned.
 ///
-/// This function is like `scan`, but each input item yields a stream of items. `Next(state)` ends
-/// the body and passes its state to the iteration for the next input item. `Stop`, `StopWith`, an
-/// error and a body that ends without any of these steps end the loop. An input item is pulled only
-/// when the consumer polls and no body is active.
+/// `loop_over` is like `scan`, but each input item yields a stream of items. `Next(state)` ends the
+/// body and passes its state to the iteration for the next input item. `Stop`, `StopWith`, an error
+/// and a body that ends without any of these steps end the loop. An input item is pulled only when
+/// the consumer polls and no body is active.
 ///
 /// Dropping the stream drops the active body and the input.
 ///

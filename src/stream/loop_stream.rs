@@ -14,7 +14,7 @@ use crate::stream::{IntoStep, LoopEndReason};
 /// Builds a body from the state, streams the body, and repeats with the state of the body's last
 /// step, until a step ends the loop.
 ///
-/// This function is like `unfold`, but each state yields a stream of items instead of a single
+/// `loop_stream` is like `unfold`, but each state yields a stream of items instead of a single
 /// item. `body` is a closure from a state to a stream of [`Step`](crate::stream::Step)s, or of
 /// `Result`s of steps. An `Err` is yielded to the consumer and ends the loop. A body that must
 /// first await a future can be written as `async move { … }.flatten_stream()`.

@@ -79,7 +79,7 @@ impl<S: Clone> LoopObserver<S> for StateCell<S> {
         drop(before);
     }
 
-    // This method is not part of the code that runs for each item.
+    // `observe_end` is not part of the code that runs for each item.
     #[inline(never)]
     fn observe_end(&mut self, ended: LoopEndReason, state: Option<S>) {
         let before = self.with_contents(|seen| {

@@ -24,7 +24,7 @@ pub trait TurnSource {
     /// Pushes the next piece of the turn into `turn`.
     ///
     /// Returns `Ready(Some(Ok(())))` if an event was or may have been pushed, and `Ready(None)` at
-    /// the end. This method is not called again after `Ready(None)` or an error.
+    /// the end. `poll_turn` is not called again after `Ready(None)` or an error.
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll;
 }
 
@@ -140,7 +140,7 @@ impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
 
 /// A boxed stream of one turn's events that keeps the contract listed at [`seal`].
 ///
-/// Dropping the stream cancels the turn: the connection is closed, and no work continues.
+/// Dropping the stream cancels the turn, so that the connection is closed and no work continues.
 #[must_use = "streams do nothing unless polled"]
 pub struct TurnStream(Pin<Box<dyn LimitTurn>>);
 

@@ -1,4 +1,4 @@
-//! The boxed stream of steps, so that all arms of a body have one type.
+//! The boxed stream of steps, with which all arms of a body have the same type.
 
 use std::fmt;
 use std::pin::Pin;

@@ -11,11 +11,11 @@ use crate::testing::response_stream::{BodyStep, ResponseBody, StreamResponse};
 use crate::testing::signatures::Signatures;
 use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 
-/// The answer of a [`ModelServer`](crate::testing::ModelServer) to one request. It is a turn, an
-/// error, or a raw body, together with the faults that are injected into it.
+/// The answer of a [`ModelServer`](crate::testing::ModelServer) to one request. An answer is a
+/// turn, an error, or a raw body, together with the faults that are injected into it.
 ///
-/// A [`Reply`] and an `&str` convert into an answer. An [`Error`] also converts into an answer: an
-/// error response in the vendor's format, with the status and the `retry-after` of the error.
+/// A [`Reply`] and an `&str` convert into an answer. An [`Error`] converts into an error response
+/// in the vendor's format, with the status and the `retry-after` of the error.
 ///
 /// ```
 /// use serde_json::json;
@@ -109,8 +109,8 @@ impl Answer {
         self
     }
 
-    /// Adds a header, which is written as given. It replaces a default header of the same name,
-    /// such as `content-type`.
+    /// Adds a header, which is written as given. The header replaces a default header of the same
+    /// name, such as `content-type`.
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self

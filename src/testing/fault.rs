@@ -21,7 +21,7 @@ use crate::error::Error;
 pub enum Fault {
     /// The connection closes without the HTTP end of the body.
     Cut(FaultPosition),
-    /// The body ends as if it were complete: the transport reports no error.
+    /// The body ends as if it were complete, and the transport reports no error.
     EndEarly(FaultPosition),
     /// Nothing more is sent, and the connection stays open until the client closes it.
     Stall(FaultPosition),
@@ -47,7 +47,8 @@ pub enum Fault {
     Gzip,
     /// The bytes are sent in chunks of this size, regardless of frames; a size of 0 counts as 1.
     FixedSizeChunks(usize),
-    /// The bytes are sent in chunks of 1 to `max_len` bytes. The same seed gives the same chunks.
+    /// The bytes are sent in chunks of 1 to `max_len` bytes. The same seed results in the same
+    /// chunk sizes.
     RandomSizeChunks {
         /// The seed of the random sizes.
         seed: u64,
@@ -76,8 +77,8 @@ pub enum Noise {
     /// Comments, as gateways send them to keep a connection open. On wires of JSON lines, empty
     /// lines are sent instead.
     Comments,
-    /// The wire's own keep-alive, which is `ping` on Anthropic, `keepalive` on Responses, comments
-    /// on the other wires, and an empty line on Ollama, which has no comments.
+    /// The wire's own keep-alive: `ping` on Anthropic, `keepalive` on Responses, an empty line on
+    /// Ollama, and comments on all other wires. Ollama has no comments.
     Pings,
     /// Events of an unknown type. On the chat wire, Gemini and Ollama, whose events have no types,
     /// chunks without choices, candidates or a message are sent instead.

@@ -9,7 +9,7 @@ use crate::provider::server::IssuedItem;
 pub(super) const SIGNATURE_PREFIX: &str = "c2NyaXB0ZWQ6";
 
 /// Returns a signature for a text. The signature is valid base 64, like the signatures of vendors.
-/// It depends only on the text, so that another server also accepts it.
+/// The signature depends only on the text, so that another server also accepts the signature.
 pub(super) fn sign_text(content: &str) -> String {
     // Sixteen hexadecimal digits are also valid base 64.
     format!("{SIGNATURE_PREFIX}{:016x}", fnv1a_64(content.bytes()))

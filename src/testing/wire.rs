@@ -13,15 +13,15 @@ use crate::testing::signatures::Signatures;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Wire {
-    /// Anthropic Messages: `…/messages`.
+    /// The Anthropic Messages wire, with the path `…/messages`.
     Anthropic,
-    /// `OpenAI` Chat Completions: `…/chat/completions`.
+    /// The `OpenAI` Chat Completions wire, with the path `…/chat/completions`.
     OpenAiChat,
-    /// `OpenAI` Responses: `…/responses`.
+    /// The `OpenAI` Responses wire, with the path `…/responses`.
     OpenAiResponses,
-    /// Gemini: `…/models/{model}:streamGenerateContent`.
+    /// The Gemini wire, with the path `…/models/{model}:streamGenerateContent`.
     Gemini,
-    /// Ollama's native API: `…/api/chat`.
+    /// The wire of Ollama's native API, with the path `…/api/chat`.
     Ollama,
 }
 

@@ -143,8 +143,8 @@ mod small {
         }
     }
 
-    /// Compares two JSON values as JSON Schema does: numbers are equal if their values are equal (1
-    /// and 1.0).
+    /// Compares two JSON values as JSON Schema does: two numbers are equal if their values are
+    /// equal, such as 1 and 1.0.
     fn json_eq(a: &Value, b: &Value) -> bool {
         a == b || (a.is_number() && b.is_number() && a.as_f64() == b.as_f64())
     }
@@ -180,8 +180,8 @@ mod whole {
     use crate::error::ErrorKind;
 
     /// The maximum number of values in arguments that are diagnosed completely. The validator
-    /// collects the errors of all alternatives of a schema, each with all its locations. These
-    /// errors are not requested for larger arguments.
+    /// collects the errors of all alternatives of a schema, each with all its locations. The errors
+    /// are not requested for larger arguments.
     const MAX_DIAGNOSED_VALUES: usize = 1000;
     /// The number of elements of each list that are checked for errors if the arguments have more
     /// than [`MAX_DIAGNOSED_VALUES`] values.

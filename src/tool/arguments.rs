@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-/// A type that the arguments of a tool can be deserialised into. It is any type that is
-/// [`DeserializeOwned`] and [`JsonSchema`], and whose JSON is an object; `()` is for a tool without
-/// arguments.
+/// A type that the arguments of a tool can be deserialised into. Such a type is
+/// [`DeserializeOwned`] and [`JsonSchema`], and its JSON is an object. The type `()` is for a tool
+/// without arguments.
 ///
 /// Types that are never a JSON object, such as numbers, strings and lists, do not compile here. The
 /// compiler reports that `MustBeAnObject` cannot be inferred (E0283). Use a struct with a field for

@@ -71,8 +71,8 @@ impl ToolContext {
 
     /// Returns whether the call has ended, so that its result is not awaited any longer.
     ///
-    /// The future of an ended call is dropped. Use this method for work that cannot be dropped: a
-    /// blocking thread should check it between its steps.
+    /// The future of an ended call is dropped. Use `is_cancelled` for work that cannot be dropped.
+    /// A blocking thread should check `is_cancelled` between its steps.
     pub fn is_cancelled(&self) -> bool {
         self.call_record.cancelled.load(Ordering::Relaxed)
     }

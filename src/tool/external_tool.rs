@@ -10,7 +10,7 @@ impl Tool {
     ///
     /// Arguments are checked as by [`Tool::raw`]. Without a
     /// [`ToolPolicy`](crate::tool::ToolPolicy), calls of the tool are answered as skipped, since
-    /// the application cannot be notified of them.
+    /// the application cannot be notified of the calls.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};

@@ -57,8 +57,8 @@ pub trait ToolHandler: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Returns an error if the arguments do not fit: a text for the model with the path and the
-    /// reason. The call does not run in that case.
+    /// Returns an error if the arguments do not fit. The error is a text for the model with the
+    /// path and the reason, and the call does not run.
     fn prepare(&self, arguments: &str) -> Result<PreparedCall, String>;
 }
 

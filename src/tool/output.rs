@@ -18,9 +18,9 @@ pub enum ToolUpdate {
     NestedEvent(Box<Event>),
     /// The result of the call. The stream of updates is not polled after the result.
     Output(ToolOutput),
-    /// The end of the stream without a result: calls of the sub-agent wait for a verdict. The call
-    /// that runs the sub-agent stays open until the run is resumed. The stream is not polled after
-    /// this update.
+    /// The end of the stream without a result, because calls of the sub-agent wait for a verdict.
+    /// The call that runs the sub-agent stays open until the run is resumed. The stream is not
+    /// polled after this update.
     Suspended(Box<Suspension>),
 }
 
@@ -116,9 +116,10 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
     }
 }
 
-/// The error of a tool: any type that `?` converts into a `Box<dyn Error + Send + Sync>`, such as
-/// an error type, a string, or an `anyhow::Error`. Convert an error that only implements `Display`,
-/// or a `Box<dyn Error>` that is not `Send`, to a string: `.map_err(|error| error.to_string())`.
+/// The error of a tool. Any type that `?` converts into a `Box<dyn Error + Send + Sync>` can be
+/// used, such as an error type, a string, or an `anyhow::Error`. Convert an error that only
+/// implements `Display`, or a `Box<dyn Error>` that is not `Send`, to a string: `.map_err(|error|
+/// error.to_string())`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a tool",
     label = "a tool's closure returns this error",

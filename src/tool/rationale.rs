@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 /// rationale](crate::Tool::with_rationale).
 pub(super) const RATIONALE_FIELD: &str = "_why";
 
-/// The rationale that a model gives for a call, besides the arguments. It consists of the expected
-/// outcome, the stop condition and the risk.
+/// The rationale that a model gives for a call, besides the arguments. A rationale consists of the
+/// expected outcome, the stop condition and the risk.
 ///
 /// ```
 /// use turnstream::tool::{Risk, Rationale};
@@ -64,7 +64,8 @@ impl Rationale {
     }
 
     /// Separates the rationale like `split_arguments`, but only if no part of the rationale is
-    /// lost: its value is an object with no other fields, and every field could be parsed.
+    /// lost. No part is lost if the value is an object with no other fields, and every field could
+    /// be parsed.
     pub(crate) fn split_well_formed(arguments: &str) -> (Self, Cow<'_, str>) {
         let Some(fields) = RawFields::parse(arguments) else {
             return (Self::default(), Cow::Borrowed(arguments));

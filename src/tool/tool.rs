@@ -38,7 +38,7 @@ use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 pub struct Tool {
     pub(super) handler: Arc<dyn ToolHandler>,
     pub(super) settings: ToolSettings,
-    /// The agent that the tool runs; `None` for other tools.
+    /// The agent that the tool runs; `None` for tools that run no agent.
     pub(super) agent: Option<AgentBacking>,
 }
 
@@ -68,7 +68,8 @@ impl Tool {
         &self.spec().name
     }
 
-    /// Makes each call of the tool run alone: no other call of the turn runs at the same time.
+    /// Makes each call of the tool run alone, so that no other call of the turn runs at the same
+    /// time.
     ///
     /// Earlier calls of the turn end first, and later calls start after the exclusive call has
     /// ended. Calls of other tools may run concurrently, up to
@@ -86,8 +87,9 @@ impl Tool {
     ///
     /// The time starts when the call is first polled. The tool is polled before its timer, so a
     /// result that is ready is accepted even after the time limit. Tools advance only while the
-    /// [`ToolRun`](crate::tool::ToolRun) is polled: if its consumer pauses, so do the tools. The
-    /// time from an emitted event to the next poll is therefore not counted.
+    /// [`ToolRun`](crate::tool::ToolRun) is polled, so tools pause when the consumer of the run
+    /// pauses. The time limit therefore does not count the time from an emitted event to the next
+    /// poll.
     ///
     /// A thread cannot be dropped. Blocking work should check
     /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled) between its steps; a result that
@@ -107,10 +109,10 @@ impl Tool {
     }
 
     /// Marks a tool whose calls run agents of their own, as tools created by
-    /// [`Agent::as_tool`](crate::Agent::as_tool) do. Such a call occupies none of the slots that
-    /// its tree of agents [shares](crate::agent::Pool::with_max_concurrency). The agents that the
-    /// call runs need those slots, and would otherwise wait for them forever. The default time
-    /// limit of tools does not apply to such a call.
+    /// [`Agent::as_tool`](crate::Agent::as_tool) do. A call of such a tool occupies none of the
+    /// slots that its tree of agents [shares](crate::agent::Pool::with_max_concurrency). The agents
+    /// that the call runs need these slots, and would otherwise wait for them forever. The default
+    /// time limit of tools does not apply to calls that run agents.
     pub fn running_sub_agents(self) -> Self {
         self.with_flag(ToolFlag::RunsSubAgents)
     }
@@ -128,8 +130,8 @@ impl Tool {
     /// A tool that only reads is idempotent. A tool that passes the key to a service which
     /// recognises repeated keys is also idempotent. A call of any other tool never runs again if it
     /// had started and has no result when a [session](crate::session::Session) is opened. The
-    /// result of such a call tells the model that the call was interrupted. A call that runs again
-    /// passes hooks and approvals again.
+    /// result of a call that does not run again tells the model that the call was interrupted. A
+    /// call that runs again passes hooks and approvals again.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -147,8 +149,9 @@ impl Tool {
         self.with_flag(ToolFlag::Idempotent)
     }
 
-    /// Declares that the model is expected to call the tool repeatedly, and that its result may
-    /// stay the same for a long time, for example because the tool polls the progress of a job.
+    /// Declares that the model is expected to call the tool repeatedly, for example because the
+    /// tool polls the progress of a job. The result of the tool may then stay the same for a long
+    /// time.
     ///
     /// An agent ignores calls of a pollable tool when it counts [repeated
     /// turns](crate::agent::RepeatCounter), whatever their results are. The model is not asked to
@@ -156,9 +159,9 @@ impl Tool {
     /// [`Repeating`](crate::event::EndReason::Repeating). A turn that only polls is not counted and
     /// does not reset the count, so the turns A, poll, A count as A, A. Polling is therefore
     /// bounded only by the limit on requests and by [budgets](crate::Agent::with_budget). A tool
-    /// that waits for a while before it answers uses less of both. The detector of a [missing
-    /// termination](crate::agent::detect::MissingTermination) counts polling turns like any other
-    /// turns.
+    /// that waits for a while before it answers uses fewer requests and less of the budgets. The
+    /// detector of a [missing termination](crate::agent::detect::MissingTermination) counts polling
+    /// turns like any other turns.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -197,7 +200,8 @@ impl Tool {
         self.settings.has_flag(ToolFlag::Exclusive)
     }
 
-    /// Returns the tool's own time limit, if it has one; see [`with_timeout`](Self::with_timeout).
+    /// Returns the tool's own time limit, or `None` if the tool has no limit of its own; see
+    /// [`with_timeout`](Self::with_timeout).
     pub fn timeout(&self) -> Option<Duration> {
         self.settings.timeout
     }

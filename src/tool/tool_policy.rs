@@ -49,7 +49,7 @@ pub trait ToolPolicy: Send {
     /// again. If the replacement does not fit either, the model receives `why`, the error in its
     /// own arguments.
     ///
-    /// This method runs synchronously in the poll that checks the call.
+    /// `repair_arguments` runs synchronously in the poll that checks the call.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -99,8 +99,8 @@ pub trait ToolPolicy: Send {
         Ok(None)
     }
 
-    /// Decides whether a call runs. This method is called once for each call that could run: the
-    /// call is complete, its tool is known, and its arguments fit, if necessary after a
+    /// Decides whether a call runs. `before_call` is called once for each call that could run. Such
+    /// a call is complete, its tool is known, and its arguments fit, if necessary after a
     /// [repair](Self::repair_arguments).
     ///
     /// Calls are decided sequentially, in call order, and only when the call could start within the
@@ -120,8 +120,8 @@ pub trait ToolPolicy: Send {
         let _ = call;
     }
 
-    /// Returns the verdict on a waiting call, or `None` while there is no verdict. This method is
-    /// called before the verdict is requested, and in every poll from then on.
+    /// Returns the verdict on a waiting call, or `None` while there is no verdict. `verdict` is
+    /// called before the verdict is requested, and in every later poll.
     ///
     /// If a verdict arrives between two polls, the implementation must wake the task.
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
@@ -130,8 +130,8 @@ pub trait ToolPolicy: Send {
     }
 
     /// Returns whether the run waits for calls that need an approval (interactive use), or leaves
-    /// such calls pending when all other calls have ended (the default). This method is called when
-    /// no call is running. External calls are always left pending.
+    /// such calls pending when all other calls have ended (the default). `waits_for_verdicts` is
+    /// called when no call is running. External calls are always left pending.
     fn waits_for_verdicts(&self) -> bool {
         false
     }
@@ -142,8 +142,8 @@ pub trait ToolPolicy: Send {
     ///
     /// While the future is pending, the call and all later calls wait. The future is dropped if
     /// another call must start first, or if the turn's own concurrency limit leaves no slot for the
-    /// call. This method is then called again later. It is called only for tools that do not [run
-    /// agents](crate::Tool::runs_sub_agents).
+    /// call. If the future was dropped, `acquire_slot` is called again later. `acquire_slot` is
+    /// called only for tools that do not [run agents](crate::Tool::runs_sub_agents).
     fn acquire_slot(&mut self, call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
         let _ = call;
         None
@@ -158,7 +158,7 @@ pub trait ToolPolicy: Send {
 
     /// Inspects each result, and may change the result, before the consumer sees it. Results of
     /// calls that did not run are also inspected; the kind of such a result shows why the call did
-    /// not run. This method runs synchronously in the poll in which the result arrives.
+    /// not run. `after_call` runs synchronously in the poll in which the result arrives.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ pub trait ToolPolicy: Send {
     ///
     /// # Errors
     ///
-    /// Returns an error to end the run; `null` is then emitted as the progress.
+    /// Returns an error to end the run; `null` is emitted instead of the progress.
     fn redact_progress(&mut self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         let _ = (call, data);
         Ok(())

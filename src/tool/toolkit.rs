@@ -87,7 +87,7 @@ impl Toolkit {
     /// with `call_tool`. A call inside of `call_tool` is treated as a call of the inner tool.
     /// Policies, hooks, approvals, limits and events see the inner tool's name and arguments, and
     /// the arguments are checked against the inner tool's schema. Only the history keeps the outer
-    /// call, and the outer name in the result, as the model wrote them. The model may also call a
+    /// call, and the outer name in the result, as written by the model. The model may also call a
     /// tool directly by its own name.
     ///
     /// This method is [`with_search`](Self::with_search) with the default settings.
@@ -136,8 +136,8 @@ impl Toolkit {
     /// - [`with_rationale`](Self::with_rationale) adds the rationale to the schemas of the tools
     ///   that can be found. `search_tools` and `call_tool` stay unchanged.
     /// - [`restricted_to`](Self::restricted_to) keeps the tools that its `specs` name. If
-    ///   `call_tool` is one of these tools, all tools that are not listed are kept too. Otherwise
-    ///   the toolkit is not searchable any more.
+    ///   `call_tool` is one of these tools, all tools that are not listed are kept too. If
+    ///   `call_tool` is not named, the toolkit is not searchable any more.
     /// - [`specs`](Self::specs) returns the listed specs, and [`get`](Self::get) finds all tools.
     ///
     /// A provider with its own [tool search](crate::Provider::has_tool_search) receives the
@@ -383,7 +383,7 @@ impl Toolkit {
         self.max_concurrency
     }
 
-    /// Returns the time limit for a call of the tool; `None` means that the time is unlimited.
+    /// Returns the time limit for a call of the tool; `None` means that there is no time limit.
     pub(super) fn time_limit(&self, tool: &Tool) -> Option<TimeLimit> {
         let limit = match (tool.timeout(), self.timeout) {
             (Some(limit), _) => TimeLimit::Explicit(limit),

@@ -1,4 +1,4 @@
-//! Tools made from closures.
+//! Tools created from closures.
 
 #[cfg(feature = "schemars")]
 use std::any::type_name;
@@ -48,10 +48,10 @@ impl Tool {
     ///
     /// # Panics
     ///
-    /// Panics if the name is invalid for a provider (valid are 1 to 64 letters, digits, `_` and
-    /// `-`), or if the argument type's schema is not that of an object, as with an enum. Both
-    /// conditions are known when the program is written. Types that are never an object, such as
-    /// `String`, do not compile.
+    /// Panics if the name is invalid for a provider (valid names have 1 to 64 letters, digits, `_`
+    /// and `-`). Also panics if the schema of the argument type is not that of an object, as with
+    /// an enum. Names and argument types are known when the program is written. Types that are
+    /// never an object, such as `String`, do not compile.
     #[cfg(feature = "schemars")]
     #[track_caller]
     pub fn new<A, MustBeAnObject, F, Fut, R>(name: &str, description: &str, run: F) -> Self
@@ -258,8 +258,8 @@ fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSp
         parameters = serde_json::json!({ "type": "object", "properties": {} });
     }
     if let Some(schema) = parameters.as_object_mut() {
-        // Only people and JSON Schema tools use these keywords; for the model they would only cost
-        // tokens.
+        // Only people and JSON Schema tools use these keywords, which would only cost tokens for
+        // the model.
         schema.shift_remove("$schema");
         schema.shift_remove("title");
     }

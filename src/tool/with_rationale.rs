@@ -10,10 +10,10 @@ impl Tool {
     /// and the risk.
     ///
     /// The schema gets an optional property `_why`. The value of `_why` is removed before the
-    /// arguments are checked: the tool never sees the value, and an invalid value does not fail the
-    /// call. A [`ToolPolicy`](crate::tool::ToolPolicy), a hook or an approver sees the arguments
-    /// including the rationale, as the model wrote them and as the history stores them. They can
-    /// read the rationale with [`Rationale::split_arguments`].
+    /// arguments are checked. The tool never sees the value of `_why`, and an invalid value does
+    /// not fail the call. A [`ToolPolicy`](crate::tool::ToolPolicy), a hook or an approver sees the
+    /// arguments including the rationale, as the model wrote them and as the history stores them.
+    /// The rationale can be read with [`Rationale::split_arguments`].
     ///
     /// A tool that has a property `_why` of its own, or whose schema does not allow another
     /// property, is left unchanged.

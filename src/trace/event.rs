@@ -73,8 +73,8 @@ pub enum TraceAction {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         call_id: String,
         /// The arguments as the model wrote them, without the parts that `why` contains. Arguments
-        /// that are not JSON, or are nested deeper than 100 levels, are stored as a string. `None`
-        /// if the call was made before the trace started.
+        /// that are not JSON, or are nested deeper than 100 levels, are stored as a string. The
+        /// field is `None` if the call was made before the trace started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<RawJson>,
         /// The rationale of the call, if its tool has a [rationale](crate::Tool::with_rationale).

@@ -26,9 +26,9 @@ use crate::usage::Prices;
 /// then counted across runs, and budgets start again with each run. A run starts at its input, or
 /// when the previous run has ended.
 ///
-/// The steps of a sub-agent are listed where they happened. Each such step contains the id of the
-/// call that runs the sub-agent, has a number of its own, and does not change the numbers and
-/// budgets of the parent's steps.
+/// The steps of a sub-agent are listed where they happened. Each step of a sub-agent contains the
+/// id of the call that runs the sub-agent, and has a number of its own. Steps of a sub-agent do not
+/// change the numbers and budgets of the parent's steps.
 ///
 /// ```
 /// use futures::StreamExt;

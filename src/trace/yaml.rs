@@ -49,8 +49,8 @@ impl fmt::Display for Yaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = serde_json::to_string(self.event).map_err(|_| fmt::Error)?;
         let Ok(mut value) = serde_json::from_str::<Value>(&json) else {
-            // The value is nested too deeply to be parsed. It is written as JSON in one line, which
-            // is also valid YAML.
+            // The value is nested too deeply to be parsed. The value is written as JSON in one
+            // line, which is also valid YAML.
             return writeln!(f, "{json}");
         };
         if let (Value::Object(fields), false) = (&mut value, self.has_all_fields) {

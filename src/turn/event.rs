@@ -67,7 +67,7 @@ pub enum TurnEvent {
     },
     /// The request failed before any output, and is sent again after a delay that starts now.
     ///
-    /// This event is not part of the turn, and folds ignore it.
+    /// The event is not part of the turn and is ignored by folds.
     Retrying {
         /// The number of attempts that failed so far, from 1.
         attempt: u32,

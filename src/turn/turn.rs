@@ -25,8 +25,8 @@ pub struct Turn {
     pub(super) model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) response_id: Option<String>,
-    /// Whether a builder created the turn. This field is never deserialized, so that no file can
-    /// forge it.
+    /// Whether a builder created the turn. The field `built` is never deserialized, so that no file
+    /// can forge the value.
     #[serde(skip)]
     pub(super) built: bool,
 }

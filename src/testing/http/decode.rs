@@ -24,8 +24,8 @@ pub(super) struct BadRequest(pub(super) &'static str);
 pub(super) enum Decoded {
     /// The request is not complete, so more bytes are needed.
     NeedsBytes,
-    /// The client waits for `100 Continue` before it sends the body. This value is returned only
-    /// once per request.
+    /// The client waits for `100 Continue` before it sends the body. `NeedsContinue` is returned
+    /// only once per request.
     NeedsContinue,
     /// A complete request. The buffer may already contain the next request.
     Request(HttpRequest),

@@ -30,8 +30,8 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 pub struct LoopbackServer {
     address: SocketAddr,
     log: Arc<RequestLog>,
-    /// The task that accepts connections. It owns the tasks of the connections, which are aborted
-    /// together with it.
+    /// The task that accepts connections. This task owns the tasks of the connections, which are
+    /// aborted together with it.
     accept_task: AbortHandle,
 }
 

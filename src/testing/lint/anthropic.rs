@@ -11,8 +11,8 @@ use crate::testing::signatures::Signatures;
 
 /// Returns Anthropic's objections to the body of a request.
 ///
-/// The check is slightly stricter than the vendor's. It also rejects consecutive messages with the
-/// same role, which the vendor merges and some compatible servers reject.
+/// The check is slightly stricter than the vendor's. The check also rejects consecutive messages
+/// with the same role, which the vendor merges and some compatible servers reject.
 pub(in crate::testing) fn anthropic(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);

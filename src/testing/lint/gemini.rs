@@ -35,8 +35,8 @@ pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
     bad.into_list()
 }
 
-/// Returns the objections of a model of the third generation. They are those of [`gemini`], and a
-/// missing thought signature on the first call of a step, for all steps since the last user
+/// Returns the objections of a model of the third generation. These objections are those of
+/// [`gemini`], and a missing thought signature on the first call of a step since the last user
 /// message, <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     let mut bad = gemini(body);

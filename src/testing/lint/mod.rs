@@ -5,9 +5,9 @@
 //! accept the body. A [`ModelServer`](crate::testing::ModelServer) calls [`request`] before it
 //! replies from its script. The function can also be used on its own, for a test of an encoder.
 //!
-//! Conditions that only the vendor can check are not covered. For example, a model must exist, a
-//! signature must be the vendor's own (a server knows the signatures that it issued), and an image
-//! must be decodable.
+//! Conditions that only the vendor can check are not covered. For example, only the vendor can
+//! check that a model exists, that a signature is its own, and that an image can be decoded. A
+//! server also knows the signatures that it issued.
 //!
 //! ```
 //! use serde_json::json;

@@ -17,7 +17,7 @@ use crate::testing::signatures::{SIGNATURE_PREFIX, Signatures};
 pub(in crate::testing) fn openai_responses(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
-    // This wire accepts an empty list of tools.
+    // The Responses wire accepts an empty list of tools.
     if !as_list(&body["tools"]).is_empty() || !is_given(body, "tools") {
         check_needs_tools(body, &mut bad);
     }

@@ -27,8 +27,8 @@ pub(super) enum Outcome {
         message: String,
         data: Option<Value>,
     },
-    /// The client must first answer a question, and then repeat the request. Used in the modern era
-    /// only.
+    /// The client must first answer a question, and then repeat the request. This answer is used in
+    /// the modern era only.
     InputRequired {
         key: String,
         request: Value,

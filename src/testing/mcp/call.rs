@@ -23,7 +23,8 @@ pub struct McpCall {
     pub(super) request: Arc<Request>,
     pub(super) peer: Arc<Peer>,
     pub(super) out: mpsc::Sender<Outgoing>,
-    /// The client's answers so far, by the keys of the questions. Used in the modern era only.
+    /// The client's answers so far, by the keys of the questions. The answers are used in the
+    /// modern era only.
     pub(super) answered: Arc<Map<String, Value>>,
 }
 
@@ -59,8 +60,8 @@ impl McpCall {
     ///
     /// # Errors
     ///
-    /// Returns the answer that the handler must return: the question itself (modern era), or an
-    /// error if the client rejects the question or has not declared the capability.
+    /// Returns the answer that the handler must return. The answer is the question itself (modern
+    /// era), or an error if the client rejects the question or has not declared the capability.
     pub async fn ask(&self, key: &str, method: &str, params: Value) -> Result<Value, McpAnswer> {
         let capability = method.split('/').next().unwrap_or_default();
         match self.protocol {
@@ -107,7 +108,7 @@ impl McpCall {
     ///
     /// # Errors
     ///
-    /// As [`ask`](Self::ask).
+    /// Returns an error in the same cases as [`ask`](Self::ask).
     pub async fn elicit(
         &self,
         key: &str,

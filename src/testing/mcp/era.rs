@@ -17,11 +17,11 @@ pub enum McpEra {
     /// Both eras, where the first request of a client selects the era.
     #[default]
     Both,
-    /// Only the modern era. The method `initialize` is rejected with the list of supported
+    /// Only the modern era, in which the method `initialize` is rejected with the list of supported
     /// versions.
     Modern,
-    /// Only the legacy era. The method `server/discover` is rejected as unknown or because of the
-    /// missing session.
+    /// Only the legacy era, in which the method `server/discover` is rejected as unknown or because
+    /// of the missing session.
     Legacy,
     /// Only the legacy era, as implemented by some old servers, which never answer
     /// `server/discover`.

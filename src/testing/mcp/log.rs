@@ -24,8 +24,8 @@ pub enum McpRequestStatus {
     Running,
     /// The request was answered, with a result or an error.
     Answered,
-    /// The request was cancelled by the client, or by the end of the connection. Its handler was
-    /// dropped.
+    /// The request was cancelled by the client, or by the end of the connection. The handler of the
+    /// request was dropped.
     Cancelled,
 }
 

@@ -25,7 +25,7 @@ impl State {
                 Some(id) => peer.cancel(id),
                 None => self.log.record_violation(format!("`{method}` has no `requestId`")),
             },
-            // Other notifications, including unknown ones, are allowed and have no effect.
+            // Other notifications, including unknown notifications, are allowed and have no effect.
             _ => {}
         }
     }

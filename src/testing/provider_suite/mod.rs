@@ -149,9 +149,9 @@ macro_rules! provider_suite {
     };
 }
 
-/// Checks every claim, one after the other.
+/// Checks all claims, one after the other.
 ///
-/// It does not panic on failures: see [`Report::assert`].
+/// The function does not panic on failures; see [`Report::assert`].
 pub async fn check<S: Subject>(subject: &S) -> Report {
     run_claim(subject, None).await
 }

@@ -28,9 +28,9 @@ pub trait Subject {
     ///
     /// A piece of text or reasoning consists of one or more frames, and so does a call. If the last
     /// piece is not a [`Piece::Stop`], the answer is written up to the point where it would be cut
-    /// off. It then has no stop reason, no end marker, and nothing else that tells the provider
-    /// that the turn is complete. If the wire has no field for a call's id, the call is written
-    /// without the id.
+    /// off. An answer that is cut off has no stop reason, no end marker, and nothing else that
+    /// tells the provider that the turn is complete. If the wire has no field for a call's id, the
+    /// call is written without the id.
     fn response_body(&self, pieces: &[Piece]) -> Option<Vec<u8>>;
 
     /// Returns the frame of an error that the server reports after a part of its answer. Returns

@@ -20,8 +20,8 @@ pub(super) struct Admission {
     /// Calls that have not been checked yet, in call order, with their indices in the turn.
     queue: VecDeque<(usize, ToolCall)>,
     call_limit: CallLimit,
-    /// The call that the policy is deciding on. It is boxed, since most policies decide without
-    /// waiting.
+    /// The call that the policy is deciding on. The request is boxed, since most policies decide
+    /// without waiting.
     permission_request: Option<Box<PermissionRequest>>,
     /// Calls that wait for a verdict, in call order.
     awaiting_verdict: Vec<ReadyCall>,
@@ -43,7 +43,7 @@ pub(super) enum AdmissionStep {
 
 /// The limit on the number of calls that start.
 struct CallLimit {
-    /// The number of calls of the run that may still start; `None` means unlimited.
+    /// The number of calls of the run that may still start; `None` means that there is no limit.
     remaining: Option<u32>,
     /// The answer to calls that exceed the limit.
     refusal: Refusal,

@@ -15,7 +15,7 @@ use crate::tool::run::saved_calls::{ReplayedCalls, SavedCalls};
 /// hooks and approvals. Calls that may run are [announced](Self::announce). No announced call
 /// starts before [`poll_start`](Self::poll_start) allows it.
 pub(crate) trait CallJournal: Send + Sync {
-    /// Waits until it is known whether the calls run. This method is called before any other
+    /// Waits until it is known whether the calls run. `poll_begin` is called before any other
     /// method, until it returns `Ready`.
     fn poll_begin(&self, cx: &mut Context<'_>) -> Poll<CallsBegin>;
 

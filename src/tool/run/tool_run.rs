@@ -36,10 +36,10 @@ type HistorySource = Box<dyn FnOnce() -> History + Send>;
 /// [`Toolkit::run`] and [`Toolkit::resume`] create a run. Dropping the run drops every running
 /// tool.
 ///
-/// Tools advance only while the run is polled: if its consumer pauses, so do the tools. The time
-/// from an event to the next poll does not count towards the [timeouts](crate::Tool::with_timeout)
-/// of tools. Only a thread that a tool has started continues on its own; the thread can check
-/// [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
+/// Tools advance only while the run is polled, so tools pause when the consumer of the run pauses.
+/// The time from an event to the next poll does not count towards the
+/// [timeouts](crate::Tool::with_timeout) of tools. Only a thread that a tool has started continues
+/// on its own; the thread can check [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
 ///
 /// The stream ends when no call is running and the run does not wait for a verdict. With a
 /// [`ToolPolicy`], some calls may then be without a result; the outcome lists these calls as
@@ -54,7 +54,7 @@ pub struct ToolRun {
     /// Collects the results.
     result_collector: ResultCollector,
     /// The saved events that are emitted instead of running calls, with the calls that stay
-    /// pending; `None` in other runs.
+    /// pending; `None` in a run that runs its calls.
     replayed: Option<Box<ReplayedCalls>>,
     /// Reads the history from the place where the events were written, such as a journal.
     history_source: Option<HistorySource>,
@@ -107,10 +107,10 @@ impl Toolkit {
     /// # Errors
     ///
     /// Returns [`InvalidRequest`](ErrorKind::InvalidRequest) if two tools have the same name, if no
-    /// call is open, or if items other than results follow the turn of the open calls. The same
-    /// error is returned if that turn does not allow calls to run or is not known to be complete
-    /// (its last item has a [`TurnInfo`](crate::item::TurnInfo)). The error message states the
-    /// reason.
+    /// call is open, or if items other than results follow the turn of the open calls.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) is also returned if the turn does not allow
+    /// calls to run, or is not known to be complete. The last item of a complete turn has a
+    /// [`TurnInfo`](crate::item::TurnInfo). The error message states the reason.
     pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
         ensure_distinct_names(&self.specs())?;
         let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
@@ -297,7 +297,8 @@ impl ToolRun {
     /// receives the results and the history, which contains the turn and every result in call
     /// order.
     ///
-    /// This method is like [`then_next`](Self::then_next), for callers that may also stop the loop.
+    /// `then_steps` is like [`then_next`](Self::then_next), for callers that may also stop the
+    /// loop.
     pub fn then_steps<S, F>(self, then: F) -> Steps<'static, S>
     where
         S: Send + 'static,
@@ -527,7 +528,7 @@ impl Stream for ToolRun {
         let item = ready!(item);
         this.executor.pause_timeouts();
         if this.result_collector.error().is_some() {
-            // Drop all calls, including running ones.
+            // All calls are dropped, including running calls.
             this.admission.clear();
             this.executor.clear();
         }

@@ -11,8 +11,8 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 impl TurnBuilder {
     /// Adds an event of another stream of turn events, as [`seal`](crate::stream::seal) does.
     ///
-    /// A complete turn keeps its own items. Its calls are renamed like their events, and may run
-    /// only if they could run before.
+    /// A complete turn keeps its own items. The calls of a complete turn are renamed like their
+    /// events, and may run only if they could run before.
     pub fn absorb(&mut self, event: TurnEvent) {
         if self.is_finished {
             return;

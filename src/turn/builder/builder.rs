@@ -16,7 +16,7 @@ use crate::usage::Usage;
 /// empty id becomes `call_<turn>_<n>`, and an id that the history already has becomes
 /// `<id>_dup<k>`. If a second call starts with an id of this turn, the events of the second call
 /// are held back until the call ends. The call is then dropped if its name and arguments equal
-/// those of the first call. Otherwise the call is emitted under a new id.
+/// those of the first call. A call that differs is emitted under a new id.
 ///
 /// The calls of a turn may run only if [`complete`](Self::complete) created the turn.
 ///
