@@ -59,7 +59,7 @@ struct Fingerprint(u128);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplayMismatch {
-    /// The number of equal events before the difference.
+    /// The number of events before the difference that are equal in both runs.
     pub matched_events: usize,
     /// The part that differs: `event`, or a part of a request such as `request.context[2]`.
     pub part: String,

@@ -76,9 +76,9 @@ struct LineSink {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordedRun {
-    /// The agent that ran.
+    /// The agent whose run was recorded.
     pub agent: Agent,
-    /// The recording, parsed from its lines.
+    /// The recording of the run, parsed from its lines.
     pub recording: Recording,
     /// The requests as they were passed to the provider.
     pub requests: Vec<Request>,

@@ -106,7 +106,7 @@ impl Recording {
     }
 }
 
-/// Builds runs from lines.
+/// Builds recorded runs from the lines of a recording.
 #[derive(Default)]
 pub(super) struct RecordingParser(Vec<ParsedRun>);
 

@@ -38,7 +38,7 @@ pub trait LoopObserver<S> {
     fn observe_end(&mut self, ended: LoopEndReason, state: Option<S>);
 }
 
-/// Observes nothing.
+/// An observer that ignores all states and the end of the loop.
 impl<S> LoopObserver<S> for () {
     #[inline]
     fn observe_state(&mut self, _: &S) {}

@@ -52,7 +52,8 @@ impl std::error::Error for LineError {
     }
 }
 
-/// Stream for the [`json_lines`](crate::stream::TurnStreamExt::json_lines) method.
+/// The stream that is returned by the [`json_lines`](crate::stream::TurnStreamExt::json_lines)
+/// method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct JsonLines<S, T> {

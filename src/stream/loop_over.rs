@@ -55,7 +55,7 @@ pub trait LoopOverExt: Stream + Sized {
 
 impl<I: Stream> LoopOverExt for I {}
 
-/// Stream for the [`loop_over`] function.
+/// The stream that is returned by the [`loop_over`] function.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct LoopOver<I, F, B, S> {

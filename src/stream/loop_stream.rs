@@ -50,7 +50,7 @@ where
     LoopStream::with_observer(state, body, ())
 }
 
-/// Stream for the [`loop_stream`] function.
+/// The stream that is returned by the [`loop_stream`] function.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct LoopStream<F, B, S, O = ()> {

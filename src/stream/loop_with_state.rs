@@ -40,7 +40,7 @@ where
     (LoopStream::with_observer(state, body, cell.clone()), cell)
 }
 
-/// Stream for the [`loop_with_state`] function.
+/// The stream that is returned by the [`loop_with_state`] function.
 pub type LoopWithState<F, B, S> = LoopStream<F, B, S, StateCell<S>>;
 
 /// A cell that reads the state of a loop. Clones of the cell refer to the same loop.

@@ -32,7 +32,7 @@ pub use text_deltas::TextDeltas;
 use crate::error::Error;
 use crate::turn::{Turn, TurnBuilder, TurnEvent};
 
-/// Methods on any stream of turn events.
+/// Provides methods on any stream of turn events.
 pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     /// Forwards every event of a turn as a [`Step::Value`], then calls `then` with the finished
     /// turn to decide how the loop continues.

@@ -14,7 +14,8 @@ use crate::event::Event;
 use crate::stream::{Step, Steps};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
-/// Stream for the [`on_turn_complete`](crate::stream::TurnStreamExt::on_turn_complete) method.
+/// The stream that is returned by the
+/// [`on_turn_complete`](crate::stream::TurnStreamExt::on_turn_complete) method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct OnTurnComplete<'a, T, Then, Fut, S> {

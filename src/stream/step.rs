@@ -10,7 +10,7 @@ use futures::stream::{Once, once};
 /// would yield later is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step<A, S> {
-    /// An item for the consumer.
+    /// An item that is yielded to the consumer.
     Value(A),
     /// Ends this iteration; the next iteration starts with this state.
     Next(S),
@@ -24,7 +24,7 @@ pub enum Step<A, S> {
 ///
 /// An `Err` is yielded to the consumer and ends the loop.
 pub trait IntoStep {
-    /// The type inside a [`Step::Value`].
+    /// The type of the value in a [`Step::Value`].
     type Value;
     /// The state of the loop.
     type State;

@@ -83,7 +83,7 @@ pub enum Noise {
     /// Events of an unknown type. On the chat wire, Gemini and Ollama, whose events have no types,
     /// chunks without choices, candidates or a message are sent instead.
     UnknownEvents,
-    /// Blank lines.
+    /// Blank lines between the events.
     BlankLines,
 }
 
@@ -92,11 +92,11 @@ pub enum Noise {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineEnd {
-    /// `\n`
+    /// A line feed, `\n`.
     Lf,
-    /// `\r\n`
+    /// A carriage return and a line feed, `\r\n`.
     CrLf,
-    /// `\r`
+    /// A carriage return, `\r`.
     Cr,
 }
 

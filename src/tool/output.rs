@@ -34,17 +34,17 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
-    /// Creates a successful result.
+    /// Creates the output of a successful call.
     pub fn ok(content: impl Into<Content>) -> Self {
         Self { content: content.into(), failed: false }
     }
 
-    /// Creates a failed result. The text should tell the model how to react.
+    /// Creates the output of a failed call. The text should tell the model how to react.
     pub fn error(content: impl Into<Content>) -> Self {
         Self { content: content.into(), failed: true }
     }
 
-    /// Creates a successful result from a value, as JSON text.
+    /// Creates the output of a successful call from a value, as JSON text.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl ToolUpdate {
     note = "any other type that implements `serde::Serialize` is returned as `turnstream::tool::Json(value)`"
 )]
 pub trait IntoToolOutput {
-    /// Converts the value into an output.
+    /// Converts the value into the output of a tool.
     fn into_tool_output(self) -> ToolOutput;
 }
 

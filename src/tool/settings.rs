@@ -27,7 +27,7 @@ pub(super) enum ToolFlag {
     External,
     /// Each call runs agents, whose requests and calls are counted instead of the call itself.
     RunsSubAgents,
-    /// An interrupted call may run again.
+    /// An interrupted call of the tool may run again.
     Idempotent,
     /// Repeating the same call with the same result does not mean that the run is stuck.
     Pollable,

@@ -205,7 +205,7 @@ pub struct Permission {
     pub arguments: Option<String>,
 }
 
-/// Whether a call runs.
+/// The decision whether a call runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionDecision {
     /// The call runs, unless its tool requires an approval.

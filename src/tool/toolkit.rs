@@ -148,7 +148,7 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().cloned())
     }
 
-    /// Adds a tool.
+    /// Adds a tool to the toolkit.
     pub fn with_tool(self, tool: Tool) -> Self {
         let tools = self.tools.iter().cloned().chain([tool]);
         self.rebuild_with_tools(tools)
@@ -208,8 +208,8 @@ impl Toolkit {
 
     /// Sets the maximum length of a result's text in bytes, which is 65,536 by default.
     ///
-    /// A longer text is [truncated](crate::item::Content::truncate_middle) before the consumer or
-    /// the model sees it. The start and the end of the text are kept.
+    /// A longer result text is [truncated](crate::item::Content::truncate_middle) before the
+    /// consumer or the model sees it. The start and the end of the text are kept.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self

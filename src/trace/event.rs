@@ -85,7 +85,7 @@ pub enum TraceAction {
     Say {
         /// The text of the message, shortened to one line.
         text: String,
-        /// The stop reason of the turn.
+        /// The stop reason of the turn that contains the message.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         turn_stopped: String,
     },
@@ -119,7 +119,7 @@ pub struct TraceResult {
     /// How a call ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_exit: Option<ToolExit>,
-    /// The error of the step.
+    /// The error with which the step failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normalized_error: Option<NormalizedError>,
     /// The evidence that the tool recorded, usually an [`Evidence`]. A single piece of evidence is
@@ -141,7 +141,7 @@ pub struct TraceResult {
 }
 
 impl TraceResult {
-    /// Returns whether the result is empty.
+    /// Returns whether no field of the result is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

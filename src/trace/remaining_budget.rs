@@ -26,13 +26,13 @@ pub struct RemainingBudget {
     /// The remaining cost, in millionths of the currency unit of the prices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_remaining: Option<u64>,
-    /// The remaining time in milliseconds.
+    /// The remaining time of the run, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_remaining_ms: Option<u64>,
 }
 
 impl RemainingBudget {
-    /// Returns whether no budget is limited.
+    /// Returns whether all budgets are unlimited.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

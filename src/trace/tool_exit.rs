@@ -8,7 +8,7 @@ use crate::item::{Evidence, ResultKind, ToolResult};
 /// The maximum length of a summary, in characters.
 const MAX_SUMMARY_CHARS: usize = 240;
 
-/// How a call ended.
+/// The way in which a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -27,7 +27,7 @@ pub enum ToolExit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NormalizedError {
-    /// The kind of failure.
+    /// The kind of the failure.
     pub kind: FailureKind,
     /// The first line of the error text that the model reads, shortened.
     #[serde(default)]
@@ -68,7 +68,7 @@ pub struct NormalizedError {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// The time limit was exceeded.
+    /// The time limit of the call or request was exceeded.
     Timeout,
     /// A value is malformed, or a check did not pass.
     Validation,
@@ -151,7 +151,7 @@ fn error_summary(text: &str) -> String {
     to_single_line(line.strip_prefix("Error: ").unwrap_or(line))
 }
 
-/// Returns the text in one line, shortened.
+/// Returns the text as a single line, shortened to the maximum length.
 pub(super) fn to_single_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {

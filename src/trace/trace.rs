@@ -78,7 +78,7 @@ struct TraceState {
 }
 
 impl Trace {
-    /// Creates a trace without budgets.
+    /// Creates a trace of runs without budgets.
     pub fn new() -> Self {
         Self::default()
     }
@@ -154,12 +154,12 @@ impl Trace {
         sink.write_steps(&steps);
     }
 
-    /// Returns the steps so far.
+    /// Returns the steps recorded so far.
     pub fn events(&self) -> Vec<TraceEvent> {
         self.lock_state().steps.clone()
     }
 
-    /// Returns the last step so far, if there is a step.
+    /// Returns the last recorded step, or `None` if there is no step.
     pub fn last_event(&self) -> Option<TraceEvent> {
         self.lock_state().steps.last().cloned()
     }

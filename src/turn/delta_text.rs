@@ -14,7 +14,7 @@ use smol_str::SmolStr;
 pub struct Text(SmolStr);
 
 impl Text {
-    /// Returns the text.
+    /// Returns the text as a string slice.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -60,9 +60,9 @@ pub enum TurnEvent {
         /// The id of the call.
         call_id: String,
     },
-    /// The number of tokens that this attempt used so far, which replaces the previous update.
+    /// The token usage of this attempt so far, which replaces the previous update.
     UsageUpdate {
-        /// All tokens that this attempt used so far.
+        /// The usage of this attempt so far.
         usage: Usage,
     },
     /// The request failed before any output, and is sent again after a delay that starts now.
@@ -80,10 +80,10 @@ pub enum TurnEvent {
     Retracted {
         /// The reason for the retraction, for a human reader.
         why: String,
-        /// The tokens that the void attempt used, which count for the run.
+        /// The token usage of the void attempt, which counts for the run.
         usage: Usage,
     },
-    /// The turn is complete.
+    /// The turn is complete, and no event follows.
     TurnComplete {
         /// The complete turn.
         turn: Arc<Turn>,

@@ -143,7 +143,7 @@ impl ParseError {
         }
     }
 
-    /// Parses one JSON value into a type.
+    /// Parses a single JSON value into a type.
     pub(crate) fn read_json<T: DeserializeOwned>(json: &str) -> Result<T, Self> {
         let mut reader = serde_json::Deserializer::from_str(json);
         match serde_path_to_error::deserialize(&mut reader) {

@@ -107,7 +107,7 @@ impl PartialTurn {
         self.blocks.iter().filter_map(|block| block.item.as_text()).collect()
     }
 
-    /// Returns the number of tokens counted so far.
+    /// Returns the token usage of the turn so far.
     pub fn usage(&self) -> Usage {
         self.usage
     }

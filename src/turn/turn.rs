@@ -48,7 +48,7 @@ impl Turn {
         self.raw_stop_reason.as_deref()
     }
 
-    /// Returns the number of tokens that the turn used.
+    /// Returns the token usage of the turn.
     pub fn usage(&self) -> Usage {
         self.usage
     }

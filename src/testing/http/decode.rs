@@ -9,10 +9,10 @@ use crate::testing::http::request::HttpRequest;
 /// The maximum length of a request line and its headers together, in bytes.
 pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// The maximum number of headers.
+/// The maximum number of headers of a request.
 const MAX_HEADERS: usize = 128;
 
-/// The maximum length of a body, in bytes.
+/// The maximum length of a request body, in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
 /// The reason why the bytes are not a supported request. A bad request ends the connection.

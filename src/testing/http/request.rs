@@ -8,7 +8,7 @@ use bytes::Bytes;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpRequest {
-    /// The method as sent, such as `POST`.
+    /// The HTTP method as sent, such as `POST`.
     pub method: String,
     /// The request target as sent, which is the path, and the query if there is a query.
     pub path: String,

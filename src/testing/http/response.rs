@@ -14,7 +14,7 @@ use crate::testing::http::request::HttpRequest;
 /// connection open for the next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
-    /// The status code, such as 200.
+    /// The HTTP status code, such as 200.
     pub status: u16,
     /// The headers of the response, which are written as given.
     ///

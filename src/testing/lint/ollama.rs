@@ -55,7 +55,7 @@ const MODEL_OPTIONS: &[(TypeCheck, &[&str])] = &[
     (STRING_LIST, &["stop"]),
 ];
 
-/// Checks the types of optional fields.
+/// Checks that optional fields of an object have the right types.
 fn check_types(of: &Value, place: &str, types: &[(TypeCheck, &[&str])], bad: &mut Violations) {
     for ((name, fits), fields) in types {
         for field in *fields {

@@ -20,7 +20,7 @@ const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 /// The server's reaction to a request.
 #[derive(Debug)]
 pub(super) enum Reaction {
-    /// An answer to the request.
+    /// The server sends this answer to the request.
     Answer(Value),
     /// The request is never answered.
     Silence,

@@ -33,9 +33,9 @@ pub(super) enum AdmissionStep {
     Allowed(ReadyCall),
     /// The call is answered without running.
     Answered(AnsweredCall),
-    /// An approval is requested.
+    /// An approval of the call is requested.
     VerdictRequested(ToolEvent),
-    /// A call advanced without an event.
+    /// A call made progress without an event.
     Progressed,
     /// No call can be checked now, or the policy has not decided yet.
     Idle,
@@ -251,7 +251,7 @@ impl Admission {
         self.call_limit.remaining == Some(0)
     }
 
-    /// Counts a started call.
+    /// Counts a started call towards the limit.
     pub(super) fn count_started(&mut self) {
         self.call_limit.remaining = self.call_limit.remaining.map(|left| left.saturating_sub(1));
     }
@@ -286,7 +286,7 @@ impl Admission {
         mem::take(&mut self.call_limit.defers_calls) && !self.queue.is_empty()
     }
 
-    /// Drops all calls.
+    /// Drops all calls that are not admitted yet.
     pub(super) fn clear(&mut self) {
         self.queue.clear();
         self.awaiting_verdict.clear();

@@ -139,7 +139,7 @@ impl CallExecutor {
         }
     }
 
-    /// Drops all calls.
+    /// Drops all ready and running calls.
     pub(super) fn clear(&mut self) {
         self.ready_calls.clear();
         self.running = SelectAll::new();

@@ -47,11 +47,11 @@ type HistorySource = Box<dyn FnOnce() -> History + Send>;
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
     turn_calls: TurnCalls,
-    /// Decides which calls may run.
+    /// The part that decides which calls may run.
     admission: Admission,
-    /// Runs the admitted calls.
+    /// The part that runs the admitted calls.
     executor: CallExecutor,
-    /// Collects the results.
+    /// The part that collects the results of the calls.
     result_collector: ResultCollector,
     /// The saved events that are emitted instead of running calls, with the calls that stay
     /// pending; `None` in a run that runs its calls.
@@ -445,7 +445,8 @@ impl ToolRun {
         }
     }
 
-    /// Returns the next saved event.
+    /// Returns the next saved event, after collecting the results and suspensions that the event
+    /// contains.
     fn replay_event(&mut self, event: Option<ToolEvent>) -> Option<ToolEvent> {
         let Some(event) = event else {
             let error = self.replayed.as_mut().and_then(|played| played.saved_calls.error.take());

@@ -31,7 +31,7 @@ pub(super) struct TurnCalls {
     /// The answer to each call if no call of the turn may run.
     pub(super) refusal: Option<Refusal>,
     pub(super) denies_sub_agents: bool,
-    /// The data for the tools.
+    /// The data that is passed to the tools of the run.
     pub(super) run_data: RunData,
     /// The policy of the run, if there is a policy.
     pub(super) policy: PolicyHandle,

@@ -397,7 +397,7 @@ const IRREGULAR_FORMS: &[(&str, &str)] = &[
     ("wrote", "write"),
 ];
 
-/// Words that start a question.
+/// Words with which a question starts.
 const QUESTION_WORDS: &str =
     "am any are did do does had has have how is was were what when where which who whose why will";
 

@@ -214,8 +214,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets the number of tokens that the attempt has used so far, which replaces the previous
-    /// number.
+    /// Sets the token usage of the attempt so far, which replaces the previous usage.
     pub fn set_usage(&mut self, usage: Usage) {
         if !self.is_finished && self.partial.usage != usage {
             self.partial.usage = usage;
@@ -223,7 +222,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Returns the number of tokens counted so far.
+    /// Returns the token usage of the attempt so far.
     pub fn usage(&self) -> Usage {
         self.partial.usage
     }
