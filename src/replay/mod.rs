@@ -1,4 +1,4 @@
-//! Records runs and replays them.
+//! Records and replays runs.
 //!
 //! A [`Recorder`] writes each run of an agent: its events, a fingerprint of every request, and
 //! those external inputs that no event contains. A [`Recording`] is a parsed run.

@@ -80,7 +80,7 @@ pub struct RecordedRun {
     pub agent: Agent,
     /// The recording of the run, parsed from its lines.
     pub recording: Recording,
-    /// The requests as they were passed to the provider.
+    /// The requests of the run, as passed to the provider.
     pub requests: Vec<Request>,
 }
 

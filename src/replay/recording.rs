@@ -77,7 +77,8 @@ impl Recording {
     }
 
     /// Parses all runs of a text, in the order in which the runs started. A truncated last line is
-    /// skipped. The run then ends before this line, as if the run had been dropped.
+    /// skipped. A run with a truncated last line ends before this line, as if the run had been
+    /// dropped.
     ///
     /// # Errors
     ///

@@ -59,8 +59,8 @@ impl From<&Request> for TurnBuilder {
 ///
 /// - Call ids are unique within the history and the turn; [`TurnBuilder`](crate::turn::TurnBuilder)
 ///   describes how duplicate ids are changed.
-/// - `TurnComplete` is yielded exactly once, as the last event. The source is dropped before this
-///   event.
+/// - `TurnComplete` is yielded exactly once, as the last event. The source is dropped before
+///   `TurnComplete` is yielded.
 /// - Only a source that ends without a complete turn results in an error of kind
 ///   [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn), which carries the partial turn.
 /// - Any other error carries the partial turn as well, unless the partial turn is empty.

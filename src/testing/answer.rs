@@ -123,8 +123,8 @@ impl Answer {
     }
 
     /// Returns the body on a wire as it is sent, up to its end or to the point where a fault
-    /// interrupts the body. Use it to test a decoder, or to find the number of positions at which
-    /// the body can be cut.
+    /// interrupts the body. The body can be used to test a decoder, or to find the number of
+    /// positions at which the body can be cut.
     ///
     /// ```
     /// use turnstream::testing::{Answer, Wire};

@@ -74,8 +74,8 @@ pub enum FaultPosition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Noise {
-    /// Comments, as gateways send them to keep a connection open. On wires of JSON lines, empty
-    /// lines are sent instead.
+    /// Comments like those that gateways send to keep a connection open. On wires of JSON lines,
+    /// empty lines are sent instead.
     Comments,
     /// The wire's own keep-alive: `ping` on Anthropic, `keepalive` on Responses, an empty line on
     /// Ollama, and comments on all other wires. Ollama has no comments.

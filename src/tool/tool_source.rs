@@ -58,7 +58,7 @@ pub trait ToolSource: Send + Sync {
 
     /// Returns the current tools, in an order that is stable while the tools do not change.
     ///
-    /// A run calls this method before each of its requests, so the call should be cheap when
+    /// A run calls `list_tools` before each of its requests, so `list_tools` should be cheap when
     /// nothing has changed. The future does nothing before it is polled, and dropping the future
     /// cancels the listing.
     ///

@@ -177,7 +177,8 @@ impl Toolkit {
 
     /// Sets the maximum number of calls of a turn that run concurrently, which is 4 by default.
     ///
-    /// Sub-agents multiply this number, because each sub-agent has its own limit.
+    /// Sub-agents multiply the number of concurrent calls, because each sub-agent has its own
+    /// limit.
     pub fn with_max_concurrency(mut self, calls: NonZeroUsize) -> Self {
         self.max_concurrency = calls.get();
         self

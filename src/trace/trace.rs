@@ -133,8 +133,8 @@ impl Trace {
         self.lock_state().fold.add_input(json);
     }
 
-    /// Processes the next event. [`trace_to`](crate::EventStreamExt::trace_to) calls this method,
-    /// so call it only for events that do not pass through such a stream.
+    /// Processes the next event. [`trace_to`](crate::EventStreamExt::trace_to) calls `observe` for
+    /// each event of its stream, so call `observe` only for other events.
     pub fn observe(&self, event: &Event) {
         let mut sink = self.lock_writers();
         let mut steps = Vec::new();

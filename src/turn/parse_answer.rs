@@ -122,8 +122,8 @@ impl Turn {
 }
 
 impl ParseError {
-    /// Returns the reason why the turn's answer must not be parsed, whatever its text is. The stop
-    /// reason decides this.
+    /// Returns the reason why the turn's answer must not be parsed, whatever its text is. The
+    /// reason depends only on the turn's stop reason.
     pub(crate) fn from_stop_reason(turn: &Turn) -> Option<Self> {
         match turn.stop_reason() {
             StopReason::Refusal => Some(Self::Refused { text: turn.text() }),

@@ -63,7 +63,7 @@ pub(super) async fn serve(
             },
             WriteOutcome::Cut => return,
             WriteOutcome::Reset => {
-                // If setting this option fails, dropping the socket is the best alternative.
+                // If setting the linger time fails, dropping the socket is the best alternative.
                 let _ = stream.set_zero_linger();
                 return;
             }

@@ -74,7 +74,7 @@ impl LoopbackServer {
 
     /// Returns every request received so far, in the order in which the requests were complete.
     ///
-    /// A request is added to this list before the handler is called.
+    /// A request is added to the returned list before the handler is called.
     pub fn requests(&self) -> Vec<HttpRequest> {
         lock_ignoring_poison(&self.log.requests).clone()
     }
@@ -95,8 +95,8 @@ impl LoopbackServer {
     /// returns immediately if a client has already disconnected, and does not wait for further
     /// clients.
     ///
-    /// A test can await this method instead of sleeping, after it has dropped a client. Dropping
-    /// the future only stops the wait.
+    /// A test that has dropped a client can await this method instead of sleeping. Dropping the
+    /// future only stops the wait.
     pub async fn wait_for_early_close(&self) {
         let mut count = self.log.closed_early_count.subscribe();
         // An error would mean that the sender was dropped, but `self` owns it.

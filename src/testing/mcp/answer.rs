@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 /// The answer of a tool of an [`McpServer`](crate::testing::mcp::McpServer): a result, or a
 /// JSON-RPC error.
 ///
-/// A text converts into an answer, and a `Result` of two answers does as well.
+/// A text converts into an answer. A `Result` of two answers also converts into an answer.
 ///
 /// ```
 /// use turnstream::testing::mcp::McpAnswer;
@@ -65,22 +65,22 @@ impl McpAnswer {
         self.with_block(json!({ "type": "text", "text": text.into() }))
     }
 
-    /// Adds an image.
+    /// Adds an image block to the content.
     pub fn with_image(self, mime_type: &str, bytes: impl AsRef<[u8]>) -> Self {
         self.with_data("image", mime_type, bytes.as_ref())
     }
 
-    /// Adds an audio block.
+    /// Adds an audio block to the content.
     pub fn with_audio(self, mime_type: &str, bytes: impl AsRef<[u8]>) -> Self {
         self.with_data("audio", mime_type, bytes.as_ref())
     }
 
-    /// Adds a link to a resource.
+    /// Adds a link to a resource to the content.
     pub fn with_resource_link(self, uri: &str, name: &str) -> Self {
         self.with_block(json!({ "type": "resource_link", "uri": uri, "name": name }))
     }
 
-    /// Adds an embedded text resource.
+    /// Adds an embedded text resource to the content.
     pub fn with_resource(self, uri: &str, mime_type: &str, text: &str) -> Self {
         let resource = json!({ "uri": uri, "mimeType": mime_type, "text": text });
         self.with_block(json!({ "type": "resource", "resource": resource }))

@@ -25,7 +25,7 @@ pub(super) enum Reaction {
     /// The request is never answered.
     Silence,
     Call(PreparedCall),
-    /// A subscription, which lasts until it is cancelled.
+    /// A subscription, which lasts until the client cancels the subscription.
     Listen {
         wants_tools: bool,
     },

@@ -38,7 +38,8 @@ const OUT_CAPACITY: usize = 16;
 /// A scripted MCP server on a free port of 127.0.0.1, which runs until the value is dropped.
 /// Dropping the server closes all connections and drops all handlers.
 ///
-/// [`McpServer::start_http`](crate::testing::mcp::McpServer::start_http) creates this server.
+/// [`McpServer::start_http`](crate::testing::mcp::McpServer::start_http) creates an
+/// `McpHttpServer`.
 pub struct McpHttpServer {
     server: LoopbackServer,
     state: Arc<State>,

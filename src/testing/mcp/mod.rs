@@ -2,8 +2,8 @@
 //!
 //! [`McpServer`] implements both eras of the protocol without an SDK: the modern era of 2026-07-28,
 //! and the legacy era that starts with `initialize`. The server serves a pair of streams, or HTTP
-//! on the loopback device. A [`McpTool`] is a schema and an async closure. A [`McpFault`] makes the
-//! server misbehave. A [`McpServerHandle`] returns the received messages.
+//! on the loopback device. An [`McpTool`] is a schema and an async closure. An [`McpFault`] makes
+//! the server misbehave. An [`McpServerHandle`] returns the received messages.
 //!
 //! ```
 //! use serde_json::json;

@@ -21,7 +21,7 @@ use crate::testing::mcp::tool::McpTool;
 /// The server speaks both eras of the protocol, over a pair of streams ([`serve`](Self::serve)) or
 /// over HTTP on the loopback device ([`start_http`](Self::start_http)). The server is strict: a
 /// message that breaks the protocol is recorded in [`violations`](McpServerHandle::violations), and
-/// rejected if the protocol requires this. A [`McpFault`] makes the server misbehave.
+/// rejected if the protocol requires this. An [`McpFault`] makes the server misbehave.
 ///
 /// Clones share the tools, the settings and the log.
 ///
@@ -52,12 +52,12 @@ impl McpServer {
         self.with(|settings| settings.tools.push(tool))
     }
 
-    /// Adds a text resource.
+    /// Adds a text resource to the server.
     pub fn with_resource(self, uri: &str, name: &str, mime_type: &str, text: &str) -> Self {
         self.with_contents(uri, name, mime_type, Contents::Text(text.to_owned()))
     }
 
-    /// Adds a binary resource.
+    /// Adds a binary resource to the server.
     pub fn with_binary_resource(
         self,
         uri: &str,

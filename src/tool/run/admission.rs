@@ -331,7 +331,7 @@ fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<Admiss
 }
 
 /// Finds the tool of a call that may run according to the turn, the toolkit and its arguments, and
-/// prepares the call. If the arguments were repaired, they replace those of `call`.
+/// prepares the call. Repaired arguments replace the arguments of `call`.
 fn validate_call(
     calls: &mut TurnCalls,
     at: usize,

@@ -46,8 +46,8 @@ pub struct TurnBuilder {
     pub(super) is_finished: bool,
     /// Whether `TurnComplete` was pushed.
     pub(super) is_completed: bool,
-    /// The number of bytes of this attempt, which are those of text, reasoning, arguments, ids,
-    /// names and provider data.
+    /// The number of bytes of this attempt in text, reasoning, arguments, ids, names and provider
+    /// data.
     pub(super) used_bytes: usize,
     pub(super) max_bytes: MaxTurnBytes,
     /// The maximum number of output tokens, if the request sets a maximum.

@@ -146,8 +146,8 @@ impl TurnBuilder {
         self.calls[at].block_index.and_then(|at| self.partial.blocks.get_mut(at))
     }
 
-    /// Decides on a held call. The call is dropped if it equals an earlier call with its id;
-    /// otherwise it is emitted.
+    /// Decides on a held call. A held call is dropped if it equals an earlier call with the same
+    /// id; otherwise the held call is emitted.
     pub(super) fn release_held(&mut self, at: usize) {
         let Some(held) = self.calls[at].held_call.take() else { return };
         let wire_id = self.calls[at].wire_id.clone();

@@ -64,7 +64,8 @@ impl TurnBuilder {
     }
 
     /// Voids a failed attempt, so that another attempt can follow. The output and usage of the
-    /// failed attempt are [retracted](Self::retract). If it had neither, no event is emitted.
+    /// failed attempt are [retracted](Self::retract). If the failed attempt had neither output nor
+    /// usage, no event is emitted.
     pub(crate) fn retract_failed_attempt(&mut self, error: &Error) {
         if self.has_started() || self.partial.usage != Usage::default() {
             self.retract(error.to_string());
@@ -75,8 +76,8 @@ impl TurnBuilder {
     }
 
     /// Reports that `attempt` attempts failed, the last attempt with `error`, and that the request
-    /// is sent again after `delay`. If this attempt already has output, no event is emitted: a
-    /// retry would have to [retract](Self::retract) the output first.
+    /// is sent again after `delay`. If this attempt already has output, no event is emitted, since
+    /// a retry would first have to [retract](Self::retract) the output.
     pub fn report_retry(&mut self, attempt: u32, delay: Duration, error: Error) {
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.forward_retry(TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error) });
