@@ -1,9 +1,9 @@
-//! Locks that work after a panic.
+//! Locks mutexes that may be poisoned by a panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, also after a panic while it was locked: nothing here is left half done across code that may
-/// panic.
+/// Locks a mutex, even if a panic has poisoned it. Ignoring the poison is safe, because the data of these mutexes is
+/// never left incomplete while code that may panic runs.
 pub(crate) fn lock_ignoring_poison<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -57,22 +57,22 @@ use crate::world::World;
 pub struct Agent(Arc<AgentSettings>);
 
 impl Agent {
-    /// Creates an agent without tools that sends at most 20 requests per run.
+    /// Creates an agent that has no tools and sends at most 20 requests per run.
     pub fn new(provider: impl Provider + 'static) -> Self {
         Self(Arc::new(AgentSettings::new(Arc::new(provider))))
     }
 
-    /// Starts a run on a new history. Nothing happens before the first poll.
+    /// Starts a run on a new history. The run does nothing before its first poll.
     pub fn run(&self, input: impl Into<Input>) -> Run {
         self.run_from(History::new(&*self.0.ids), input)
     }
 
     /// Starts a run on a history, which is [settled](History::settled) first. With
-    /// [`Input::default()`] nothing is appended, and the model continues the history as it is.
+    /// [`Input::default()`] as the input, nothing is appended to the history, and the model
+    /// continues from its end.
     ///
-    /// Two runs on clones of one history may give their calls the same ids, and so their tools the
-    /// same idempotency keys: use [`fork`](History::fork) to give a copy of the history an id of
-    /// its own.
+    /// Two runs on clones of one history may give their calls the same ids, and therefore the same
+    /// idempotency keys. Use [`fork`](History::fork) to create a copy of a history with a new id.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -91,20 +91,20 @@ impl Agent {
         self.run_with_body(loop_body, history, input)
     }
 
-    /// Starts a run on a history with a body of your own in place of [`loop_body()`]. Everything
-    /// else is the same: the journal, the handles, and the single `Finished` event.
+    /// Starts a run on a history with a body of your own in place of [`loop_body()`]. The journal,
+    /// the handles, and the single `Finished` event are the same as with `loop_body`.
     ///
-    /// The run must receive each event before the body is polled again. This is the case if the
-    /// stream of the body is returned as it is. An adapter that polls ahead, such as `ready_chunks`
-    /// or a channel, gives the body an outdated history. If a change of the history, such as a
-    /// steered message, has not reached the run before the next request, the run ends with
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+    /// The run must receive each event before the body is polled again. A body whose stream is
+    /// returned as it is meets this requirement. If an adapter polls the body ahead, such as
+    /// `ready_chunks` or a channel, the body sees an outdated history. If the run has not received
+    /// a change to the history, such as a steered message, before the next request, the run ends
+    /// with [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
     ///
-    /// A copy of [`loop_body`] needs the crates `async-stream` and `futures`.
+    /// To compile a copy of [`loop_body`], add the crates `async-stream` and `futures`.
     ///
-    /// A body that yields `Stop`, or no step at all, ends the run as `stopped`. `StopWith` ends it
-    /// for the reason in the `end` field of the state. A `Finished` event that the body yields,
-    /// such as that of another run, is dropped: the run emits its own.
+    /// A body that yields `Stop`, or no step at all, ends the run as `stopped`. `StopWith` ends the
+    /// run for the reason in the `end` field of the state. A `Finished` event that the body yields,
+    /// such as that of another run, is dropped, since the run emits its own `Finished` event.
     ///
     /// ```
     /// use turnstream::agent::{Agent, loop_body};
@@ -145,9 +145,9 @@ impl Agent {
         )
     }
 
-    /// Creates an empty trace with the limits of a run of this agent: the number of requests and
-    /// the limits of its [`Budget`], except a pool. Attach it to a run with
-    /// [`trace_to`](crate::EventStreamExt::trace_to).
+    /// Creates an empty trace with the limits of a run of this agent. These are the maximum number
+    /// of requests and the limits of the agent's [`Budget`], except a pool. Attach the trace to a
+    /// run with [`trace_to`](crate::EventStreamExt::trace_to).
     pub fn new_trace(&self) -> Trace {
         let trace = Trace::from_budgets(RemainingBudget {
             steps_remaining: Some(u64::from(self.0.limits.limits.max_turns)),
@@ -156,38 +156,41 @@ impl Agent {
         trace.with_prices(self.0.limits.budget.prices().cloned().unwrap_or_default())
     }
 
-    /// Returns the agent's own tools. Those of its [sources](Self::with_tool_source) are known only
-    /// to a run.
+    /// Returns the agent's own tools. The tools of its [sources](Self::with_tool_source) are not
+    /// included, since only a run lists them.
     pub fn toolkit(&self) -> &Toolkit {
         &self.0.tools.toolkit
     }
 
-    /// Resumes a run that ended as `pending`: answers the open calls according to their verdicts,
-    /// and then asks the model.
+    /// Resumes a run that ended as `pending`. The resumed run answers the open calls according to
+    /// their verdicts, and then sends the next request to the model.
     ///
     /// `verdicts` has one verdict for each call without a result, together with the call itself, as
-    /// in [`Outcome::pending`](crate::Outcome::pending). A verdict applies only to exactly this
-    /// call, including its arguments. If a hook rewrites or repairs the arguments to something
-    /// else, the call is denied. Hooks are called again, since their decisions may have changed; a
-    /// call that a hook denies stays denied. An external tool takes [`Verdict::Output`], its
-    /// result, or a denial. Such a result is accepted even if the agent no longer has the tool.
+    /// in [`Outcome::pending`](crate::Outcome::pending). A verdict applies only to a call that
+    /// equals the call that was passed with the verdict, including its arguments. If a hook
+    /// rewrites or repairs the arguments of a call so that they differ from those in `verdicts`,
+    /// the call is denied. Hooks are called again, since their decisions may have changed. A call
+    /// that a hook denies is denied regardless of its verdict. The verdict on a call of an external
+    /// tool must be [`Verdict::Output`] with the result, or a denial. A result of an external tool
+    /// is accepted even if the agent no longer has the tool.
     ///
-    /// A call whose sub-agent was suspended takes no verdict itself. Pass the verdicts on the calls
-    /// that the sub-agent waits for, in any order, each with the path to it. The sub-agent
-    /// continues with the history that `history` [stores](History::nested_history) for the call,
-    /// and neither hooks nor limits are applied to the call again. The counters and budgets of the
-    /// sub-agent start from zero, like those of the run itself.
+    /// A call whose sub-agent was suspended takes no verdict itself. Instead, pass the verdicts on
+    /// the pending calls of the sub-agent, in any order, each call with its path. The sub-agent
+    /// continues with the history that `history` [stores](History::nested_history) for the call.
+    /// Hooks and limits are not applied again to the call that runs the sub-agent. The counters and
+    /// budgets of the sub-agent and of the resumed run start from zero.
     ///
-    /// Resume a stored history only once: doing it twice runs the calls twice, with the same
-    /// [idempotency keys](crate::tool::ToolContext::idempotency_key). If a resumed run is dropped,
-    /// its history has the results that were received, and only the other calls are open.
+    /// Resume a stored history only once. If a history is resumed twice, its calls run twice, with
+    /// the same [idempotency keys](crate::tool::ToolContext::idempotency_key). If a resumed run is
+    /// dropped, its history has the results that were received, and only the calls without a result
+    /// remain open.
     ///
     /// In a history that was built by hand, the last item of the turn needs a
     /// [`TurnInfo`](crate::item::TurnInfo), which marks the turn as complete
     /// ([`Item::with_turn_info`](crate::Item::with_turn_info)).
     ///
-    /// [`run_from`](Self::run_from) on the same history answers the open calls as interrupted
-    /// instead.
+    /// [`run_from`](Self::run_from) answers the open calls of a history as interrupted instead of
+    /// resuming them.
     ///
     /// ```
     /// use serde_json::json;
@@ -219,10 +222,13 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), before anything runs, if no call is
-    /// open; if a verdict is missing, duplicated or for a call that is not open; if an external
-    /// call is approved, since it cannot run here; or if the tool of an approved call, or the
-    /// sub-agent of a suspended one, is missing.
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, before anything runs,
+    /// in each of these cases:
+    ///
+    /// - No call is open.
+    /// - A verdict is missing, duplicated or for a call that is not open.
+    /// - A call of an external tool is approved, since the tool cannot run in this process.
+    /// - The tool of an approved call, or the sub-agent of a suspended call, is missing.
     pub fn resume(
         &self,
         history: impl Into<History>,
@@ -231,12 +237,12 @@ impl Agent {
         self.resume_with_body(loop_body, history, verdicts)
     }
 
-    /// Like [`resume`](Self::resume), with a body of your own; see
+    /// Resumes a run like [`resume`](Self::resume), with a body of your own; see
     /// [`run_with_body`](Self::run_with_body).
     ///
     /// # Errors
     ///
-    /// The same as for [`resume`](Self::resume).
+    /// Returns the same errors as [`resume`](Self::resume).
     pub fn resume_with_body<B, St>(
         &self,
         body: B,
@@ -255,7 +261,8 @@ impl Agent {
         Ok(Run::new(Arc::clone(&self.0), begin, body))
     }
 
-    /// Replaces the tools and the settings of the toolkit: at most 4 calls run concurrently.
+    /// Replaces the tools, and resets the settings of the toolkit to their defaults, such as at
+    /// most 4 concurrent calls.
     ///
     /// If two tools have the same name, the run fails with
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) before a request is sent.
@@ -263,74 +270,76 @@ impl Agent {
         self.with_toolkit(Toolkit::new(tools))
     }
 
-    /// Adds a tool to those of the agent. Its name must differ from theirs.
+    /// Adds a tool to the agent. The name of the tool must differ from the names of the agent's
+    /// other tools.
     pub fn with_tool(self, tool: Tool) -> Self {
         self.update_settings(|it| it.tools.toolkit = it.tools.toolkit.clone().with_tool(tool))
     }
 
-    /// Replaces the tools with a toolkit, including its settings.
+    /// Replaces the tools and their settings with those of the toolkit.
     pub fn with_toolkit(self, kit: Toolkit) -> Self {
         self.update_settings(|it| {
             it.tools.toolkit = if it.tools.requires_rationale { kit.with_rationale() } else { kit }
         })
     }
 
-    /// Adds a source of tools that may change during a run, such as an MCP server. With several
-    /// sources, their tools follow the agent's own tools, in the order in which the sources were
-    /// added.
+    /// Adds a source of tools that may change during a run, such as an MCP server. The tools of all
+    /// sources follow the agent's own tools, in the order in which the sources were added.
     ///
     /// A run lists the tools of all sources before each request, and before it runs resumed calls.
-    /// A list applies from the next request on: the tools that the model is offered and the tools
-    /// that its calls run come from the same list. All rules of the agent apply to these tools as
-    /// well: hooks and approvals, the limits of its [`Toolkit`],
-    /// [`with_rationale`](Self::with_rationale), dry runs.
+    /// A new tool list applies from the next request on. The tools that the model is offered and
+    /// the tools that its calls run come from the same list. Hooks, approvals, the limits of the
+    /// agent's [`Toolkit`], [`with_rationale`](Self::with_rationale) and dry runs apply to the
+    /// tools of sources as well.
     ///
-    /// - **The first listing of a run** must succeed. Otherwise the run ends with the source's
-    ///   error before it sends a request, and calls that it was to resume are answered without
-    ///   running. A name that two tools share is an
-    ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+    /// - **The first listing of a run** must succeed. If the first listing fails, the run ends with
+    ///   the source's error before it sends a request, and calls that were to be resumed are
+    ///   answered without running. If two tools share a name, the run ends with an
+    ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     /// - **A list that has changed** is reported to the model before the next request, as an
     ///   [`Appended`](crate::Event::Appended) event with the reason
-    ///   [`Hook`](crate::event::AppendReason::Hook). It names the tools that are new, no longer
-    ///   available, described differently, or left out.
-    /// - **A later listing that fails** changes nothing: the last list stays in effect. The failure
-    ///   is reported once, until the source can be listed again, to the model and to the hooks'
-    ///   [`on_failure`](crate::agent::hook::Hook::on_failure). A new tool whose name is already
-    ///   taken is left out, which is also reported.
+    ///   [`Hook`](crate::event::AppendReason::Hook). The message names the tools that are new, no
+    ///   longer available, described differently, or left out.
+    /// - **A later listing that fails** does not change the tool list. A failure is reported to the
+    ///   model and to the hooks' [`on_failure`](crate::agent::hook::Hook::on_failure), once until
+    ///   the source can be listed again. If the name of a new tool is already taken, the tool is
+    ///   left out, and this is reported to the model.
     /// - **A listing that takes longer than 30 seconds** fails;
     ///   [`with_tool_source_timeout`](Self::with_tool_source_timeout) sets another limit.
     ///
-    /// A changed list changes the beginning of each request, since providers put the tools before
-    /// the messages. The provider's cached prefix is then no longer used, and reasoning that a
-    /// model has bound to the tools becomes invalid.
-    /// [Anthropic's](crate::provider::Anthropic::without_drop_block) API drops such reasoning if
-    /// the request asks for it (`drop_block`).
+    /// A changed tool list changes the beginning of each request, since providers put the tools
+    /// before the messages. After such a change, the provider's cached prefix is no longer used,
+    /// and reasoning that a model has bound to the tools becomes invalid.
+    /// [Anthropic's](crate::provider::Anthropic::without_drop_block) API drops reasoning that has
+    /// become invalid if the request contains the option `drop_block`.
     ///
-    /// A replay of a run lists nothing. If a durable engine continues a run from recorded lists, a
-    /// call looks up its tool when it runs: it lists the source first, and is answered with an
-    /// error if the tool is gone or has changed. [`resume`](Self::resume) accepts verdicts on calls
-    /// of tools that the agent does not have itself; the run looks up the tool, and answers a call
-    /// whose tool is gone with an error. A [session](crate::session::Session) does not run calls of
-    /// these tools again after a crash, even if they are [idempotent](Tool::idempotent).
-    /// [External](Tool::external) tools must be among the agent's own tools, since front ends look
-    /// for them there.
+    /// A replay of a run lists no sources. If a durable engine continues a run from recorded tool
+    /// lists, each call lists its source and looks up its tool when it runs. Such a call is
+    /// answered with an error if the tool is gone or has changed. [`resume`](Self::resume) accepts
+    /// verdicts on calls of tools that are not among the agent's own tools. The resumed run looks
+    /// up each of these tools, and answers a call whose tool is gone with an error. A
+    /// [session](crate::session::Session) does not run calls of source tools again after a crash,
+    /// even if the tools are [idempotent](Tool::idempotent). [External](Tool::external) tools must
+    /// be among the agent's own tools, since front ends look for external tools only there.
     ///
-    /// [`ToolSource`] has an example.
+    /// See [`ToolSource`] for an example.
     pub fn with_tool_source(self, source: impl ToolSource + 'static) -> Self {
         self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).push(Arc::new(source)))
     }
 
-    /// Sets the timeout of one listing of a [source](Self::with_tool_source); 30 seconds by
-    /// default.
+    /// Sets the timeout of one listing of a [source](Self::with_tool_source), which is 30 seconds
+    /// by default.
     ///
-    /// The timer is tokio's. Outside a tokio runtime, the default timeout does not apply, and with
-    /// an explicit timeout a listing that is not ready at its first poll fails.
+    /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
+    /// If a timeout was set explicitly, a listing outside a tokio runtime fails unless it is ready
+    /// at its first poll.
     pub fn with_tool_source_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).set_timeout(timeout))
     }
 
-    /// Asks the model to state why it calls a tool, in an argument `_why` that the tool does not
-    /// receive; see [`Tool::with_rationale`]. A [trace](crate::Trace) shows it.
+    /// Asks the model to state its rationale for each call in an argument `_why`, which the tool
+    /// does not receive; see [`Tool::with_rationale`]. A [trace](crate::Trace) shows the rationale
+    /// of each call.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -376,9 +385,9 @@ impl Agent {
         self.update_settings(|it| it.prompt.system.volatile = volatile.into())
     }
 
-    /// Sets the request options: limits, sampling, reasoning, output format. Options that were set
-    /// earlier, for example by [`with_output`](Self::with_output), are kept where `options` [has no
-    /// value](Options::or).
+    /// Sets the request options: limits, sampling, reasoning, output format. If `options` [has no
+    /// value](Options::or) for an option, the value that was set earlier is kept, for example by
+    /// [`with_output`](Self::with_output).
     pub fn with_options(self, options: Options) -> Self {
         self.update_settings(|it| {
             it.prompt.options = options.or(std::mem::take(&mut it.prompt.options));
@@ -401,8 +410,9 @@ impl Agent {
         self.update_settings(|it| it.prompt.options.temperature = Some(temperature))
     }
 
-    /// Sets the maximum number of requests of a run: 20 by default, 80 for a sub-agent. With 0, no
-    /// request is sent. Requests that correct, continue or retry a turn count like any other.
+    /// Sets the maximum number of requests of a run. The default is 20, or 80 for a sub-agent. If
+    /// `max_turns` is 0, no request is sent. Requests that correct, continue or retry a turn count
+    /// like any other request.
     pub fn with_max_turns(self, max_turns: u32) -> Self {
         self.update_settings(|it| {
             it.limits.limits.max_turns = max_turns;
@@ -418,11 +428,11 @@ impl Agent {
         })
     }
 
-    /// Limits what a run may spend: tokens, money, time, tool calls; see [`Budget`].
+    /// Sets limits on the tokens, money, time and tool calls that a run may use; see [`Budget`].
     ///
-    /// Limits are checked at points where no paid work is lost: after a response, after the results
-    /// of its calls, and before a request. A response that crosses a limit is kept; the run only
-    /// starts nothing new.
+    /// Limits are checked only when no paid work can be lost: after a response, after the results
+    /// of its calls, and before a request. A response that exceeds a limit is kept, but the run
+    /// starts no further calls or requests.
     ///
     /// ```
     /// use serde_json::json;
@@ -455,7 +465,7 @@ impl Agent {
         self.update_settings(|it| it.limits.budget = budget)
     }
 
-    /// Adds a hook after the existing ones.
+    /// Adds a hook, which is called after the existing hooks.
     ///
     /// ```
     /// use turnstream::agent::hook::{self, CallDecision};
@@ -474,10 +484,11 @@ impl Agent {
         self.update_settings(|it| it.hooks.push(Arc::new(hook)))
     }
 
-    /// Sets a label that distinguishes this agent from others that share a hook. Hooks find it in
-    /// the state as [`label`](crate::agent::StateFields::label), and errors of hooks contain it. A
-    /// sub-agent without a label uses the name of its tool. Labels are joined along the tree: the
-    /// sub-agent `reader` of `researcher` has the label `researcher/reader`.
+    /// Sets a label that distinguishes this agent from others that share a hook. The
+    /// [`label`](crate::agent::StateFields::label) field of the state and the errors of hooks
+    /// contain the label. A sub-agent without a label uses the name of its tool. The label of a
+    /// sub-agent follows that of its parent: the sub-agent `reader` of `researcher` has the label
+    /// `researcher/reader`.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -522,25 +533,27 @@ impl Agent {
         self.update_settings(|it| it.label = label.into())
     }
 
-    /// Sets the timeout of each call of a hook; 30 seconds by default. It applies to decisions and
-    /// to the futures of observing hooks.
+    /// Sets the timeout of each hook call, which is 30 seconds by default. The timeout applies to
+    /// deciding hooks and to the futures of observing hooks.
     ///
-    /// The timer is tokio's. Outside a tokio runtime, the default timeout does not apply, and with
-    /// an explicit timeout a hook that is not ready at its first poll fails.
+    /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
+    /// If a timeout was set explicitly, a hook call outside a tokio runtime fails unless it is
+    /// ready at its first poll.
     pub fn with_hook_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| it.hooks.set_timeout(timeout))
     }
 
-    /// Adds a fallback: a provider that is used after the previous ones failed with an error that
-    /// another provider might avoid. The open turn is retracted, the run continues with the
-    /// transition `fallback`, and it uses the new provider until it ends. The next run starts with
+    /// Adds a fallback provider, which is used if the previous provider failed with an error that
+    /// another provider might avoid. The open turn is then retracted, the run continues with the
+    /// transition `fallback`, and the run uses the fallback until its end. The next run starts with
     /// the first provider again.
     ///
-    /// The run switches to the next provider without a delay: only the last one waits and retries.
-    /// A pooled connection that the server has closed is replaced, and does not count as a failure.
+    /// The run switches to the next provider without a delay: only the last provider waits and
+    /// retries. A pooled connection that the server has closed is replaced, and does not count as a
+    /// failure.
     ///
-    /// [`Fallback`](crate::provider::Fallback) does the same within one turn, starts with the first
-    /// provider in each turn, and causes no transition.
+    /// Alternatively, a [`Fallback`](crate::provider::Fallback) switches providers within one turn,
+    /// starts with the first provider in each turn, and causes no transition.
     ///
     /// ```
     /// use turnstream::provider::{Reply, Scripted};
@@ -559,18 +572,19 @@ impl Agent {
         self.update_settings(|it| it.providers.fallbacks.push(Arc::new(provider)))
     }
 
-    /// Sets the model's context window. Before a request that is close to the window, the
-    /// [compactor](Self::with_compactor) shortens the history, each time this happens; [`Window`]
-    /// defines the threshold. Without a window, a history is shortened only after a request did not
-    /// fit.
+    /// Sets the model's context window. Before each request whose size is close to the window, the
+    /// [compactor](Self::with_compactor) shortens the history; [`Window`] defines the threshold. If
+    /// no window is set, the compactor shortens a history only after a request did not fit the
+    /// model.
     ///
-    /// The threshold applies to the estimated tokens of a request with the whole history. If a
-    /// hook's [`transform_context`](crate::agent::hook::Hook::transform_context) changes the
-    /// request, this is included only where a provider has reported the token count. Once a request
-    /// exceeds the threshold, the compactor is called until the request is a quarter below it, or
-    /// until it returns nothing. If the compaction does not help, it is reported to hooks as a
-    /// [failure](crate::agent::hook::Hook::on_failure), the request is sent as it is, and the next
-    /// attempt is made when the request has grown by a twentieth of the window.
+    /// The threshold applies to the estimated number of tokens of a request with the whole history.
+    /// Changes by a hook's [`transform_context`](crate::agent::hook::Hook::transform_context)
+    /// affect the estimate only if a provider has reported the token count. Once a request exceeds
+    /// the threshold, the compactor is called until the request is a quarter below the threshold,
+    /// or until the compactor returns nothing. If the compaction does not help, a
+    /// [failure](crate::agent::hook::Hook::on_failure) is reported to hooks, and the request is
+    /// sent as it is. The next compaction is attempted when the request has grown by a twentieth of
+    /// the window.
     ///
     /// ```
     /// use turnstream::context::{Compactor, Truncator, Summarizer, Window};
@@ -587,20 +601,20 @@ impl Agent {
     }
 
     /// Sets the compactor, which shortens a history that is close to the
-    /// [window](Self::with_window) or did not fit the model;
-    /// [`Truncator`](crate::context::Truncator) by default. A request that did not fit is compacted
-    /// at most once per history.
+    /// [window](Self::with_window) or did not fit the model. The default compactor is
+    /// [`Truncator`](crate::context::Truncator). A history is compacted at most once because a
+    /// request did not fit.
     pub fn with_compactor(self, compactor: impl Compactor + 'static) -> Self {
         self.update_settings(|it| it.context.compactor = Some(Arc::new(compactor)))
     }
 
     /// Shortens the reasoning and the arguments of calls in old turns as a conversation grows,
-    /// regardless of the space left in the [window](Self::with_window); see [`Ageing`]. Off by
-    /// default.
+    /// regardless of the space left in the [window](Self::with_window); see [`Ageing`]. By default,
+    /// old turns are not shortened.
     ///
-    /// This happens before a request, does not call a model, and is reported as a `rewritten`
-    /// event. It does not count as the one compaction that is allowed after a request that did not
-    /// fit.
+    /// Old turns are shortened before a request, without calling a model, and the change is
+    /// reported as a `rewritten` event. Shortening old turns does not count as the one compaction
+    /// that is allowed after a request did not fit.
     ///
     /// ```
     /// use turnstream::context::Ageing;
@@ -614,31 +628,34 @@ impl Agent {
         self.update_settings(|it| it.context.ageing = Some(ageing))
     }
 
-    /// Sets the timeout of the compactor; 120 seconds by default. A compactor that takes longer is
-    /// dropped, and the compaction fails.
+    /// Sets the timeout of the compactor, which is 120 seconds by default. If the compactor takes
+    /// longer, its future is dropped, and the compaction fails.
     ///
-    /// The timer is tokio's. Outside a tokio runtime, the default timeout does not apply, and with
-    /// an explicit timeout a compactor that is not ready at its first poll fails.
+    /// The timeout uses tokio's timer. Outside a tokio runtime, the default timeout does not apply.
+    /// If a timeout was set explicitly, a compaction outside a tokio runtime fails unless it is
+    /// ready at its first poll.
     pub fn with_compactor_timeout(self, timeout: Duration) -> Self {
         self.update_settings(|it| it.context.compactor_timeout = TimeLimit::Explicit(timeout))
     }
 
-    /// Disables compaction: a request that does not fit the model ends the run as `context_window`.
+    /// Disables compaction, so that a request that does not fit the model ends the run as
+    /// `context_window`.
     pub fn without_compactor(self) -> Self {
         self.update_settings(|it| it.context.compactor = None)
     }
 
-    /// Waits for verdicts on calls that need approval, instead of ending the run as `pending`.
+    /// Makes the agent's runs wait for verdicts on calls that need approval, instead of ending as
+    /// `pending`.
     ///
-    /// While it waits, polling the run returns `Poll::Pending`, until
+    /// While a run waits for a verdict, polling it returns `Poll::Pending`. The run continues when
     /// [`approve`](crate::RunHandle::approve) or [`deny`](crate::RunHandle::deny) is called on the
     /// run between two polls, or on a handle. The run does not wait for the results of external
     /// tools.
     ///
-    /// The run waits only while a verdict can arrive: from its owner if it is polled as a stream,
-    /// or from a [handle](crate::Run::handle) if its [`outcome`](crate::Run::outcome) is awaited. A
-    /// sub-agent waits as long as a verdict can reach its parent. Otherwise the run ends as
-    /// `pending`.
+    /// A run waits only while a verdict can arrive, and ends as `pending` otherwise. Verdicts can
+    /// come from the owner of the run if the run is polled as a stream, or from a
+    /// [handle](crate::Run::handle) if its [`outcome`](crate::Run::outcome) is awaited. A sub-agent
+    /// waits as long as its parent can receive a verdict.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -671,15 +688,15 @@ impl Agent {
         self.update_settings(|it| it.tools.interactive = true)
     }
 
-    /// Sets the generator of ids; random ids by default.
+    /// Sets the generator of ids. By default, ids are random.
     pub fn with_id_generator(self, ids: impl Ids + 'static) -> Self {
         self.update_settings(|it| it.ids = Arc::new(ids))
     }
 
-    /// Requests an answer of type `T` as JSON, and validates that it is one.
+    /// Requests the answer as JSON of type `T`, and validates the answer.
     ///
-    /// This sets [`Options::output`](crate::request::Options::output) to the JSON schema of `T`. An
-    /// answer that [`Turn::parse`] cannot parse is rejected as described at
+    /// The option [`Options::output`](crate::request::Options::output) is set to the JSON schema of
+    /// `T`. An answer that [`Turn::parse`] cannot parse is rejected as described at
     /// [`with_validation`](Self::with_validation). Use [`Outcome::parse`](crate::Outcome::parse) to
     /// get the value from a completed run.
     ///
@@ -719,15 +736,16 @@ impl Agent {
 
     /// Adds a check of the answer, which runs before a run completes.
     ///
-    /// The check receives each turn in which the model stops on its own. It is not called for turns
-    /// with tool calls, nor for turns that are refused or cut off: these end the run for that
-    /// reason, since a validated answer is not continued. If the check returns `Err`, the answer is
-    /// rejected: the error text is sent to the model, which is asked again, at most as many times
-    /// as [`with_max_corrections`](Self::with_max_corrections) allows. After that, the run ends as
+    /// The check receives each turn in which the model stops on its own. The check is not called
+    /// for turns with tool calls, nor for turns that are refused or cut off. A turn that is refused
+    /// or cut off ends the run for that reason, since a validated answer is not continued. If the
+    /// check returns `Err`, the answer is rejected, and the error text is sent to the model, which
+    /// is asked again. At most [`with_max_corrections`](Self::with_max_corrections) answers in a
+    /// row are rejected in this way; the next rejected answer ends the run as
     /// [`Malformed`](crate::event::EndReason::Malformed). The history keeps every rejected answer.
     ///
-    /// Several checks run in the order in which they were added, up to the first `Err`. A panic in
-    /// a check ends the run with an error of kind [`Hook`](crate::ErrorKind::Hook).
+    /// Several checks run in the order in which they were added, until a check returns `Err`. A
+    /// panic in a check ends the run with an error of kind [`Hook`](crate::ErrorKind::Hook).
     ///
     /// ```
     /// use turnstream::Agent;
@@ -751,30 +769,31 @@ impl Agent {
         self.update_settings(|it| it.validators.push(check))
     }
 
-    /// Sets how many unusable replies in a row are corrected, 2 by default; the next one ends the
-    /// run as [`Malformed`](crate::event::EndReason::Malformed). Empty replies and turns in which
-    /// no call could start count as unusable.
+    /// Sets how many unusable replies in a row are corrected, which is 2 by default. The next
+    /// unusable reply ends the run as [`Malformed`](crate::event::EndReason::Malformed). Empty
+    /// replies and turns in which no call could start count as unusable.
     pub fn with_max_corrections(self, corrections: u32) -> Self {
         self.update_settings(|it| it.limits.limits.max_corrections = corrections)
     }
 
     /// Lets a run complete only with evidence: a check that a tool has
     /// [recorded](crate::tool::ToolContext::record_evidence) and that passed after the last change.
-    /// [`EvidenceLog::verdict`](crate::agent::evidence::EvidenceLog::verdict) has the rules.
+    /// See [`EvidenceLog::verdict`](crate::agent::evidence::EvidenceLog::verdict) for the rules.
     ///
     /// If the model claims to be done without evidence, the claim is rejected once: the model
-    /// receives a message that says what is missing and how to end. The next claim without evidence
-    /// ends the run as [`Unproven`](crate::event::EndReason::Unproven), and so does the first one
-    /// if no further request may be sent. New input, steered or as a follow-up, allows one more
-    /// rejection. A model that answers `BLOCKED: ` and what is missing ends the run as
-    /// [`Blocked`](crate::event::EndReason::Blocked). [`Outcome::why`](crate::Outcome::why) then
-    /// says what is missing, and [`Outcome::proof`](crate::Outcome::proof) has the check that
-    /// proves a completed run.
+    /// receives a message that says what is missing and how to end. The second claim without
+    /// evidence ends the run as [`Unproven`](crate::event::EndReason::Unproven). If no further
+    /// request may be sent, the first claim without evidence already ends the run. After new input,
+    /// steered or as a follow-up, a claim without evidence is rejected once more. If the model
+    /// answers with `BLOCKED: ` and what is missing, the run ends as
+    /// [`Blocked`](crate::event::EndReason::Blocked). [`Outcome::why`](crate::Outcome::why) of an
+    /// unproven or blocked run says what is missing. [`Outcome::proof`](crate::Outcome::proof) is
+    /// the check that proves a completed run.
     ///
-    /// Evidence is checked after the [validations](Self::with_validation) of the answer, which a
-    /// blocked model need not pass, and after the stop hooks, whose decisions take precedence. Only
-    /// changes and checks of this run count. In a run without a user message in its input, those in
-    /// its history count as well.
+    /// Evidence is checked after the [validations](Self::with_validation) of the answer and after
+    /// the stop hooks, whose decisions take precedence. The answer of a blocked model is not
+    /// validated. Only changes and checks of the run itself count. If the input of a run has no
+    /// user message, the changes and checks in its history count as well.
     ///
     /// ```
     /// use serde_json::json;
@@ -819,33 +838,33 @@ impl Agent {
         })
     }
 
-    /// Turns the agent into a tool: each call runs the agent on a new history with the call's
-    /// `prompt` as its input, and returns the text of its last turn.
+    /// Creates a tool from the agent. Each call of the tool runs the agent on a new history with
+    /// the call's `prompt` as its input, and returns the text of the agent's last turn.
     ///
     /// The sub-agent has its own prompt, tools, model and limits, and at most 80 turns by default.
-    /// Its events are yielded by the parent's run as [`Nested`](crate::Event::Nested) events, one
-    /// by one as they are pulled, and dropping or interrupting the parent drops it. The parent's
-    /// journal keeps the journal of the sub-agent, see
-    /// [`Journal::nested_journal`](crate::Journal::nested_journal), and
+    /// The parent's run yields the events of the sub-agent as [`Nested`](crate::Event::Nested)
+    /// events, one by one as the consumer pulls them. Dropping or interrupting the parent drops the
+    /// sub-agent. [`Journal::nested_journal`](crate::Journal::nested_journal) of the parent's
+    /// journal returns the journal of the sub-agent, and
     /// [`RunHandle::sub_agent_handle`](crate::RunHandle::sub_agent_handle) returns its handle. If
-    /// the sub-agent stopped early, the result says so.
+    /// the sub-agent stopped early, the result of the call says so.
     ///
-    /// If a call of the sub-agent waits for a verdict, the sub-agent is suspended, and the parent's
-    /// run ends as `pending` as well, after its other calls have ended. In the parent's
-    /// [`pending`](crate::Outcome::pending) calls, the waiting call has the path to it, and
+    /// If a call of the sub-agent waits for a verdict, the sub-agent is suspended. The parent's run
+    /// also ends as `pending`, after its other calls have ended. The parent's
+    /// [`pending`](crate::Outcome::pending) calls include the sub-agent's call with its path, and
     /// [`resume`](Self::resume) continues the sub-agent.
     ///
-    /// Side effects that the sub-agent's calls record are recorded for the parent's result as they
-    /// happen. A call that was cut short without recording anything may have changed something; it
-    /// is recorded as `cut_short` with the name of the tool. Of the sub-agent's evidence, the
-    /// result keeps what still holds at its end: checks that passed after the last change, and
-    /// checks that failed and have not passed since.
+    /// Side effects that the sub-agent's calls record are immediately recorded for the parent's
+    /// call as well. A call that was cut short without recording anything may have changed
+    /// something, so a side effect `cut_short` with the name of the tool is recorded for it. The
+    /// parent's result contains the sub-agent's evidence that is still valid at its end: checks
+    /// that passed after the last change, and checks that failed and did not pass later.
     ///
     /// Several sub-agents run concurrently, each with its own tools: by default at most 4
-    /// sub-agents with at most 4 calls each. Each sub-agent has its own budget, set by
-    /// [`with_budget`](Self::with_budget), and at most [8](crate::agent::Limits::max_depth) may be
-    /// nested. To bound the total of a tree of agents, give all of them one
-    /// [`Pool`](crate::agent::Pool).
+    /// sub-agents with at most 4 concurrent calls each. Each sub-agent has its own budget, set by
+    /// [`with_budget`](Self::with_budget). By default, sub-agents may be nested at most
+    /// [8](crate::agent::Limits::max_depth) levels deep. To limit the total usage of a tree of
+    /// agents, give all agents of the tree the same [`Pool`](crate::agent::Pool).
     ///
     /// ```
     /// use serde_json::json;
@@ -866,7 +885,7 @@ impl Agent {
     /// # }
     /// ```
     ///
-    /// If a call of the sub-agent needs an approval:
+    /// This example approves a call of the sub-agent:
     ///
     /// ```
     /// use serde_json::json;
@@ -900,17 +919,17 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is not one that all
-    /// providers accept.
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if `name` is not a
+    /// tool name that all providers accept.
     pub fn as_tool(&self, name: &str, description: &str) -> Result<Tool, Error> {
         subagent::sub_agent_tool(Arc::clone(&self.0), name, description)
     }
 
-    /// Sets the function that creates the [world](crate::world) of each run, which performs,
-    /// records or replays all external effects of the run. The runs of sub-agents use the worlds of
-    /// their own agents.
+    /// Sets the function `open` that creates the [world](crate::world) of each run. The world
+    /// performs, records or replays all external effects of the run. The run of a sub-agent uses
+    /// the world of its own agent.
     ///
-    /// `open` is called when a run is created, before its first poll.
+    /// The function `open` is called when a run is created, before the first poll of the run.
     pub fn with_world<W: World + 'static>(
         self,
         open: impl Fn(&Self, &RunStart<'_>) -> W + Send + Sync + 'static,
@@ -942,8 +961,9 @@ impl Agent {
         self.0.build_request(self.toolkit(), tools, history)
     }
 
-    /// Returns the same agent without side effects: no hooks are called, time limits do not apply,
-    /// and nothing is charged to a pool.
+    /// Returns a copy of the agent whose runs have no side effects. In such a run, no hooks are
+    /// called except the evidence policy, time limits do not apply, and nothing is charged to a
+    /// pool.
     pub(crate) fn without_side_effects(&self) -> Self {
         self.clone().update_settings(|it| {
             it.hooks = it.hooks.evidence_policy_only();
@@ -951,7 +971,7 @@ impl Agent {
         })
     }
 
-    /// Resumes the open calls with verdicts that have been checked already.
+    /// Resumes the open calls of a history with verdicts that have already been checked.
     pub(crate) fn resume_with_checked_verdicts(
         &self,
         history: History,
@@ -961,7 +981,8 @@ impl Agent {
         Run::new(Arc::clone(&self.0), begin, loop_body)
     }
 
-    /// Starts the replay of a run. If it resumes calls, its verdicts are not known here.
+    /// Starts the replay of a run. `resuming` states whether the recorded run resumed pending
+    /// calls, whose verdicts are unknown.
     pub(crate) fn replay_run<B, St>(
         &self,
         body: B,

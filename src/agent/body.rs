@@ -1,8 +1,9 @@
-//! The body of the agent's loop: one iteration asks the model once and acts on its turn.
+//! The body of the agent's loop, in which each iteration sends one request and acts on the turn of
+//! the model.
 //!
-//! It carries out what [`decide`] and the functions beside it return, and makes no decisions
-//! itself. To change it, copy it and pass the copy to
-//! [`Agent::run_with_body`](crate::Agent::run_with_body): everything it uses is public.
+//! The body makes no decisions itself: it carries out the decisions of [`decide`] and the other
+//! pure functions. To change the body, copy it and pass the copy to
+//! [`Agent::run_with_body`](crate::Agent::run_with_body). The body uses only public functions.
 
 use async_stream::try_stream;
 use futures::{Stream, StreamExt};
@@ -14,9 +15,10 @@ use crate::error::Error;
 use crate::event::{EndReason, Event};
 use crate::stream::Step;
 
-/// One iteration: deliver queued input, ask the model, act on its turn.
+/// Runs one iteration of the loop: delivers queued input, sends a request to the model, and acts on
+/// the model's turn.
 ///
-/// Dropping the stream drops the open request and the running hooks and tools.
+/// Dropping the returned stream drops the open request and the running hooks and tools.
 #[expect(clippy::too_many_lines, reason = "an iteration reads from top to bottom")]
 pub fn loop_body(
     cx: RunContext,
@@ -24,7 +26,8 @@ pub fn loop_body(
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     forward_turns(|mut turns| {
         try_stream! {
-            // A run that resumes pending calls already has its turn.
+            // A run that resumes pending calls starts with the calls of a turn in its history, so
+            // no request is sent first.
             let due = match state.approvals.resume_verdicts {
                 Some(_) => {
                     cx.refresh_tools(&state).await?;

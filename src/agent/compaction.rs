@@ -1,4 +1,4 @@
-//! How the agent keeps its history shorter than the model's window.
+//! Keeps the history of a run shorter than the model's window.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ impl From<Result<Option<Compaction>, Error>> for CompactionAttempt {
     }
 }
 
-/// Shortens the history before a request: first old turns, then any turns if the request is close
-/// to the window.
+/// Shortens the history before a request. Old turns are shortened first, and then any turns if the
+/// request is close to the window.
 pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, Option<Event>) {
     let settings = &run.settings;
     if let Some(compaction) = ageing_compaction(settings, &state.history) {
@@ -82,7 +82,7 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
             return (state, event);
         }
     };
-    // Boxed to keep the body's future small.
+    // The future is boxed to keep the body's future small.
     let made = Box::pin(attempt_compaction(run, &state, move |settings, compaction, history| {
         let compaction = context::record_stale_usage(compaction, history);
         let mut shorter = history.clone();
@@ -100,7 +100,8 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
         made => made,
     };
     let above = match &made {
-        // The compactor is called again immediately; each call shortens the history, so this ends.
+        // The compactor is called again immediately. Each call shortens the history, so the calls
+        // end.
         Ok(Some(_)) => limit - limit / 4,
         Ok(None) | Err(_) => limit.max(now.saturating_add(window.tokens() / 20)),
     };
@@ -109,14 +110,14 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     (state, event)
 }
 
-/// The compaction of turns that have become old, if there is one.
+/// Returns the compaction of turns that have become old, if there are such turns.
 fn ageing_compaction(settings: &AgentSettings, history: &History) -> Option<Compaction> {
     let compaction = settings.context.ageing?.plan_compaction(history)?;
     let compaction = context::record_stale_usage(compaction, history);
     compaction.validate(history).is_ok().then_some(compaction)
 }
 
-/// Compacts a history that did not fit.
+/// Compacts a history that did not fit the model.
 pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Event>) {
     if run.settings.context.compactor.is_none() {
         return (state, None);
@@ -134,7 +135,7 @@ pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Eve
     (state, event)
 }
 
-/// Calls the compactor and checks its result; `None` if the time of the run is over.
+/// Calls the compactor and checks its result. Returns `None` if the time of the run is over.
 async fn attempt_compaction(
     run: &RunShared,
     state: &State,
@@ -191,7 +192,7 @@ async fn call_compactor(
     finished.map_err(|error| CompactionFailure::attach_usage(error, usage))
 }
 
-/// Reports the result of a compaction: charges its usage, and returns its event.
+/// Charges the usage of a compaction, and returns the event that reports its result.
 fn compaction_event(
     run: &RunShared,
     state: &State,
@@ -214,8 +215,8 @@ fn compaction_event(
     }
 }
 
-/// Sets the price for the usage of a compaction: that of the compactor's model, or else that of the
-/// agent's model.
+/// Charges the usage of a compaction at the price of the compactor's model, or at the price of the
+/// agent's model if the compactor's model has no price.
 fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
     if usage == Usage::default() {
         return;
@@ -223,7 +224,7 @@ fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option
     let budget = &run.settings.limits.budget;
     let price = |model: &str| budget.price_of(model).ok().flatten();
     let price = model.and_then(price).or_else(|| price(run.provider(state).model()));
-    // Usage until here is charged at the price of the previous model.
+    // Usage so far is charged at the price of the previous model.
     run.budget_usage(state);
     if price.is_some() {
         run.control().set_price(price);

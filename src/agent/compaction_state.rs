@@ -5,14 +5,15 @@ use crate::item::History;
 /// The state that a run keeps between requests to decide when its history is compacted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionState {
-    /// The number of tokens above which the history is shortened next, if that is not the limit.
+    /// The number of tokens above which the history is shortened next, if it differs from the
+    /// limit.
     threshold_tokens: Option<u64>,
     /// The tokens that a provider has counted for a request that was estimated at
     /// `estimated_tokens`.
     reported_tokens: u64,
     estimated_tokens: u64,
-    /// The number of completed turns when an item last became a tombstone: the providers' counts of
-    /// these turns include the item.
+    /// The number of completed turns when an item last became a tombstone. The token counts that
+    /// providers reported for these turns include the item.
     turns_with_stale_count: usize,
 }
 
@@ -22,12 +23,12 @@ impl CompactionState {
         Self { turns_with_stale_count: history.completed_turns(), ..self }
     }
 
-    /// Whether the latest token count of a provider in this history is still valid.
+    /// Returns whether the latest token count of a provider in this history is still valid.
     pub(super) fn is_count_valid(&self, history: &History) -> bool {
         history.completed_turns() > self.turns_with_stale_count
     }
 
-    /// The number of tokens above which the history is shortened next, by default `limit`.
+    /// Returns the number of tokens above which the history is shortened next, by default `limit`.
     pub(super) fn threshold_tokens(&self, limit: u64) -> u64 {
         self.threshold_tokens.unwrap_or(limit)
     }
@@ -47,14 +48,14 @@ impl CompactionState {
         }
     }
 
-    /// Returns the state after the compaction of a history that did not fit.
+    /// Returns the state after the compaction of a history that did not fit the model.
     pub(super) fn after_compaction(self) -> Self {
         Self { threshold_tokens: None, ..self }
     }
 
-    /// Scales an estimate by the factor by which the last estimate was too low, at most by 2: a
-    /// provider's count may include content, such as results of its own search, that is not in the
-    /// history any more.
+    /// Scales an estimate by the factor by which the last estimate was too low, but at most by 2.
+    /// The factor is limited since a provider's count may include content that is no longer in the
+    /// history, such as results of its own search.
     pub(super) fn corrected_estimate(self, guess: u64) -> u64 {
         let guessed = self.estimated_tokens.max(1);
         let counted = self.reported_tokens.clamp(guessed, guessed.saturating_mul(2));

@@ -24,45 +24,46 @@ use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
 /// The commands of the owner and the handles of a run, and the run's usage. The locks are never
-/// held across an await, and no events pass through it.
+/// held across an await, and no events pass through this type.
 #[derive(Default)]
 pub(super) struct Control {
     interrupted: AtomicBool,
     stop_requested: AtomicBool,
     waker: AtomicWaker,
-    /// The time of the run's first poll, if the time was needed.
+    /// The time of the run's first poll, which is set only if the time is needed.
     started_at: OnceLock<Instant>,
     inbox: Mutex<Inbox>,
     tombstone_queue: TombstoneQueue,
     awaited_verdicts: Mutex<HashMap<String, AwaitedVerdict>>,
-    /// The contexts of this turn's calls that have started, in that order.
+    /// The contexts of this turn's calls that have started, in the order in which they started.
     started_calls: Mutex<Vec<ToolContext>>,
     charged_usage: Mutex<ChargedUsage>,
     sub_agents: Mutex<HashMap<String, SubAgentRun>>,
-    /// The label of the agent, with those of the agents above it.
+    /// The label of the agent, which includes the labels of the agents above it.
     label: OnceLock<Arc<str>>,
-    /// The run that this one is a sub-agent of, if it is one.
+    /// The parent's control, if the run is that of a sub-agent.
     parent: OnceLock<Weak<Self>>,
     /// The number of handles outside the run.
     handle_count: AtomicUsize,
-    /// The owner cannot act on the run between two polls, only handles can.
+    /// Whether only handles, and not the owner, can control the run between two polls.
     requires_external_handle: AtomicBool,
-    /// The verdicts on calls of suspended sub-agents, until these continue.
+    /// The verdicts on calls of suspended sub-agents, kept until the sub-agents continue.
     sub_agent_verdicts: Mutex<ResumeVerdicts>,
     observers: Observers,
     /// The last request error that was reported to hooks.
     last_failure: Mutex<Option<Error>>,
-    /// A provider has a request whose usage is not charged yet.
+    /// Whether a provider has a request whose usage has not been charged yet.
     request_in_flight: AtomicBool,
     has_incomplete_turn: AtomicBool,
-    /// No wrap-up turn needs the time that was reserved for one.
+    /// Whether the running work may use the time that was reserved for a wrap-up turn.
     wrap_up_time_released: AtomicBool,
     pool_claim: PoolClaim,
     run_data: Mutex<RunData>,
     listed_tools: ListedTools,
-    /// The run waits for verdicts through its world, or is a sub-agent of one that does.
+    /// Whether the run, or the run that it is a sub-agent of, waits for verdicts through its world.
     suspends: AtomicBool,
-    /// The number of history changes that the body received and the run has not observed yet.
+    /// The number of changes to the history that the body has received and the run has not observed
+    /// yet.
     unobserved_changes: AtomicUsize,
 }
 
@@ -77,30 +78,30 @@ struct Inbox {
 /// A call that waits for a verdict.
 struct AwaitedVerdict {
     call: ToolCall,
-    /// The tool runs elsewhere, so an approval does not answer the call.
+    /// Whether the tool is external, so that an approval does not answer the call.
     is_external: bool,
     verdict: Option<Verdict>,
 }
 
-/// The usage that was charged to budgets so far.
+/// The usage that has been charged to budgets so far.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ChargedUsage {
     pub(super) usage: Usage,
-    /// In millionths.
+    /// The cost in millionths of the prices' unit.
     pub(super) cost: u64,
-    /// The price of the last requested model, if a cost limit is set. It is kept here since a run
-    /// may end before its state is replaced.
+    /// The price of the last requested model, if a cost limit is set. The price is not kept in the
+    /// state, since a run may end before its state is replaced.
     price: Option<Price>,
 }
 
-/// When queued input is delivered.
+/// The point at which queued input is delivered.
 #[derive(Clone, Copy)]
 pub(super) enum DeliveryPoint {
     BeforeNextRequest,
     AfterModelStops,
 }
 
-/// The run of a sub-agent, for the run of its parent.
+/// The parts of a sub-agent's run that its parent's run needs.
 #[derive(Clone)]
 pub(super) struct SubAgentRun {
     pub(super) control: Arc<Control>,
@@ -122,7 +123,8 @@ impl Control {
         self.suspends.store(true, Ordering::Release);
     }
 
-    /// Whether verdicts are not accepted while the run's calls are running.
+    /// Returns whether the run waits for verdicts through its world, not while its calls are
+    /// running.
     pub(super) fn suspends(&self) -> bool {
         self.suspends.load(Ordering::Acquire)
     }
@@ -135,7 +137,8 @@ impl Control {
         self.stop_requested.load(Ordering::Acquire)
     }
 
-    /// Call this before a poll that may be pending, so that an interrupt or a verdict wakes it.
+    /// Registers the waker that an interrupt or a verdict wakes. Call this method before a poll
+    /// that may be pending.
     pub(super) fn register_waker(&self, waker: &Waker) {
         self.waker.register(waker);
     }
@@ -163,7 +166,8 @@ impl Control {
         !lock_ignoring_poison(&self.inbox).queue_mut(when).is_empty()
     }
 
-    /// Takes the next input, for the request with the number `turn`.
+    /// Removes the next input from the queue and returns it, for the request with the number
+    /// `turn`.
     pub(super) fn dequeue_input(&self, when: DeliveryPoint, turn: u32) -> Option<UndeliveredInput> {
         let mut inbox = lock_ignoring_poison(&self.inbox);
         let input = inbox.queue_mut(when).pop_front()?;
@@ -180,7 +184,8 @@ impl Control {
         lock_ignoring_poison(&self.awaited_verdicts).insert(call.call_id.clone(), asked);
     }
 
-    /// Accepts a verdict if exactly this call waits for one; returns whether it was accepted.
+    /// Accepts a verdict if exactly this call waits for a verdict, and returns whether the verdict
+    /// was accepted.
     pub(super) fn submit_verdict(&self, call: &ToolCall, verdict: Verdict) -> bool {
         let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
         let waiting = asked.get_mut(&call.call_id);
@@ -203,7 +208,7 @@ impl Control {
         Some(verdict)
     }
 
-    /// If an accepted verdict has not been taken yet, returns true. Otherwise rejects all further
+    /// Returns true if an accepted verdict has not been taken yet. Otherwise, rejects all further
     /// verdicts and returns false.
     pub(super) fn has_verdict_or_stop_accepting(&self) -> bool {
         let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
@@ -219,7 +224,7 @@ impl Control {
         lock_ignoring_poison(&self.awaited_verdicts).clear();
     }
 
-    /// Sets the price of the usage from here on.
+    /// Sets the price at which usage is charged from now on.
     pub(super) fn set_price(&self, price: Option<Price>) {
         lock_ignoring_poison(&self.charged_usage).price = price;
     }
@@ -233,7 +238,8 @@ impl Control {
         std::mem::take(&mut *lock_ignoring_poison(&self.started_calls))
     }
 
-    /// Charges the usage since the last call, and returns the total.
+    /// Charges the usage since the last call of this method, and returns the total usage charged so
+    /// far.
     pub(super) fn charge_usage(&self, usage: Usage, drain: impl FnOnce(Usage)) -> ChargedUsage {
         let mut charged = lock_ignoring_poison(&self.charged_usage);
         let more = usage.increase_since(charged.usage);
@@ -246,7 +252,7 @@ impl Control {
         *charged
     }
 
-    /// The budget usage of the run once `usage` is charged.
+    /// Returns what the budget usage of the run will be when `usage` is charged.
     pub(super) fn projected_usage(&self, usage: Usage, tool_calls: u32) -> BudgetUsage {
         let charged = *lock_ignoring_poison(&self.charged_usage);
         let more =
@@ -255,7 +261,7 @@ impl Control {
         BudgetUsage { usage, cost, elapsed, tool_calls }
     }
 
-    /// The items that are to become tombstones.
+    /// Returns the queue of the items that are to become tombstones.
     pub(super) fn tombstone_queue(&self) -> &TombstoneQueue {
         &self.tombstone_queue
     }
@@ -264,28 +270,28 @@ impl Control {
         let _ = self.label.set(label);
     }
 
-    /// The label of the run's agent; empty if it has none.
+    /// Returns the label of the run's agent, or an empty text if the agent has no label.
     pub(super) fn label(&self) -> &str {
         self.label.get().map_or("", |label| label)
     }
 
-    /// The observing hooks of the run.
+    /// Returns the running observing hooks of the run.
     pub(super) fn observers(&self) -> &Observers {
         &self.observers
     }
 
-    /// Remembers a request error that is reported to hooks.
+    /// Stores a request error that is reported to hooks.
     pub(super) fn set_last_failure(&self, error: &Error) {
         let before = lock_ignoring_poison(&self.last_failure).replace(error.clone());
         drop(before);
     }
 
-    /// The last request error that was reported to hooks.
+    /// Returns the last request error that was reported to hooks.
     pub(super) fn last_failure(&self) -> Option<Error> {
         lock_ignoring_poison(&self.last_failure).clone()
     }
 
-    /// Changes the data for the run's tools.
+    /// Changes the data that is available to the run's tools.
     pub(super) fn update_run_data(&self, change: impl FnOnce(RunData) -> RunData) {
         let data = self.run_data();
         *lock_ignoring_poison(&self.run_data) = change(data);
@@ -295,22 +301,23 @@ impl Control {
         lock_ignoring_poison(&self.run_data).clone()
     }
 
-    /// A request is passed to a provider.
+    /// Records that a request is passed to a provider.
     pub(super) fn begin_request(&self) {
         self.request_in_flight.store(true, Ordering::Release);
     }
 
-    /// The request was answered, has failed, or was dropped.
+    /// Records that the request was answered, has failed, or was dropped.
     pub(super) fn end_request(&self) {
         self.request_in_flight.store(false, Ordering::Release);
     }
 
-    /// Whether a provider has an open request.
+    /// Returns whether a provider has an open request.
     pub(super) fn has_request_in_flight(&self) -> bool {
         self.request_in_flight.load(Ordering::Acquire)
     }
 
-    /// Whether the last failed turn was [incomplete](crate::agent::Facts::has_incomplete_turn).
+    /// Returns whether the last failed turn was
+    /// [incomplete](crate::agent::Facts::has_incomplete_turn).
     pub(super) fn has_incomplete_turn(&self) -> bool {
         self.has_incomplete_turn.load(Ordering::Acquire)
     }
@@ -319,25 +326,26 @@ impl Control {
         self.has_incomplete_turn.store(broke_off, Ordering::Release);
     }
 
-    /// Whether the running work may use the time that was reserved for a wrap-up turn.
+    /// Returns whether the running work may use the time that was reserved for a wrap-up turn.
     pub(super) fn is_wrap_up_time_released(&self) -> bool {
         self.wrap_up_time_released.load(Ordering::Acquire)
     }
 
-    /// No wrap-up turn can follow the running work, or it has started.
+    /// Records that no wrap-up turn can follow the running work, or that the wrap-up turn has
+    /// started.
     pub(super) fn release_wrap_up_time(&self) {
         self.wrap_up_time_released.store(true, Ordering::Release);
     }
 
-    /// The body receives an event. If it changes the history, the run must observe it before the
-    /// body uses the history again.
+    /// Records that the body receives an event. If the event changes the history, the run must
+    /// observe the event before the body uses the history again.
     pub(super) fn track_unobserved_change(&self, event: &Event) {
         if event.changes_items() {
             self.unobserved_changes.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// The run has observed an event.
+    /// Records that the run has observed an event.
     pub(super) fn mark_change_observed(&self, event: &Event) {
         if event.changes_items() {
             let less = |owed: usize| owed.checked_sub(1);
@@ -345,27 +353,28 @@ impl Control {
         }
     }
 
-    /// The body that received the events was dropped.
+    /// Forgets the unobserved changes after the body that received them was dropped.
     pub(super) fn clear_unobserved_changes(&self) {
         self.unobserved_changes.store(0, Ordering::Release);
     }
 
-    /// Whether the body received a history change that the run has not observed yet.
+    /// Returns whether the body has received a change to the history that the run has not observed
+    /// yet.
     pub(super) fn has_unobserved_changes(&self) -> bool {
         self.unobserved_changes.load(Ordering::Acquire) > 0
     }
 
-    /// The tools of the agent's sources.
+    /// Returns the tools of the agent's sources from the last listing.
     pub(super) fn listed_tools(&self) -> &ListedTools {
         &self.listed_tools
     }
 
-    /// The tokens and the slot that the run holds of its pool.
+    /// Returns the tokens and the slot that the run holds in its pool.
     pub(super) fn pool_claim(&self) -> &PoolClaim {
         &self.pool_claim
     }
 
-    /// Registers the run of a sub-agent. It can receive verdicts wherever this run can.
+    /// Registers the run of a sub-agent, which can receive a verdict whenever this run can.
     pub(super) fn attach_sub_agent(self: &Arc<Self>, call_id: &str, child: SubAgentRun) {
         child.control.require_external_handle();
         let _ = child.control.parent.set(Arc::downgrade(self));
@@ -383,7 +392,8 @@ impl Control {
         drop(before);
     }
 
-    /// The verdicts on the calls of a suspended sub-agent.
+    /// Returns the verdicts on the calls of the suspended sub-agent that runs for the call
+    /// `call_id`.
     pub(super) fn sub_agent_verdicts(&self, call_id: &str) -> ResumeVerdicts {
         lock_ignoring_poison(&self.sub_agent_verdicts)
             .for_sub_agent(call_id)
@@ -395,8 +405,8 @@ impl Control {
         self.handle_count.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The last dropped handle wakes the run, which may have waited for a verdict that cannot
-    /// arrive now.
+    /// Records that a handle was dropped. If it was the last handle, wakes the run, which may be
+    /// waiting for a verdict that can no longer arrive.
     pub(super) fn on_handle_dropped(&self) {
         if self.handle_count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wake();
@@ -407,15 +417,15 @@ impl Control {
         self.requires_external_handle.store(true, Ordering::Release);
     }
 
-    /// Whether a verdict can arrive: from the owner of the polled stream, from a handle, or
-    /// wherever the parent's run can receive one.
+    /// Returns whether a verdict can arrive from the owner of the polled stream, from a handle, or
+    /// through the parent's run.
     pub(super) fn can_receive_verdict(&self) -> bool {
         !self.requires_external_handle.load(Ordering::Acquire)
             || self.handle_count.load(Ordering::Acquire) > 0
             || self.parent.get().and_then(Weak::upgrade).is_some_and(|it| it.can_receive_verdict())
     }
 
-    /// Wakes the run and those of its sub-agents.
+    /// Wakes the run and the runs of its sub-agents.
     fn wake(&self) {
         self.waker.wake();
         let children: Vec<_> = lock_ignoring_poison(&self.sub_agents).values().cloned().collect();
@@ -424,7 +434,7 @@ impl Control {
         }
     }
 
-    /// Accepts no more input, and returns the queued input.
+    /// Closes the queue of input, and returns the input that is still queued.
     pub(super) fn close_and_drain_inbox(&self) -> Vec<UndeliveredInput> {
         drop(self.waker.take());
         self.stop_accepting_verdicts();

@@ -8,19 +8,21 @@ use tokio::time::Instant;
 use crate::agent::Budget;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 
-/// When the time of a run is over, and when its wrap-up turn must begin.
+/// The deadlines of a run: the end of its time limit, and the time at which its wrap-up turn must
+/// start.
 #[derive(Debug)]
 pub(super) struct RunDeadline {
     has_started: bool,
     /// Whether the running work may be dropped for a wrap-up turn.
     can_wrap_up: bool,
-    /// `None` without a time limit, and before the first poll.
+    /// The timers; `None` if there is no time limit, and before the first poll.
     deadlines: Option<Deadlines>,
 }
 
 #[derive(Debug)]
 struct Deadlines {
-    /// `None` if no time is reserved for a wrap-up turn, and once that turn is due.
+    /// The timer for the wrap-up turn; `None` if no time is reserved for a wrap-up turn, or if that
+    /// turn is already due.
     wrap_up: Option<Deadline>,
     end: Deadline,
 }
@@ -28,11 +30,11 @@ struct Deadlines {
 /// The action that an expired timer requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeadlineEvent {
-    /// The running work is dropped, and the wrap-up turn begins.
+    /// The running work is dropped, and the wrap-up turn starts.
     WrapUp,
     /// The run ends.
     TimeUp,
-    /// The limit cannot be enforced, since timers are not available.
+    /// The time limit cannot be enforced, since timers are not available.
     TimerUnavailable,
 }
 
@@ -41,12 +43,12 @@ impl RunDeadline {
         Self { has_started: false, can_wrap_up: false, deadlines: None }
     }
 
-    /// Whether the timers were started.
+    /// Returns whether the timers were started.
     pub(super) fn has_started(&self) -> bool {
         self.has_started
     }
 
-    /// Starts the timers, with the first poll of the run.
+    /// Starts the timers. The run calls this method in its first poll.
     pub(super) fn start(&mut self, budget: &Budget, started: Instant) {
         self.has_started = true;
         self.can_wrap_up = budget.time_before_wrap_up().is_some();
@@ -56,19 +58,19 @@ impl RunDeadline {
         self.deadlines = Some(Deadlines { wrap_up, end: deadline(limit) });
     }
 
-    /// Whether the running work may be dropped for a wrap-up turn.
+    /// Returns whether the running work may be dropped for a wrap-up turn.
     pub(super) fn can_wrap_up(&self) -> bool {
         self.can_wrap_up
     }
 
-    /// Whether a timer has expired.
+    /// Returns whether a timer has expired.
     pub(super) fn is_over(&self) -> bool {
         self.deadlines.as_ref().is_some_and(|it| {
             it.end.is_over() || it.wrap_up.as_ref().is_some_and(Deadline::is_over)
         })
     }
 
-    /// Ready when a timer has expired.
+    /// Polls the timers, and is ready when a timer has expired.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DeadlineEvent> {
         let Some(Deadlines { wrap_up, end }) = &mut self.deadlines else { return Poll::Pending };
         let due = |ring, due| match ring {
@@ -84,7 +86,7 @@ impl RunDeadline {
         }
     }
 
-    /// The wrap-up turn is due, or has started for another reason.
+    /// Records that the wrap-up turn is due, or has started for another reason.
     pub(super) fn begin_wrap_up(&mut self) {
         self.can_wrap_up = false;
         if let Some(deadlines) = &mut self.deadlines {

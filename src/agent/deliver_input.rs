@@ -1,4 +1,4 @@
-//! The changes of the history before a request.
+//! Makes the changes to the history before a request.
 
 use crate::agent::State;
 use crate::agent::control::DeliveryPoint;
@@ -9,7 +9,7 @@ use crate::item::{Item, TombstoneEdit};
 use crate::usage::Usage;
 use crate::world::EffectKind;
 
-/// Makes the next change of the history before a request.
+/// Makes the next change to the history before a request.
 pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Option<Event>) {
     let history = run.history();
     if !run.settings.tools.sources.is_empty()
@@ -30,7 +30,8 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
         true => run.effects.draw(EffectKind::Said, || next_input_event(run, &state)),
         false => Some(Event::Appended { why: AppendReason::Hook, id: run.new_id(), items: notes }),
     };
-    // One follow-up at a time: the next waits until the model stops again.
+    // Only one follow-up is delivered at a time. The next follow-up waits until the model stops
+    // again.
     let (follow_up, is_new) = match &appended {
         Some(Event::Appended { why: AppendReason::Hook, .. }) => (state.follow_up_due, false),
         Some(Event::Appended { why, .. }) => {
@@ -48,7 +49,7 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
     (state, appended)
 }
 
-/// The event of the next queued input: steered input, or a follow-up if one is due.
+/// Returns the event of the next queued input, which is steered input, or a follow-up if it is due.
 fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     let turn = state.counts.model_calls + 1;
     let (why, input) = match run.control().dequeue_input(DeliveryPoint::BeforeNextRequest, turn) {
@@ -70,7 +71,7 @@ pub(super) fn apply_final_tombstones(run: &RunShared) -> Option<Event> {
     Some(event)
 }
 
-/// The next range of tombstones, as an event.
+/// Returns the event for the next range of items that become tombstones.
 fn next_tombstone_event(
     run: &RunShared,
     next: impl FnOnce(&TombstoneQueue) -> Option<TombstoneEdit>,

@@ -1,4 +1,4 @@
-//! The facts that a decision needs besides the state.
+//! Gathers the facts that a decision needs in addition to the state.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +10,8 @@ use crate::event::BudgetExceeded;
 use crate::request::Output;
 use crate::world::EffectKind;
 
-/// Facts from outside the loop: the commands of the run's owner and handles, and the limits that
-/// are reached.
+/// The facts from outside the loop, such as the commands of the run's owner and handles, and the
+/// limits that are reached.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate field in a recording")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -48,7 +48,7 @@ pub(super) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
     let mut limits = run.settings.limits.limits;
     if run.settings.prompt.options.output != Output::Text || !run.settings.validators.is_empty() {
         // A typed or validated answer must be a single turn, so it cannot be continued in another
-        // one.
+        // turn.
         limits.max_continuations = 0;
     }
     let has_compactor = run.settings.context.compactor.is_some();

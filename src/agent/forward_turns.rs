@@ -16,13 +16,13 @@ use crate::turn::{PartialTurn, Turn};
 
 type BodyStep = Result<Step<Event, State>, Error>;
 
-/// Creates the stream of a loop body that need not pull the events of its turns itself.
+/// Returns the stream of a loop body that need not yield the events of its turns itself.
 ///
 /// `body` receives a [`TurnForwarder`]. While a turn is [forwarded](TurnForwarder::forward), its
 /// events pass from the provider to the run without polling the body, so the body adds no cost per
 /// token.
 ///
-/// Dropping the stream drops the body, and the turn that is being forwarded.
+/// Dropping the returned stream drops the body and the turn that is being forwarded.
 ///
 /// ```
 /// use async_stream::try_stream;
@@ -76,14 +76,14 @@ pub struct TurnForwarder(Slot);
 
 type Slot = Arc<Mutex<SlotState>>;
 
-/// Shared by a body and its wrapper.
+/// The state that a body and its wrapper share.
 #[derive(Default)]
 enum SlotState {
     #[default]
     Empty,
-    /// From the body, which waits for the end of this turn.
+    /// A turn from the body, which waits for the end of the turn.
     Turn(TurnStream),
-    /// From the wrapper: the complete turn or its error.
+    /// The complete turn or its error, from the wrapper.
     Ended(Result<Arc<Turn>, Error>),
 }
 
@@ -100,12 +100,12 @@ impl std::fmt::Debug for SlotState {
 impl TurnForwarder {
     /// Yields the events of a turn, including `TurnComplete`, and returns the complete turn.
     ///
-    /// Nothing else in the body is polled until the turn has ended: a timer in the body would not
-    /// fire. A body that must see each event polls the [`TurnStream`] itself.
+    /// Other futures in the body, such as a timer, are not polled until the turn has ended. A body
+    /// that must receive each event can poll the [`TurnStream`] itself.
     ///
     /// # Errors
     ///
-    /// The error that ended the turn, which is not yielded.
+    /// Returns the error that ended the turn. The error is not yielded.
     pub async fn forward(&mut self, turn: TurnStream) -> Result<Arc<Turn>, Error> {
         *lock_ignoring_poison(&self.0) = SlotState::Turn(turn);
         future::poll_fn(|_| {

@@ -16,22 +16,21 @@ use crate::journal::Journal;
 use crate::tool::Verdict;
 use crate::usage::Usage;
 
-/// Confirms that input was accepted. The same id is in the `appended` event that delivers the
-/// input, or in `undelivered` of the outcome.
+/// Confirms that input was accepted. The `appended` event that delivers the input has the id of the
+/// receipt. If the input is not delivered, the id is in the `undelivered` field of the outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InputReceipt {
     /// The id of the input.
     pub id: String,
 }
 
-/// Acts on a run from elsewhere, in the ways in which its owner can between two polls. Cheap to
-/// clone.
+/// A handle of a run, with which other code can do everything that the owner of the run can do
+/// between two polls. Cheap to clone.
 ///
-/// Dropping a handle cancels nothing. It has one effect: an
-/// [interactive](crate::Agent::interactive) run whose [`outcome`](crate::Run::outcome) is awaited
-/// waits for verdicts only while a handle exists, and ends as `pending` when the last one is
-/// dropped. Every handle counts, including one that is stored in the [data](crate::Run::with_data)
-/// of the run itself.
+/// Dropping a handle does not cancel the run. However, an [interactive](crate::Agent::interactive)
+/// run whose [`outcome`](crate::Run::outcome) is awaited waits for verdicts only while a handle
+/// exists. Such a run ends as `pending` when the last handle is dropped. Every handle counts, even
+/// a handle that is stored in the [data](crate::Run::with_data) of the run itself.
 pub struct RunHandle {
     pub(super) control: Arc<Control>,
     pub(super) journal: Journal,
@@ -40,7 +39,7 @@ pub struct RunHandle {
     _external_handle: Option<ExternalHandle>,
 }
 
-/// Counts the handles outside the run.
+/// A handle outside the run, which is counted as long as it exists.
 struct ExternalHandle(Arc<Control>);
 
 impl ExternalHandle {
@@ -68,17 +67,17 @@ impl Clone for RunHandle {
 }
 
 impl RunHandle {
-    /// The run's own handle.
+    /// Creates the run's own handle, which does not count as a source of verdicts.
     pub(super) fn new(journal: Journal, ids: Arc<dyn Ids>) -> Self {
         Self { control: Arc::default(), journal, ids, _external_handle: None }
     }
 
-    /// A handle of a sub-agent that does not count as a source of verdicts.
+    /// Creates a handle of a sub-agent that does not count as a source of verdicts.
     fn for_sub_agent(SubAgentRun { control, journal, ids }: SubAgentRun) -> Self {
         Self { control, journal, ids, _external_handle: None }
     }
 
-    /// Registers the run of a sub-agent. It can receive verdicts wherever this run can.
+    /// Registers the run of a sub-agent, which can receive a verdict whenever this run can.
     pub(super) fn attach_sub_agent(&self, call_id: &str, child: &Self) {
         let Self { control, journal, ids, _external_handle: _outside } = child;
         let (control, ids) = (Arc::clone(control), Arc::clone(ids));
@@ -86,15 +85,15 @@ impl RunHandle {
             .attach_sub_agent(call_id, SubAgentRun { control, journal: journal.clone(), ids });
     }
 
-    /// From now on, verdicts can come only from handles.
+    /// Records that from now on verdicts can come only from handles.
     pub(crate) fn require_external_handle(&self) {
         self.control.require_external_handle();
     }
 
-    /// Interrupts the run: with its next poll it drops the open request and the running tools,
-    /// answers the open calls as interrupted, and finishes. A retry delay, a hook, a compaction and
-    /// a wait for a verdict are dropped as well. Calling it again, or after the run has ended, has
-    /// no effect.
+    /// Interrupts the run. In its next poll, the run drops the open request and the running tools,
+    /// answers the open calls as interrupted, and finishes. A retry delay, a hook, a compaction or
+    /// a wait for a verdict is dropped as well. If the run was already interrupted or has ended,
+    /// this method has no effect.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -119,28 +118,28 @@ impl RunHandle {
         self.control.interrupt();
     }
 
-    /// Ends the run after the current turn: its response and its tools complete and are recorded,
-    /// and no further request is sent. The run ends as `stopped`, or as `completed` or another
-    /// reason if the turn ends the run anyway. Between two turns, and before the first, the run
-    /// ends immediately.
+    /// Ends the run after the current turn. The response and the tools of the turn complete and are
+    /// recorded, and no further request is sent. The run ends as `stopped`, or as `completed` or
+    /// for another reason if the turn ends the run anyway. Between two turns, or before the first
+    /// turn, the run ends immediately.
     pub fn stop_after_turn(&self) {
         self.control.stop_after_turn();
     }
 
-    /// Adds input to the next request, after all tool results. No call is skipped. If the model
-    /// stops on its own first, the run continues with one more turn for the input, unless a limit
-    /// is reached.
+    /// Adds input to the next request, after all tool results. Steering does not skip any calls. If
+    /// the model stops on its own before the input is delivered, the run continues with one more
+    /// turn for the input, unless a limit is reached.
     ///
     /// # Errors
     ///
-    /// Returns the items if the run is over.
+    /// Returns an [`UndeliveredInput`] with the items if the run is over.
     pub fn steer(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
         self.enqueue_input(DeliveryPoint::BeforeNextRequest, input.into())
     }
 
-    /// Adds input when the model stops on its own, and not earlier: the run then continues with one
-    /// more turn, unless a limit is reached. Several follow-ups are delivered one at a time, each
-    /// when the model has stopped again.
+    /// Adds input that is delivered only after the model has stopped on its own. The run then
+    /// continues with one more turn, unless a limit is reached. Several follow-ups are delivered
+    /// one at a time: each follow-up is delivered after the model has stopped again.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -158,32 +157,32 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// Returns the items if the run is over.
+    /// Returns an [`UndeliveredInput`] with the items if the run is over.
     pub fn follow_up(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
         self.enqueue_input(DeliveryPoint::AfterModelStops, input.into())
     }
 
     /// Returns the number of the first turn whose request contained the input, counted from 1.
-    /// `None` while the input is queued, and forever if it is returned as undelivered.
+    /// Returns `None` while the input is queued, and for input that is returned as undelivered.
     pub fn delivery_turn(&self, receipt: &InputReceipt) -> Option<u32> {
         self.control.delivery_turn(&receipt.id)
     }
 
-    /// Turns items of the [history](Self::history) into [tombstones](crate::Item::tombstone), by
-    /// their positions, counted from 0: they stay in the history, but later requests leave them
-    /// out.
+    /// Turns the items at `positions` of the [history](Self::history), counted from 0, into
+    /// [tombstones](crate::Item::tombstone). Tombstones stay in the history, but are not sent in
+    /// later requests.
     ///
-    /// This happens before the next request, after all results; if no request follows, before the
-    /// run ends. Each range of items is reported as a `rewritten` event with the reason
-    /// `tombstoned`. [`History::tombstone_edits`] lists which items become tombstones together.
-    /// Items that are tombstones already, or were requested twice, are ignored. If a compaction
-    /// comes first, the positions are updated to those of the same items. Items that a summary
-    /// replaces are gone already, and the summary is not changed. If only some of several equal
-    /// items are kept, the latest ones count as kept. If the run is dropped first, nothing is
-    /// changed.
+    /// The history is changed after all results, before the next request is sent or, if no request
+    /// follows, before the run ends. Each range of items is reported as a `rewritten` event with
+    /// the reason `tombstoned`. [`History::tombstone_edits`] describes which items become
+    /// tombstones together. Items that are already tombstones, and repeated positions, are ignored.
+    /// If the history is compacted first, the positions are updated to the new positions of the
+    /// same items. If a summary replaces some of the items, they are ignored, and the summary is
+    /// not changed. If a compaction keeps only some of several equal items, the last of these items
+    /// are treated as the kept items. If the run is dropped first, no item is changed.
     ///
-    /// Only a compaction changes positions, so the positions that the owner of the run reads
-    /// between two polls are always current.
+    /// Positions change only when the history is compacted during a poll, so the owner of the run
+    /// always reads current positions between two polls.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -207,44 +206,47 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the run is over, or under the conditions of
-    /// [`History::tombstone_edits`]: a position has no completed item, which includes the items of
-    /// a streaming turn, or the items include a call that has no result yet. Then no item is
-    /// changed.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, and changes no item, if the
+    /// run is over, or if [`History::tombstone_edits`] fails. It fails if a position has no
+    /// completed item, such as the items of a streaming turn, or if the items include a call that
+    /// has no result yet.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
         self.control.tombstone_queue().add(&self.journal, &positions)
     }
 
-    /// Approves a call that waits for a verdict, which then runs.
+    /// Approves a call that waits for a verdict, so that the call runs.
     ///
-    /// `call` is the call from the `approval_requested` event. The verdict applies only to exactly
-    /// this call, including its arguments. A call of a sub-agent needs the path to it:
-    /// [`Event::approval_request`](crate::Event::approval_request) returns the call with its path.
+    /// `call` is the call from the `approval_requested` event. The verdict applies only if `call`
+    /// equals the waiting call, including its arguments. For a call of a sub-agent, `call` must
+    /// have the path to the call; [`Event::approval_request`](crate::Event::approval_request)
+    /// returns the call with its path.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no such call waits for a verdict: it
-    /// already has one, the other calls of its turn have ended, or the run is over. The same error
-    /// is returned for a call of an [external](crate::Tool::external) tool, which cannot run here.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if no such call waits for a
+    /// verdict. For example, the call already has a verdict, the other calls of its turn have
+    /// ended, or the run is over. The same error is returned for a call of an
+    /// [external](crate::Tool::external) tool, which cannot run in this process.
     pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
         self.submit_verdict(call, Verdict::Approve)
     }
 
-    /// Denies a call that waits for a verdict. The model receives the reason `why`.
+    /// Denies a call that waits for a verdict. The model receives `why` as the reason.
     ///
     /// # Errors
     ///
-    /// The same as for [`approve`](Self::approve).
+    /// Returns the same errors as [`approve`](Self::approve).
     pub fn deny(&self, call: impl Into<PendingCall>, why: impl Into<String>) -> Result<(), Error> {
         self.submit_verdict(call, Verdict::Deny(why.into()))
     }
 
-    /// Submits any verdict on a call that waits for one; [`Verdict::Output`] is the result itself.
+    /// Submits any verdict on a call that waits for a verdict; [`Verdict::Output`] contains the
+    /// result of the call.
     ///
     /// # Errors
     ///
-    /// The same as for [`approve`](Self::approve).
+    /// Returns the same errors as [`approve`](Self::approve).
     pub fn submit_verdict(
         &self,
         call: impl Into<PendingCall>,
@@ -269,7 +271,7 @@ impl RunHandle {
         }
     }
 
-    /// Returns the handle of the sub-agent that runs, or ran, for the call `call_id`.
+    /// Returns the handle of the sub-agent that runs or has run for the call with the id `call_id`.
     pub fn sub_agent_handle(&self, call_id: &str) -> Option<Self> {
         self.control.sub_agent(call_id).map(|child| Self::for_sub_agent(child).clone())
     }
@@ -280,8 +282,9 @@ impl RunHandle {
     }
 
     /// Returns the current history, in which an open turn is marked as interrupted. If the run is
-    /// dropped or interrupted, the turn stays open. [`settled`](History::settled) returns a history
-    /// that can be sent, and [`run_from`](crate::Agent::run_from) calls it.
+    /// dropped or interrupted, the calls of the open turn stay without results.
+    /// [`settled`](History::settled) returns a history that can be sent, and
+    /// [`run_from`](crate::Agent::run_from) settles the history before a run starts.
     pub fn history(&self) -> History {
         self.journal.history()
     }
@@ -296,7 +299,8 @@ impl RunHandle {
         self.control.update_run_data(|data| data.insert(value));
     }
 
-    /// Queues input under this id; see [`steer`](Self::steer) and [`follow_up`](Self::follow_up).
+    /// Queues input with the given id; see [`steer`](Self::steer) and
+    /// [`follow_up`](Self::follow_up).
     #[cfg(feature = "hub")]
     pub(crate) fn enqueue_as(
         &self,

@@ -5,8 +5,8 @@ use crate::item::{Content, Item};
 
 /// The items that a run starts with. A string is one user message.
 ///
-/// The default is empty: the run continues from the end of its history, for example from the tool
-/// results after which an earlier run was stopped.
+/// The default input is empty, and the run then continues from the end of its history, for example
+/// after the tool results of an earlier run that was stopped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Input(pub Vec<Item>);
 
@@ -22,7 +22,7 @@ impl From<String> for Input {
     }
 }
 
-/// One user message, with images and files.
+/// Converts content, which may have images and files, into one user message.
 impl From<Content> for Input {
     fn from(content: Content) -> Self {
         Self(vec![Item::user(content)])
@@ -41,14 +41,14 @@ impl From<Vec<Item>> for Input {
     }
 }
 
-/// No input: the model continues the history as it is.
+/// Converts `()` into an empty input, with which the model continues from the end of the history.
 impl From<()> for Input {
     fn from((): ()) -> Self {
         Self::default()
     }
 }
 
-/// Input that one run could not deliver becomes the input of another.
+/// Converts input that a run could not deliver into the input of another run.
 impl From<UndeliveredInput> for Input {
     fn from(undelivered: UndeliveredInput) -> Self {
         Self(undelivered.items)

@@ -21,19 +21,19 @@ struct ListedState {
     notices: Vec<String>,
 }
 
-/// The tools of all sources, and a toolkit of these and the agent's own tools.
+/// The tools of all sources, and a toolkit with these tools and the agent's own tools.
 pub(super) struct CurrentTools {
     pub(super) sources: Vec<SourceTools>,
     toolkit: Toolkit,
 }
 
 impl ListedTools {
-    /// Returns the tools of all sources; `None` until the first listing.
+    /// Returns the tools of all sources, or `None` before the first listing.
     pub(super) fn current(&self) -> Option<Arc<CurrentTools>> {
         lock_ignoring_poison(&self.0).current.clone()
     }
 
-    /// Returns the tools of the agent and of its sources; `None` until the first listing.
+    /// Returns the tools of the agent and of its sources, or `None` before the first listing.
     pub(super) fn toolkit(&self) -> Option<Toolkit> {
         let listed = lock_ignoring_poison(&self.0);
         listed.current.as_ref().map(|current| current.toolkit.clone())
@@ -45,7 +45,7 @@ impl ListedTools {
         listed.current.as_ref().map(|_| listed.iteration)
     }
 
-    /// Takes the messages that the model must receive before the next request.
+    /// Removes and returns the messages that the model must receive before the next request.
     pub(super) fn take_notice(&self) -> Option<String> {
         let notices = std::mem::take(&mut lock_ignoring_poison(&self.0).notices);
         (!notices.is_empty()).then(|| notices.join("\n"))
@@ -74,7 +74,7 @@ impl ListedTools {
     }
 }
 
-/// Whether both have the same tools, with the same descriptions.
+/// Returns whether both listings have the same tools with the same descriptions.
 fn is_run_alike(before: &[SourceTools], now: &[SourceTools]) -> bool {
     let is_same =
         |(before, now): (&Tool, &Tool)| before.is_run_like(now) && before.is_described_like(now);

@@ -14,18 +14,18 @@ pub(super) struct Observers(Mutex<ObserverQueue>);
 
 #[derive(Default)]
 struct ObserverQueue {
-    /// In the order in which they started.
+    /// The running hooks, in the order in which they started.
     active: Vec<Observer>,
-    /// Notes that are not delivered yet.
+    /// The notes that have not been delivered yet.
     notes: Vec<Item>,
-    /// The waker of the run's last poll. `None` before the first one.
+    /// The waker of the run's last poll; `None` before the first poll.
     waker: Option<Arc<Waker>>,
-    /// The loop is over, and no more hooks are started.
+    /// Whether the loop is over, so that no more hooks are started.
     is_closed: bool,
 }
 
 impl Observers {
-    /// Polls all observing hooks. A poll of the run does this first.
+    /// Polls all observing hooks. Each poll of the run starts with this method.
     #[inline]
     pub(super) fn poll(&self, hooks: &Hooks, cx: &mut Context<'_>) {
         // Most agents have no hooks, and this runs for each event.
@@ -43,7 +43,7 @@ impl Observers {
         self.put_back(active).into_iter().for_each(cancel_ignoring_panic);
     }
 
-    /// Starts observing hooks: each is polled once before the next one starts.
+    /// Starts observing hooks, each of which is polled once before the next hook starts.
     pub(super) fn start(&self, hooks: &Hooks, observers: impl Iterator<Item = Observer>) {
         let Some(waker) = self.waker() else { return };
         let mut cx = Context::from_waker(&waker);
@@ -54,7 +54,7 @@ impl Observers {
         }
     }
 
-    /// Polls a hook. Returns whether it is still running.
+    /// Polls an observing hook, and returns whether the hook is still running.
     fn poll_observer(&self, hooks: &Hooks, observer: &mut Observer, cx: &mut Context<'_>) -> bool {
         match observer.poll(cx) {
             Poll::Pending => return true,
@@ -78,7 +78,7 @@ impl Observers {
         self.close().into_iter().for_each(cancel_ignoring_panic);
     }
 
-    /// Takes out the running hooks. Hooks that start from here on use `waker`.
+    /// Removes and returns the running hooks. Hooks that start from now on use `waker`.
     fn take_active(&self, waker: &Waker) -> Vec<Observer> {
         let mut inner = self.lock();
         let active = std::mem::take(&mut inner.active);
@@ -92,14 +92,14 @@ impl Observers {
         active
     }
 
-    /// The waker for new hooks; `None` if none may start.
+    /// Returns the waker for new hooks, or `None` if no hooks may start.
     fn waker(&self) -> Option<Arc<Waker>> {
         let inner = self.lock();
         inner.waker.clone().filter(|_| !inner.is_closed)
     }
 
-    /// Puts back the hooks that are still running, before those that have started meanwhile.
-    /// Returns them if the loop is over.
+    /// Puts back the hooks that are still running, before the hooks that have started in the
+    /// meantime. Returns all of these hooks if the loop is over.
     fn put_back(&self, active: Vec<Observer>) -> Vec<Observer> {
         let mut inner = self.lock();
         if inner.is_closed {
@@ -110,7 +110,7 @@ impl Observers {
         Vec::new()
     }
 
-    /// Adds a hook that has started. Returns it if the loop is over.
+    /// Adds a hook that has started. Returns the hook if the loop is over.
     fn add(&self, observer: Observer) -> Option<Observer> {
         let mut inner = self.lock();
         if inner.is_closed {
@@ -120,17 +120,17 @@ impl Observers {
         None
     }
 
-    /// Adds notes to those that are not delivered yet.
+    /// Adds notes to the notes that have not been delivered yet.
     fn push_notes(&self, notes: Vec<Item>) {
         self.lock().notes.extend(notes);
     }
 
-    /// Takes the notes that are not delivered yet.
+    /// Removes and returns the notes that have not been delivered yet.
     pub(super) fn take_notes(&self) -> Vec<Item> {
         std::mem::take(&mut self.lock().notes)
     }
 
-    /// Takes out all running hooks; no more hooks are started.
+    /// Removes and returns all running hooks. No more hooks are started afterwards.
     fn close(&self) -> Vec<Observer> {
         let mut inner = self.lock();
         inner.is_closed = true;
@@ -146,7 +146,7 @@ impl Observers {
     }
 }
 
-/// Drops a hook's future; a panic in it is ignored.
+/// Drops a hook's future, and ignores a panic while dropping it.
 fn cancel_ignoring_panic(mut observer: Observer) {
     let _ = observer.cancel();
 }

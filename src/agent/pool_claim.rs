@@ -12,7 +12,7 @@ pub(super) struct PoolClaim(Mutex<ClaimState>);
 #[derive(Debug, Default)]
 struct ClaimState {
     capacity: Option<HeldCapacity>,
-    /// The run reached the front of the queue, and gave way to handle something else first.
+    /// Whether the run reached the front of the queue and gave way to handle something else first.
     yielded_queue_position: bool,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct HeldCapacity {
 }
 
 impl PoolClaim {
-    /// Releases the held capacity. Call this after the usage of the request was charged.
+    /// Releases the held capacity. Call this method after the usage of the request was charged.
     pub(super) fn release(&self) {
         let settled = self.lock().capacity.take();
         drop(settled);
@@ -34,7 +34,8 @@ impl PoolClaim {
         drop(before);
     }
 
-    /// Returns whether the run gave way at the front of the queue, and sets whether it does now.
+    /// Returns whether the run gave way at the front of the queue before, and stores whether it
+    /// gives way now.
     pub(super) fn replace_yielded_queue_position(&self, now: bool) -> bool {
         std::mem::replace(&mut self.lock().yielded_queue_position, now)
     }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::item::{History, Item};
 use crate::request::{Options, Request, System, ToolSpec};
 
-/// A request as hooks have changed it: the request itself, or the recorded changes. It is
-/// serialized as its changes.
+/// A request as hooks have changed it, which is either the request itself or the recorded changes.
+/// A prepared request is serialized as its changes.
 #[derive(Clone, Debug)]
 pub(super) enum PreparedRequest {
     Computed { original: Box<Request>, prepared: Box<Request> },
@@ -17,7 +17,8 @@ pub(super) enum PreparedRequest {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct RequestChanges {
-    /// A list of at most one model: an empty list means that a hook has removed the model.
+    /// The changed model, as a list of at most one model. An empty list means that a hook has
+    /// removed the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,14 +31,15 @@ pub(super) struct RequestChanges {
     context: Option<ContextChange>,
 }
 
-/// A changed context, as its difference to the history.
+/// A changed context, stored as its difference from the history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ContextChange {
     id: String,
-    /// The number of items at the beginning that equal those of the history.
+    /// The number of items at the beginning of the context that equal the first items of the
+    /// history.
     before: usize,
     items: Vec<Item>,
-    /// The number of items at the end that equal those of the history.
+    /// The number of items at the end of the context that equal the last items of the history.
     behind: usize,
 }
 

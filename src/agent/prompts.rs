@@ -1,29 +1,29 @@
 //! The texts that the agent itself sends to the model.
 
-/// Sent after a reply with neither text nor tool calls.
+/// The message that is sent after a reply with neither text nor tool calls.
 pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or answer with text.";
 
-/// Sent after the output limit cut off a text.
+/// The message that is sent after the output limit cut off a text.
 pub(super) const CONTINUE_TRUNCATED: &str =
     "You were cut off. Please continue from where you stopped.";
 
-/// Sent after the same calls returned the same results several times.
+/// The message that is sent after the same calls returned the same results several times.
 pub(super) const REPEATED_CALLS: &str = "You keep making the same calls, and they return the same \
 results each time. Try something else, or answer with what you know.";
 
-/// Sent before the wrap-up turn, in which no tool can be called.
+/// The message that is sent before the wrap-up turn, in which no tool can be called.
 pub(super) const WRAP_UP: &str = "The limit of this run is reached, and no tool can be called any \
      more. Answer now with what you have, and say what is missing.";
 
 /// The result of each call that the model makes in the wrap-up turn.
 pub(super) const NOT_RUN_DURING_WRAP_UP: &str = "Not run: the limit of this run is reached.";
 
-/// The reason in the `retracted` event when a failed turn is retried.
+/// Returns the reason in the `retracted` event for a failed turn.
 pub(super) fn retraction_reason(error: &crate::error::Error) -> String {
     format!("the turn failed: {error}")
 }
 
-/// Sent after a reply that could not be decoded.
+/// Returns the message that is sent after a reply that could not be decoded.
 pub(super) fn undecodable_reply_prompt(error: &crate::error::Error) -> String {
     format!(
         "Your last reply could not be read: {error}. Answer again, and write each call as its \
@@ -31,7 +31,7 @@ pub(super) fn undecodable_reply_prompt(error: &crate::error::Error) -> String {
     )
 }
 
-/// Sent after an answer was rejected.
+/// Returns the message that is sent after an answer was rejected.
 pub(super) fn rejected_answer_prompt(objection: &str) -> String {
     format!(
         "Your last answer cannot be used: {objection}. Answer again, with the whole answer and \
@@ -39,7 +39,7 @@ pub(super) fn rejected_answer_prompt(objection: &str) -> String {
     )
 }
 
-/// The result of calls that a budget does not allow.
+/// Returns the text of the results of calls that a budget does not allow.
 pub(super) fn not_run_over_budget(exceeded: &crate::event::BudgetExceeded) -> String {
     format!("Not run: a budget of this run is spent ({exceeded}).")
 }

@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::item::{Content, History};
 use crate::world::EffectKind;
 
-/// Whether the sources have to be listed: once per iteration, and not for a wrap-up turn, which
-/// calls no tools.
+/// Returns whether the sources have to be listed. Sources are listed once per iteration, except for
+/// a wrap-up turn, which calls no tools.
 pub(super) fn needs_listing(run: &RunShared, state: &State) -> bool {
     if run.settings.tools.sources.is_empty() {
         return false;
@@ -22,7 +22,7 @@ pub(super) fn needs_listing(run: &RunShared, state: &State) -> bool {
     }
 }
 
-/// Lists the tools of all sources. The new lists apply from here on.
+/// Lists the tools of all sources. The new tool lists apply immediately.
 pub(super) async fn refresh_tools(run: &RunShared, state: &State) -> Result<(), Error> {
     let listing_run = run.clone();
     let list = async move {

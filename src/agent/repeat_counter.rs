@@ -8,41 +8,44 @@ use crate::item::{ToolCall, ToolResult};
 use crate::tool::Rationale;
 use crate::turn::Turn;
 
-/// Maximum length of a cycle that is detected.
+/// The maximum length of a cycle that is detected.
 const MAX_CYCLE_LEN: usize = 4;
 
 /// Counts how many iterations in a row repeat earlier ones, with the same calls and the same
 /// results.
 ///
-/// An iteration is a turn whose calls were answered. Iterations repeat in a cycle of one to four:
-/// each has the calls and the results of the iteration one cycle earlier. Calls of
-/// [pollable](crate::Tool::pollable) tools are left out. A turn without other calls, or without any
-/// calls, is not counted and does not reset the counter: the iterations before and after it count
-/// as consecutive. Arguments are compared as JSON values: the order of their fields and white space
-/// do not matter. The model's [rationale](crate::tool::Rationale) for a call is not compared.
+/// An iteration is a turn whose calls were answered. Iterations repeat in a cycle of one to four
+/// iterations, where each iteration has the same calls and results as the iteration one cycle
+/// earlier. Calls of [pollable](crate::Tool::pollable) tools are ignored. A turn with only such
+/// calls, or without any calls, is not counted and does not reset the counter: the iterations
+/// before and after the turn count as consecutive. Arguments are compared as JSON values, so the
+/// order of fields and white space do not matter. The model's [rationale](crate::tool::Rationale)
+/// for a call is not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepeatCounter(
-    // `None` before the first iteration. Boxed, since each nested sub-agent has states on the
-    // stack.
+    // `None` before the first iteration. The counts are boxed, since each nested sub-agent has
+    // states on the stack.
     Option<Box<CycleCounts>>,
 );
 
-/// The iterations up to the latest.
+/// The hashes and counts of the iterations up to the latest iteration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct CycleCounts {
-    /// Hashes of the calls and results of the last iterations, the latest first.
+    /// The hashes of the calls and results of the last iterations, starting with the latest
+    /// iteration.
     recent_hashes: [Option<u64>; MAX_CYCLE_LEN],
-    /// By cycle length: the number of iterations in a row, up to the latest, that equal the one a
-    /// cycle earlier.
+    /// For each cycle length, the number of iterations in a row, up to the latest, that equal the
+    /// iteration one cycle earlier.
     repeats_by_cycle_len: [u32; MAX_CYCLE_LEN],
     /// Whether the latest turn was counted.
     includes_newest: bool,
 }
 
 impl RepeatCounter {
-    /// Returns the number of repeated iterations in a row, up to the latest turn, including those
-    /// of the first cycle. It is 1 if the latest iteration repeats none, and 0 before the first
-    /// turn and after one that is not counted.
+    /// Returns the number of repeated iterations in a row, up to the latest turn, including the
+    /// iterations of the first cycle. The number is 1 if the latest iteration does not repeat
+    /// another iteration. The number is 0 before the first turn, and after a turn that is not
+    /// counted.
     ///
     /// A cycle counts once it has been completed twice. With letters for iterations, `AAA` counts
     /// 3, `ABAB` counts 4, `ABABA` counts 5, and `ABA` only 1.
@@ -52,7 +55,8 @@ impl RepeatCounter {
         cycles.map(|(cycle, equal)| equal.saturating_add(cycle)).max().unwrap_or(1)
     }
 
-    /// Counts the calls of one more turn, except those with the ids in `polls`.
+    /// Counts one more iteration with these calls and results, except the calls with the ids in
+    /// `polls`.
     pub(super) fn with_iteration(
         mut self,
         turn: &Turn,
@@ -70,7 +74,7 @@ impl RepeatCounter {
         }
         let mut hasher = DefaultHasher::new();
         for call in calls() {
-            // The rationale is not compared.
+            // The model's rationale for a call is not compared.
             let (_, arguments) = Rationale::split_arguments(call.arguments_or_empty_object());
             call.name.hash(&mut hasher);
             match serde_json::from_str::<Value>(&arguments) {
@@ -85,7 +89,7 @@ impl RepeatCounter {
         self.with_hash(hasher.finish())
     }
 
-    /// Counts one more iteration.
+    /// Counts one more iteration with the given hash.
     pub(super) fn with_hash(self, newest: u64) -> Self {
         let mut row = self.0.unwrap_or_default();
         for (equal, before) in row.repeats_by_cycle_len.iter_mut().zip(row.recent_hashes) {

@@ -10,7 +10,7 @@ use crate::tool::{Tool, Toolkit, Verdict};
 
 /// Checks that each open call in the history has exactly one verdict, including the calls in the
 /// histories of suspended sub-agents, and that these sub-agents can continue. `toolkit` has the
-/// tools that are known; the tools of sources are found when the run has listed them.
+/// tools that are known so far; the tools of sources are looked up after the run has listed them.
 pub(super) fn check_verdicts(
     settings: &AgentSettings,
     toolkit: &Toolkit,
@@ -25,12 +25,12 @@ pub(super) fn check_verdicts(
     agent.check_verdicts(history, verdicts)
 }
 
-/// The known parts of the agent whose calls are checked.
+/// The parts of an agent that are needed to check the verdicts on its calls.
 struct JudgedAgent<'a> {
     toolkit: &'a Toolkit,
-    /// The agent has sources, which may have more tools.
+    /// Whether the agent has sources, which may have more tools.
     has_sources: bool,
-    /// A hook may have changed the arguments of a call.
+    /// Whether a hook may have changed the arguments of a call.
     rewrites_arguments: bool,
 }
 
@@ -48,7 +48,7 @@ impl JudgedAgent<'_> {
                 inner.entry(parent.to_owned()).or_default().push((call, verdict));
                 continue;
             }
-            // The history may have the call of a wrapper tool, with this call inside.
+            // The history may have the call of a wrapper tool that contains the actual call.
             let call = kit.unwrapped_call(&call.to_tool_call()).into_owned();
             let is_external = kit.get(&call.name).is_some_and(Tool::is_external);
             if is_external && verdict == Verdict::Approve {
@@ -88,8 +88,8 @@ impl JudgedAgent<'_> {
             if *verdict == Verdict::Approve && self.is_unknown(&call.name) {
                 return invalid_verdict(&format!("there is no tool `{}`", call.name), call);
             }
-            // Only a hook can have changed the arguments, or repaired a wrapper tool's call that had no
-            // readable call inside.
+            // The arguments can only have been changed by a hook, which may also have repaired a
+            // wrapper tool's call that contained no readable call.
             let is_repaired = kit.wraps_calls(&call.name) && self.rewrites_arguments;
             if (judged.name != call.name && !is_repaired)
                 || (!self.rewrites_arguments && judged != call)
@@ -97,7 +97,8 @@ impl JudgedAgent<'_> {
                 return invalid_verdict("a verdict was given for another call", call);
             }
         }
-        // Chooses the call by its id, so that the error does not depend on the order of the map.
+        // The reported call is chosen by its id, so that the error does not depend on the order of
+        // the map.
         let is_closed = |call: &&ToolCall| open.iter().all(|it| it.call_id != call.call_id);
         let of_own = own.values().map(|(call, _)| call).filter(is_closed);
         let first = of_own.min_by(|a, b| a.call_id.cmp(&b.call_id)).cloned();
@@ -108,8 +109,8 @@ impl JudgedAgent<'_> {
         Ok(ResumeVerdicts::new(own, nested))
     }
 
-    /// Checks the verdicts on the calls of a suspended sub-agent. The outer error is about the call
-    /// that runs it.
+    /// Checks the verdicts on the calls of a suspended sub-agent. The outer `Result` has the error
+    /// of the call that runs the sub-agent.
     fn check_sub_agent(
         &self,
         call: &ToolCall,
@@ -142,7 +143,7 @@ impl JudgedAgent<'_> {
         Ok(can_resume(toolkit).and_then(|()| check_verdicts(&agent, toolkit, child, given)))
     }
 
-    /// Whether the tool is unknown and no source can have it.
+    /// Returns whether the tool is unknown and the agent has no source that could have the tool.
     fn is_unknown(&self, name: &str) -> bool {
         !self.has_sources && self.toolkit.get(name).is_none()
     }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use crate::item::ToolCall;
 use crate::tool::Verdict;
 
-/// The verdicts that a run is resumed with: those on its own calls and those on calls of its
-/// sub-agents. Cheap to clone.
+/// The verdicts that a run is resumed with, on its own calls and on the calls of its sub-agents.
+/// Cheap to clone.
 ///
-/// Each verdict applies only to exactly the call it was given for, including its arguments.
+/// Each verdict applies only to exactly the call that it was given for, including the arguments of
+/// the call.
 #[derive(Clone, Debug, Default)]
 pub struct ResumeVerdicts(Arc<VerdictMap>);
 
 #[derive(Debug, Default)]
 struct VerdictMap {
-    /// By call id.
+    /// The calls and their verdicts, by call id.
     own_calls: HashMap<String, (ToolCall, Verdict)>,
     /// The verdicts on calls of sub-agents, by the id of the call that runs the sub-agent.
     sub_agents: HashMap<String, ResumeVerdicts>,
@@ -34,7 +35,7 @@ impl ResumeVerdicts {
         self.0.own_calls.get(call_id)
     }
 
-    /// The verdicts on the calls of the sub-agent that runs for the call `call_id`.
+    /// Returns the verdicts on the calls of the sub-agent that runs for the call `call_id`.
     pub(crate) fn for_sub_agent(&self, call_id: &str) -> Option<&Self> {
         self.0.sub_agents.get(call_id)
     }

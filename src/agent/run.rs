@@ -35,22 +35,24 @@ pub(super) struct RunArgs {
 
 /// One run of an agent: a stream of its events, the last of which is `Finished`.
 ///
-/// If the run failed, [`Outcome::error`] is set, and the stream yields that error once more as
-/// `Err`, after `Finished` and before `None`: `while let Some(event) = run.try_next().await?` ends
-/// with it. A run that did not fail but ended as, for example, `max_turns`, `budget`, `stopped` or
-/// `pending` has no error. [`outcome`](Self::outcome) returns the outcome of every run, including a
-/// failed one, and [`Outcome::into_result`] converts that of a failed run into its error.
+/// If the run failed, [`Outcome::error`] is set, and the stream yields the same error as `Err`,
+/// after `Finished` and before `None`. A loop `while let Some(event) = run.try_next().await?`
+/// therefore returns the error. A run that did not fail but ended as, for example, `max_turns`,
+/// `budget`, `stopped` or `pending` has no error. [`outcome`](Self::outcome) returns the outcome of
+/// every run, even of a failed run, and [`Outcome::into_result`] converts the outcome of a failed
+/// run into its error.
 ///
-/// Between two polls the owner of the run can inspect it and act on it: a run dereferences to its
-/// [`RunHandle`], which has [`steer`](RunHandle::steer), [`follow_up`](RunHandle::follow_up),
+/// Between two polls the owner of the run can inspect and control the run. A run dereferences to
+/// its [`RunHandle`], which has [`steer`](RunHandle::steer), [`follow_up`](RunHandle::follow_up),
 /// [`approve`](RunHandle::approve), [`deny`](RunHandle::deny), [`interrupt`](RunHandle::interrupt),
 /// [`history`](RunHandle::history) and more.
 ///
-/// Dropping the run cancels everything: the open request and the running tools. The history up to
-/// that point can still be read from a [`handle`](Self::handle).
+/// Dropping the run cancels the open request and the running tools. The history up to that point
+/// can still be read from a [`handle`](Self::handle) of the run.
 ///
-/// A run may be moved to another tokio runtime between two turns. Within a turn, this works only if
-/// the first runtime is a multi-thread runtime: see [`stream_turn`](crate::Provider::stream_turn).
+/// A run may be moved to another tokio runtime between two turns. Within a turn, a run may be moved
+/// only if the first runtime is a multi-thread runtime; see
+/// [`stream_turn`](crate::Provider::stream_turn).
 ///
 /// ```
 /// use futures::StreamExt;
@@ -70,33 +72,34 @@ pub(super) struct RunArgs {
 /// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct Run {
-    /// The event of the input. `None` after it was yielded.
+    /// The event that appends the input; `None` after the event was yielded.
     input_event: Option<Event>,
-    /// `None` after the loop has ended; dropped before the final events are yielded.
+    /// The loop of the run; `None` after the loop has ended. The loop is dropped before the final
+    /// events are yielded.
     loop_stream: Option<Pin<Box<dyn IterationStream>>>,
     state: StateCell<State>,
     deadline: RunDeadline,
-    /// `Some` from when only the time reserved for the wrap-up turn is left, until that turn
-    /// begins. Meanwhile the dropped calls are answered.
+    /// The exceeded time limit, from the moment when only the time reserved for the wrap-up turn is
+    /// left until that turn starts. Meanwhile, the dropped calls are answered.
     pending_wrap_up: Option<BudgetExceeded>,
-    /// The results since the active body started, if a wrap-up turn may need them.
+    /// The results since the active body started, if a wrap-up turn may need these results.
     iteration_results: Vec<ToolResult>,
-    /// Whether the loop was polled since the last event was yielded.
+    /// Whether the loop was polled after the last event was yielded.
     polled_since_last_event: bool,
-    /// `Some` from the end of the loop to `Finished`.
+    /// The end of the run, from the end of the loop until `Finished` is yielded.
     pending_end: Option<PendingEnd>,
-    /// `Some` after `Finished`.
+    /// The outcome of the run, set after `Finished` was yielded.
     outcome: Option<Box<Outcome>>,
-    /// `Some` from `Finished` to the `Err` of a run that failed.
+    /// The error of a failed run, from `Finished` until the `Err` is yielded.
     failure: Option<Error>,
     shared: RunShared,
 }
 
-/// The end of a run whose final events are not yielded yet.
+/// The end of a run whose final events have not been yielded yet.
 struct PendingEnd {
     reason: EndReason,
     error: Option<Error>,
-    /// Set if the time limit ended the run.
+    /// The exceeded time limit, if the time limit ended the run.
     time_limit_exceeded: Option<BudgetExceeded>,
 }
 
@@ -127,7 +130,8 @@ impl Run {
         let effects = Effects::new((settings.world)(&settings, &start), &history);
         let ids = Arc::clone(&settings.ids);
         history.extend(items.iter().cloned());
-        // A run without user input continues its history, so the history's evidence counts.
+        // A run without a user message in its input continues its history, so the history's
+        // evidence counts.
         let standing = match items.iter().any(|item| item.as_user().is_some()) {
             true => EvidenceLog::from_items(&items),
             false => EvidenceLog::from_items(&history),
@@ -174,13 +178,16 @@ impl Run {
         }
     }
 
-    /// Makes a value available to the tools of this run, which get it by its type with
-    /// [`ToolContext::data`](crate::tool::ToolContext::data), for example the current user or a
-    /// connection. Call this before the first poll: calls that have started do not see the change.
+    /// Makes a value, for example the current user or a connection, available to the tools of this
+    /// run. A tool gets the value by its type with
+    /// [`ToolContext::data`](crate::tool::ToolContext::data). Call this method before the first
+    /// poll, since calls that have already started do not receive the value.
     ///
-    /// Sub-agents receive the data as well. Hooks and providers do not; a body of your own gets it
-    /// from [`RunContext::run_data`](crate::agent::RunContext::run_data). Passing a [`RunData`]
-    /// adds all its values. The data is not part of the history: pass it again to a resumed run.
+    /// The tools of sub-agents receive the data as well. Hooks and providers do not receive the
+    /// data. A body of your own gets the data from
+    /// [`RunContext::run_data`](crate::agent::RunContext::run_data). If `value` is a [`RunData`],
+    /// all its values are added. The data is not part of the history, so it must be passed to a
+    /// resumed run again.
     ///
     /// ```
     /// use serde_json::json;
@@ -214,21 +221,21 @@ impl Run {
         self
     }
 
-    /// Sets the data of the parent's run.
+    /// Adds the data of the parent's run to a run of a sub-agent.
     pub(super) fn with_parent_run_data(self, data: RunData) -> Self {
         self.shared.control().update_run_data(|_| data);
         self
     }
 
-    /// Drives the run to its end and returns the outcome; after `Finished` it returns immediately.
-    /// Dropping the future cancels the run.
+    /// Polls the run to its end and returns the outcome. If `Finished` was already yielded, the
+    /// future is ready immediately. Dropping the future cancels the run.
     ///
-    /// A failed run has an outcome as well, with [`error`](Outcome::error) set:
-    /// [`into_result`](Outcome::into_result) turns it into an `Err`.
+    /// A failed run has an outcome as well, with [`error`](Outcome::error) set.
+    /// [`into_result`](Outcome::into_result) turns the outcome of a failed run into an `Err`.
     ///
-    /// This method takes the run, so verdicts can only come from a [handle](Self::handle). An
+    /// This method consumes the run, so verdicts can come only from a [handle](Self::handle). An
     /// [interactive](crate::Agent::interactive) run therefore waits for a verdict only while a
-    /// handle exists; without one it ends as `pending`.
+    /// handle exists; without a handle, it ends as `pending`.
     pub async fn outcome(mut self) -> Outcome {
         self.shared.handle.require_external_handle();
         loop {
@@ -242,27 +249,28 @@ impl Run {
         }
     }
 
-    /// Returns a handle, which can act on the run from elsewhere, even if an adapter owns the run.
+    /// Returns a handle of the run, with which other code can control the run, even if an adapter
+    /// owns the run.
     pub fn handle(&self) -> RunHandle {
         RunHandle::clone(&self.shared.handle)
     }
 
-    /// The run's own handle.
+    /// Returns the run's own handle, which does not count as a source of verdicts.
     pub(crate) fn internal_handle(&self) -> Arc<RunHandle> {
         Arc::clone(&self.shared.handle)
     }
 
-    /// Whether only the final `Err` of a failed run is left to yield.
+    /// Returns whether only the final `Err` of a failed run is left to yield.
     pub(crate) fn has_pending_error(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// The changes and checks that the run has recorded so far.
+    /// Returns the changes and checks that the run has recorded so far.
     pub(super) fn evidence_log(&self) -> EvidenceLog {
         self.state.get().evidence.log.clone()
     }
 
-    /// Ends the run: drops the loop, and with it the open request and the running calls.
+    /// Ends the run, and drops the loop with the open request and the running calls.
     fn end_loop(
         &mut self,
         reason: EndReason,
@@ -305,7 +313,8 @@ impl Run {
         }
     }
 
-    /// Reports to the world that the loop was ended from outside.
+    /// Reports to the world that the run ended its loop with an error, at a time limit or by an
+    /// interrupt.
     fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
         let ending = LoopEnd {
             polled_since_last_event: self.polled_since_last_event,
@@ -325,12 +334,13 @@ impl Run {
     fn next_final_event(&mut self) -> Option<Event> {
         let PendingEnd { reason, error, time_limit_exceeded: time_up } =
             self.pending_end.as_ref()?;
-        // An exceeded limit is reported only if it ended the run, or if it is the token target.
+        // An exceeded limit is reported only if the limit ended the run, or if it is the token
+        // target.
         let counts =
             |it: &BudgetExceeded| *reason == EndReason::Budget || it.kind == BudgetKind::Target;
         let budget = time_up.or_else(|| self.state.get().end.exceeded_budget.filter(counts));
         let handle = &self.shared.handle;
-        // A call that waits for a verdict has no result here.
+        // If the run ends as `pending`, a call that waits for a verdict has no result.
         let is_answered = *reason == EndReason::Pending || handle.journal.all_calls_answered();
         if is_answered && let Some(event) = apply_final_tombstones(&self.shared) {
             return Some(event);
@@ -346,7 +356,8 @@ impl Run {
             self.pending_end = None;
             let state = self.state.get().update(|it| it.history = outcome.history.clone());
             outcome.cost = self.shared.charge_final_usage(&state);
-            // Steered input may have kept the run going after a hook set this message.
+            // The message may be outdated: steered input may have continued the run after a hook
+            // set the message.
             let ended_by_hook = matches!(
                 outcome.reason,
                 EndReason::StopHookPrevented | EndReason::Blocked | EndReason::Unproven
@@ -363,7 +374,7 @@ impl Run {
         Some(event)
     }
 
-    /// Ends a replayed loop at the point where the recorded loop was ended from outside.
+    /// Ends a replayed loop at the point where the recorded run ended its loop.
     fn apply_forced_end(&mut self, ending: LoopEnd, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let LoopEnd { polled_since_last_event: polled, mut error, time_limit_reached: time_up } =
             ending;
@@ -388,7 +399,7 @@ impl Run {
         Poll::Ready(None)
     }
 
-    /// Handles an expired timer.
+    /// Handles a timer of the run that has expired.
     fn on_deadline(&mut self, due: DeadlineEvent, cx: &Context<'_>) -> Poll<Option<Event>> {
         let elapsed = self.shared.control().started_at().elapsed();
         match (due, self.shared.settings.limits.budget.time_limit_exceeded(elapsed)) {
@@ -417,7 +428,7 @@ impl Run {
         Poll::Ready(None)
     }
 
-    /// Drops all running work so that the wrap-up turn can begin.
+    /// Drops all running work so that the wrap-up turn can start.
     fn interrupt_for_wrap_up(&mut self, exceeded: BudgetExceeded) {
         self.notify_world_ended(None, Some(TimeLimitReached::WrapUp(exceeded)));
         self.deadline.begin_wrap_up();
@@ -428,7 +439,8 @@ impl Run {
         self.pending_wrap_up = Some(exceeded);
     }
 
-    /// Starts the wrap-up turn. The body finds that the time is over, and announces the turn.
+    /// Starts the body again for the wrap-up turn. The body finds that the time is over, and yields
+    /// the events of the transition.
     fn begin_wrap_up(&mut self, exceeded: BudgetExceeded) {
         let journal = &self.shared.handle.journal;
         let (history, requests) = (journal.history(), journal.requests());
@@ -446,7 +458,7 @@ impl Run {
         let _ = catch_panic(|| events.restart(state));
     }
 
-    /// Collects the results of the active body, if a wrap-up turn may need them.
+    /// Collects a result of the active body if a wrap-up turn may need the result.
     fn collect_result(&mut self, event: &Event) {
         if !self.deadline.can_wrap_up() {
             return;
@@ -457,7 +469,8 @@ impl Run {
         }
     }
 
-    /// Whether no request is open and no call is running that a timer would have to drop.
+    /// Returns whether there is no open request and no running call that a timer would have to
+    /// drop.
     fn is_between_turns(&self) -> bool {
         let handle = &self.shared.handle;
         let (journal, control) = (&handle.journal, &handle.control);
@@ -487,7 +500,8 @@ impl Run {
         let error = match catch_panic(|| events.poll_next_unpin(cx)) {
             Ok(Poll::Pending) => {
                 let due = ready!(self.deadline.poll(cx));
-                // The value that the loop waits for may have arrived during this poll.
+                // If the value that the loop waits for arrived during this poll, the loop is polled
+                // again first.
                 if self.shared.effects.world().has_untaken_value() {
                     return Poll::Pending;
                 }
@@ -509,7 +523,8 @@ impl Run {
             self.shared.report_final_error(&self.state.get(), error);
         }
         match error {
-            // A hook or a tool interrupted the run during this poll: the reason is the interrupt.
+            // If a hook or a tool interrupted the run during this poll, the run ends as
+            // interrupted.
             _ if control.is_interrupted() => {
                 self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             }
@@ -529,7 +544,7 @@ impl Stream for Run {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         if let Some(input) = this.input_event.take() {
-            // The time limit counts from here.
+            // The time limit counts from the first poll.
             this.shared.control().started_at();
             this.shared.handle.journal.observe(&input);
             this.notify_world(&input);
@@ -574,7 +589,7 @@ impl Stream for Run {
     }
 }
 
-/// The owner of a run acts on it through its [`RunHandle`].
+/// The owner of a run controls the run with the methods of its [`RunHandle`].
 impl Deref for Run {
     type Target = RunHandle;
 
@@ -586,10 +601,11 @@ impl Deref for Run {
 impl Drop for Run {
     fn drop(&mut self) {
         let events = self.loop_stream.take();
-        // The steps below must run even if a user's `Drop` panics.
+        // The statements below must be executed even if a user's `Drop` panics.
         let _ = catch_panic(|| drop(events));
         self.shared.control().observers().drop_all();
-        // The run was dropped before its end: charge its usage, and accept no more input.
+        // If the run is dropped before its end, its usage is charged, and no more input is
+        // accepted.
         self.shared.charge_final_usage(&self.state.get());
         self.shared.control().close_and_drain_inbox();
         self.shared.effects.world().on_drop();

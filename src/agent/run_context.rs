@@ -27,10 +27,10 @@ use crate::world::EffectKind;
 /// The context of the body of the agent's loop: the agent, and the handle of its run. Cheap to
 /// clone.
 ///
-/// Each method is one step of [`loop_body`](super::loop_body); a body of your own uses those it
-/// needs. External effects of these methods go through the run's [world](crate::world), so that
-/// they can be recorded, replayed or stored by a durable engine. [`step`](Self::step) does the same
-/// for effects of your own body; other effects of a body are not replayed.
+/// Each method is one step of [`loop_body`](super::loop_body); a body of your own calls the methods
+/// that it needs. External effects of the methods go through the run's [world](crate::world), so
+/// that the effects can be recorded, replayed or stored by a durable engine. Effects of your own
+/// body are recorded and replayed only if they are performed with [`step`](Self::step).
 #[derive(Clone)]
 pub struct RunContext(RunShared);
 
@@ -39,8 +39,8 @@ impl RunContext {
         Self(shared)
     }
 
-    /// Returns the tools of the agent, and those of its [sources](crate::Agent::with_tool_source)
-    /// from their last listing.
+    /// Returns a toolkit with the agent's own tools and the tools of its
+    /// [sources](crate::Agent::with_tool_source) from the last listing.
     pub fn toolkit(&self) -> Toolkit {
         self.0.toolkit().into_owned()
     }
@@ -50,12 +50,14 @@ impl RunContext {
         &self.0.handle
     }
 
-    /// Performs an effect of a body of your own, whose value the run's [world](crate::world) may
-    /// store: a replay of the run, or its next attempt, gets the same value without performing the
-    /// step again. Other effects of a body are performed each time.
+    /// Performs an effect of a body of your own. The run's [world](crate::world) may store the
+    /// value of the effect, so that a replay of the run, or its next attempt, gets the same value
+    /// without performing the effect again. Effects that a body performs without this method are
+    /// performed each time.
     ///
-    /// Steps with the same name are distinguished by their order in the iteration. The future does
-    /// nothing before it is polled. Dropping it drops the step.
+    /// Steps with the same name are distinguished by their order in the iteration. The returned
+    /// future does nothing before it is polled. Dropping the returned future drops the `step`
+    /// future.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -86,8 +88,9 @@ impl RunContext {
     ///
     /// # Errors
     ///
-    /// The error of the step; [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if a recording
-    /// has no such step; and [`Store`](crate::ErrorKind::Store) if its value cannot be decoded.
+    /// Returns the error of the step, a [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) error
+    /// if a recording has no step with this name, or a [`Store`](crate::ErrorKind::Store) error if
+    /// the stored value cannot be decoded.
     pub fn step<T, F>(
         &self,
         name: &str,
@@ -105,43 +108,45 @@ impl RunContext {
         self.0.control().run_data()
     }
 
-    /// Returns the history after all events that the body has yielded so far. A snapshot: creating
-    /// it copies no item.
+    /// Returns the history after all events that the body has yielded so far. The returned history
+    /// is a snapshot, and creating the snapshot copies no items.
     pub fn history(&self) -> History {
         self.0.history()
     }
 
-    /// Creates an id.
+    /// Creates an id with the agent's id generator.
     pub fn new_id(&self) -> String {
         self.0.new_id()
     }
 
-    /// Returns the facts that a decision needs besides the state, and the state with the exceeded
-    /// budget, if there is one.
+    /// Returns the facts that a decision needs in addition to the state, and the state, in which
+    /// the exceeded budget is set if a limit was reached.
     pub fn gather_facts(&self, state: State) -> (State, Facts) {
         external_facts::gather_facts(&self.0, state)
     }
 
-    /// Returns what the run has used. Usage since the last call is charged to the pool.
+    /// Returns the amounts that the run has used so far. Usage since the last call of this method
+    /// is charged to the pool.
     pub fn budget_usage(&self, state: &State) -> BudgetUsage {
         self.0.budget_usage(state)
     }
 
     /// Lists the tools of the agent's [sources](crate::Agent::with_tool_source), once per
-    /// iteration. If they have changed, the next [`deliver_next_input`](Self::deliver_next_input)
-    /// reports it to the model. Without sources it does nothing.
+    /// iteration. If the tools have changed, the next call of
+    /// [`deliver_next_input`](Self::deliver_next_input) returns an event that reports the change to
+    /// the model. If the agent has no sources, this method does nothing.
     ///
-    /// Call it before `deliver_next_input`, and before the calls of a run are resumed.
-    /// [`next_request`](Self::next_request) calls it if the body has not; the model then learns of
-    /// a change one request later.
+    /// Call this method before `deliver_next_input`, and before the calls of a run are resumed. If
+    /// the body has not called this method, [`next_request`](Self::next_request) does, and changes
+    /// are then reported to the model one request later.
     ///
     /// # Errors
     ///
-    /// If the first listing of a run fails, the error of the source, with its name in the message;
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools of the first lists have
-    /// the same name.
+    /// Returns the error of the source, with the name of the source in the message, if the first
+    /// listing of a run fails. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest)
+    /// error if two tools of the first lists have the same name.
     pub fn refresh_tools(&self, state: &State) -> impl Future<Output = Result<(), Error>> + Send {
-        // Boxed, as in `next_request`, but only if there is something to list.
+        // The future is boxed, as in `next_request`, but only if there are sources to list.
         let listing = refresh_tools::needs_listing(&self.0, state)
             .then(|| Box::pin(refresh_tools::refresh_tools(&self.0, state)));
         async move {
@@ -152,10 +157,10 @@ impl RunContext {
         }
     }
 
-    /// Makes the next change of the history before a request. In order: a report of changed tools,
-    /// items that hooks returned, [tombstones](RunHandle::tombstone), steered input, and a
-    /// follow-up if one is due. Yield each event, and call the method until it returns `None`: then
-    /// the state's history has all of them.
+    /// Makes the next change to the history before a request. The order of the changes is: a report
+    /// of changed tools, items that hooks returned, [tombstones](RunHandle::tombstone), steered
+    /// input, and a follow-up if it is due. Yield each returned event, and call the method until it
+    /// returns `None`. The history of the returned state then contains all of the changes.
     pub fn deliver_next_input(&self, state: State) -> (State, Option<Event>) {
         if self.0.control().has_unobserved_changes() {
             return (state, None);
@@ -164,19 +169,20 @@ impl RunContext {
         (state, self.track_unobserved_change(event))
     }
 
-    /// Shortens the history before a request: [old turns](crate::Agent::with_ageing), and then, if
-    /// the request is close to the [window](crate::Agent::with_window), by the compactor. Call it
-    /// until it returns no event, which means that the request can be sent.
+    /// Shortens the history before a request. [Old turns](crate::Agent::with_ageing) are shortened
+    /// first; the compactor is called if the request is close to the
+    /// [window](crate::Agent::with_window). Call this method until it returns no event, which means
+    /// that the request can be sent.
     ///
-    /// Once a request was too long, the compactor is called until the request is a quarter below
-    /// the limit, so that not every request changes the provider's cached prefix. A failed
-    /// compaction is reported to hooks, and tried again when the request has grown by a twentieth
-    /// of the window.
+    /// After a request has exceeded the threshold, the compactor is called until the request is a
+    /// quarter below the threshold, so that not every request changes the provider's cached prefix.
+    /// A failed compaction is reported to hooks, and is tried again when the request has grown by a
+    /// twentieth of the window.
     pub fn compact_if_needed(
         &self,
         state: State,
     ) -> impl Future<Output = (State, Option<Event>)> + Send {
-        // Boxed, as in `next_request`.
+        // The future is boxed for the same reasons as in `next_request`.
         Box::pin(async move {
             if self.0.control().has_unobserved_changes() {
                 return (state, None);
@@ -186,12 +192,12 @@ impl RunContext {
         })
     }
 
-    /// Compacts a history that did not fit the model; the history is then [marked as compacted for
-    /// this reason](crate::context::was_reactively_compacted). If it returns no event, or one that
-    /// [replaces nothing](Event::is_rewrite), the history cannot be compacted, and hooks receive
-    /// the error.
+    /// Compacts a history that did not fit the model, and [marks the history as compacted for this
+    /// reason](crate::context::was_reactively_compacted). If the history cannot be compacted, the
+    /// method returns no event, or an event that [replaces nothing](Event::is_rewrite), and hooks
+    /// receive the error.
     pub fn compact(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
-        // Boxed, as in `next_request`.
+        // The future is boxed for the same reasons as in `next_request`.
         Box::pin(async move {
             if self.0.control().has_unobserved_changes() {
                 return (state, None);
@@ -201,28 +207,29 @@ impl RunContext {
         })
     }
 
-    /// Builds the request of the state, as changed by hooks, and waits until the
-    /// [pool](crate::agent::Pool) of the run has tokens and a slot for it. It counts as a model
-    /// call.
+    /// Builds the next request from the state, lets hooks change the request, and waits until the
+    /// run's [pool](crate::agent::Pool) has tokens and a slot for the request. A returned request
+    /// counts as a model call.
     ///
-    /// `None` means that the request is not to be sent: the pool is exhausted, or something that
-    /// must be handled first, such as steered input, arrived while the run waited. Then it does not
-    /// count, and the body starts again from [`gather_facts`](Self::gather_facts); the run keeps
-    /// its position in the queue. Dropping the future gives up the position.
+    /// Returns `None` instead of a request if the pool is exhausted, or if something that must be
+    /// handled first, such as steered input, arrived while the run waited. `None` does not count as
+    /// a model call, and the body must start again from [`gather_facts`](Self::gather_facts). The
+    /// run keeps its position in the queue of the pool, unless the future is dropped.
     ///
     /// # Errors
     ///
-    /// [`Hook`](crate::ErrorKind::Hook) if a hook fails.
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools have the same name, if a
-    /// cost limit is set and the model has no price, or if an event of
-    /// [`deliver_next_input`](Self::deliver_next_input),
-    /// [`compact_if_needed`](Self::compact_if_needed) or [`compact`](Self::compact) has not reached
-    /// the run: the body did not yield it, or is polled ahead.
+    /// Returns a [`Hook`](crate::ErrorKind::Hook) error if a hook fails. Returns an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if two tools have the same name,
+    /// or if a cost limit is set and the model has no price. Also returns an `InvalidRequest` error
+    /// if the run has not received an event of [`deliver_next_input`](Self::deliver_next_input),
+    /// [`compact_if_needed`](Self::compact_if_needed) or [`compact`](Self::compact), because the
+    /// body did not yield the event or is polled ahead.
     pub fn next_request(
         &self,
         state: State,
     ) -> impl Future<Output = Result<(State, Option<Box<Request>>), Error>> + Send {
-        // Boxed to keep the body's future small, and the stack of the runs above a sub-agent.
+        // The future is boxed to keep the body's future small, and to save stack space in nested
+        // sub-agents.
         Box::pin(send_request::next_request(&self.0, state))
     }
 
@@ -231,7 +238,7 @@ impl RunContext {
         event.inspect(|event| self.0.control().track_unobserved_change(event))
     }
 
-    /// Returns the event that announces a request.
+    /// Returns the `turn_started` event, which is yielded before a request is sent.
     pub fn turn_started_event(&self, state: &State) -> Event {
         Event::TurnStarted {
             turn: state.counts.model_calls,
@@ -240,8 +247,8 @@ impl RunContext {
         }
     }
 
-    /// Returns the stream of a turn, which sends the request when it is first polled. Starts the
-    /// hooks that observe the start of the turn.
+    /// Returns the stream of a turn, which sends the request when it is first polled. This method
+    /// also starts the hooks that observe the start of the turn.
     ///
     /// In a replay, the turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if its
     /// request differs from that of the recorded run.
@@ -249,8 +256,9 @@ impl RunContext {
         send_request::send_request(&self.0, state, *request)
     }
 
-    /// Starts the hooks that observe a turn. From then on the run polls them, and nothing waits for
-    /// them. [`deliver_next_input`](Self::deliver_next_input) delivers the items that they return.
+    /// Starts the hooks that observe a complete turn. The run polls the futures of these hooks and
+    /// does not wait for them. [`deliver_next_input`](Self::deliver_next_input) delivers the items
+    /// that observing hooks return.
     pub fn notify_turn(&self, state: &State, turn: &Arc<Turn>) {
         let hooks = self.0.hooks();
         if !hooks.is_empty() {
@@ -260,8 +268,8 @@ impl RunContext {
         }
     }
 
-    /// Reports a failed turn to hooks. Returns the event that retracts the open turn, if any of it
-    /// was yielded.
+    /// Reports a failed turn to hooks. Returns the event that retracts the open turn if any events
+    /// of the turn were yielded.
     pub fn report_error(&self, state: &State, error: &Error) -> Option<Event> {
         let control = self.0.control();
         control.set_last_failure(error);
@@ -273,38 +281,39 @@ impl RunContext {
         self.0.handle.journal.has_open_turn().then(|| TurnEvent::Retracted { why, usage }.into())
     }
 
-    /// Returns the stream that answers a turn's calls, by running them or with the results that the
-    /// decision requires instead.
+    /// Returns the stream that answers a turn's calls, either by running them or with the results
+    /// that the decision requires instead.
     ///
-    /// Without a turn, it resumes the pending calls of the history.
+    /// If `turn` is `None`, the stream resumes the pending calls of the history.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if `turn` is `None` and the history has
-    /// no calls that can be resumed.
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if `turn` is `None`
+    /// and the history has no calls that can be resumed.
     pub fn run_tools(
         &self,
         state: &State,
         turn: Option<&Arc<Turn>>,
         decision: &Decision,
     ) -> Result<Box<ToolRun>, Error> {
-        // Boxed, since a body keeps it in its own state, even while it waits for the model.
+        // The tool run is boxed, since a body keeps it in its own state, even while the body waits
+        // for the model.
         run_tools::run_tools(&self.0, state, turn, decision).map(Box::new)
     }
 
     /// Resumes the pending calls with the verdicts that the run's [world](crate::world) has waited
-    /// for. Returns `None` if no call is pending, the agent is not interactive, the world does not
-    /// [suspend](crate::world::World::can_suspend), or a verdict is missing.
+    /// for. Returns `None` if no call is pending, if the agent is not interactive, if the world
+    /// cannot [suspend](crate::world::World::can_suspend), or if a verdict is missing.
     ///
     /// # Errors
     ///
-    /// The error of the world, and [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if a
-    /// verdict is not for a pending call.
+    /// Returns the error of the world, or an [`InvalidRequest`](crate::ErrorKind::InvalidRequest)
+    /// error if a verdict is not for a pending call.
     pub fn resume_pending_calls(
         &self,
         state: &State,
     ) -> impl Future<Output = Result<Option<Box<ToolRun>>, Error>> + Send {
-        // Boxed, as in `next_request`.
+        // The future is boxed for the same reasons as in `next_request`.
         Box::pin(run_tools::resume_pending_calls(&self.0, state))
     }
 
@@ -313,33 +322,33 @@ impl RunContext {
         self.0.control().stop_accepting_verdicts();
     }
 
-    /// Decides what follows when the model has stopped on its own: runs the validations, the stop
-    /// hooks and the policy on evidence, and checks the token target.
+    /// Decides the next action after the model has stopped on its own. This method runs the
+    /// validations, the stop hooks and the evidence policy, and checks the token target.
     ///
     /// # Errors
     ///
-    /// [`Hook`](crate::ErrorKind::Hook) if a hook or a validation fails.
+    /// Returns a [`Hook`](crate::ErrorKind::Hook) error if a hook or a validation fails.
     pub fn review_stop(
         &self,
         state: State,
         turn: &Arc<Turn>,
     ) -> impl Future<Output = Result<(State, NextAction), Error>> + Send {
-        // Boxed, as in `next_request`.
+        // The future is boxed for the same reasons as in `next_request`.
         Box::pin(stop_review::review_stop(&self.0, state, turn))
     }
 
-    /// Returns `next`, or the end of the run if `next` would send a request and a hook stops the
-    /// run.
+    /// Returns the action that ends the run if `next` would send a request and a hook stops the
+    /// run. Otherwise returns `next`.
     ///
     /// # Errors
     ///
-    /// [`Hook`](crate::ErrorKind::Hook) if a hook fails.
+    /// Returns a [`Hook`](crate::ErrorKind::Hook) error if a hook fails.
     pub fn check_should_stop(
         &self,
         state: &State,
         next: NextAction,
     ) -> impl Future<Output = Result<NextAction, Error>> + Send {
-        // Boxed, as in `next_request`.
+        // The future is boxed for the same reasons as in `next_request`.
         Box::pin(async move {
             if !next.sends_request() {
                 return Ok(next);
@@ -353,8 +362,8 @@ impl RunContext {
         })
     }
 
-    /// Applies an action to the state: returns the events that report it, and the step. Yield them
-    /// in this order.
+    /// Applies an action to the state, and returns the events that report the action and the step
+    /// that follows. Yield the events first, and then the step.
     pub fn apply_next_action(
         &self,
         state: State,
@@ -363,7 +372,7 @@ impl RunContext {
         state.update(|it| it.history = self.history()).apply_next_action(next, || self.new_id())
     }
 
-    /// Returns the provider that the state selects.
+    /// Returns the provider that is selected in the state.
     pub fn provider(&self, state: &State) -> &dyn Provider {
         self.0.provider(state)
     }

@@ -1,4 +1,5 @@
-//! The policy between the calls of a turn and their tools: hooks, verdicts, slots of the pool.
+//! The policy between the calls of a turn and their tools, which applies hooks, verdicts and the
+//! slots of the pool.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -26,8 +27,8 @@ impl RunPolicy {
         Self { run, state }
     }
 
-    /// The verdict that the run was resumed with. It applies only to exactly the call it was given
-    /// for.
+    /// Returns the verdict on this call that the run was resumed with. A verdict applies only to
+    /// exactly the call that it was given for.
     fn resumed_verdict(&self, call: &ToolCall) -> Option<Verdict> {
         let (judged, verdict) =
             self.state.approvals.resume_verdicts.as_ref()?.get(&call.call_id)?;
@@ -44,7 +45,8 @@ impl ToolPolicy for RunPolicy {
     }
 
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
-        // A verdict that was given is applied even if the call would not need an approval.
+        // A verdict that the run was resumed with applies even if the call does not need an
+        // approval.
         let judged = self.resumed_verdict(call).is_some();
         let otherwise =
             if judged { PermissionDecision::RequireApproval } else { PermissionDecision::Allow };
@@ -80,7 +82,7 @@ impl ToolPolicy for RunPolicy {
     }
 
     fn waits_for_verdicts(&self) -> bool {
-        // No other call is running any more. A verdict since the last check has woken the task.
+        // No other call is running. If a verdict arrived after the last check, the task was woken.
         let control = self.run.control();
         let suspends = self.run.effects.world().can_suspend();
         let waits =
@@ -117,7 +119,7 @@ impl ToolPolicy for RunPolicy {
     }
 }
 
-/// The effect report of a call that was dropped, after redaction by hooks.
+/// Returns the effect report of a call that was dropped, after redaction by hooks.
 pub(super) fn redacted_report(
     run: &RunShared,
     state: &State,

@@ -22,7 +22,7 @@ use crate::world::{EffectKind, Effects};
 #[derive(Clone)]
 pub(super) struct RunShared {
     pub(super) settings: Arc<AgentSettings>,
-    /// The run's own handle, which does not count as one outside the run.
+    /// The run's own handle, which is not counted as a handle outside the run.
     pub(super) handle: Arc<RunHandle>,
     pub(super) effects: Effects,
 }
@@ -36,7 +36,7 @@ impl RunShared {
         &self.settings.hooks
     }
 
-    /// The tools of the agent, and those of its sources from their last listing.
+    /// Returns the agent's own tools and the tools of its sources from the last listing.
     pub(super) fn toolkit(&self) -> Cow<'_, Toolkit> {
         let tools = &self.settings.tools;
         let listed = match tools.sources.is_empty() {
@@ -46,17 +46,17 @@ impl RunShared {
         listed.map_or(Cow::Borrowed(&tools.toolkit), Cow::Owned)
     }
 
-    /// Creates an id.
+    /// Creates an id with the agent's id generator.
     pub(super) fn new_id(&self) -> String {
         self.effects.draw(EffectKind::Id, || self.settings.ids.next_id())
     }
 
-    /// The history after all events of the run so far.
+    /// Returns the history after all events of the run so far.
     pub(super) fn history(&self) -> History {
         self.handle.history()
     }
 
-    /// The provider that the state selects.
+    /// Returns the provider that is selected in the state.
     pub(super) fn provider(&self, state: &State) -> &dyn Provider {
         let models = &self.settings.providers;
         let at = state.model_selection.provider_index.checked_sub(1);
@@ -64,8 +64,8 @@ impl RunShared {
         &**fallback.unwrap_or(&models.provider)
     }
 
-    /// The limit that is reached. If a wrap-up turn can follow, the time reserved for it counts as
-    /// used.
+    /// Returns the limit that is reached, if any. If a wrap-up turn can follow, the time reserved
+    /// for it counts as used.
     pub(super) fn exceeded_limit(
         &self,
         state: &State,
@@ -78,7 +78,8 @@ impl RunShared {
         }
     }
 
-    /// The usage of the run. Usage since the last call is charged to the pool.
+    /// Returns the usage of the run. Usage since the last call of this method is charged to the
+    /// pool.
     pub(super) fn budget_usage(&self, state: &State) -> BudgetUsage {
         let charged = self.charge_usage();
         BudgetUsage {
@@ -94,8 +95,8 @@ impl RunShared {
             .charge_usage(self.handle.usage(), |more| self.settings.limits.budget.charge(more))
     }
 
-    /// Call this after a request was answered or has failed: charges its usage, and returns the
-    /// rest of its reservation.
+    /// Charges the usage of a request that was answered or has failed, and returns the rest of its
+    /// reservation to the pool.
     pub(super) fn finish_request(&self) {
         self.control().end_request();
         self.charge_usage();
@@ -104,7 +105,8 @@ impl RunShared {
 
     /// Charges the usage of a complete turn, at the price of the model that answered.
     pub(super) fn finish_turn(&self, turn: &Turn) {
-        // Another model than the requested one may have answered, at a price of its own.
+        // The model that answered may differ from the requested model, and may have a different
+        // price.
         if let Some(answered) = turn.model()
             && let Ok(Some(price)) = self.settings.limits.budget.price_of(answered)
         {
@@ -113,7 +115,8 @@ impl RunShared {
         self.finish_request();
     }
 
-    /// Whether the time for this kind of request is over. The next poll then ends the work.
+    /// Returns whether the time for this kind of request is over, so that the next poll of the run
+    /// ends the work.
     pub(super) fn is_time_over(&self, state: &State) -> bool {
         let (budget, elapsed) =
             (&self.settings.limits.budget, self.control().started_at().elapsed());
@@ -122,7 +125,7 @@ impl RunShared {
         budget.is_time_up(elapsed) || may_be_cut && is_cut()
     }
 
-    /// Whether a wrap-up turn can follow the running work.
+    /// Returns whether a wrap-up turn can follow the running work.
     pub(super) fn can_wrap_up(&self, state: &State) -> bool {
         let requests = self.handle.journal.requests().max(state.counts.model_calls);
         let was_asked = requests > 0

@@ -1,4 +1,4 @@
-//! The start of a run, as its world sees it.
+//! The start of a run, as it is passed to the run's world.
 
 use crate::item::{History, Item};
 

@@ -13,8 +13,8 @@ use crate::tool::redact_each;
 use crate::tool::{RemainingSubAgentDepth, ToolRun};
 use crate::turn::Turn;
 
-/// Returns the stream that answers a turn's calls, by running them or with the results that the
-/// decision requires instead.
+/// Returns the stream that answers a turn's calls, either by running them or with the results that
+/// the decision requires instead.
 pub(super) fn run_tools(
     run: &RunShared,
     state: &State,
@@ -56,7 +56,7 @@ pub(super) fn run_tools(
     let tools = tools.with_history_source(move || handle.history());
     #[cfg(feature = "durable")]
     let tools = {
-        // Not the run: it has the world, which keeps this.
+        // The closure does not keep the run, since the run has the world, which keeps the closure.
         let (hooks, state) = (run.hooks().clone(), state.clone());
         tools.with_progress_redactor(Arc::new(move |call, data| {
             let data = std::slice::from_mut(data);
@@ -95,7 +95,8 @@ pub(super) async fn resume_pending_calls(
     Ok(Some(Box::new(run_tools(run, &resuming, None, &Decision::RunTools)?)))
 }
 
-/// Fails if the body has not listed the tool sources: calls of their tools would look unknown.
+/// Returns an error if the body has not listed the tool sources, since calls of their tools would
+/// be answered as calls of unknown tools.
 fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     let own = &run.settings.tools.toolkit;
     let is_unlisted = !run.settings.tools.sources.is_empty()
@@ -111,7 +112,7 @@ fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     }
 }
 
-/// Adds the data of the run, and the depth that is left for nested sub-agents.
+/// Adds the data of the run, and the remaining depth for nested sub-agents, to the tool run.
 fn with_run_data(run: &RunShared, tools: ToolRun) -> ToolRun {
     let data = run.control().run_data();
     let max_depth = run.settings.limits.limits.max_depth;

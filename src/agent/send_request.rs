@@ -45,7 +45,7 @@ pub(super) async fn next_request(
     }
     let is_whole_kit = run.toolkit().offers_all(&request.tools);
     let offered = (!is_whole_kit).then(|| Arc::clone(&request.tools));
-    // Usage until here is charged at the price of the previous model.
+    // Usage so far is charged at the price of the previous model.
     run.budget_usage(&counted);
     run.control().set_price(price);
     let asked = counted.update(|it| {
@@ -54,7 +54,7 @@ pub(super) async fn next_request(
     Ok((asked, Some(Box::new(request))))
 }
 
-/// Builds the request as hooks change it or, in a replay, as they have changed it.
+/// Builds the request with the changes of the hooks or, in a replay, with the recorded changes.
 async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Error> {
     let toolkit = run.toolkit();
     let tools = offered_tools(&toolkit, run.provider(state));
@@ -64,7 +64,7 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
         request.options.tool_choice = ToolChoice::None;
     }
     if run.hooks().is_empty() {
-        // Without hooks nothing has to be cloned.
+        // If there are no hooks, nothing has to be cloned.
         let unchanged = future::ready(Ok(PreparedRequest::default()));
         let prepared = run.effects.perform(EffectKind::Prepared, unchanged).await?;
         return Ok(prepared.into_request(request));
@@ -78,8 +78,8 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     Ok(prepared.into_request(request))
 }
 
-/// Returns the stream of a turn, which sends the request when it is first polled. Starts the hooks
-/// that observe the start of the turn.
+/// Returns the stream of a turn, which sends the request when it is first polled. This function
+/// also starts the hooks that observe the start of the turn.
 pub(super) fn send_request(run: &RunShared, state: &State, request: Request) -> TurnStream {
     let (sending, now) = (run.clone(), state.clone());
     let send = move |request| stream_turn(&sending, &now, request);
@@ -92,9 +92,9 @@ pub(super) fn send_request(run: &RunShared, state: &State, request: Request) -> 
     turn
 }
 
-/// Sends a request, unless the time of the run is over, which ends the run in its next poll. If the
-/// provider has a fallback, errors that the fallback can handle are not retried by the provider but
-/// returned to the loop.
+/// Sends a request, unless the time of the run is over, in which case the next poll ends the run.
+/// If the provider has a fallback, the provider does not retry errors that the fallback can handle,
+/// but returns them to the loop.
 fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStream {
     if run.is_time_over(state) {
         return seal(&request, stream::pending::<Result<TurnEvent, Error>>());
@@ -114,8 +114,8 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
 }
 
 /// Returns a function that checks, whenever it is called, whether the loop could use a fallback if
-/// the request of this state fails. It holds only the limits and the handle of the run, since
-/// providers may keep requests.
+/// the request of this state fails. The function keeps only the limits and the handle of the run,
+/// since providers may keep requests.
 fn fallback_predicate(run: &RunShared, state: &State) -> impl Fn() -> bool + Send + Sync + 'static {
     let (budget, limits) = (run.settings.limits.budget.clone(), run.settings.limits.limits);
     let (calls, wraps_up) = (state.counts.model_calls, state.end.wrap_up_reason.is_some());

@@ -18,7 +18,7 @@ use crate::world::{LiveWorld, World};
 /// The default timeout of the compactor.
 const DEFAULT_COMPACTOR_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Creates the world of each run.
+/// A function that creates the world of each run.
 pub(crate) type WorldFactory =
     Arc<dyn Fn(&Arc<AgentSettings>, &RunStart<'_>) -> Arc<dyn World> + Send + Sync>;
 
@@ -57,13 +57,13 @@ pub(super) struct PromptSettings {
 #[derive(Clone, Default)]
 pub(super) struct ToolkitSettings {
     pub(super) toolkit: Toolkit,
-    /// Sources of more tools, which may change during a run.
+    /// The sources of further tools, which may change during a run.
     pub(super) sources: Arc<ToolSources>,
     /// The names of tools that never change anything.
     pub(super) read_only_tools: Arc<[String]>,
-    /// All tools ask for a rationale, including those that are added later.
+    /// Whether all tools ask for a rationale, including tools that are added later.
     pub(super) requires_rationale: bool,
-    /// The run waits for verdicts on calls that need one.
+    /// Whether the run waits for verdicts on calls that need approval.
     pub(super) interactive: bool,
 }
 
@@ -76,14 +76,14 @@ pub(super) struct LimitSettings {
     pub(super) budget: Budget,
 }
 
-/// How a history is kept short.
+/// The settings that define how a history is shortened.
 #[derive(Clone)]
 pub(super) struct ContextSettings {
-    /// When old turns are shortened, regardless of the size of the request.
+    /// The rule for shortening old turns, regardless of the size of the request.
     pub(super) ageing: Option<Ageing>,
     pub(super) compactor: Option<Arc<dyn Compactor>>,
     pub(super) compactor_timeout: TimeLimit,
-    /// The window that requests must fit into, if its size is known.
+    /// The context window of the model, if it was set.
     pub(super) window: Option<Window>,
 }
 
@@ -108,7 +108,7 @@ impl AgentSettings {
         }
     }
 
-    /// Builds the request for the next turn, with these tools of the toolkit.
+    /// Builds the request for the next turn, which offers `tools` to the model.
     pub(super) fn build_request(
         &self,
         kit: &Toolkit,
@@ -140,7 +140,7 @@ impl AgentSettings {
     }
 }
 
-/// The tools of a toolkit that a request to the provider offers.
+/// Returns the tools of a toolkit that a request to the provider offers.
 pub(super) fn offered_tools(kit: &Toolkit, provider: &dyn Provider) -> Arc<[ToolSpec]> {
     match provider.has_tool_search() {
         true => kit.deferred_specs(),

@@ -1,4 +1,4 @@
-//! The tools of a run's sources: which ones apply, and which have changed.
+//! The tools of a run's sources, and the changes to the tool lists.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,22 +11,23 @@ use crate::tool::{Tool, ToolList, ToolRecord, Toolkit};
 /// The tools of one source in a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SourceTools {
-    /// The tools of its last list, except those that are left out.
+    /// The tools of the source's last list, except the tools that are left out.
     pub(super) tools: Vec<Tool>,
-    /// The tools that are left out, with the reasons.
+    /// The names of the tools that are left out, with the reasons.
     pub(super) notes: Vec<String>,
-    /// The error of the last listing, if it failed: then the tools are those of the previous list.
+    /// The error of the last listing, if it failed. After a failed listing, the tools are those of
+    /// the previous list.
     pub(super) failure: Option<Error>,
 }
 
-/// The result of a listing: the sources whose tools have changed. Serialized, it has the tools as
-/// data; only a result that was not deserialized has the tools themselves.
+/// The result of a listing, with the sources whose tools have changed. A serialized result has the
+/// tools as data; only a result that was not deserialized has the tools themselves.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ToolListing {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) changed: Vec<SourceListing>,
-    /// All sources, in order. `None` in a deserialized result.
+    /// The tools of all sources, in order; `None` in a deserialized result.
     #[serde(skip)]
     pub(super) live: Option<Vec<SourceTools>>,
 }
@@ -42,17 +43,18 @@ pub(super) struct SourceListing {
     pub(super) tools: Vec<ToolRecord>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
-    /// Why it could not be listed: then its tools do not change.
+    /// The error if the source could not be listed, so that its tools do not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<Error>,
 }
 
 impl ToolListing {
-    /// Creates the result of a new listing. `before` is `None` for the first one of a run.
+    /// Creates the result of a new listing. `before` is `None` for the first listing of a run.
     ///
     /// # Errors
     ///
-    /// For the first listing, if it failed for any source or if two tools have the same name.
+    /// Returns an error for the first listing if any source could not be listed or if two tools
+    /// have the same name.
     pub(super) fn new(
         own: &Toolkit,
         names: &[Arc<str>],
@@ -72,8 +74,8 @@ impl ToolListing {
         Ok(Self { changed: changes.collect(), live: Some(live) })
     }
 
-    /// Returns the sources after the listing. `late_bound` creates a tool from a record, with the
-    /// index of its source.
+    /// Returns the tools of the sources after the listing. `late_bound` creates a tool from a
+    /// record and the index of its source.
     pub(super) fn apply_to(
         self,
         before: &[SourceTools],
@@ -98,7 +100,7 @@ impl ToolListing {
 }
 
 impl SourceTools {
-    /// Whether both have the same record.
+    /// Returns whether both states of a source have the same record.
     fn is_recorded_like(&self, other: &Self) -> bool {
         self.failure.is_some() == other.failure.is_some()
             && self.notes == other.notes
@@ -127,7 +129,7 @@ pub(super) fn name_error(source: &str, error: Error) -> Error {
     error.with_context(&format!("the tool source `{source}`"))
 }
 
-/// The tools of the first lists of a run.
+/// Returns the tools of the first lists of a run.
 fn first_lists(
     own: &Toolkit,
     names: &[Arc<str>],
@@ -155,8 +157,8 @@ fn first_lists(
     Ok(sources)
 }
 
-/// The tools of later lists: a source that failed keeps its tools, and a new tool whose name is
-/// taken is left out.
+/// Returns the tools of later lists. A source that could not be listed keeps its tools, and a new
+/// tool whose name is taken is left out.
 fn next_lists(
     own: &Toolkit,
     names: &[Arc<str>],
@@ -184,7 +186,7 @@ fn next_lists(
     sources
 }
 
-/// The tools of a list, except those whose names belong to another tool.
+/// Returns the tools of a list, except the tools whose names belong to another tool.
 fn admit_tools(
     own: &Toolkit,
     names: &[Arc<str>],
@@ -230,7 +232,7 @@ impl Owner {
 struct Owners(HashMap<String, usize>);
 
 impl Owners {
-    /// Claims a name for a source if it is free; otherwise returns its owner.
+    /// Claims a name for a source if the name is free. Otherwise, returns the owner of the name.
     fn claim(&mut self, own: &Toolkit, name: &str, source: usize) -> Option<Owner> {
         if own.get(name).is_some() {
             return Some(Owner::Agent);

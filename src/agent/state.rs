@@ -14,8 +14,8 @@ use crate::stream::Step;
 use crate::tool::ToolRunOutcome;
 use crate::turn::Turn;
 
-/// The state between two turns: an immutable value that each iteration replaces as a whole. Cheap
-/// to clone. Its fields are those of [`StateFields`].
+/// The state of a run between two turns, an immutable value that each iteration replaces as a
+/// whole. Cheap to clone. A state dereferences to its [`StateFields`].
 ///
 /// ```
 /// use turnstream::History;
@@ -33,13 +33,13 @@ pub struct State(Arc<StateFields>);
 #[non_exhaustive]
 pub struct StateFields {
     /// The position of the agent in its tree: the [labels](crate::Agent::with_label) from the
-    /// outermost labeled agent down to this one, such as `researcher/reader`. Empty for an
-    /// outermost agent without a label.
+    /// outermost labeled agent down to this one, such as `researcher/reader`. The label is empty
+    /// for an outermost agent without a label.
     pub label: Arc<str>,
-    /// The history of the run's journal, as of the beginning of the iteration, the time of the
-    /// request, or the end of the calls, whichever is the latest.
+    /// A snapshot of the history of the run's journal, which is updated at the start of an
+    /// iteration, when a request is built, and after the calls of a turn.
     pub history: History,
-    /// How many requests, turns and calls there were so far.
+    /// The numbers of requests, turns and calls so far.
     pub counts: RunCounts,
     /// Counters of consecutive occurrences.
     pub streaks: Streaks,
@@ -55,23 +55,23 @@ pub struct StateFields {
     pub compaction: CompactionState,
     /// Whether a follow-up is delivered before the next request.
     pub follow_up_due: bool,
-    /// Why the loop continued after the last iteration.
+    /// The reason why the loop continued after the last iteration.
     pub transition: Option<Transition>,
     /// The end of the run.
     pub end: EndState,
 }
 
-/// How many requests, turns and calls a run had.
+/// The numbers of requests, turns and calls of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunCounts {
-    /// The number of requests that were sent. The limit `max_turns` applies to it.
+    /// The number of requests that were sent, which the limit `max_turns` applies to.
     pub model_calls: u32,
-    /// The number of turns that were followed by another one because of their tool calls.
+    /// The number of turns that were followed by another turn because of their tool calls.
     pub tool_turns: u32,
     /// The number of calls that were run.
     pub tool_calls: u32,
-    /// The number of the last turn's calls that were not run because of the limit on tool calls.
+    /// The number of calls in the last turn that were not run because of the limit on tool calls.
     pub calls_over_limit: usize,
 }
 
@@ -81,17 +81,18 @@ pub struct RunCounts {
 pub struct Streaks {
     /// The number of consecutive unusable replies.
     pub malformed_replies: u32,
-    /// Whether the model was asked again after an unknown stop reason.
+    /// Whether the model was asked again because of an unknown stop reason.
     pub retried_unknown_stop: bool,
-    /// How many times in a row the model was asked to continue a truncated text.
+    /// The number of times in a row that the model was asked to continue a truncated text.
     pub continuations: u32,
-    /// How many times in a row the model was asked again after truncated calls.
+    /// The number of times in a row that the model was asked again after truncated calls.
     pub truncated_calls: u32,
     /// The number of consecutive incomplete turns that were requested again.
     pub turn_retries: u32,
-    /// The number of consecutive turns without a call although the model was prompted to continue.
+    /// The number of consecutive turns without a call after which the model was prompted to
+    /// continue.
     pub idle_turns: u32,
-    /// Counts consecutive iterations with the same calls and the same results.
+    /// The counter of consecutive iterations with the same calls and the same results.
     pub repeats: RepeatCounter,
 }
 
@@ -99,7 +100,8 @@ pub struct Streaks {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ModelSelection {
-    /// The index of the selected provider: 0 is the first, the others are the fallbacks.
+    /// The index of the selected provider. The index 0 is the agent's first provider, and higher
+    /// indices are its fallbacks.
     pub provider_index: usize,
     /// The model of the last request; empty before the first request.
     pub model: Arc<str>,
@@ -113,7 +115,7 @@ pub struct ModelSelection {
 pub struct EvidenceState {
     /// The changes and checks that the run has recorded.
     pub log: EvidenceLog,
-    /// Whether a claim without evidence was rejected, and no new input has been delivered since.
+    /// Whether a claim without evidence was rejected and no new input was delivered afterwards.
     pub claim_rejected: bool,
 }
 
@@ -121,7 +123,7 @@ pub struct EvidenceState {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Approvals {
-    /// The verdicts that the run was resumed with, until they are used.
+    /// The verdicts that the run was resumed with, kept until they are used.
     pub resume_verdicts: Option<ResumeVerdicts>,
     /// The calls that wait for a verdict or an external result, with the arguments that would be
     /// used.
@@ -132,13 +134,13 @@ pub struct Approvals {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EndState {
-    /// In the wrap-up turn, the reason for which the run ends after it.
+    /// The reason why the run ends after the wrap-up turn; set only in the wrap-up turn.
     pub wrap_up_reason: Option<EndReason>,
-    /// Why the loop ended.
+    /// The reason why the loop ended.
     pub reason: Option<EndReason>,
-    /// The message of the stop hook or policy on evidence that ended the run.
+    /// The message of the stop hook or evidence policy that ended the run.
     pub message: Option<String>,
-    /// The budget that was exceeded.
+    /// The limit of the budget that was exceeded.
     pub exceeded_budget: Option<BudgetExceeded>,
 }
 
@@ -151,7 +153,7 @@ impl Deref for State {
 }
 
 impl State {
-    /// Creates the initial state for a history.
+    /// Creates the initial state of a run with the given history.
     pub fn new(history: History) -> Self {
         Self(Arc::new(StateFields {
             label: Arc::default(),
@@ -175,8 +177,8 @@ impl State {
         self
     }
 
-    /// Returns the state after the calls of a turn were answered. `turn` is `None` if the calls
-    /// were resumed.
+    /// Returns the state after the calls of a turn have been answered. `turn` is `None` if the
+    /// calls were resumed.
     pub fn with_tool_results(self, turn: Option<&Turn>, answered: ToolRunOutcome) -> Self {
         let ToolRunOutcome {
             history,
@@ -186,7 +188,7 @@ impl State {
             calls_over_limit: limited,
         } = answered;
         let mut kinds = results.iter().map(|result| result.kind);
-        // A reply without calls is judged by the next action.
+        // For a turn without calls, the next action updates the counter.
         let malformed = match results.is_empty() {
             true => self.streaks.malformed_replies,
             false if kinds.all(ResultKind::is_model_error) => self.streaks.malformed_replies + 1,
@@ -206,8 +208,8 @@ impl State {
         })
     }
 
-    /// The state for a wrap-up turn after the body was dropped during its work. `results` are those
-    /// since the body started.
+    /// Returns the state for a wrap-up turn after the body was dropped during its work. `results`
+    /// are the results since the body started.
     pub(super) fn after_interruption(
         self,
         history: History,
@@ -227,8 +229,9 @@ impl State {
         })
     }
 
-    /// Applies an action: returns the events that report it, and the step. `id` creates the id of
-    /// an appended message. The next iteration starts with the history after these events.
+    /// Applies an action to the state, and returns the events that report the action and the step
+    /// that follows. `id` creates the id of an appended message. The next iteration starts with the
+    /// history after these events.
     pub(super) fn apply_next_action(
         self,
         next: NextAction,
@@ -273,7 +276,8 @@ impl State {
         (events.collect(), Step::Next(state))
     }
 
-    /// Returns the state with the end reason `reason`, or that of the wrap-up turn if it is one.
+    /// Returns the state with an end reason. In a wrap-up turn, the reason for the wrap-up turn is
+    /// set instead of `reason`.
     pub fn with_end_reason(self, reason: EndReason) -> Self {
         let reason = self.end.wrap_up_reason.unwrap_or(reason);
         self.update(|it| it.end.reason = Some(reason))
@@ -281,7 +285,7 @@ impl State {
 }
 
 impl RunCounts {
-    /// Adds the calls that have these results.
+    /// Returns the counts after adding the calls with these results that were run.
     fn with_results(self, results: &[ToolResult]) -> Self {
         let ran = results.iter().filter(|result| result.kind.has_executed()).count();
         let ran = u32::try_from(ran).unwrap_or(u32::MAX);
@@ -290,10 +294,11 @@ impl RunCounts {
 }
 
 impl Streaks {
-    /// Updates the counters for a transition.
+    /// Updates the counters for a transition to the next iteration.
     fn update(&mut self, transition: Transition, has_message: bool) {
         match transition {
-            // A valid reply resets the counters; its results have already set `malformed_replies`.
+            // A valid reply resets the counters. The results of its calls have already set
+            // `malformed_replies`.
             Transition::NextTurn => {
                 let malformed = self.malformed_replies;
                 self.reset();

@@ -1,4 +1,4 @@
-//! The checks after the model has stopped on its own.
+//! Runs the checks after the model has stopped on its own.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::item::Evidence;
 use crate::turn::Turn;
 use crate::world::EffectKind;
 
-/// The result of the checks at a stop, as it is recorded.
+/// The result of the checks after the model has stopped on its own, as it is recorded.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct RecordedReview {
@@ -24,10 +24,10 @@ struct RecordedReview {
     said: Option<ReviewKind>,
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
-    /// The claim is rejected for lack of evidence, which happens once.
+    /// Whether the claim is rejected for lack of evidence, which happens once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     sends_back: bool,
-    /// A claim that was rejected before still counts as rejected.
+    /// Whether a claim that was rejected before still counts as rejected.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     keeps_sent_back: bool,
 }
@@ -48,8 +48,8 @@ impl RecordedReview {
         Self { said: Some(kind), text, sends_back: false, keeps_sent_back: true }
     }
 
-    /// Converts the decision of hooks. `may_prove` is whether a claim may be rejected for lack of
-    /// evidence.
+    /// Converts the decision of hooks into a review. `may_prove` states whether a claim may be
+    /// rejected for lack of evidence.
     fn from_decision(decision: StopDecision, may_prove: bool) -> Self {
         match decision {
             StopDecision::Allow => Self::default(),
@@ -77,7 +77,7 @@ impl RecordedReview {
     }
 }
 
-/// Runs the validations and the stop hooks, checks the token target, and decides.
+/// Runs the validations and the stop hooks, checks the token target, and decides the next action.
 pub(super) async fn review_stop(
     run: &RunShared,
     state: State,
@@ -90,8 +90,8 @@ pub(super) async fn review_stop(
         return Ok((state, next));
     }
     let (asking, now, turn) = (run.clone(), state.clone(), Arc::clone(turn));
-    // Decided before the checks run: a limit that is reached meanwhile ends the run for its own
-    // reason.
+    // This is decided before the checks run. A limit that is reached during the checks ends the run
+    // for its own reason.
     let may_prove = known.can_send_request(&state) && !state.evidence.claim_rejected;
     let ask = async move { run_checks(&asking, &now, &turn, may_prove).await };
     let objection: RecordedReview = run.effects.perform(EffectKind::AtStop, ask).await?;
@@ -139,7 +139,7 @@ async fn run_checks(
     Ok(RecordedReview::from_decision(run.hooks().before_stop(state, turn).await?, may_prove))
 }
 
-/// Checks the token target.
+/// Checks whether the token target is reached.
 fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
     let Some(target) = run.settings.limits.budget.target() else {
         return (state, StopReview::Accept);

@@ -19,10 +19,11 @@ use crate::tool::{
     ToolUpdate, UpdateStream, validate_spec,
 };
 
-/// The maximum number of a sub-agent's requests, unless set.
+/// The default maximum number of a sub-agent's requests.
 const DEFAULT_MAX_TURNS: u32 = 80;
 
-/// Creates a tool whose calls run the agent. In a dry run, the agent's own tools run dry.
+/// Creates a tool whose calls run the agent. In a dry run of such a call, the agent's own tools are
+/// dry runs as well.
 pub(super) fn sub_agent_tool(
     mut settings: Arc<AgentSettings>,
     name: &str,
@@ -45,7 +46,8 @@ pub(super) fn sub_agent_tool(
         let bounds = &mut Arc::make_mut(&mut settings).limits;
         (bounds.limits.max_turns, bounds.is_max_turns_set) = (DEFAULT_MAX_TURNS, true);
     }
-    // Kept by the tool, so that a resumed run can check verdicts on the sub-agent's calls.
+    // The tool keeps the settings, so that a resumed run can check verdicts on the sub-agent's
+    // calls.
     let own = Arc::clone(&settings);
     let agent = SubAgent { settings, name: spec.name.clone() };
     let resumed = agent.clone();
@@ -54,9 +56,9 @@ pub(super) fn sub_agent_tool(
         let agent = agent.clone();
         Ok(PreparedCall::new(move |cx| agent.run(prompt.into(), cx)))
     });
-    // A suspended run has its prompt in its history. The arguments are used only if that history is
-    // unknown and the run starts anew. They may not parse, since a hook may have repaired them at
-    // first.
+    // A suspended run has its prompt in its history. The arguments are used only if the history is
+    // unknown and the run starts again. The arguments may not parse, since a hook may have repaired
+    // them when the call first ran.
     let tool = tool.backed_by_agent(own, move |cx, arguments| {
         let prompt = parse_args(&Rationale::split_arguments(arguments).1)
             .map(|SubAgentArgs { prompt }| prompt.into());
@@ -83,7 +85,7 @@ fn parse_args(arguments: &str) -> Result<SubAgentArgs, String> {
 }
 
 impl SubAgent {
-    /// Runs on the input, or resumes a suspended run of the same call.
+    /// Runs the sub-agent on the input, or resumes a suspended run of the same call.
     fn run(self, input: Input, cx: ToolContext) -> UpdateStream {
         let mut settings = AgentSettings::clone(&self.settings);
         if cx.is_dry_run() {
@@ -93,7 +95,8 @@ impl SubAgent {
         let parent = cx.policy_extension::<RunHandle>();
         let suspends = parent.as_ref().is_some_and(|parent| parent.control.suspends());
         if suspends {
-            // The run above waits for the verdicts on the sub-agent's calls.
+            // If `suspends` is true, the parent's run waits for the verdicts on the sub-agent's
+            // calls.
             settings.tools.interactive = false;
         }
         settings.label = nested_label(parent.as_deref(), &settings.label, &self.name);
@@ -116,7 +119,8 @@ impl SubAgent {
                     }
                 }
             }
-            // A repeated call gets the same history id, so the sub-agent's calls get the same keys.
+            // A repeated call gets the same history id, so the sub-agent's calls get the same
+            // idempotency keys.
             _ => (History::from_id(cx.idempotency_key()), input, None),
         };
         let run = Run::new(
@@ -134,7 +138,7 @@ impl SubAgent {
         stream! {
             while let Some(Ok(event)) = run.next().await {
                 if let Event::Tool(ToolEvent::Output(result)) = &event {
-                    // Immediately, so that it is recorded even if the sub-agent never ends.
+                    // Side effects are recorded immediately, even if the sub-agent never ends.
                     forward_side_effects(&cx, result, &harmless);
                 }
                 let end = event.outcome().map(|outcome| final_update(outcome, parent.is_some()));
@@ -153,7 +157,8 @@ impl SubAgent {
     }
 }
 
-/// The label of a sub-agent: its own, or the name of its tool, after that of its parent.
+/// Returns the label of a sub-agent, which is the label of its parent followed by its own label or
+/// the name of its tool.
 fn nested_label(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
     let own = if own.is_empty() { tool } else { own };
     match parent.map_or("", |parent| parent.control.label()) {
@@ -174,7 +179,8 @@ fn forward_side_effects(cx: &ToolContext, result: &ToolResult, harmless: &[Strin
     }
 }
 
-/// How the call ends: it is suspended if the sub-agent waits for a verdict and has a parent run.
+/// Returns the last update of the call. The call is suspended if the sub-agent waits for a verdict
+/// and has a parent run.
 fn final_update(outcome: &Outcome, can_wait: bool) -> ToolUpdate {
     match outcome.reason == EndReason::Pending && can_wait {
         true => ToolUpdate::Suspended(Box::new(Suspension {
@@ -185,7 +191,7 @@ fn final_update(outcome: &Outcome, can_wait: bool) -> ToolUpdate {
     }
 }
 
-/// The result of the call, from the sub-agent's outcome.
+/// Returns the result of the call for the sub-agent's outcome.
 fn sub_agent_output(outcome: &Outcome) -> ToolOutput {
     let text = outcome.labeled_text();
     let says_something = !outcome.text.trim().is_empty();

@@ -1,4 +1,4 @@
-//! Runs user code with a timeout: a hook, the compactor.
+//! Runs user code, such as a hook or the compactor, with a timeout.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -11,10 +11,11 @@ use crate::error::{Error, ErrorKind, panic_to_error};
 /// The name of a window's token counter in errors.
 pub(super) const TOKEN_COUNTER_NAME: &str = "the counter of the window";
 
-/// Runs the future that `make` returns, for at most `limit`. A panic or a timeout is an error that
-/// contains the name `whose`. The timer is created when the first poll was pending.
+/// Runs the future that `make` returns, for at most `limit`. Returns a panic or a timeout as an
+/// error that contains the name `whose`. The timer is created only if the first poll of the future
+/// is pending.
 ///
-/// Dropping this future drops the other one.
+/// Dropping the returned future drops the future that `make` returned.
 pub(super) async fn call_with_timeout<'a, T>(
     whose: &str,
     limit: TimeLimit,
@@ -26,10 +27,10 @@ pub(super) async fn call_with_timeout<'a, T>(
 
 /// A future of the user with a timeout, to be polled manually.
 pub(super) struct TimedCall<'a, T> {
-    /// `None` once it has completed or was dropped.
+    /// The future; `None` after it has completed or was dropped.
     future: Option<BoxFuture<'a, T>>,
     limit: TimeLimit,
-    /// `None` until a poll was pending.
+    /// The deadline of the future; `None` before a poll of the future was pending.
     deadline: Option<Deadline>,
 }
 
@@ -42,8 +43,8 @@ impl<'a, T> TimedCall<'a, T> {
         Ok(Self { future: Some(catch_named_panic(whose, make)?), limit, deadline: None })
     }
 
-    /// Returns the output of the future, or its panic or timeout as an error. It must not be polled
-    /// again after that.
+    /// Returns the output of the future, or its panic or timeout as an error. A call that has
+    /// returned an output must not be polled again.
     pub(super) fn poll(&mut self, whose: &str, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
         let Some(answer) = &mut self.future else { return Poll::Pending };
         let given = match catch_named_panic(whose, || answer.as_mut().poll(cx)) {
@@ -54,19 +55,19 @@ impl<'a, T> TimedCall<'a, T> {
             }
             Err(panicked) => Err(panicked),
         };
-        // Dropping the future also runs user code.
+        // Dropping the future runs user code as well.
         let dropped = self.cancel(whose);
         Poll::Ready(given.and_then(|given| dropped.map(|()| given)))
     }
 
-    /// Drops the future, if it was not dropped yet.
+    /// Drops the future, if it has not been dropped yet, and returns a panic as an error.
     pub(super) fn cancel(&mut self, whose: &str) -> Result<(), Error> {
         let answer = self.future.take();
         catch_named_panic(whose, || drop(answer))
     }
 }
 
-/// Runs user code; a panic is an error that contains the name `whose`.
+/// Runs user code, and returns a panic as an error that contains the name `whose`.
 pub(super) fn catch_named_panic<T>(whose: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, whose, f)
 }

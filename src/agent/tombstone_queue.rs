@@ -9,8 +9,8 @@ use crate::item::{History, Item, ItemKind, TombstoneEdit, position_out_of_range_
 use crate::journal::Journal;
 use crate::lock::lock_ignoring_poison;
 
-/// The items that are to become tombstones before the next request, or before the run ends. Its
-/// lock is always taken before that of the journal.
+/// The items that are to become tombstones before the next request, or before the run ends. The
+/// lock of the queue is always taken before the lock of the journal.
 #[derive(Default)]
 pub(super) struct TombstoneQueue(Mutex<QueuedPositions>);
 
@@ -18,12 +18,12 @@ pub(super) struct TombstoneQueue(Mutex<QueuedPositions>);
 struct QueuedPositions {
     /// The positions of the items in the history of the journal.
     positions: BTreeSet<usize>,
-    /// The run is over, and no more positions are accepted.
+    /// Whether the run is over, so that no more positions are accepted.
     is_closed: bool,
 }
 
 impl TombstoneQueue {
-    /// Adds positions in the history of the journal.
+    /// Adds positions of items in the history of the journal to the queue.
     pub(super) fn add(&self, journal: &Journal, positions: &[usize]) -> Result<(), Error> {
         let mut waiting = self.lock();
         if waiting.is_closed {
@@ -42,12 +42,12 @@ impl TombstoneQueue {
         self.lock().positions.is_empty()
     }
 
-    /// Returns the next edit: a range of this history with queued items.
+    /// Returns the next edit, which is for a range of this history with queued items.
     pub(super) fn next(&self, history: &History) -> Option<TombstoneEdit> {
         self.lock().next(history)
     }
 
-    /// The same at the end of the run: if the queue is empty, it is closed.
+    /// Returns the next edit at the end of the run. If the queue is empty, it is closed.
     pub(super) fn next_or_close(&self, history: &History) -> Option<TombstoneEdit> {
         let mut waiting = self.lock();
         let next = waiting.next(history);
@@ -55,12 +55,12 @@ impl TombstoneQueue {
         next
     }
 
-    /// Closes the queue: no more positions are accepted.
+    /// Closes the queue, so that no more positions are accepted.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
     }
 
-    /// Lets the journal observe an event, and updates the queued positions.
+    /// Passes an event to the journal, and updates the queued positions.
     #[inline]
     pub(super) fn observe(&self, journal: &Journal, event: &Event) {
         let Event::Rewritten { why, from, to, items, .. } = event else {
@@ -82,12 +82,13 @@ impl TombstoneQueue {
 
 impl QueuedPositions {
     fn next(&mut self, history: &History) -> Option<TombstoneEdit> {
-        // The queue is empty most of the time, and then the history is not used.
+        // The queue is empty most of the time, and an empty queue does not need the history.
         if self.positions.is_empty() {
             return None;
         }
         let positions = std::mem::take(&mut self.positions);
-        // Invariant: the positions were checked, and calls that had a result then have it now.
+        // Invariant: the positions were checked when they were added, and calls that had a result
+        // at that time still have a result.
         let mut made = history.tombstone_edits(positions.iter().copied()).ok()?.into_iter();
         let first = made.next()?;
         if made.next().is_some() {
@@ -97,8 +98,8 @@ impl QueuedPositions {
         Some(first)
     }
 
-    /// Updates the positions when `from..to` of a history is replaced. Positions of items that are
-    /// gone are dropped.
+    /// Updates the positions when `from..to` of a history is replaced. The positions of items that
+    /// no longer exist are removed.
     fn shift_positions(&mut self, before: &History, from: usize, to: usize, items: &[Item]) {
         let replaced: Vec<&Item> = before.iter().take(to).skip(from).collect();
         let positions = std::mem::take(&mut self.positions);
@@ -111,8 +112,8 @@ impl QueuedPositions {
     }
 }
 
-/// The new position of a replaced item, if it still exists. If only some of several equal items
-/// still exist, they are the latest ones.
+/// Returns the new position of a replaced item, if it still exists. If only some of several equal
+/// items still exist, they are treated as the last of the equal items.
 fn new_position(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> {
     let item = replaced.get(at)?;
     let came_back = items.iter().enumerate().filter(|(_, other)| is_same_item(item, other));
@@ -122,14 +123,15 @@ fn new_position(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> 
     came_back.iter().rev().nth(newer).map(|(place, _)| *place)
 }
 
-/// Whether both items are the same, or the second is the first after a compaction.
+/// Returns whether both items are the same, or `other` is a shortened version of `item` after a
+/// compaction.
 fn is_same_item(item: &Item, other: &Item) -> bool {
     use ItemKind::{Reasoning, ToolCall, ToolResult};
     match (&item.kind, &other.kind) {
         (ToolCall(call), ToolCall(other)) => call.call_id == other.call_id,
         (ToolResult(result), ToolResult(other)) => result.call_id == other.call_id,
         (Reasoning { text }, Reasoning { text: shorter }) if other.compacted => {
-            // Without any text nothing of the item is left.
+            // If no text is left, nothing of the item is left.
             let words = shorter.strip_suffix('…').unwrap_or(shorter);
             !words.is_empty() && text.starts_with(words)
         }

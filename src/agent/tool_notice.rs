@@ -6,15 +6,15 @@ use crate::agent::source_tools::SourceTools;
 use crate::item::truncate_middle;
 use crate::tool::Tool;
 
-/// Maximum number of names, or of reasons, in each list.
+/// The maximum number of names or reasons in each list.
 const MAX_LISTED: usize = 20;
 
-/// Maximum length of a name, a reason or an error message, in bytes.
+/// The maximum length of a name, a reason or an error message, in bytes.
 const MAX_TEXT_BYTES: usize = 300;
 
-/// Creates the message about the tools of all sources; `None` if there is nothing to report.
-/// `before` is `None` for a run's first lists, of which only the tools that were left out are
-/// reported.
+/// Creates the message about the changed tools of all sources, or returns `None` if there is
+/// nothing to report. `before` is `None` for the first listing of a run, for which only the tools
+/// that were left out are reported.
 pub(super) fn tool_notice(
     names: &[Arc<str>],
     before: Option<&[SourceTools]>,
@@ -33,7 +33,7 @@ pub(super) fn tool_notice(
     (!parts.is_empty()).then(|| parts.join("\n"))
 }
 
-/// The message about the tools of one source.
+/// Creates the message about the changed tools of one source.
 fn change_notice(name: &str, before: &SourceTools, now: &SourceTools) -> Option<String> {
     match (&before.failure, &now.failure) {
         (None, Some(error)) => {
@@ -75,7 +75,8 @@ fn list_texts<'a>(texts: impl Iterator<Item = &'a String>) -> Option<String> {
     list(texts.cloned(), "; ")
 }
 
-/// Joins the first texts, and adds the number of the others; `None` for an empty iterator.
+/// Joins the first texts, and adds the number of the remaining texts. Returns `None` for an empty
+/// iterator.
 fn list(texts: impl Iterator<Item = String>, separator: &str) -> Option<String> {
     let mut texts = texts;
     let clip = |text| truncate_middle(text, MAX_TEXT_BYTES);

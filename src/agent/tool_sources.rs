@@ -18,9 +18,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Default)]
 pub(super) struct ToolSources {
     sources: Vec<Arc<dyn ToolSource>>,
-    /// The names of the sources, in the same order.
+    /// The names of the sources, in the order of the sources.
     names: Vec<Arc<str>>,
-    /// `None` for the default.
+    /// The timeout of a listing; `None` for the default.
     timeout: Option<Duration>,
 }
 

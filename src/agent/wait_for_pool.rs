@@ -12,12 +12,13 @@ use crate::error::Error;
 use crate::request::Request;
 use crate::world::EffectKind;
 
-/// Waits until the pool of the run has tokens and a slot for a request, and acquires them. They are
-/// returned when the turn is over, or the run is dropped.
+/// Waits until the pool of the run has tokens and a slot for a request, and acquires the tokens and
+/// the slot. Both are returned when the turn is over or the run is dropped.
 ///
-/// Returns whether the request is to be sent. It is not sent if the pool is exhausted, or if
-/// something that must be handled first, such as steered input, arrived while the run waited; then
-/// the run keeps its position in the queue. Dropping the future gives up the position.
+/// Returns whether the request is to be sent. The request is not sent if the pool is exhausted, or
+/// if something that must be handled first, such as steered input, arrived while the run waited. In
+/// the latter case, the run keeps its position in the queue. Dropping the future gives up the
+/// position in the queue.
 pub(super) async fn wait_for_pool(
     run: &RunShared,
     state: &State,
@@ -35,7 +36,7 @@ pub(super) async fn wait_for_pool(
 async fn acquire_pool_capacity(run: &RunShared, state: &State, request: &Request) -> bool {
     let Some(pool) = run.settings.limits.budget.pool() else { return true };
     let admission = run.control().pool_claim();
-    // Finishes the previous request, in case a custom body has not done so.
+    // A custom body may not have finished the previous request.
     run.finish_request();
     let answer = request.options.max_output_tokens.map_or(pool.tokens_per_response(), u64::from);
     let tokens = estimate_request(run, request).saturating_add(answer);
@@ -59,7 +60,7 @@ async fn acquire_pool_capacity(run: &RunShared, state: &State, request: &Request
     true
 }
 
-/// Whether something has happened that may change the decision to send the request.
+/// Returns whether something has happened that may change the decision to send the request.
 fn should_recheck_before_sending(run: &RunShared, state: &State) -> bool {
     let (control, budget) = (run.control(), &run.settings.limits.budget);
     let spent = run.budget_usage(state);
@@ -72,8 +73,8 @@ fn should_recheck_before_sending(run: &RunShared, state: &State) -> bool {
         || budget.is_exhausted(&spent)
 }
 
-/// Estimates the tokens of a request. If the window's token counter panics, the default one is
-/// used.
+/// Estimates the number of tokens of a request. If the window's token counter panics, the default
+/// counter is used.
 fn estimate_request(run: &RunShared, request: &Request) -> u64 {
     let window = run.settings.context.window.as_ref();
     let counted = window.and_then(|window| {
@@ -82,7 +83,7 @@ fn estimate_request(run: &RunShared, request: &Request) -> u64 {
     counted.unwrap_or_else(|| estimate_request_tokens(request, &BytesDiv4))
 }
 
-/// Waits for a future, and records whether it was pending.
+/// Waits for a future, and records in `waited` whether the future was pending.
 async fn await_recording_pending<F: Future>(waited: &mut bool, future: F) -> F::Output {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {

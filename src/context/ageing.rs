@@ -8,17 +8,18 @@ use crate::error::Error;
 use crate::item::History;
 
 /// Shortens the reasoning and the call arguments of old turns as a conversation grows, regardless
-/// of how full the window is: see [`Agent::with_ageing`](crate::Agent::with_ageing).
+/// of how full the window is. See [`Agent::with_ageing`](crate::Agent::with_ageing).
 ///
-/// A turn is old when a number of completed turns have come after it. It is then shortened like
-/// [`Truncator`] does it: messages of the user and the assistant stay, and so do results.
+/// A turn is old when a certain number of completed turns have come after it. An old turn is
+/// shortened in the same way as by [`Truncator`]: messages of the user and the assistant stay, and
+/// so do results.
 ///
-/// Each change invalidates the provider's prompt cache from that item on. Turns are therefore not
-/// shortened one at a time but several at once: a run emits one `rewritten` event every few turns,
-/// and in between, each request starts with the same bytes as the one before.
+/// Each change to an item invalidates the provider's prompt cache from that item on. Several turns
+/// are therefore shortened at once: a run emits one `rewritten` event every few turns. Between
+/// these events, each request starts with the same bytes as the previous request.
 ///
-/// The result depends on the history alone. As a [`Compactor`], it does the same for an idle
-/// session with [`Session::compact`](crate::session::Session::compact).
+/// The result depends on the history alone. `Ageing` is also a [`Compactor`], which shortens the
+/// old turns of an idle session with [`Session::compact`](crate::session::Session::compact).
 ///
 /// ```
 /// use turnstream::context::Ageing;
@@ -52,23 +53,23 @@ pub struct Ageing {
 }
 
 impl Ageing {
-    /// Shortens a turn after at least this number of completed turns have followed it, and at the
-    /// latest after twice the number. The minimum is 1.
+    /// Creates the rule that shortens a turn after at least this number of completed turns have
+    /// followed it, and at the latest after twice this number. The minimum is 1.
     pub fn after_turns(turns: usize) -> Self {
         let turns = turns.max(1);
         Self { min_turn_age: turns, interval_turns: turns, truncator: Truncator::new() }
     }
 
-    /// Sets how many turns are shortened at once, at least 1: the cached prefix of the requests
-    /// changes once in this number of turns. By default, it is the number given to
+    /// Sets the number of turns that are shortened at once, at least 1. The cached prefix of the
+    /// requests changes once in this number of turns. By default, this is the number given to
     /// [`after_turns`](Self::after_turns).
     pub fn with_interval(mut self, turns: usize) -> Self {
         self.interval_turns = turns.max(1);
         self
     }
 
-    /// Sets the limits for old turns; [`Truncator::new`] by default. Its
-    /// [`with_keep_turns`](Truncator::with_keep_turns) is ignored here.
+    /// Sets the truncator that shortens old turns; [`Truncator::new`] by default. The truncator's
+    /// [`with_keep_turns`](Truncator::with_keep_turns) setting is ignored.
     pub fn with_truncator(mut self, shorten: Truncator) -> Self {
         self.truncator = shorten;
         self

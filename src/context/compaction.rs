@@ -1,4 +1,4 @@
-//! A planned replacement of history items, and the check that it is valid.
+//! A planned replacement of history items, and the check of whether the replacement is valid.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::item::{History, Item};
 use crate::turn::Turn;
 use crate::usage::Usage;
 
-/// A range of history items, and the items that replace them.
+/// A range of history items, and the items that replace the range.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Compaction {
@@ -21,19 +21,19 @@ pub struct Compaction {
     pub to: usize,
     /// The replacement items.
     pub items: Vec<Item>,
-    /// The tokens used to make the compaction, including retracted attempts.
+    /// The number of tokens used to make the compaction, including retracted attempts.
     pub usage: Usage,
     /// The model that made the compaction, if a model was called.
     pub model: Option<String>,
 }
 
 impl Compaction {
-    /// Replaces the items `from..to` with `items`, with no usage.
+    /// Creates a compaction that replaces the items `from..to` with `items`, with no usage.
     pub fn new(from: usize, to: usize, items: Vec<Item>) -> Self {
         Self { from, to, items, ..Self::default() }
     }
 
-    /// Replaces the items, without [validation](Self::validate).
+    /// Replaces the items of the history, without [validation](Self::validate).
     pub fn apply(&self, history: &mut History) {
         history.rewrite(self.from..self.to, self.items.iter().cloned());
     }
@@ -42,17 +42,17 @@ impl Compaction {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), and the caller must leave the history
-    /// unchanged, if
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, after which the caller must
+    /// leave the history unchanged, if
     ///
     /// - the range is outside the history,
-    /// - a [settled](History::is_settled) history would not be settled any more, for example
-    ///   because a call is removed and its result stays,
-    /// - pending calls could not be [resumed](crate::Agent::resume) any more, for example because
-    ///   the end of their turn is removed,
+    /// - a [settled](History::is_settled) history would no longer be settled, for example because a
+    ///   call is removed and its result stays,
+    /// - pending calls could no longer be [resumed](crate::Agent::resume), for example because the
+    ///   end of their turn is removed,
     /// - a new call has an id that the history already uses outside the range,
     /// - the note of a [reactive](crate::context::mark_reactive_compaction) compaction would be
-    ///   removed: without it, the history would be compacted reactively again and again.
+    ///   removed. Without the note, the history would be compacted reactively again and again.
     pub fn validate(&self, history: &History) -> Result<(), Error> {
         if self.from > self.to || self.to > history.len() {
             let (from, to, len) = (self.from, self.to, history.len());

@@ -1,4 +1,4 @@
-//! A failed compaction, with its token usage.
+//! The error of a failed compaction, with its token usage.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use crate::error::Error;
 use crate::usage::Usage;
 
-/// A compaction that failed after it had called a model, with the tokens that were used.
+/// A compaction that failed after it had called a model, with the number of tokens that were used.
 ///
-/// It is attached as the source of the error; the original error follows it in the source chain. An
-/// agent counts the usage for its run.
+/// A `CompactionFailure` is attached as the source of the compaction's error; the original error
+/// follows in the source chain. An agent adds the usage to the usage of its run.
 ///
 /// ```
 /// use turnstream::context::CompactionFailure;
@@ -27,7 +27,7 @@ pub struct CompactionFailure {
 }
 
 impl CompactionFailure {
-    /// Returns the error with the usage attached, or unchanged if the usage is zero.
+    /// Returns the error with the usage attached, or the unchanged error if the usage is zero.
     pub fn attach_usage(error: Error, usage: Usage) -> Error {
         match usage == Usage::default() {
             true => error,
@@ -35,7 +35,8 @@ impl CompactionFailure {
         }
     }
 
-    /// The usage before the error occurred; zero if the error has none attached.
+    /// Returns the tokens that were used before the error occurred, or zero if no usage is attached
+    /// to the error.
     pub fn usage_of(error: &Error) -> Usage {
         error.find_source().map_or_else(Usage::default, |failure: &Self| failure.usage)
     }

@@ -1,4 +1,4 @@
-//! Compactions with the note or record that they leave in a history.
+//! Adds the note or record that a compaction leaves in a history.
 
 use crate::context::Compaction;
 use crate::context::compaction_record::{
@@ -7,30 +7,31 @@ use crate::context::compaction_record::{
 };
 use crate::item::{History, Item, ItemKind, Mark};
 
-/// The text of the note, which follows the replaced items if no other item can carry the record.
+/// The text of the note that follows the replaced items if no other item can carry the record.
 const COMPACTION_NOTE_TEXT: &str =
     "The conversation up to here was shortened to fit the context window.";
-/// Adds a note after the replaced items that marks a reactive compaction: one that was made because
-/// a request did not fit. [`was_reactively_compacted`] looks for this note, which is also a
-/// [record](record_stale_usage).
+/// Adds a note after the replaced items that marks a reactive compaction: a compaction that was
+/// made because a request did not fit. [`was_reactively_compacted`] looks for this note, which is
+/// also a [record](record_stale_usage).
 ///
-/// The note is a user item, which every wire accepts between any two turns. It is never placed
-/// inside a turn or between a call and its result: the range is widened to the next turn boundary.
+/// The note is a user item, which every wire accepts between any two turns. The note is never
+/// placed inside a turn or between a call and its result, because the range is widened to the next
+/// turn boundary.
 pub fn mark_reactive_compaction(compaction: Compaction, history: &History) -> Compaction {
     append_compaction_note(compaction, history, REACTIVE_RECORD_KIND)
 }
 
 /// Adds a record of the number of completed turns after the replaced items. The usage that
 /// providers reported for these turns no longer matches the history, so the token [`estimate`]
-/// ignores it.
+/// ignores that usage.
 ///
 /// [`estimate`]: crate::context::estimate_request_tokens()
 ///
 /// A replacement item that is marked `compacted`, such as a summary or a truncated result, carries
-/// the record; the record is never sent to a provider. If no item can carry it, the record is a
-/// note in the same place as a note of [`mark_reactive_compaction`], but does not count as one. The
-/// note of an earlier reactive compaction is never lost: if it is among the replaced items, it is
-/// added again after the replacement.
+/// the record. The record is never sent to a provider. If no item can carry the record, a note is
+/// added at the position that [`mark_reactive_compaction`] uses; this note does not mark a reactive
+/// compaction. The note of an earlier reactive compaction is never lost: a note among the replaced
+/// items is added again after the replacement.
 pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Compaction {
     if drops_reactive_note(&compaction, history) {
         return preserve_reactive_note(compaction, history);
@@ -47,7 +48,7 @@ pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Comp
 }
 
 /// Adds the note of an earlier reactive compaction after the replacement items if the compaction
-/// would remove it. Without the note, the history could be compacted reactively again.
+/// would remove that note. Without the note, the history could be compacted reactively again.
 pub(crate) fn preserve_reactive_note(compaction: Compaction, history: &History) -> Compaction {
     match drops_reactive_note(&compaction, history) {
         true => append_compaction_note(compaction, history, REACTIVE_RECORD_KIND),
@@ -77,7 +78,7 @@ fn append_compaction_note(mut compaction: Compaction, history: &History, word: &
     compaction
 }
 
-/// Whether the position between these two items is a turn boundary.
+/// Returns whether the position between these two items is a turn boundary.
 fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
     let (Some(before), Some(behind)) = (before, behind) else { return true };
     let is_outside =
@@ -86,7 +87,8 @@ fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
     behind.as_tool_result().is_none() && (ends || is_outside(behind))
 }
 
-/// Whether the compaction would remove every note of a reactive compaction that the history has.
+/// Returns whether the compaction would remove every note of a reactive compaction from the
+/// history.
 fn drops_reactive_note(compaction: &Compaction, history: &History) -> bool {
     let is_replaced = |at: usize| (compaction.from..compaction.to).contains(&at);
     let kept = history.iter().enumerate().filter(|(at, _)| !is_replaced(*at));
@@ -94,7 +96,7 @@ fn drops_reactive_note(compaction: &Compaction, history: &History) -> bool {
         && !kept.map(|(_, item)| item).chain(&compaction.items).any(is_reactive_note)
 }
 
-/// The number of completed turns after the replaced items.
+/// Returns the number of completed turns after the replaced items.
 fn completed_turns_after(compaction: &Compaction, history: &History) -> usize {
     completed_turns(history.iter().skip(compaction.to))
 }

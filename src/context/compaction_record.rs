@@ -1,5 +1,5 @@
-//! The record that a compaction leaves in a history: it shows that the history was compacted, and
-//! for which turns the reported usage is stale.
+//! The record that a compaction leaves in a history. The record shows that the history was
+//! compacted, and for which turns the reported usage is stale.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use serde_json::json;
 
 use crate::item::{History, Item, ItemKind, ProviderData};
 
-/// The provider name of a record. No wire has this name, so a record is never sent.
+/// The provider name of a compaction record. No wire has this name, so a record is never sent.
 const RECORD_PROVIDER: &str = "turnstream";
-/// The kind of a note that is left after a request did not fit.
+/// The kind of the record in a note that is left after a request did not fit the context window.
 pub(super) const REACTIVE_RECORD_KIND: &str = "reactive";
-/// The kind of every other record.
+/// The kind of every compaction record that is not the note of a reactive compaction.
 pub(super) const STALE_USAGE_RECORD_KIND: &str = "recorded";
 
-/// Whether the history has the note of a [reactive](crate::context::mark_reactive_compaction)
-/// compaction.
+/// Returns whether the history has the note of a
+/// [reactive](crate::context::mark_reactive_compaction) compaction.
 pub fn was_reactively_compacted(history: &History) -> bool {
     history.has_compacted_items() && history.newest_first().any(is_reactive_note)
 }
 
-/// The number of newest completed turns that came after every compaction. Only their usage matches
-/// the history.
+/// Returns the number of newest turns that were completed after every compaction. Only the usage of
+/// these turns matches the history.
 ///
-/// It is 0 if the history was compacted without a record.
+/// Returns 0 if the history was compacted without a record.
 pub(super) fn turns_since_compaction(history: &History) -> usize {
     if !history.has_compacted_items() {
         return history.completed_turns();
@@ -39,12 +39,13 @@ pub(super) fn turns_since_compaction(history: &History) -> usize {
     fresh.unwrap_or(0)
 }
 
-/// The number of items that end a completed turn.
+/// Returns the number of items that end a completed turn.
 pub(super) fn completed_turns<'a>(items: impl Iterator<Item = &'a Item>) -> usize {
     items.filter(|item| item.turn.is_some()).count()
 }
 
-/// Whether the item can carry a record. Data that a provider stored with the item must stay.
+/// Returns whether the item can carry a record. Data that a provider stored with the item must
+/// stay.
 pub(super) fn can_carry_record(item: &Item) -> bool {
     let is_own = |data: &Arc<ProviderData>| data.provider == RECORD_PROVIDER;
     let is_free = item.provider_data.as_ref().is_none_or(is_own) && !is_reactive_note(item);
@@ -58,7 +59,7 @@ pub(super) fn can_carry_record(item: &Item) -> bool {
     item.compacted && !item.tombstone && is_free && may
 }
 
-/// Makes the record as the provider data of an item.
+/// Creates the record as the provider data of an item.
 pub(super) fn compaction_record(word: &str, stale_turns: usize) -> Arc<ProviderData> {
     Arc::new(ProviderData {
         provider: RECORD_PROVIDER.to_owned(),
@@ -67,8 +68,8 @@ pub(super) fn compaction_record(word: &str, stale_turns: usize) -> Arc<ProviderD
     })
 }
 
-/// The number of completed turns that followed this item when the record was made, if the item
-/// carries one. A note without a number covers all turns.
+/// Returns the number of completed turns that followed this item when its record was made, or
+/// `None` if the item carries no record. A note without a number covers all turns.
 fn recorded_stale_turns(item: &Item) -> Option<usize> {
     let data = item.provider_data.as_ref().filter(|data| data.provider == RECORD_PROVIDER)?;
     let value = data.value.to_value();
@@ -79,7 +80,7 @@ fn recorded_stale_turns(item: &Item) -> Option<usize> {
     Some(stale.unwrap_or(usize::MAX))
 }
 
-/// Whether the item is the note of a reactive compaction.
+/// Returns whether the item is the note of a reactive compaction.
 pub(super) fn is_reactive_note(item: &Item) -> bool {
     let Some(data) = &item.provider_data else { return false };
     item.compacted

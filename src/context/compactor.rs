@@ -12,21 +12,23 @@ use crate::usage::Usage;
 
 /// Decides which items of a history to replace to make it shorter.
 ///
-/// An agent calls it before each request that nears the [window](crate::context::Window), and once
-/// in the lifetime of a history after a provider rejected a request because it did not fit.
+/// An agent calls its compactor before each request that nearly fills the
+/// [window](crate::context::Window). The compactor is also called once in the lifetime of a history
+/// after a provider rejected a request because the request did not fit.
 pub trait Compactor: Send + Sync {
-    /// Returns the items to replace, or `None` if nothing gets shorter.
+    /// Returns the items to replace, or `None` if the history cannot get shorter.
     ///
     /// The history is cheap to clone into the future, which must own everything it needs. Dropping
-    /// the future must cancel its work: an interrupt drops it, and so does an agent when the future
-    /// takes longer than [`with_compactor_timeout`](crate::Agent::with_compactor_timeout) allows.
+    /// the future must cancel its work. An agent drops the future on an interrupt, and when the
+    /// future takes longer than [`with_compactor_timeout`](crate::Agent::with_compactor_timeout)
+    /// allows.
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>>;
 
-    /// Falls back to `second` if this compactor has nothing to replace, or fails.
+    /// Falls back to `second` if this compactor has nothing to replace, or if this compactor fails.
     ///
     /// Before a request, an agent calls its compactor again while the history is too long and still
-    /// gets shorter, so `Truncator::new().or_else(summarizer)` summarizes only if truncation was
-    /// not enough.
+    /// gets shorter. `Truncator::new().or_else(summarizer)` therefore summarizes only if the
+    /// history is still too long after truncation.
     ///
     /// ```
     /// use futures::executor::block_on;
@@ -57,7 +59,7 @@ impl<C: Compactor + ?Sized> Compactor for Arc<C> {
     }
 }
 
-/// Makes a compactor from a synchronous function.
+/// Creates a compactor from a synchronous function.
 ///
 /// ```
 /// use futures::executor::block_on;
@@ -83,7 +85,7 @@ where
     CompactorFn(f)
 }
 
-/// Compactor for the [`compactor_fn`] function.
+/// The compactor that the [`compactor_fn`] function returns.
 #[derive(Clone, Copy)]
 pub struct CompactorFn<F>(F);
 
@@ -102,11 +104,11 @@ where
     }
 }
 
-/// Compactor for the [`or_else`](Compactor::or_else) method.
+/// The compactor that the [`or_else`](Compactor::or_else) method returns.
 ///
-/// It calls the second compactor when the first returns `None` or fails. The usage of a failed
-/// first attempt is added to the result of the second. If the second returns `None`, the result is
-/// the error of the first.
+/// The second compactor is called when the first compactor returns `None` or fails. The usage of a
+/// failed first compactor is added to the second compactor's result. If the second compactor
+/// returns `None`, the result is the first compactor's error.
 #[derive(Clone, Debug)]
 pub struct OrElse<A, B> {
     first: A,

@@ -10,55 +10,57 @@ use crate::context::turn_starts::{self, KeptItems};
 use crate::context::{BytesDiv4, CountTokens};
 use crate::item::{History, Item};
 
-/// A piece of text that could be added to a request: part of a file, a note, a search result.
+/// A piece of text that could be added to a request, such as a part of a file, a note or a search
+/// result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextCandidate {
     /// The source of the text, for example `src/lib.rs:1-40`.
     pub source: String,
     /// The text for the model.
     pub text: String,
-    /// Why it matters for this step. Candidates without a reason are rejected.
+    /// Why the text matters for this step. Candidates without a reason are rejected.
     pub why: String,
 }
 
-/// The candidates that were chosen for one request and those that were not, with the reasons.
+/// The candidates that were chosen for a request and the candidates that were rejected, with the
+/// reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextSelection {
     /// The chosen candidates, in the order in which the model reads them.
     pub chosen: Vec<SelectedCandidate>,
-    /// The rejected candidates, in the order of the candidates.
+    /// The rejected candidates, in the order in which they were given.
     pub left_out: Vec<RejectedCandidate>,
-    /// The tokens of all text that was added, including constraints and the summary of earlier
-    /// steps. Never more than `cap`.
+    /// The number of tokens of all text that was added, including constraints and the summary of
+    /// earlier steps. The number is never larger than `cap`.
     pub tokens: u64,
-    /// The maximum number of tokens.
+    /// The maximum number of tokens that may be added to the request.
     pub cap: u64,
 }
 
 /// A candidate that was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelectedCandidate {
-    /// The candidate's source.
+    /// The source of the candidate's text.
     pub source: String,
-    /// The candidate's reason.
+    /// The candidate's reason: why the text matters for this step.
     pub why: String,
-    /// The number of tokens that it added.
+    /// The number of tokens that the candidate added to the request.
     pub tokens: u64,
 }
 
 /// A candidate that was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedCandidate {
-    /// The candidate's source; `constraints` or `steps` if one of those sections did not fit.
+    /// The source of the candidate's text; `constraints` or `steps` if that section did not fit.
     pub source: String,
-    /// Why it was rejected.
+    /// Why the candidate was rejected.
     pub why: String,
 }
 
 /// The context of a request, with the record of how it was selected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InjectedContext {
-    /// The context that is sent.
+    /// The history that is sent, including the added text.
     pub context: History,
     /// The record of the selection.
     pub selection: ContextSelection,
@@ -66,14 +68,14 @@ pub struct InjectedContext {
 
 /// Adds selected context to a request, up to a hard cap of tokens.
 ///
-/// A function of the history returns candidates, the most important first. The injector takes them
-/// in this order while they fit; it skips a candidate that does not fit or has no reason, and
-/// continues with the next. The chosen text follows the history as a single user message: first the
-/// constraints, then the summary of earlier steps, then each candidate with its source and its
-/// reason. The stored history is not changed.
+/// A function of the history returns candidates, the most important first. The injector takes the
+/// candidates in this order while they fit. A candidate that does not fit or has no reason is
+/// skipped. The chosen text follows the history as a single user message: first the constraints,
+/// then the summary of earlier steps, then each candidate with its source and its reason. The
+/// stored history is not changed.
 ///
-/// As a [hook](crate::agent::hook::Hook), it does this before each request. The same history and
-/// the same candidates result in the same bytes.
+/// As a [hook](crate::agent::hook::Hook), an injector adds context before each request. The same
+/// history and the same candidates result in the same bytes.
 ///
 /// ```
 /// use turnstream::context::{ContextCandidate, ContextInjector};
@@ -101,14 +103,14 @@ pub struct ContextInjector {
     max_tokens: u64,
     candidates_fn: Arc<HistoryFn<Vec<ContextCandidate>>>,
     constraints: String,
-    /// `None` means one line for each call.
+    /// Summarizes the omitted turns. If this is `None`, the summary has one line for each call.
     step_summary_fn: Option<Arc<HistoryFn<String>>>,
     max_turns: Option<usize>,
     counter: Arc<dyn CountTokens>,
     on_selection: Option<Arc<SelectionCallback>>,
 }
 
-/// A function of a history.
+/// A function from a history to a value.
 type HistoryFn<T> = dyn Fn(&History) -> T + Send + Sync;
 type SelectionCallback = dyn Fn(&ContextSelection) + Send + Sync;
 
@@ -130,22 +132,22 @@ impl ContextInjector {
         }
     }
 
-    /// Sets the constraints: text that is added first, before the summary and the candidates.
+    /// Sets the constraints: text that is added before the summary and the candidates.
     pub fn with_constraints(mut self, text: impl Into<String>) -> Self {
         self.constraints = text.into();
         self
     }
 
     /// Sends only the given number of newest turns (at least one), plus all system items and the
-    /// user's latest message. A summary of the steps in the omitted turns is added instead. By
-    /// default, all turns are sent.
+    /// user's latest message. A summary of the steps in the omitted turns is added instead of these
+    /// turns. By default, all turns are sent.
     pub fn with_max_turns(mut self, turns: usize) -> Self {
         self.max_turns = Some(turns.max(1));
         self
     }
 
-    /// Sets the function that summarizes the omitted turns; it receives their items. By default,
-    /// the summary has one line for each call: its name, its arguments, and the kind of its result.
+    /// Sets the function that summarizes the omitted turns from their items. By default, the
+    /// summary has one line for each call: its name, its arguments, and the kind of its result.
     pub fn with_step_summary(
         mut self,
         f: impl Fn(&History) -> String + Send + Sync + 'static,
@@ -160,14 +162,15 @@ impl ContextInjector {
         self
     }
 
-    /// Sets a function that receives each selection before the request is sent. It must be fast.
+    /// Sets a function that receives each selection before the request is sent. The function must
+    /// be fast.
     pub fn on_selection(mut self, f: impl Fn(&ContextSelection) + Send + Sync + 'static) -> Self {
         self.on_selection = Some(Arc::new(f));
         self
     }
 
-    /// Returns the context to send for a history, and the record of the selection. Does not call
-    /// [`on_selection`](Self::on_selection).
+    /// Returns the context to send for a history, and the record of the selection. This method does
+    /// not call the function that is set with [`on_selection`](Self::on_selection).
     pub fn inject(&self, history: &History) -> InjectedContext {
         let mut context = history.clone();
         let mut earlier = String::new();
@@ -193,7 +196,7 @@ impl ContextInjector {
         InjectedContext { context, selection: choice.selection }
     }
 
-    /// Selects the context, and reports the selection.
+    /// Selects the context for a history, and calls the function that receives each selection.
     pub(crate) fn inject_and_report(&self, history: &History) -> History {
         let InjectedContext { context, selection } = self.inject(history);
         if let Some(callback) = &self.on_selection {
@@ -212,7 +215,7 @@ impl fmt::Debug for ContextInjector {
     }
 }
 
-/// Collects the selection, with the text that was added so far.
+/// Builds a selection, with the text that was added so far.
 struct SelectionBuilder<'a> {
     text: String,
     selection: ContextSelection,
@@ -245,8 +248,8 @@ impl<'a> SelectionBuilder<'a> {
         }
     }
 
-    /// Appends a block and returns the number of tokens that it added, or the reason why it does
-    /// not fit.
+    /// Appends a block of text. Returns the number of tokens that the block added, or the reason
+    /// why it does not fit.
     fn try_append(&mut self, block: &str) -> Result<u64, String> {
         let gap = if self.text.is_empty() { "" } else { "\n\n" };
         let longer = [&self.text, gap, block].concat();

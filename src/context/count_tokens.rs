@@ -1,9 +1,9 @@
 //! Counting the tokens of a text.
 
-/// Counts the tokens of a text. Closures implement it.
+/// Counts the tokens of a text. Closures implement this trait.
 ///
-/// It is called often, synchronously while a future or stream is polled, and with texts of any
-/// length, so it must be fast.
+/// The counter is called often, synchronously while a future or stream is polled, and with texts of
+/// any length, so it must be fast.
 ///
 /// ```
 /// use turnstream::context::{CountTokens, BytesDiv4};
@@ -23,11 +23,12 @@ impl<F: Fn(&str) -> u64 + Send + Sync> CountTokens for F {
     }
 }
 
-/// Estimates tokens without a tokenizer: a quarter of the bytes, rounded up.
+/// Estimates tokens without a tokenizer, as a quarter of the bytes, rounded up.
 ///
 /// The estimate is close for English ("1 token ~= 4 chars in English",
-/// <https://help.openai.com/en/articles/4936856>), some tens of percent too low for code and JSON,
-/// and counts a Chinese or Japanese character, which has three bytes, as three quarters of a token.
+/// <https://help.openai.com/en/articles/4936856>) and some tens of percent too low for code and
+/// JSON. A Chinese or Japanese character, which has three bytes, counts as three quarters of a
+/// token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BytesDiv4;
 

@@ -1,4 +1,5 @@
-//! Context management: estimating how many tokens a request has, and making long histories shorter.
+//! Context management: estimating the number of tokens of a request, and making long histories
+//! shorter.
 //!
 //! | | |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | [`Ageing`] | shortens old reasoning and arguments as a conversation grows, even in a large window |
 //! | [`ContextInjector`] | adds selected context to one request, up to a cap, and records the reasons |
 //!
-//! Agents use these types: see [the guide](crate::guide::compaction). They perform no I/O of their own
-//! and spawn no tasks.
+//! Agents use these types: see [the guide](crate::guide::compaction). The types perform no I/O of
+//! their own and spawn no tasks.
 
 mod ageing;
 mod compaction;

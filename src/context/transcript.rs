@@ -1,4 +1,4 @@
-//! A conversation as plain text, for a model that reads it but does not continue it.
+//! A conversation as plain text, for a model that reads the conversation but does not continue it.
 
 use std::fmt::Write;
 
@@ -36,7 +36,8 @@ pub(super) fn format_transcript<'a>(
     text
 }
 
-/// One line for each call, oldest first: its name, its arguments, and the kind of its result.
+/// Returns one line for each call, oldest first: its name, its arguments, and the kind of its
+/// result.
 pub(super) fn call_summary(items: &[&Item]) -> String {
     let mut text = String::new();
     let live = || items.iter().filter(|item| !item.tombstone);
@@ -56,7 +57,7 @@ fn push_section(text: &mut String, who: &str, words: &str) {
     let _ = write!(text, "[{who}]\n{words}\n\n");
 }
 
-/// The text of a content, with a placeholder for each image or file.
+/// Returns the text of a content, with a placeholder for each image or file.
 pub(super) fn content_text(content: &Content, left_out: &str) -> String {
     let part_words = |part: &Part| match part {
         Part::Text { text } => text.clone(),

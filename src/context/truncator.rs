@@ -14,29 +14,30 @@ use crate::item::{
     Content, History, Item, ItemKind, Mark, Media, MediaSource, Part, ToolCall, ToolResult,
 };
 
-/// How many times longer the results of the newest turns may be than those of old turns.
+/// The factor by which the results of the newest turns may be longer than the results of old turns.
 const NEW_TURN_RESULT_LIMIT_FACTOR: usize = 8;
 
-/// A shorter prefix would carry no information.
+/// The minimum number of bytes of a prefix. A shorter prefix would carry no information.
 const MIN_PREFIX_BYTES: usize = 16;
 
 /// Shortens a history by fixed rules, without calling a model.
 ///
-/// All messages of the user and the assistant stay, and so does every call with its result. In all
-/// but the newest four turns,
+/// All messages of the user and the assistant stay, and so does every call with its result. The
+/// newest four turns keep their reasoning and arguments. In all older turns,
 ///
 /// - reasoning is cut to its first 200 bytes; signed reasoning, which may not be changed, is
 ///   removed,
 /// - long arguments of calls keep their fields, with a prefix of each long text.
 ///
-/// Results stay whole by default. With [`with_max_result_bytes`](Self::with_max_result_bytes), they
-/// are truncated to their head and tail, and images and files in them are removed; this also
-/// applies to the newest turns, at eight times the limit. If a turn has provider-specific items,
-/// such as a tool that the provider itself ran, these stay, and so do the turn's reasoning and
-/// arguments, because the provider may reject one without the other.
+/// Results stay whole by default. With [`with_max_result_bytes`](Self::with_max_result_bytes),
+/// results are truncated to their head and tail, and images and files in results are removed. That
+/// limit also applies to the newest turns, multiplied by eight. If a turn has provider-specific
+/// items, such as a tool that the provider itself ran, the turn's items, reasoning and arguments
+/// all stay. The provider may reject the items of such a turn if the reasoning or the arguments
+/// were changed.
 ///
 /// Changed items are marked `compacted`; items that already have this mark are not changed again.
-/// [`Ageing`] does the same without a limit being near.
+/// [`Ageing`] shortens turns in the same way, even if the context window is not nearly full.
 ///
 /// [`Ageing`]: crate::context::Ageing
 ///
@@ -72,7 +73,7 @@ const MIN_PREFIX_BYTES: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncator {
     keep_turns: usize,
-    /// `None` keeps results whole.
+    /// The maximum number of bytes of a result. `None` keeps results whole.
     max_result_bytes: Option<usize>,
     max_arguments_bytes: usize,
     max_reasoning_bytes: usize,
@@ -90,24 +91,25 @@ impl Default for Truncator {
 }
 
 impl Truncator {
-    /// Creates a truncator with the limits above, and 1,024 bytes for arguments.
+    /// Creates a truncator with the default limits: four new turns, 200 bytes for reasoning, and
+    /// 1,024 bytes for arguments.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how many of the newest completed turns count as new: 4 by default, and at least 1,
+    /// Sets the number of newest completed turns that count as new: 4 by default, at least 1,
     /// because the newest turn's reasoning belongs to its calls.
     pub fn with_keep_turns(mut self, turns: usize) -> Self {
         self.keep_turns = turns;
         self
     }
 
-    /// Truncates results: those of old turns to this number of bytes, and those of the newest turns
-    /// to eight times the number. By default, results stay whole.
+    /// Truncates the results of old turns to this number of bytes, and the results of the newest
+    /// turns to eight times this number. By default, results stay whole.
     ///
-    /// A context window most often fills up because of a single huge result, and the newest result
-    /// is the one that the model requested last: [`Toolkit::with_max_result_bytes`] limits results
-    /// before they enter the history.
+    /// A context window most often fills up because of a single huge result, and the model has only
+    /// just requested the newest result. [`Toolkit::with_max_result_bytes`] limits results before
+    /// they enter the history.
     ///
     /// [`Toolkit::with_max_result_bytes`]: crate::Toolkit::with_max_result_bytes
     pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
@@ -116,22 +118,23 @@ impl Truncator {
     }
 
     /// Sets the maximum number of bytes of a call's arguments in old turns; 1,024 by default.
-    /// Longer arguments are replaced by an object: their own fields with a prefix of each long
-    /// value if that is short enough, otherwise an object with their length and their prefix.
+    /// Longer arguments are replaced by an object with the same fields and a prefix of each long
+    /// value. If that object is too long, the arguments are replaced by an object with their length
+    /// and their prefix.
     pub fn with_max_arguments_bytes(mut self, bytes: usize) -> Self {
         self.max_arguments_bytes = bytes;
         self
     }
 
     /// Sets the maximum number of bytes of an old turn's reasoning; 200 by default. Longer
-    /// reasoning is cut to a prefix; with 0 it is removed. Signed reasoning is always removed,
-    /// because providers reject it after a change.
+    /// reasoning is cut to a prefix; with 0, all reasoning of old turns is removed. Signed
+    /// reasoning is always removed, because providers reject signed reasoning after a change.
     pub fn with_max_reasoning_bytes(mut self, bytes: usize) -> Self {
         self.max_reasoning_bytes = bytes;
         self
     }
 
-    /// Returns the items to replace, or `None` if nothing gets shorter.
+    /// Returns the items to replace, or `None` if no item gets shorter.
     pub fn plan_compaction(&self, history: &History) -> Option<Compaction> {
         let items: Vec<&Item> = history.iter().collect();
         let old = self.old_item_count(&items);
@@ -146,7 +149,7 @@ impl Truncator {
         let from = changes.iter().position(ItemChange::is_modification)?;
         let to = changes.iter().rposition(ItemChange::is_modification)? + 1;
         if !changes.iter().any(|change| matches!(change, ItemChange::Replace(_))) {
-            // At least one item must carry the mark that the history was shortened.
+            // At least one item must carry the mark that shows that the history was shortened.
             changes[to - 1] = ItemChange::Replace(strip_reasoning_text(items[to - 1]));
         }
         let replaced = changes.into_iter().zip(&items).take(to).skip(from);
@@ -154,7 +157,8 @@ impl Truncator {
         Some(Compaction::new(from, to, items))
     }
 
-    /// The number of items that belong to old turns, up to the last result of the newest old turn.
+    /// Returns the number of items that belong to old turns, up to the last result of the newest
+    /// old turn.
     fn old_item_count(&self, items: &[&Item]) -> usize {
         let mut ends = items.iter().enumerate().rev().filter(|(_, item)| item.turn.is_some());
         let Some((end, _)) = ends.nth(self.keep_turns.max(1)) else { return 0 };
@@ -205,7 +209,7 @@ impl Truncator {
             return ItemChange::Keep;
         }
         if max == 0 {
-            // Only the turn's info is left of it, if this item carries that.
+            // If this item carries the turn's info, only the info is kept.
             return if item.turn.is_some() {
                 ItemChange::Replace(strip_reasoning_text(item))
             } else {
@@ -232,7 +236,7 @@ impl Compactor for Truncator {
     }
 }
 
-/// The change to an item.
+/// How an item is changed.
 enum ItemChange {
     Keep,
     Remove,
@@ -277,13 +281,13 @@ fn mark_turns_with_provider_items(items: &[&Item], own: &mut [bool]) {
     own[start..].fill(found);
 }
 
-/// A reasoning item without its text.
+/// Creates a copy of a reasoning item without its text.
 fn strip_reasoning_text(item: &Item) -> Item {
     let kind = ItemKind::Reasoning { text: String::new() };
     Item { kind, provider_data: None, ..item.clone() }
 }
 
-/// The beginning of a text, in at most `max` bytes.
+/// Returns the start of a text, in at most `max` bytes.
 fn truncated_prefix(text: &str, max: usize) -> String {
     const ELLIPSIS: &str = "…";
     match (text.len() <= max, max.checked_sub(ELLIPSIS.len())) {
@@ -293,10 +297,10 @@ fn truncated_prefix(text: &str, max: usize) -> String {
     }
 }
 
-/// Shortens arguments of more than `max` bytes to a smaller object. Returns `None` if they are
-/// within the limit or do not get shorter.
+/// Shortens arguments of more than `max` bytes to a smaller object. Returns `None` if the arguments
+/// are within the limit or do not get shorter.
 ///
-/// The object is written by hand, so its bytes do not depend on the features of `serde_json`.
+/// The object is written by hand, so that its bytes do not depend on the features of `serde_json`.
 fn shorten_arguments(call: &ToolCall, max: usize) -> Option<String> {
     let (written, len) = (call.arguments_or_empty_object(), call.arguments.len());
     if len <= max {
@@ -325,7 +329,8 @@ fn shorten_arguments(call: &ToolCall, max: usize) -> Option<String> {
     (arguments.len() < len).then_some(arguments)
 }
 
-/// The JSON value, or, if it has more than `max` bytes, a string with its prefix.
+/// Returns the JSON value, or a string with the value's prefix if the value has more than `max`
+/// bytes.
 fn shorten_json_value(value: &RawValue, max: usize) -> String {
     let raw = value.get();
     if raw.len() <= max {
@@ -349,7 +354,7 @@ fn to_json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The number of bytes of a content, including its images and files.
+/// Returns the number of bytes of a content, including its images and files.
 fn content_byte_len(content: &Content) -> usize {
     match content {
         Content::Text(text) => text.len(),

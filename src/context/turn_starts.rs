@@ -1,16 +1,17 @@
-//! Finding the items at which turns start.
+//! Functions that find the items at which turns start.
 
 use crate::item::{Item, ItemKind};
 
-/// The index at which the newest `turns` turns start. The user messages directly before a turn
-/// belong to it. 0 if the history has fewer turns.
+/// Returns the index at which the newest `turns` turns start, or 0 if the history has fewer turns.
+/// The user messages directly before a turn belong to that turn.
 ///
 /// The index is never between a call and its result: results follow the turn of their calls.
 pub(super) fn start_of_newest_turns(items: &[&Item], turns: usize) -> usize {
     turn_starts_newest_first(items).nth(turns.saturating_sub(1)).unwrap_or(0)
 }
 
-/// The index at which each turn starts, newest first, as defined by [`start_of_newest_turns`].
+/// Returns the index at which each turn starts, newest first, as defined by
+/// [`start_of_newest_turns`].
 pub(super) fn turn_starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize> + 'a {
     let mut starts = Vec::new();
     let mut before: Option<&Item> = None;
@@ -29,8 +30,8 @@ pub(super) fn turn_starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<
     })
 }
 
-/// The user's latest message, which may be several consecutive items. Summaries and notes do not
-/// count as messages of the user.
+/// Returns the user's latest message, which may be several consecutive items. Summaries and notes
+/// do not count as messages of the user.
 pub(super) fn newest_prompt<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
     let Some(end) = items.iter().rposition(|item| item.is_prompt()) else { return Vec::new() };
     let live = items.iter().take(end + 1).rev().copied().filter(|item| !item.tombstone);
@@ -43,8 +44,8 @@ pub(super) fn is_system_item(item: &Item) -> bool {
     matches!(item.kind, ItemKind::System { .. })
 }
 
-/// The items that are kept from a range that is left out: the system items, and the user's latest
-/// message if it is in that range.
+/// The items that are kept from a removed range: the system items, and the user's latest message if
+/// the message is in that range.
 pub(super) struct KeptItems {
     pub(super) instructions: Vec<Item>,
     pub(super) prompt: Vec<Item>,

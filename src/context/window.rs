@@ -1,4 +1,4 @@
-//! The size of a model's context window, and when a request counts as nearly filling it.
+//! The size of a model's context window, and the threshold from which a request nearly fills it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use crate::context::estimate::estimate_from_usage;
 use crate::context::{BytesDiv4, CountTokens, count_request_tokens, estimate_request_tokens};
 use crate::request::{Options, Request};
 
-/// The context window of a model, with the threshold at which it counts as nearly full. Cheap to
-/// clone.
+/// The context window of a model, with the threshold at which the window counts as nearly full. A
+/// `Window` is cheap to clone.
 ///
-/// The threshold is 80% of the window by default. It is lower if the longest answer that the
-/// options allow would not fit after the request: some providers reject such a request. The
-/// remaining 20% leave capacity for the answer if its length is not limited, for errors of the
-/// estimate, and for tool results that arrive before the next check.
+/// The threshold is 80% of the window by default. The threshold is lower if the longest answer that
+/// the options allow would not fit after the request, because some providers reject such a request.
+/// The remaining 20% leave capacity for an answer of unlimited length, for errors of the estimate,
+/// and for tool results that arrive before the next check.
 ///
 /// ```
 /// use turnstream::context::Window;
@@ -32,33 +32,34 @@ pub struct Window {
 }
 
 impl Window {
-    /// Creates a window with the given total of tokens, requests and answers together.
+    /// Creates a window with this number of tokens in total, for the request and its answer
+    /// together.
     pub fn new(tokens: u64) -> Self {
         Self { tokens, threshold_percent: 80, counter: Arc::new(BytesDiv4) }
     }
 
-    /// Sets the percentage of the window at which it counts as nearly full: 80 by default, at most
-    /// 100.
+    /// Sets the percentage of the window at which the window counts as nearly full: 80 by default,
+    /// at most 100.
     pub fn with_threshold_percent(mut self, percent: u32) -> Self {
         self.threshold_percent = percent.min(100);
         self
     }
 
-    /// Sets how to count tokens that no provider has counted; [`BytesDiv4`] by default.
+    /// Sets the counter for tokens that no provider has counted; [`BytesDiv4`] by default.
     pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
         self.counter = Arc::new(counter);
         self
     }
 
-    /// The size of the window, in tokens.
+    /// Returns the size of the window, in tokens.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// The number of tokens from which a request counts as nearly filling the window.
+    /// Returns the number of tokens from which a request counts as nearly filling the window.
     ///
-    /// [`max_output_tokens`](Options::max_output_tokens) is ignored if it is not smaller than the
-    /// window.
+    /// The option [`max_output_tokens`](Options::max_output_tokens) is ignored if it is not smaller
+    /// than the window.
     pub fn threshold(&self, options: &Options) -> u64 {
         let part = u128::from(self.tokens) * u128::from(self.threshold_percent) / 100;
         let part = u64::try_from(part).unwrap_or(u64::MAX);
@@ -74,7 +75,8 @@ impl Window {
         estimate_request_tokens(request, &*self.counter)
     }
 
-    /// The estimate, or `None` if no usage reported by a provider applies.
+    /// Estimates the tokens of a request, or returns `None` if no usage reported by a provider
+    /// applies.
     pub(crate) fn estimate_from_usage(&self, request: &Request) -> Option<u64> {
         estimate_from_usage(&request.context, &*self.counter)
     }

@@ -27,9 +27,9 @@ const MAX_EVENTS_PER_POLL: usize = 64;
 
 /// One attempt at a durable run of a session.
 ///
-/// An engine's handler creates an attempt each time it is called, and [drives](Self::drive) it. The first attempt
-/// performs the run. If that attempt is lost, the next one receives the values that the engine has recorded, skips the
-/// recorded operations and continues from there.
+/// An engine's handler creates an attempt each time it is called, and [drives](Self::drive) the attempt. The first
+/// attempt performs the run. If that attempt is lost, the next attempt receives the values that the engine has
+/// recorded, skips the recorded operations and continues after them.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -69,8 +69,8 @@ enum Start {
 }
 
 impl Attempt {
-    /// Creates an attempt at a run on new input, as [`Session::run`] performs it. `entries` are all entries of the
-    /// session.
+    /// Creates an attempt at a run on new input, as [`Session::run`] performs it. `entries` must contain all entries of
+    /// the session.
     pub fn run(
         agent: &Agent,
         session: impl Into<String>,
@@ -81,7 +81,7 @@ impl Attempt {
     }
 
     /// Creates an attempt at a run that continues pending calls or an unfinished run, as [`Session::resume`] does.
-    /// `entries` are all entries of the session.
+    /// `entries` must contain all entries of the session.
     pub fn resume(
         agent: &Agent,
         session: impl Into<String>,
@@ -112,13 +112,13 @@ impl Attempt {
     }
 
     /// Shows the run in a hub, under the id of its session. An interrupt through the hub ends the running step, and so
-    /// does a time limit that is reached. While the engine waits for verdicts or runs calls apart, only a command in
-    /// the engine's queue ends the run.
+    /// does reaching a time limit. While the engine waits for verdicts or runs calls apart, only a command in the
+    /// engine's queue ends the run.
     ///
-    /// The progress of calls that run apart is shown only if the workers that [perform](ToolCallRequest::perform) them
-    /// have the hub, too.
+    /// The progress of calls that run apart is shown only if the workers that [perform](ToolCallRequest::perform) these
+    /// calls also have the hub.
     ///
-    /// `run_id` must be the same in each attempt: a later attempt then replaces an earlier one in the hub's log.
+    /// `run_id` must be the same in each attempt, so that a later attempt replaces an earlier attempt in the hub's log.
     /// Readers of a later attempt receive a snapshot of the recorded events, then the event
     /// [`Retracted`](crate::TurnEvent::Retracted) with the reason `attempt_lost`, then the new events.
     pub fn with_hub(mut self, hub: &Hub, run_id: impl Into<String>) -> Self {
@@ -126,29 +126,30 @@ impl Attempt {
         self
     }
 
-    /// Calls `observer` with each event when the attempt publishes it. This includes events that an earlier attempt may
-    /// already have published.
+    /// Calls `observer` with each event when the attempt publishes the event. The observer also receives events that an
+    /// earlier attempt may already have published.
     pub fn inspect(mut self, observer: impl FnMut(&Event) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Sets the source of the attempt's name: [`SystemIds`] by default. Each attempt must get a different name.
+    /// Sets the source of the attempt's name, which is [`SystemIds`] by default. Each attempt must get a different
+    /// name.
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self
     }
 
-    /// Drives the run to its end. Dropping the future drops all running work, and the attempt is lost.
+    /// Drives the run to its end. Dropping the future drops all running work, and the attempt is then lost.
     ///
     /// If the run failed, the outcome contains the [`error`](Outcome::error). Input that arrived too late is in
-    /// [`undelivered`](Outcome::undelivered), and returns to the engine's queue for the next run.
+    /// [`undelivered`](Outcome::undelivered), and is returned to the engine's queue for the next run.
     ///
     /// # Errors
     ///
     /// If [`is_attempt_lost`] returns `true` for the error, another attempt can continue the run. All other errors end
-    /// the run: the errors of [`Session::run`] and [`Session::resume`]; [`TooLarge`](ErrorKind::TooLarge) if a turn or
-    /// the results of its calls exceed 8 MiB; and the errors of the engine.
+    /// the run. The other errors are those of [`Session::run`] and [`Session::resume`], the errors of the engine, and
+    /// [`TooLarge`](ErrorKind::TooLarge) if a turn or the results of its calls exceed 8 MiB.
     pub async fn drive(self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
         let Self { agent, session, entries, start, data, ids, hub, observer } = self;
         let hub = hub.map(|(hub, run_id)| (hub, session.clone(), run_id));
@@ -202,10 +203,10 @@ async fn open_run(
     Ok((session, run.with_data(data)))
 }
 
-/// The run of an attempt.
+/// The stage of an attempt's run.
 enum RunStage {
-    /// The run is created only when the engine has started or replayed the first step, because creating it draws
-    /// values.
+    /// The run has not been created yet. A run is created only when the engine has started or replayed the first step,
+    /// because creating a run draws values.
     Opening(BoxFuture<'static, Result<(Session, SessionRun), Error>>),
     Running(Box<SessionRun>),
     Over,
@@ -215,10 +216,10 @@ struct Driver {
     bridge: Arc<Bridge>,
     store: MemoryStore,
     session: String,
-    /// The number of entries that the engine has saved.
+    /// The number of session entries that the engine has saved.
     saved: u64,
     run: RunStage,
-    /// Set when the run is created.
+    /// The start of the run. `Some` once the run is created.
     begin: Option<RunBegin>,
     outcome: Option<Box<Outcome>>,
     publisher: Publisher,
@@ -226,13 +227,13 @@ struct Driver {
     early_commands: Vec<StoredCommand>,
     /// The commands that were passed to the run.
     taken: Vec<StoredCommand>,
-    /// The commands that arrived too late.
+    /// The commands that arrived too late for the run.
     refused: Vec<StoredCommand>,
-    /// Verdicts that arrived before the run waited for them.
+    /// The verdicts that arrived before the run waited for them.
     early_verdicts: Vec<StoredCommand>,
-    /// A command has ended the run, so it no longer waits for verdicts.
+    /// Whether a command has ended the run, so that the run no longer waits for verdicts.
     is_stopping: bool,
-    /// The ids of the input that is in the history, as in the receipts.
+    /// The receipt ids of the input that is in the history.
     delivered: HashSet<String>,
 }
 
@@ -321,14 +322,14 @@ impl Driver {
         }
     }
 
-    /// Starts to publish events as new ones if the step performs an effect.
+    /// Starts to publish the following events as new if the step performs an effect.
     fn begin_publishing(&mut self) {
         if let (true, Some(begin)) = (self.bridge.is_live(), &self.begin) {
             self.publisher.begin(begin);
         }
     }
 
-    /// Polls the run once. Ready if the run may have more events.
+    /// Polls the run a single time. Returns ready if the run may have more events.
     fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         match &mut self.run {
             RunStage::Opening(opening) => {
@@ -424,7 +425,7 @@ impl Driver {
         Ok(commands)
     }
 
-    /// Runs apart those calls that can, if there is more than one.
+    /// Runs calls apart if more than one of them can run apart.
     async fn call_tools(
         &mut self,
         engine: &mut dyn Engine,
@@ -503,7 +504,7 @@ fn ends_run(command: &Command) -> bool {
     matches!(command, Command::Interrupt | Command::StopAfterTurn)
 }
 
-/// The verdict on this call, if the command contains one.
+/// Returns the verdict on this call if the command contains a verdict on it.
 fn verdict_on<'a>(stored: &'a StoredCommand, call: &PendingCall) -> Option<&'a Verdict> {
     match &stored.command {
         Command::Verdict { call: judged, verdict } if judged == call => Some(verdict),

@@ -19,11 +19,11 @@ use crate::session::Session;
 use crate::tool::{CallStart, CallsBegin, ProgressRedactor, Tool, Toolkit, Verdict};
 use crate::world::{EffectKey, EffectKind, LoopEnd};
 
-/// The state shared by an attempt and its run's world. One task polls both.
+/// The state shared by an attempt and the world of its run. One task polls both the attempt and the run.
 ///
 /// Each step starts undecided, and the run pauses. If the engine polls the step's future, the step is performed. If the
-/// engine returns a value without polling, an earlier attempt has recorded the step. Only then is the run polled: it
-/// takes the value of the previous step, draws the values that it needs, and requests its next effect.
+/// engine returns a value without polling, an earlier attempt has recorded the step. The run is polled only after this
+/// decision: it takes the value of the previous step, draws the values that it needs, and requests its next effect.
 pub(super) struct Bridge {
     /// The unique name of this attempt.
     attempt: String,
@@ -36,28 +36,29 @@ pub(super) struct Bridge {
 struct BridgeState {
     /// The waker of the task that polls the attempt.
     task: Option<Waker>,
-    /// The wakers of the effect or the calls that wait for a decision.
+    /// The wakers of the effect or the calls that wait until the step is decided.
     waiting: Vec<Waker>,
     phase: Phase,
-    /// The run has done its part of the step, and pauses until the next step is performed or replayed.
+    /// Whether the run has done its part of the step, and pauses until the next step is performed or replayed.
     is_complete: bool,
-    /// The run has requested the effect of the step.
+    /// Whether the run has requested the effect of the step.
     has_effect: bool,
-    /// The number of entries of the session when the effect was requested.
+    /// The number of entries that the session had when the effect was requested.
     version: u64,
-    /// The number of events that the run has yielded since the previous effect, or since the start of the first of the
-    /// two steps of its calls.
+    /// The number of events that the run has yielded since the previous effect. During calls, the number is counted
+    /// since the start of the first of the two steps of the calls.
     event_count: usize,
-    /// The values that the run has drawn since then, if the step is performed.
+    /// The values that the run has drawn since the previous effect, if the step is performed.
     draws: Vec<DrawnValue>,
     key: Option<EffectKey>,
-    /// The events of the effect, if it is performed.
+    /// The events that the effect has yielded, if the effect is performed.
     effect_events: Vec<Event>,
-    /// The result of the effect, until the engine takes it.
+    /// The result of the effect, until the engine takes the result.
     result: Option<StepResult>,
-    /// The result of the previous step, until the run takes it.
+    /// The result of the previous step, until the run takes the result.
     answer: Option<StepResult>,
-    /// The run has taken that result, and repeats the events that an earlier attempt yielded in that step.
+    /// Whether the run has taken the result of the previous step, and repeats the events that an earlier attempt
+    /// yielded in that step.
     is_repeating: bool,
     calls: CallBatch,
     verdicts: Vec<(PendingCall, Verdict)>,
@@ -83,13 +84,13 @@ struct CallBatch {
     max_concurrency: usize,
     /// The calls that may run, in the order in which they were announced.
     announced: Vec<BegunCall>,
-    /// The calls that have been allowed to start. Set until they have ended.
+    /// The calls that have been allowed to start. `Some` until all of these calls have ended.
     begun: Option<BegunCalls>,
     /// The results of calls that have run elsewhere, by call id.
     results: HashMap<String, ToolResult>,
     /// The ids of the calls that run in this process.
     running: Vec<String>,
-    /// Redacts the progress of calls that run elsewhere.
+    /// The redactor for the progress of calls that run elsewhere.
     progress_redactor: Option<ProgressRedactor>,
 }
 
@@ -97,7 +98,7 @@ struct CallBatch {
 pub(super) enum EffectEntry {
     /// The effect is performed.
     Perform,
-    /// The effect was recorded. Its value follows when the next step is performed or replayed.
+    /// The effect was recorded. The value of the effect follows when the next step is performed or replayed.
     Kept,
     /// The effect yielded these events before the loop was ended from outside.
     EndsAfter(Vec<Event>),
@@ -142,7 +143,7 @@ impl Bridge {
         }
     }
 
-    /// Returns the future that the engine polls to perform the step. The future does no work of its own: it waits until
+    /// Returns the future that the engine polls to perform the step. The future does no work of its own; it waits until
     /// the run has performed the effect of the step.
     pub(super) fn step_future(self: &Arc<Self>) -> BoxFuture<'static, RawJson> {
         let bridge = Arc::clone(self);
@@ -169,18 +170,18 @@ impl Bridge {
         }
     }
 
-    /// Whether the run must be polled.
+    /// Returns whether the run must be polled.
     pub(super) fn wants_run(&self) -> bool {
         let state = self.lock();
         !matches!(state.phase, Phase::Undecided) && !state.is_complete && state.failure.is_none()
     }
 
-    /// Whether the run has done its part of the step.
+    /// Returns whether the run has done its part of the step.
     pub(super) fn is_complete(&self) -> bool {
         self.lock().is_complete
     }
 
-    /// Whether the step performs, or has performed, an effect that no earlier attempt has recorded.
+    /// Returns whether the step performs, or has performed, an effect that no earlier attempt has recorded.
     pub(super) fn is_live(&self) -> bool {
         let state = self.lock();
         matches!(state.phase, Phase::Performed) && (state.has_effect || state.is_complete)
@@ -204,7 +205,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Ends the step. Returns its result and the number of session entries that can now be saved.
+    /// Ends the step. Returns the result of the step and the number of session entries that can now be saved.
     pub(super) fn end_step(&self, json: &RawJson) -> Result<(StepResult, u64), Error> {
         let result = StepRecord::parse(json)?.result;
         let mut state = self.lock();
@@ -234,7 +235,7 @@ impl Bridge {
     ///
     /// # Errors
     ///
-    /// Returns the error of a hook, which ends the run. The progress is then `null`.
+    /// Returns the error of a hook, which ends the run. The progress is set to `null` in this case.
     pub(super) fn redact_progress(&self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         let redactor = self.lock().calls.progress_redactor.clone();
         redactor.map_or(Ok(()), |redact| redact(call, data))
@@ -259,7 +260,7 @@ impl Bridge {
         state.version = state.session_version();
     }
 
-    /// The error that ends the attempt, if any.
+    /// Returns the error that ends the attempt, if any.
     pub(super) fn failure(&self) -> Option<Error> {
         self.lock().failure.clone()
     }
@@ -267,7 +268,7 @@ impl Bridge {
 
 /// Methods of the run's world.
 impl Bridge {
-    /// Returns a value that is available synchronously. `live` draws it if no earlier attempt has recorded it.
+    /// Returns a value that is available synchronously. `live` draws the value if no earlier attempt has recorded it.
     pub(super) fn draw(
         &self,
         key: &EffectKey,
@@ -276,8 +277,8 @@ impl Bridge {
         match self.kept_draw(key.kind)? {
             KeptDraw::Value(value) => {
                 if is_taken_away(key.kind) {
-                    // In a new attempt the original value, such as a command, is available again. It is removed here so
-                    // that it is not delivered twice.
+                    // In a new attempt the original value, such as a command, is available again. The original value is
+                    // removed here so that it is not delivered twice.
                     let _ = live();
                 }
                 Some(value)
@@ -329,7 +330,8 @@ impl Bridge {
         None
     }
 
-    /// Waits until the run may request an effect. If a step ended the loop from outside, this is after that step.
+    /// Waits until the run may request an effect. If a step ended the loop from outside, this method waits until after
+    /// that step.
     pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !state.is_complete && !matches!(state.phase, Phase::Undecided) {
@@ -339,7 +341,7 @@ impl Bridge {
         Poll::Pending
     }
 
-    /// Whether effects that the run requests are performed, and not replayed.
+    /// Returns whether effects that the run requests are performed instead of replayed.
     pub(super) fn is_performing(&self) -> bool {
         matches!(self.lock().phase, Phase::Performed)
     }
@@ -412,8 +414,8 @@ impl Bridge {
         mem::take(&mut self.lock().verdicts)
     }
 
-    /// Whether the run still has to take a part of an effect's result, or replays a recorded step. In both cases the
-    /// run ends only [where the recorded step ended it](Self::forced_end).
+    /// Returns whether the run still has to take a part of an effect's result, or replays a recorded step. In both
+    /// cases, the run ends only [where the recorded step ended it](Self::forced_end).
     pub(super) fn has_untaken_answer(&self) -> bool {
         let state = self.lock();
         let is_performed = matches!(state.phase, Phase::Performed);
@@ -444,7 +446,7 @@ impl Bridge {
         }
     }
 
-    /// How an earlier attempt ended the loop from outside at this position, if it did.
+    /// Returns how an earlier attempt ended the loop from outside at this position, if it did.
     pub(super) fn forced_end(&self) -> Option<LoopEnd> {
         let state = self.lock();
         let Phase::Kept { record, drawn } = &state.phase else { return None };
@@ -601,7 +603,7 @@ enum KeptDraw {
     Perform,
 }
 
-/// Whether drawing a value removes it from its source.
+/// Returns whether drawing a value removes the value from its source.
 fn is_taken_away(kind: EffectKind) -> bool {
     use EffectKind::{Notes, Reports, Said, Tombstones, Undelivered};
     matches!(kind, Said | Undelivered | Tombstones | Reports | Notes)

@@ -13,21 +13,22 @@ use crate::event::{Event, ToolEvent};
 use crate::hub::{Command, Hub, HubEvent, Reader};
 use crate::item::RawJson;
 
-/// The maximum number of progress reports that wait while one is sent. If there are more, the oldest is dropped.
+/// The maximum number of progress reports that wait while another report is sent. If more arrive, the oldest waiting
+/// report is dropped.
 const MAX_WAITING: usize = 64;
 
-/// How long a call that has ended waits for its last progress to be sent.
+/// How long a call that has ended waits until its last progress is sent.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Sends the progress of a call to its run and detects the end of the run, both through the hub.
 ///
-/// The call does not depend on this link: if the hub cannot be reached, progress is lost and the call runs to its end.
+/// The call does not depend on this link. If the hub cannot be reached, progress is lost and the call runs to its end.
 pub(super) struct CallLink {
     target: Option<LinkTarget>,
     call_id: String,
     waiting: VecDeque<RawJson>,
     sending: Option<BoxFuture<'static, ()>>,
-    /// Reads the run, until reading fails.
+    /// The reader of the run. `None` after reading has failed.
     reader: Option<Reader>,
 }
 
@@ -50,7 +51,7 @@ impl CallLink {
         }
     }
 
-    /// Queues progress, which is sent after all earlier progress.
+    /// Queues progress, which is sent after all progress that was queued before.
     pub(super) fn push(&mut self, progress: RawJson) {
         if self.target.is_some() {
             if self.waiting.len() == MAX_WAITING {
@@ -60,14 +61,15 @@ impl CallLink {
         }
     }
 
-    /// Ready when the run no longer waits for the call: the run has ended or has already answered the call.
+    /// Polls whether the run no longer waits for the call. Returns ready when the run has ended or has already answered
+    /// the call.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let _ = self.poll_sent(cx);
         while let Some(reader) = &mut self.reader {
             match reader.poll_next_unpin(cx) {
                 Poll::Ready(Some(Ok(event))) if self.is_end(&event) => return Poll::Ready(()),
                 Poll::Ready(Some(Ok(_))) => {}
-                // The log is gone or cannot be read. The run may still be active.
+                // The run's log does not exist or cannot be read, but the run may still be active.
                 Poll::Ready(Some(Err(_)) | None) => self.reader = None,
                 Poll::Pending => break,
             }
@@ -86,7 +88,7 @@ impl CallLink {
         }
     }
 
-    /// Sends the waiting progress. Pending while some is left.
+    /// Sends the waiting progress. Returns pending while some progress is left.
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if let Some(sending) = &mut self.sending {
@@ -107,7 +109,7 @@ impl CallLink {
         }
     }
 
-    /// Sends the remaining progress after the call has ended, within [`FLUSH_LIMIT`].
+    /// Sends the remaining progress after the call has ended, within the time limit [`FLUSH_LIMIT`].
     pub(super) async fn flush(mut self) {
         let mut limit = Deadline::try_start(FLUSH_LIMIT);
         poll_fn(|cx| {

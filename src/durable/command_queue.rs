@@ -9,12 +9,13 @@ use crate::durable::engine::StoredCommand;
 use crate::error::Error;
 use crate::hub::{Command, NotRunning};
 
-/// The queue of one session: its waiting commands, and the waiters to wake when a command arrives. An engine stores it.
+/// The command queue of one session, with its waiting commands and the waiters to wake when a command arrives. An
+/// engine stores the queue.
 ///
-/// Input waits for the next run if no run is active. A command that ends a run applies to the active run only.
+/// If no run is active, input waits for the next run. A command that ends a run applies only to the active run.
 ///
-/// Each waiter has an id by which the engine can wake it. Methods that wake waiters return their ids and remove them
-/// from the queue.
+/// Each waiter has an id by which the engine can wake the waiter. Methods that wake waiters return the ids of these
+/// waiters and remove the waiters from the queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandQueue {
@@ -23,10 +24,10 @@ pub struct CommandQueue {
     run: Option<String>,
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     commands: VecDeque<StoredCommand>,
-    /// Set while the active run waits for a command.
+    /// The waiter of the active run. `Some` while the run waits for a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiter: Option<CommandWaiter>,
-    /// The timers that have expired since the last wait began.
+    /// The ids of the timers that have expired since the last wait began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     expired: Vec<String>,
     /// The ids of the waiters for an interrupt or the end of the run.
@@ -39,13 +40,14 @@ pub struct CommandQueue {
 pub struct CommandWaiter {
     /// The id by which the engine wakes the run.
     pub id: String,
-    /// The id of the timer that ends the wait, if the wait has a limit. It is different for each wait. The timer may
-    /// [expire](CommandQueue::expire) at any time, even before the wait starts or after it has ended.
+    /// The id of the timer that ends the wait, if the wait has a time limit. The timer id is different for each wait.
+    /// The timer may [expire](CommandQueue::expire) at any time, even before the wait starts or after the wait has
+    /// ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<String>,
 }
 
-/// The answer to a waiter that wants to wait.
+/// The answer to a waiter that starts to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitAnswer {
@@ -88,7 +90,7 @@ impl CommandQueue {
         self.commands.drain(..).collect()
     }
 
-    /// Adds a waiter for the next command to the active run. It replaces the previous waiter, if any.
+    /// Adds a waiter for the next command to the active run. The new waiter replaces the previous waiter, if any.
     pub fn wait(&mut self, waiter: CommandWaiter) -> WaitAnswer {
         if !self.commands.is_empty() {
             return WaitAnswer::Ready;
@@ -122,8 +124,8 @@ impl CommandQueue {
         WaitAnswer::Waiting
     }
 
-    /// Ends `run`. Its undelivered input, `put_back`, returns to the front of the queue for the next run. Returns the
-    /// ids of the waiters to wake.
+    /// Ends `run`. The run's undelivered input, `put_back`, returns to the front of the queue for the next run. Returns
+    /// the ids of the waiters to wake.
     pub fn finish(&mut self, run: &str, put_back: Vec<StoredCommand>) -> Vec<String> {
         let mut woken = Vec::new();
         if self.run.as_deref() == Some(run) {
@@ -136,24 +138,23 @@ impl CommandQueue {
         woken
     }
 
-    /// Removes everything: the commands, including input, the active run and the waiters. Returns the ids of the
-    /// waiters to wake.
+    /// Removes the commands (including input), the active run and the waiters. Returns the ids of the waiters to wake.
     pub fn clear(&mut self) -> Vec<String> {
         let Self { waiter, stop_waiters, .. } = mem::take(self);
         waiter.map(|waiter| waiter.id).into_iter().chain(stop_waiters).collect()
     }
 
-    /// Returns the queue without its waiters, to show the commands and the active run.
+    /// Returns the queue without its waiters, so that the commands and the active run can be shown.
     pub fn without_waiters(self) -> Self {
         Self { run: self.run, commands: self.commands, ..Self::default() }
     }
 
-    /// The id of the active run.
+    /// Returns the id of the active run.
     pub fn run(&self) -> Option<&str> {
         self.run.as_deref()
     }
 
-    /// The waiting commands.
+    /// Iterates over the waiting commands.
     pub fn commands(&self) -> impl Iterator<Item = &StoredCommand> {
         self.commands.iter()
     }
@@ -228,7 +229,7 @@ mod tests {
         stored(id, Command::Interrupt)
     }
 
-    /// A queue with an active run.
+    /// Creates a queue with an active run.
     fn running() -> CommandQueue {
         let mut queue = CommandQueue::default();
         queue.take("run-1");

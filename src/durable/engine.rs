@@ -10,16 +10,16 @@ use crate::hub::{Command, command_json};
 use crate::item::{RawJson, ResultKind, ToolCall, ToolResult};
 use crate::session::Entry;
 
-/// The future of a step. The engine polls it only if the step's value is not recorded yet.
+/// The future of a step. The engine polls the future only if the step's value is not recorded yet.
 pub type StepFuture = BoxFuture<'static, RawJson>;
 
 /// The step operation of an engine, which performs each step once and records its value.
 pub trait StepRunner: Send {
-    /// Performs a step by polling its future, and records the value before returning it. If the value is already
+    /// Performs a step by polling its future, and records the step's value before returning it. If the value is already
     /// recorded, the engine drops the future without polling it.
     ///
-    /// `name` identifies the step for people who inspect the engine's journal. The value has at most 8 MiB. Dropping
-    /// the returned future drops the step, which may or may not have been recorded.
+    /// `name` identifies the step for people who inspect the engine's journal. The step's value has at most 8 MiB.
+    /// Dropping the returned future drops the step, which may or may not have been recorded.
     ///
     /// # Errors
     ///
@@ -34,37 +34,38 @@ pub trait StepRunner: Send {
 /// The operations that a durable run calls on an engine. The engine performs each operation once and records its
 /// result.
 ///
-/// An engine value belongs to one attempt at a run. The attempt calls one operation at a time and waits until it has
-/// completed. A later attempt calls the same operations in the same order with the same arguments, and receives the
-/// recorded results.
+/// An engine value belongs to one attempt at a run. The attempt calls one operation at a time and waits until that
+/// operation has completed. A later attempt calls the same operations in the same order with the same arguments, and
+/// receives the recorded results.
 ///
-/// If an operation fails, the attempt ends with that error. The engine decides whether another attempt follows: use
-/// [`is_attempt_lost`](crate::durable::is_attempt_lost) to find the errors after which it should.
+/// If an operation fails, the attempt ends with the error of that operation. The engine decides whether another attempt
+/// follows. Use [`is_attempt_lost`](crate::durable::is_attempt_lost) to find the errors after which another attempt
+/// should follow.
 ///
 /// [`MemoryEngine`](crate::durable::MemoryEngine) is an engine for tests. The package `turnstream-restate` has an
 /// engine for Restate. `durable::suite` (feature `testing`) tests an engine.
 pub trait Engine: StepRunner {
-    /// Takes the waiting commands from the run's queue, in order of arrival. Each command is returned once.
+    /// Takes the waiting commands from the run's queue, in order of arrival. Each command is returned only once.
     fn take_commands(&mut self) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>>;
 
     /// Waits until `is_enough` returns `true` for all commands that have arrived, or until `limit` has passed. Returns
-    /// these commands.
+    /// the commands that have arrived.
     fn wait_for_commands<'a>(
         &'a mut self,
         limit: Option<Duration>,
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>>;
 
-    /// Whether [`call_tools`](Self::call_tools) runs calls elsewhere. If it returns `false`, all calls run in a step of
-    /// the run.
+    /// Returns whether [`call_tools`](Self::call_tools) runs calls elsewhere. If this method returns `false`, all calls
+    /// run in a step of the run.
     fn can_call_tools(&self) -> bool {
         false
     }
 
-    /// Runs calls elsewhere and concurrently, and returns a result for each. [`ToolCallRequest::perform`] performs a
-    /// call.
+    /// Runs calls elsewhere and concurrently, and returns a result for each call. [`ToolCallRequest::perform`] performs
+    /// a call.
     ///
-    /// If a call is no longer needed, for example because the run was interrupted, answer it with
+    /// If a call is no longer needed, for example because the run was interrupted, answer the call with
     /// [`ToolCallRequest::interrupted_result`].
     fn call_tools(
         &mut self,
@@ -77,17 +78,17 @@ pub trait Engine: StepRunner {
     /// Appends entries to the session, which has `from` entries so far.
     fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Ends the run. Commands in `put_back` have not reached the model and return to the front of the queue.
+    /// Ends the run. The commands in `put_back` have not reached the model, and return to the front of the queue.
     fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>>;
 }
 
 /// A command that an engine stores until a run takes it.
 ///
-/// Its JSON is `{"v":1,"id":"…","command":{"type":"steer","items":[…]}}`.
+/// The JSON of a stored command is `{"v":1,"id":"…","command":{"type":"steer","items":[…]}}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredCommand {
-    /// The id of the command's receipt. When input is in the history, the event [`Appended`](crate::Event::Appended)
-    /// reports this id.
+    /// The id of the command's receipt. When the command's input is in the history, the event
+    /// [`Appended`](crate::Event::Appended) reports this id.
     pub id: String,
     /// The command.
     pub command: Command,
@@ -113,7 +114,7 @@ impl<'de> Deserialize<'de> for StoredCommand {
     }
 }
 
-/// A tool call that *runs apart*: outside the steps of its run, maybe in another process.
+/// A tool call that *runs apart*, which means outside the steps of its run, possibly in another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCallRequest {
     /// The id of the run's session.
@@ -128,7 +129,7 @@ pub struct ToolCallRequest {
 }
 
 impl ToolCallRequest {
-    /// Returns the result for a call that no worker could run. It contains the message of the error.
+    /// Returns the result for a call that no worker could run. The result contains the message of the error.
     pub fn failed_result(&self, error: &Error) -> ToolResult {
         let text = format!("Error: {}", error.message());
         ToolResult::for_call(&self.call, ResultKind::Error, text)
@@ -141,13 +142,14 @@ impl ToolCallRequest {
     }
 }
 
-/// The source of an error that says: the engine has lost the attempt, and the next attempt continues the run.
+/// The source of an error which means that the engine has lost the attempt, and that the next attempt continues the
+/// run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the attempt at the run was lost")]
 pub struct AttemptLost;
 
 impl AttemptLost {
-    /// Finds this source in an error.
+    /// Looks up an `AttemptLost` in the error's source chain.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
@@ -159,9 +161,9 @@ impl From<AttemptLost> for Error {
     }
 }
 
-/// Whether another attempt may succeed after this error. This is the case if the attempt was [lost](AttemptLost), its
-/// events cannot be written at the moment, another attempt has not ended yet, or the program differs from the one that
-/// started the run. All other errors end the run.
+/// Returns whether another attempt may succeed after this error. Another attempt may succeed if the attempt was
+/// [lost](AttemptLost), if its events cannot be written at the moment, or if another attempt has not ended yet. Another
+/// attempt may also succeed if the program differs from the program that started the run. All other errors end the run.
 pub fn is_attempt_lost(error: &Error) -> bool {
     AttemptLost::from_error(error).is_some()
         || matches!(error.kind(), ErrorKind::ReplayMismatch | ErrorKind::Conflict)

@@ -17,7 +17,7 @@ use crate::item::{RawJson, ToolResult};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 
-/// A plan for tests that says when attempts at a run are lost. Clones share the plan.
+/// A plan for tests that determines when attempts at a run are lost. Clones share the plan.
 ///
 /// Each [loss](Loss) ends one attempt: the first loss ends the first attempt, and so on. Attempts after the last loss
 /// are not lost. The plan also counts attempts and operations.
@@ -34,7 +34,7 @@ struct PlanInner {
 /// The position at which an attempt is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The number of the attempt's operation, from 0.
+    /// The number of the attempt's operation, counted from 0.
     pub operation: usize,
     /// The moment of the loss within that operation.
     pub moment: LossMoment,
@@ -44,27 +44,28 @@ pub struct Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossMoment {
-    /// Before the operation: the engine is not called.
+    /// The attempt is lost before the operation, and the engine is not called.
     Before,
-    /// After this number of polls of the operation, from 1. The engine may or may not have recorded the operation.
+    /// The attempt is lost after this number of polls of the operation, counted from 1. The engine may or may not have
+    /// recorded the operation.
     After(usize),
-    /// After the engine has recorded the operation: only its answer is lost.
+    /// The attempt is lost after the engine has recorded the operation, so that only the engine's answer is lost.
     Kept,
 }
 
 impl LossPlan {
-    /// Creates a plan that loses no attempt.
+    /// Creates a plan that loses no attempts.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a plan with these losses. They end the first attempts, in this order.
+    /// Creates a plan with these losses, which end the first attempts, in the given order.
     pub fn with_losses(losses: impl IntoIterator<Item = Loss>) -> Self {
         let losses: Vec<Loss> = losses.into_iter().collect();
         Self(Arc::new(PlanInner { losses: Mutex::new(losses), ..PlanInner::default() }))
     }
 
-    /// Wraps the engine of the next attempt.
+    /// Wraps the engine of the next attempt, so that the attempt is lost as planned.
     pub fn wrap<E: Engine>(&self, engine: E) -> FaultyEngine<E> {
         self.0.attempts.fetch_add(1, Ordering::Relaxed);
         self.0.operations.store(0, Ordering::Relaxed);
@@ -74,19 +75,19 @@ impl LossPlan {
         FaultyEngine { engine, plan: self.clone(), loss, operation: 0, is_lost: false }
     }
 
-    /// The number of attempts so far.
+    /// Returns the number of attempts so far.
     pub fn attempts(&self) -> usize {
         self.0.attempts.load(Ordering::Relaxed)
     }
 
-    /// The number of operations that the last attempt has called.
+    /// Returns the number of operations that the last attempt has called.
     pub fn operations(&self) -> usize {
         self.0.operations.load(Ordering::Relaxed)
     }
 }
 
-/// An engine that loses its attempt as its [`LossPlan`] says: the operation of the loss and all operations after it
-/// fail with [`AttemptLost`].
+/// An engine that loses its attempt as its [`LossPlan`] determines. The operation of the loss and all operations after
+/// it fail with [`AttemptLost`].
 pub struct FaultyEngine<E> {
     engine: E,
     plan: LossPlan,

@@ -8,10 +8,10 @@ use crate::hub::Command;
 use crate::item::PendingCall;
 use crate::tool::Verdict;
 
-/// The verdicts so far on the calls that a run has left pending. An engine stores them.
+/// The verdicts so far on the calls that a run has left pending. An engine stores these verdicts.
 ///
-/// The verdicts arrive one after the other, maybe over days. When the last one arrives, the engine starts a run that
-/// resumes the calls.
+/// The verdicts arrive one after the other, possibly over days. When the last verdict arrives, the engine starts a run
+/// that resumes the calls.
 ///
 /// ```
 /// use turnstream::durable::{AddedVerdict, GivenVerdicts};
@@ -34,7 +34,7 @@ use crate::tool::Verdict;
 pub struct GivenVerdicts {
     #[serde(with = "stored_commands")]
     verdicts: Vec<(PendingCall, Verdict)>,
-    /// The id of the run that resumes the calls. The engine sets it after it has started that run.
+    /// The id of the run that resumes the calls. The engine sets this id after it has started that run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }
@@ -42,23 +42,25 @@ pub struct GivenVerdicts {
 /// The result of adding a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddedVerdict {
-    /// The verdict was added. Other calls still need one.
+    /// The verdict was added. Other calls still need a verdict.
     SomeMissing,
-    /// The verdict was added, and each pending call has one now. The engine should start a run that resumes the calls.
+    /// The verdict was added, and each pending call now has a verdict. The engine should start a run that resumes the
+    /// calls.
     AllGiven,
-    /// The same verdict was given before, for example because a client lost the answer and sent the verdict again.
+    /// The same verdict was already given, for example because a client lost the answer and sent the verdict again.
     Repeated,
 }
 
 impl GivenVerdicts {
     /// Adds a verdict on one of the `pending` calls of the session.
     ///
-    /// A repeated verdict is [`Repeated`](AddedVerdict::Repeated) even after its call was answered.
+    /// Returns [`Repeated`](AddedVerdict::Repeated) for a repeated verdict, even after its call was answered.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no call with exactly these arguments is pending, and
-    /// [`Conflict`](ErrorKind::Conflict) if the call already has a different verdict. Nothing is added in either case.
+    /// [`Conflict`](ErrorKind::Conflict) if the call already has a different verdict. No verdict is added in either
+    /// case.
     pub fn add(
         &mut self,
         pending: &[PendingCall],

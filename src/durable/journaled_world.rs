@@ -177,7 +177,8 @@ fn other_answer(key: &EffectKey, found: &StepResult) -> Error {
     Error::new(ErrorKind::ReplayMismatch, message)
 }
 
-/// A turn that the engine records. It yields its deltas as they arrive, and its end after the turn is recorded.
+/// A turn that the engine records. The turn's deltas are yielded as they arrive, and its end is yielded after the turn
+/// is recorded.
 struct JournaledTurn {
     bridge: Arc<Bridge>,
     key: EffectKey,
@@ -190,7 +191,7 @@ enum TurnStage {
         turn: TurnStream,
         saved: SavedTurn,
     },
-    /// Waits for the recorded end of the turn. The other events were already yielded if the turn was performed.
+    /// Waits for the recorded end of the turn. If the turn was performed, its other events were already yielded.
     Done {
         is_performed: bool,
     },

@@ -21,11 +21,11 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::RunData;
 
-/// An engine in memory, for tests. It keeps its recorded operations as long as the value or another attempt at the run
-/// exists.
+/// An engine in memory, for tests. The recorded operations are kept as long as the engine, or the engine of another
+/// attempt at the run, exists.
 ///
-/// It is as strict as an engine on a server: an attempt that calls other operations than the previous attempt fails
-/// with [`ReplayMismatch`](ErrorKind::ReplayMismatch).
+/// A memory engine is as strict as an engine on a server. If an attempt calls other operations than the previous
+/// attempt, the attempt fails with [`ReplayMismatch`](ErrorKind::ReplayMismatch).
 pub struct MemoryEngine {
     shared: Arc<Shared>,
     /// The id of the run.
@@ -35,7 +35,7 @@ pub struct MemoryEngine {
     worker: Worker,
 }
 
-/// Performs the calls that run apart.
+/// The worker that performs the calls that run apart.
 #[derive(Clone, Default)]
 struct Worker {
     agent: Option<Agent>,
@@ -80,7 +80,7 @@ impl MemoryEngine {
         }
     }
 
-    /// Runs several calls of one turn apart, with this agent's tools. Each call has a journal of its own.
+    /// Lets several calls of one turn run apart, with this agent's tools. Each of these calls has a journal of its own.
     pub fn with_worker(mut self, agent: &Agent) -> Self {
         self.worker.agent = Some(agent.clone());
         self
@@ -114,7 +114,7 @@ impl MemoryEngine {
     ///
     /// # Errors
     ///
-    /// As [`CommandQueue::push`].
+    /// Returns the errors of [`CommandQueue::push`].
     pub fn send(&self, id: impl Into<String>, command: Command) -> Result<(), Error> {
         let mut session = self.session();
         session.queue.push("memory", StoredCommand { id: id.into(), command })?;
@@ -122,17 +122,17 @@ impl MemoryEngine {
         Ok(())
     }
 
-    /// The commands that no run has taken yet.
+    /// Returns the commands that no run has taken yet.
     pub fn queued(&self) -> Vec<StoredCommand> {
         self.session().queue.commands().cloned().collect()
     }
 
-    /// The entries of the session.
+    /// Returns the entries of the session.
     pub fn entries(&self) -> Vec<Entry> {
         self.session().entries.clone()
     }
 
-    /// The names of the recorded operations of this run.
+    /// Returns the names of the recorded operations of this run.
     pub fn operations(&self) -> Vec<&'static str> {
         self.journal().iter().map(|operation| operation.name).collect()
     }

@@ -1,9 +1,9 @@
 //! Durable runs, which an engine continues on any machine.
 //!
-//! A durable engine performs each operation of a program once and records its result. When the process dies, the engine
-//! starts the program again elsewhere, and answers the recorded operations with their results. An agent runs on such an
-//! engine unchanged: an [`Attempt`] performs its run, and each effect of the run, such as a turn of the model, is a
-//! step of an [`Engine`].
+//! A durable engine performs each operation of a program once and records the operation's result. When the process
+//! dies, the engine starts the program again elsewhere, and answers the recorded operations with their results. An
+//! agent needs no changes for such an engine. An [`Attempt`] performs the agent's run, and each effect of the run, such
+//! as a turn of the model, is a step of an [`Engine`].
 //!
 //! ```
 //! use turnstream::Agent;
@@ -37,8 +37,8 @@
 //! | a hook that observes | called in each attempt, also for recorded operations |
 //!
 //! A recorded operation is never performed again. A step includes the retries of its provider and the deadlines of its
-//! request. A time limit of the run starts again with each attempt, and the tokens of a lost attempt are not known.
-//! Each process that replays recorded turns charges them to its [pool](crate::agent::Pool).
+//! request. A time limit of the run starts again with each attempt, and the tokens used by a lost attempt are not
+//! known. Each process that replays recorded turns charges their tokens to its [pool](crate::agent::Pool).
 //!
 //! # The steps of an attempt
 //!
@@ -53,32 +53,32 @@
 //!   └── recorded: returns the value ──▶ polls it ──▶ the same, but the effect is dropped without a poll
 //! ```
 //!
-//! - **One operation at a time.** The attempt calls the engine's `step` before it polls the run. So it knows the
-//!   recorded values of a step before the run draws them. One task polls the run and at most one operation; no task is
-//!   spawned.
-//! - **Deltas are not recorded.** Readers receive them while the step is performed. Recorded steps are replayed as
+//! - **One operation at a time.** The attempt calls the engine's `step` before it polls the run. So the attempt knows
+//!   the recorded values of a step before the run draws them. One task polls the run and at most one operation; no task
+//!   is spawned.
+//! - **Deltas are not recorded.** Readers receive deltas while the step is performed. Recorded steps are replayed as
 //!   complete turns and results.
-//! - **Effects that are ready on the first poll** take no step of their own: their values are recorded with the next
-//!   step. So an agent without hooks has one step for each turn, two for the calls of a turn, and one for the end of
-//!   the run.
+//! - **Effects that are ready on the first poll** have no steps of their own. The values of these effects are recorded
+//!   with the next step. So an agent without hooks has one step for each turn, two for the calls of a turn, and one for
+//!   the end of the run.
 //! - **The calls of a turn take two steps.** The first step records which calls may start, and in which attempt; the
 //!   second records their results. If several calls can [run apart](Engine::can_call_tools), the engine [runs
 //!   them](Engine::call_tools) between these steps, each with steps of its own. Exclusive calls, sub-agents and tools
 //!   of [tool sources](crate::tool::ToolSource) run in the second step.
-//! - **The program must stay the same** during a run. If an attempt requests another effect than the one that is
-//!   recorded, it ends with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch), and the engine tries again. The run
+//! - **The program must stay the same** during a run. If an attempt requests another effect than the recorded effect,
+//!   the attempt ends with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch), and the engine tries again. The run
 //!   continues when the original program is back.
 //!
 //! # Commands, approvals, the end
 //!
-//! Commands wait in a [`CommandQueue`], which the engine stores. A run takes them before its first step, after each
-//! turn and after its calls. A receipt confirms that a command is stored; the event
-//! [`Appended`](crate::Event::Appended) with its id reports that input was delivered. Input that arrives too late
-//! returns to the queue, and the next run delivers it.
+//! Commands wait in a [`CommandQueue`], which the engine stores. A run takes the waiting commands before its first
+//! step, after each turn and after its calls. A receipt confirms that a command is stored. The event
+//! [`Appended`](crate::Event::Appended) with the receipt's id reports that the input was delivered. Input that arrives
+//! too late returns to the queue, and the next run delivers it.
 //!
-//! A run that needs an approval ends as pending, and needs no resources while it waits: [`Attempt::resume`] continues
-//! it. The run of an [interactive](crate::Agent::interactive) agent stays active instead. It waits for verdicts in the
-//! engine until its time limit is reached.
+//! A run that needs an approval ends as pending, and needs no resources until [`Attempt::resume`] continues it. The run
+//! of an [interactive](crate::Agent::interactive) agent stays active instead. An interactive run waits for verdicts in
+//! the engine until its time limit is reached.
 //!
 //! An [interrupt](crate::hub::Command::Interrupt) through a [hub](Attempt::with_hub) ends the running step. The engine
 //! records the part of the step that was performed, so that later attempts end at the same position.
@@ -87,13 +87,13 @@
 //!
 //! [`Attempt::with_hub`] shows a run in a [hub](crate::hub), whose log may be in Redis. Each attempt writes the log
 //! under a new epoch. After a lost attempt, readers receive a snapshot of the recorded events, and the incomplete turn
-//! of the lost attempt is void. Results are published after they are recorded, and the end of the run after everything
-//! else is done.
+//! of the lost attempt is void. Results are published after they are recorded, and the end of the run is published
+//! after everything else is done.
 //!
 //! # An engine of your own
 //!
-//! Implement [`StepRunner`] and [`Engine`], and test them with `durable::suite` (feature `testing`). A later attempt
-//! calls the same operations with the same bytes, so an engine may compare the arguments.
+//! Implement [`StepRunner`] and [`Engine`], and test both implementations with `durable::suite` (feature `testing`). A
+//! later attempt calls the same operations with the same bytes, so an engine may compare the arguments.
 //!
 //! In addition to the steps of its runs, an engine stores this data for each session:
 //!

@@ -18,8 +18,9 @@ use crate::item::{History, ToolCall};
 /// Publishes the new events of an attempt to a hub and an observer. An event is published only when it can no longer be
 /// lost, or when a later event can void it.
 ///
-/// Deltas and progress are published as they arrive: if the attempt is lost, a later event voids the turn. Results of
-/// calls are published after they are recorded, and the end of the run after everything else is done.
+/// Deltas and progress are published as they arrive, because a later event voids the turn if the attempt is lost.
+/// Results of calls are published after they are recorded, and the end of the run is published after everything else is
+/// done.
 pub(super) struct Publisher {
     hub: Option<HubTarget>,
     observer: Option<EventObserver>,
@@ -27,7 +28,7 @@ pub(super) struct Publisher {
     replayed: Option<Vec<Event>>,
     /// Events that can be published now.
     ready: VecDeque<Event>,
-    /// Results that are not recorded yet, and the events after them.
+    /// Results that are not recorded yet, and the events after these results.
     held: VecDeque<Event>,
     /// `Finished` and all later events.
     last: VecDeque<Event>,
@@ -35,21 +36,21 @@ pub(super) struct Publisher {
     started: Vec<String>,
 }
 
-/// The maximum number of progress reports of calls that run apart that wait for the hub. More are dropped.
+/// The maximum number of progress reports of calls that run apart that wait for the hub. Further reports are dropped.
 const MAX_WAITING_PROGRESS: usize = 256;
 
 pub(super) type EventObserver = Box<dyn FnMut(&Event) + Send>;
 
-/// The run in a hub. At most one of its events is not yet in the hub's log.
+/// The run in a hub. At most one of the run's events is not yet in the hub's log.
 struct HubTarget {
     hub: Hub,
     key: String,
     run_id: String,
     starting: Option<BoxFuture<'static, Result<RunOwner, Error>>>,
     sender: Option<mpsc::Sender<Result<Event, Error>>>,
-    /// Receives the progress of calls that run apart.
+    /// The receiver of the progress of calls that run apart.
     progress: Option<mpsc::Receiver<CallProgress>>,
-    /// Dropping the owner drops the run from the hub.
+    /// The owner of the run in the hub. Dropping the owner drops the run from the hub.
     owner: Option<RunOwner>,
 }
 
@@ -83,13 +84,13 @@ impl Publisher {
         }
     }
 
-    /// The id of the run in the hub.
+    /// Returns the id of the run in the hub.
     pub(super) fn run_id(&self) -> Option<&str> {
         self.hub.as_ref().map(|target| &*target.run_id)
     }
 
-    /// Reports that these calls run apart from here on. If an earlier attempt recorded the request for the calls, the
-    /// run yields these events only after the calls have ended, when it is polled again.
+    /// Reports that these calls now run apart. If an earlier attempt recorded the request for the calls, the run yields
+    /// these events only after the calls have ended, when the run is polled again.
     pub(super) fn push_started(&mut self, calls: &[ToolCallRequest]) {
         for ToolCallRequest { call: ToolCall { call_id, name, .. }, .. } in calls {
             let (call_id, name) = (call_id.clone(), name.clone());
@@ -97,7 +98,8 @@ impl Publisher {
         }
     }
 
-    /// Polls for the next progress of a call that runs apart. Call it after the hub has taken all ready events.
+    /// Polls for the next progress of a call that runs apart. Call this method after the hub has taken all ready
+    /// events.
     pub(super) fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<CallProgress> {
         let progress = self.hub.as_mut().and_then(|target| target.progress.as_mut());
         match progress.map(|progress| progress.poll_next_unpin(cx)) {
@@ -140,7 +142,7 @@ impl Publisher {
         }
     }
 
-    /// Starts to publish: from here on events are new, because the run performs an effect.
+    /// Starts to publish new events. From now on, events are new, because the run performs an effect.
     pub(super) fn begin(&mut self, begin: &RunBegin) {
         let Some(replayed) = self.replayed.take() else { return };
         let Some(target) = &mut self.hub else {
@@ -167,13 +169,13 @@ impl Publisher {
         target.starting = Some(async move { hub.start(key, source).await }.boxed());
     }
 
-    /// Releases the held results after they are recorded.
+    /// Makes the held results ready to be published after they are recorded.
     pub(super) fn release(&mut self) {
         self.ready.append(&mut self.held);
         self.started.clear();
     }
 
-    /// Publishes the ready events. Pending until the hub has taken all of them.
+    /// Publishes the ready events. Returns pending until the hub has taken all of these events.
     ///
     /// # Errors
     ///
@@ -221,7 +223,7 @@ impl Publisher {
         self.detach();
     }
 
-    /// Leaves the run to the hub, which ends the run after its last event.
+    /// Leaves the run to the hub, which ends the run after the run's last event.
     fn detach(&mut self) {
         if let Some(target) = &mut self.hub {
             target.sender = None;

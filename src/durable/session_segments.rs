@@ -11,17 +11,17 @@ use crate::session::Entry;
 /// The maximum size of a value, in bytes.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
-/// The key of the head, which lists the other values.
+/// The key of the head value, which lists the other values.
 const HEAD_KEY: &str = "head";
 
-/// Stores the entries of a session in a key-value store, as values of at most 64 KiB.
+/// Stores the entries of a session in a key-value store, in values of at most 64 KiB.
 ///
-/// The entries are stored as lines of JSON. While a run is active, it appends small values, called pieces, so that each
-/// write is small. At the end of the run the pieces are merged into segments. All segments but the last are full, so
-/// the number of values to read stays small.
+/// The entries are stored as lines of JSON. While a run is active, entries are appended as small values, called pieces,
+/// so that each write is small. At the end of the run, the pieces are merged into segments. All segments except the
+/// last are full, so the number of values to read stays small.
 ///
-/// Except for the head, which lists the others, each value is written only once. If a caller applies the writes in
-/// order, the entries can be read at any time, even between two writes of one list.
+/// Each value except the head, which lists the other values, is written only once. If a caller applies the writes in
+/// order, the entries can be read at any time, even between two writes of the same list.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -57,12 +57,12 @@ pub struct SessionSegments {
     pieces: String,
 }
 
-/// One write to the key-value store: a value to set, or a key to clear.
+/// A single write to the key-value store, which sets or clears the value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentWrite {
-    /// The key.
+    /// The key to write.
     pub key: String,
-    /// The new value; `None` clears the key.
+    /// The new value of the key. `None` clears the key.
     pub value: Option<String>,
 }
 
@@ -75,17 +75,17 @@ struct Head {
     /// The numbers of the segments, in the order of their entries.
     segments: Vec<u32>,
     pieces: Vec<u32>,
-    /// The number that the next value gets.
+    /// The number that the next value receives.
     next: u32,
 }
 
 impl SessionSegments {
-    /// Returns the key of the head, whose value [`open`](Self::open) takes.
+    /// Returns the key of the head, whose value is passed to [`open`](Self::open).
     pub fn head_key() -> &'static str {
         HEAD_KEY
     }
 
-    /// Reads the head. Without a value the session is empty.
+    /// Reads the value of the head. The session is empty if there is no value.
     ///
     /// # Errors
     ///
@@ -103,12 +103,12 @@ impl SessionSegments {
         Ok(Self { head, tail: String::new(), pieces: String::new() })
     }
 
-    /// The number of entries of the session.
+    /// Returns the number of entries of the session.
     pub fn version(&self) -> u64 {
         self.head.version
     }
 
-    /// Returns the keys whose values [`read`](Self::read) takes, in this order.
+    /// Returns the keys of the values to pass to [`read`](Self::read), in this order.
     pub fn keys(&self) -> Vec<String> {
         self.head
             .segments
@@ -122,7 +122,7 @@ impl SessionSegments {
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the values are not entries, or if their number differs from the
+    /// [`Store`](ErrorKind::Store) if the values are not entries, or if the number of entries differs from the
     /// [version](Self::version).
     pub fn read(&mut self, values: impl IntoIterator<Item = String>) -> Result<Vec<Entry>, Error> {
         let (mut all, mut count) = (String::new(), 0);
@@ -145,7 +145,7 @@ impl SessionSegments {
         Ok(entries)
     }
 
-    /// Appends entries as new pieces. Returns the writes to apply, in order.
+    /// Appends entries as new pieces. Returns the writes that the caller must apply in order.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ impl SessionSegments {
         Ok(writes)
     }
 
-    /// Merges all pieces and the last segment into segments. Returns the writes to apply, in order.
+    /// Merges all pieces and the last segment into segments. Returns the writes that the caller must apply in order.
     ///
     /// # Errors
     ///
@@ -222,7 +222,7 @@ fn value_key(number: u32) -> String {
     format!("entries/{number:06}")
 }
 
-/// Splits a text into parts of at most [`MAX_VALUE_BYTES`].
+/// Splits a text into parts of at most [`MAX_VALUE_BYTES`] bytes.
 fn chunks(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let end = text.floor_char_boundary(MAX_VALUE_BYTES);

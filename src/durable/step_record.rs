@@ -10,7 +10,7 @@ use crate::item::{PendingCall, RawJson, ToolCall};
 use crate::tool::{SavedCalls, Tool};
 use crate::world::{EffectKey, EffectKind, LoopEnd, SavedTurn, TimeLimitReached};
 
-/// The version of the JSON format. An attempt rejects later versions.
+/// The version of the JSON format of steps. An attempt rejects steps of later versions.
 const VERSION: u32 = 1;
 
 /// The maximum size of a recorded step, in bytes of JSON.
@@ -22,7 +22,7 @@ pub(super) struct StepRecord {
     v: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) draws: Vec<DrawnValue>,
-    /// `None` if the run ended before it requested an effect.
+    /// The key of the effect. `None` if the run ended before it requested an effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<EffectKey>,
     pub(super) result: StepResult,
@@ -42,14 +42,14 @@ pub(super) enum StepResult {
     Value(RawJson),
     Failed(Error),
     Turn(SavedTurn),
-    /// The calls may start now. The next step contains their results.
+    /// The calls of a turn may start now. The next step contains the results of these calls.
     CallsBegin(BegunCalls),
     Calls(SavedCalls),
     /// The run waits for verdicts.
     Suspended(AwaitedVerdicts),
     /// The loop was ended from outside.
     Ended(EndedEarly),
-    /// The result of the effect is too large to be recorded. The run ends.
+    /// The result of the effect is too large to be recorded, which ends the run.
     TooLarge(Error),
     /// The run has ended.
     Finished,
@@ -58,7 +58,8 @@ pub(super) enum StepResult {
 /// Calls that may start, in call order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BegunCalls {
-    /// The attempt in which the calls may start for the first time. In a later attempt they may have started before.
+    /// The attempt in which the calls may start for the first time. In a later attempt, these calls may have started
+    /// before.
     pub(super) attempt: String,
     pub(super) calls: Vec<BegunCall>,
 }
@@ -68,13 +69,13 @@ pub(super) struct BegunCalls {
 pub(super) struct BegunCall {
     #[serde(flatten)]
     pub(super) call: ToolCall,
-    /// The call may run again after a lost attempt.
+    /// Whether the call may run again after a lost attempt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_idempotent: bool,
-    /// The call does not run at the same time as other calls.
+    /// Whether the call must not run at the same time as other calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_exclusive: bool,
-    /// The call can run in another process.
+    /// Whether the call can run in another process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) runs_apart: bool,
 }
@@ -92,10 +93,10 @@ pub(super) struct AwaitedVerdicts {
 pub(super) struct EndedEarly {
     /// The number of values that the run had drawn since the previous step.
     pub(super) draws: usize,
-    /// The number of events that the run had yielded since the previous step, or, during calls, since the step before
-    /// the one that let them start.
+    /// The number of events that the run had yielded since the previous step. During calls, the number is counted since
+    /// the step before the step that let the calls start.
     pub(super) events: usize,
-    /// The events of the effect before the loop was ended.
+    /// The events that the effect had yielded before the loop was ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) effect_events: Vec<Event>,
     polled_since_last_event: bool,
@@ -106,7 +107,7 @@ pub(super) struct EndedEarly {
 }
 
 impl StepResult {
-    /// The name of the variant in JSON.
+    /// Returns the name of the variant in JSON.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Value(_) => "value",
@@ -127,11 +128,11 @@ impl StepRecord {
         Self { v: VERSION, draws, key, result }
     }
 
-    /// Returns the record with the error as its result, if the original result is too large to be recorded.
+    /// Returns the record with the error as its result. The original result must be too large to be recorded.
     ///
     /// # Errors
     ///
-    /// Returns `error` if it has another kind than [`TooLarge`](ErrorKind::TooLarge).
+    /// Returns `error` if its kind is not [`TooLarge`](ErrorKind::TooLarge).
     pub(super) fn too_large(&self, error: Error) -> Result<Self, Error> {
         match error.kind() {
             ErrorKind::TooLarge => {
@@ -142,7 +143,7 @@ impl StepRecord {
         }
     }
 
-    /// Whether the loop was ended from outside in this step.
+    /// Returns whether the loop was ended from outside in this step.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.result, StepResult::Ended(_))
     }
@@ -151,7 +152,8 @@ impl StepRecord {
     ///
     /// # Errors
     ///
-    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if the JSON is not a step, or if its version is not known.
+    /// [`ReplayMismatch`](ErrorKind::ReplayMismatch) if the JSON is not a step, or if the version of the step is
+    /// unknown.
     pub(super) fn parse(json: &RawJson) -> Result<Self, Error> {
         let record: Self = json.deserialize_as().map_err(|error| {
             let message = format!("the engine has kept something else than a step: {error}");
@@ -166,10 +168,12 @@ impl StepRecord {
         }
     }
 
+    /// Serializes the step to JSON.
+    ///
     /// # Errors
     ///
-    /// [`TooLarge`](ErrorKind::TooLarge) above [`MAX_STEP_BYTES`], and [`Store`](ErrorKind::Store) if the step cannot
-    /// be written as JSON.
+    /// [`TooLarge`](ErrorKind::TooLarge) if the JSON is longer than [`MAX_STEP_BYTES`], and [`Store`](ErrorKind::Store)
+    /// if the step cannot be written as JSON.
     pub(super) fn to_json(&self) -> Result<RawJson, Error> {
         let json = RawJson::new(self).map_err(|error| {
             let message = format!("a step cannot be written as JSON: {error}");
@@ -180,9 +184,11 @@ impl StepRecord {
     }
 }
 
+/// Checks that a recorded step has at most [`MAX_STEP_BYTES`] bytes.
+///
 /// # Errors
 ///
-/// [`TooLarge`](ErrorKind::TooLarge) above [`MAX_STEP_BYTES`].
+/// [`TooLarge`](ErrorKind::TooLarge) if `bytes` is greater than [`MAX_STEP_BYTES`].
 pub(super) fn ensure_step_size(bytes: usize) -> Result<(), Error> {
     if bytes <= MAX_STEP_BYTES {
         return Ok(());

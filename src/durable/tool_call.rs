@@ -30,21 +30,21 @@ struct Begin {
 
 impl ToolCallRequest {
     /// Performs the call with the agent's tool, in two steps. The first step records that the call starts. If an
-    /// attempt at the call is lost after that and the tool is not [idempotent](Tool::idempotent), the call is not
-    /// started again and its result is interrupted.
+    /// attempt at the call is lost after the first step and the tool is not [idempotent](Tool::idempotent), the call is
+    /// not started again. The result of that call is interrupted.
     ///
     /// The tool's own time limit applies. The tool sees a turn with only this call, and the given `data`. The run that
-    /// requested the call has already checked its arguments, consulted its hooks and obtained its approval; the run
-    /// also clips the result.
+    /// requested the call has already checked its arguments, consulted its hooks and obtained its approval. The run
+    /// also shortens the result to the toolkit's limit.
     ///
-    /// `hub` is a hub that shows the run, in this process or another. The tool's progress is sent to the run through
-    /// that hub. When the run ends, for example after an interrupt, the tool is dropped and the call's result is
-    /// interrupted. Without a hub, progress is lost and the tool runs to its end.
+    /// `hub` is a hub that shows the run, in this process or another process. The tool's progress is sent to the run
+    /// through that hub. When the run ends, for example after an interrupt, the tool is dropped and the call's result
+    /// is interrupted. Without a hub, progress is lost and the tool runs to its end.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if the agent does not have the tool, and all errors of the engine. If
-    /// the tool fails, that is not an error: the call has a result.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the agent does not have the tool, and all errors of the engine. A
+    /// failure of the tool is not an error, because the call then has a result.
     pub async fn perform(
         self,
         agent: &Agent,
@@ -124,7 +124,7 @@ impl ToolCallRequest {
     }
 }
 
-/// Approves each call: the run has already consulted its policies, hooks and approvers.
+/// A policy that approves each call, because the run has already consulted its policies, hooks and approvers.
 struct AllowedByRun;
 
 impl ToolPolicy for AllowedByRun {

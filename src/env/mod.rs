@@ -1,4 +1,4 @@
-//! External inputs that tests replace: ids, the date, randomness.
+//! External inputs that tests can replace: ids, the date, and randomness.
 
 mod timer;
 
@@ -42,7 +42,7 @@ pub struct CountingIds {
 }
 
 impl CountingIds {
-    /// Makes a source whose first id is `{prefix}-1`.
+    /// Creates a source whose first id is `{prefix}-1`.
     pub fn new(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), last_number: AtomicU64::new(0) }
     }
@@ -55,10 +55,10 @@ impl Ids for CountingIds {
     }
 }
 
-/// A source of the current date and time. Durations are measured by the runtime instead, whose
-/// time a test can pause.
+/// A source of the current date and time. Durations are measured by the tokio runtime instead,
+/// whose time a test can pause.
 pub trait Clock: Send + Sync {
-    /// Returns the date and time.
+    /// Returns the current date and time.
     fn now(&self) -> SystemTime;
 }
 
@@ -89,7 +89,7 @@ pub trait Random: Send + Sync {
 
     /// Returns a number from 0 up to but not including 1.
     fn next_f64(&self) -> f64 {
-        // A float holds 53 bits exactly.
+        // A 64-bit float represents integers of up to 53 bits exactly.
         #[expect(clippy::cast_precision_loss)]
         let fraction = (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         fraction
@@ -106,9 +106,10 @@ impl Random for SystemRandom {
     }
 }
 
-/// 64 random bits from the operating system.
+/// Returns 64 random bits from the operating system.
 fn next_system_u64() -> u64 {
-    // Invariant: on a system without randomness, std could not seed a hash map and would panic too.
+    // This call does not fail, because on a system without randomness, std could not seed a hash
+    // map and would also panic.
     getrandom::u64().expect("the operating system provides random numbers")
 }
 
@@ -117,7 +118,7 @@ fn next_system_u64() -> u64 {
 pub struct SeededRandom(AtomicU64);
 
 impl SeededRandom {
-    /// Makes a generator that starts from `seed`.
+    /// Creates a generator that starts from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }

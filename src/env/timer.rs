@@ -10,11 +10,11 @@ use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep};
 
 thread_local! {
-    /// The runtime that was last found, on this thread, to have no timers.
+    /// The last runtime on this thread that was found to have no timers.
     static WITHOUT_TIME: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
-/// A timer, and the id of the runtime that drives it.
+/// A timer, and the id of the runtime that drives the timer.
 #[derive(Debug)]
 struct Timer {
     sleep: Pin<Box<Sleep>>,
@@ -22,11 +22,11 @@ struct Timer {
 }
 
 impl Timer {
-    /// A timer that ends at `at`. `None` outside of a tokio runtime, and in a runtime whose time is
-    /// not enabled.
+    /// Creates a timer that ends at `at`. Returns `None` outside of a tokio runtime, and in a
+    /// runtime whose time is not enabled.
     fn try_new(at: Instant) -> Option<Self> {
-        // `sleep_until` panics without a runtime or without timers. The first can be checked, the
-        // second only by catching the panic.
+        // `sleep_until` panics without a runtime or without timers. A missing runtime can be
+        // checked, but missing timers are only detected by catching the panic.
         let runtime = current_runtime()?;
         let sleep = catch_unwind(|| Box::pin(tokio::time::sleep_until(at))).ok();
         WITHOUT_TIME.set(sleep.is_none().then_some(runtime));
@@ -34,30 +34,31 @@ impl Timer {
     }
 }
 
-/// The id of the current runtime.
+/// Returns the id of the current runtime.
 fn current_runtime() -> Option<Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
-/// Whether the current runtime is known to have no timers. Trying again would cost a panic, which
-/// the process's panic hook prints.
+/// Returns whether the current runtime is known to have no timers. Without this check, each attempt
+/// would cost a panic, which the process's panic hook prints.
 fn is_time_disabled() -> bool {
     let known = WITHOUT_TIME.get();
     known.is_some() && known == current_runtime()
 }
 
-/// The end of a wait that begins at `from`; `None` if it is too far in the future to need a timer.
+/// Returns the end of a wait that starts at `from`; `None` if the end is too far in the future to
+/// need a timer.
 pub(crate) fn instant_after(from: Instant, wait: Duration) -> Option<Instant> {
     (wait < FAR_FUTURE).then(|| from.checked_add(wait)).flatten()
 }
 
-/// Waits of this duration or longer need no timer.
+/// The duration from which a wait needs no timer.
 const FAR_FUTURE: Duration = Duration::from_hours(24 * 365);
 
 /// The maximum duration of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeLimit {
-    /// A default of this crate. It is ignored if the runtime has no timers.
+    /// A default of this crate, which is ignored if the runtime has no timers.
     Default(Duration),
     /// A limit that the user set. The operation fails if the runtime has no timers.
     Explicit(Duration),
@@ -71,32 +72,32 @@ impl TimeLimit {
     }
 }
 
-/// Ends a wait. Its timer is made on the first poll that has to wait.
+/// Ends a wait after a time limit. The timer is created on the first poll that has to wait.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     limit: TimeLimit,
-    /// `None` if it never expires.
+    /// The time at which the deadline expires; `None` if the deadline never expires.
     expires_at: Option<Instant>,
     timer: Option<Timer>,
 }
 
-/// Why a wait ended.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeadlineOutcome {
-    /// The time is up.
+    /// The time limit was reached.
     TimeUp,
     /// The limit is explicit, and the runtime has no timer to enforce it.
     NoTimer,
 }
 
 impl Deadline {
-    /// A deadline counted from now.
+    /// Creates a deadline counted from now.
     pub(crate) fn new(limit: TimeLimit) -> Self {
         Self::starting_at(Instant::now(), limit)
     }
 
-    /// A deadline counted from now with its timer already made. `None` if the runtime has no
-    /// timers.
+    /// Creates a deadline counted from now with its timer already created. Returns `None` if the
+    /// runtime has no timers.
     pub(crate) fn try_start(time: Duration) -> Option<Self> {
         let mut deadline = Self::new(TimeLimit::Explicit(time));
         if let Some(at) = deadline.expires_at {
@@ -105,12 +106,12 @@ impl Deadline {
         Some(deadline)
     }
 
-    /// A deadline counted from `from`.
+    /// Creates a deadline counted from `from`.
     pub(crate) fn starting_at(from: Instant, limit: TimeLimit) -> Self {
         Self { limit, expires_at: instant_after(from, limit.duration()), timer: None }
     }
 
-    /// Whether the time is up. Needs no timer.
+    /// Returns whether the deadline has expired. The check needs no timer.
     pub(crate) fn is_over(&self) -> bool {
         self.expires_at.is_some_and(|at| at <= Instant::now())
     }
@@ -121,13 +122,13 @@ impl Deadline {
         self.expires_at = self.expires_at.and_then(|at| at.checked_add(pause));
     }
 
-    /// Ready when the wait is over.
+    /// Waits until the deadline has expired.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DeadlineOutcome> {
         let Some(at) = self.expires_at else { return Poll::Pending };
         if self.is_over() {
             return Poll::Ready(DeadlineOutcome::TimeUp);
         }
-        // In another runtime a new timer is needed: the first runtime may no longer run.
+        // In another runtime, a new timer is needed, because the first runtime may no longer run.
         self.timer.take_if(|timer| Some(timer.runtime) != current_runtime());
         let is_default = matches!(self.limit, TimeLimit::Default(_));
         if self.timer.is_none() && !(is_default && is_time_disabled()) {

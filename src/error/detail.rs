@@ -2,32 +2,33 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The limit that was exceeded, as the provider reports it.
+/// The rate limit that was exceeded, as the provider reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RateLimitScope {
-    /// Requests per short interval, such as a minute.
+    /// The number of requests per short interval, such as a minute.
     Requests,
-    /// Tokens per short interval, input and expected output together.
+    /// The number of tokens per short interval, where input and expected output are counted
+    /// together.
     Tokens,
-    /// Input tokens per short interval.
+    /// The number of input tokens per short interval.
     InputTokens,
-    /// Output tokens per short interval.
+    /// The number of output tokens per short interval.
     OutputTokens,
-    /// Concurrent requests.
+    /// The number of concurrent requests.
     Concurrency,
-    /// Any allowance per day or longer.
+    /// Any allowance for a day or longer.
     Daily,
-    /// This single request is larger than the whole allowance. Waiting does not help; a smaller
-    /// request does.
+    /// The size of a single request, which is larger than the whole allowance. Waiting does not
+    /// help, but a smaller request may succeed.
     RequestSize,
-    /// A scope of a later version.
+    /// A scope added in a later version.
     #[serde(other)]
     Other,
 }
 
-/// Why authentication failed.
+/// The reason why authentication failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -38,30 +39,31 @@ pub enum AuthProblem {
     InvalidKey,
     /// The key has expired.
     ExpiredKey,
-    /// The key is known, but not allowed to do this or to use this model.
+    /// The key is known, but is not allowed to send this request or to use this model.
     Forbidden,
-    /// The service is not available in the region that the request comes from.
+    /// The service is not available in the region from which the request was sent.
     Region,
-    /// A problem of a later version.
+    /// A problem added in a later version.
     #[serde(other)]
     Other,
 }
 
-/// By how many tokens a request exceeds the context window, as far as the provider reports it.
+/// The sizes of a request and of the context window that it exceeds, in tokens, as far as the
+/// provider reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct ContextLimits {
-    /// The number of tokens that fit.
+    /// The maximum number of tokens of a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// The number of tokens requested. Some providers include the maximum output.
+    /// The number of tokens of the rejected request. Some providers include the maximum output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested: Option<u64>,
 }
 
 impl ContextLimits {
-    /// Makes the limits from the numbers that a provider reports.
+    /// Creates the limits from the numbers that a provider reports.
     pub fn new(limit: Option<u64>, requested: Option<u64>) -> Self {
         Self { limit, requested }
     }

@@ -1,4 +1,4 @@
-//! The error type.
+//! The error type of this crate.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::error::redacted_source::RedactedSource;
 use crate::error::source_chain::{format_source_chain, source_chain};
 use crate::error::{AuthProblem, ContextLimits, ErrorKind, RateLimitScope};
 
-/// The error of this crate. Cheap to clone.
+/// The error of this crate. The error is cheap to clone.
 ///
 /// The message is one line and contains no key. Getters return details that only some errors have.
-/// It serializes to the flat object that is printed as an `error` line; the
+/// The error serializes to the flat object that is printed as an `error` line. The
 /// [source](StdError::source) is not serialized, and not compared by `==`.
 ///
 /// ```
@@ -39,9 +39,9 @@ struct ErrorFields {
 /// Facts about an error that are not displayed, serialized or compared.
 #[derive(Clone, Copy, Default)]
 struct ErrorFlags {
-    /// A layer that can retract output retried the request and gave up.
+    /// Whether a layer that can retract output has retried the request and given up.
     are_retries_exhausted: bool,
-    /// The error was read from the body of a response.
+    /// Whether the error was read from the body of a response.
     is_server_message: bool,
 }
 
@@ -69,8 +69,8 @@ struct ErrorData {
 }
 
 impl Error {
-    /// Makes an error of a kind. By convention the message is a lower-case fragment without a full
-    /// stop.
+    /// Creates an error of this kind. By convention, the message is a lower-case fragment without a
+    /// full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(ErrorFields {
             data: ErrorData {
@@ -90,19 +90,19 @@ impl Error {
         }))
     }
 
-    /// Sets the source.
+    /// Sets the source of the error.
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.fields_mut().source = Some(Arc::new(source));
         self
     }
 
-    /// Sets the HTTP status.
+    /// Sets the HTTP status of the response.
     pub fn with_status(mut self, status: u16) -> Self {
         self.fields_mut().data.status = Some(status);
         self
     }
 
-    /// Sets how long the provider asked to wait.
+    /// Sets the time that the provider asked to wait before a retry.
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.fields_mut().data.retry_after_ms = Some(millis);
@@ -127,86 +127,90 @@ impl Error {
         self
     }
 
-    /// Sets why authentication failed.
+    /// Sets the reason why authentication failed.
     pub fn with_auth_problem(mut self, problem: AuthProblem) -> Self {
         self.fields_mut().data.auth = Some(problem);
         self
     }
 
-    /// Sets by how much the request is too long.
+    /// Sets the size of the request and of the context window that it exceeds.
     pub fn with_context_limits(mut self, limits: ContextLimits) -> Self {
         self.fields_mut().data.context_limits = Some(limits);
         self
     }
 
-    /// Sets whether the provider says that a retry may succeed, which overrides the kind's default.
+    /// Sets whether a retry may succeed according to the provider, which overrides the kind's
+    /// default.
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.fields_mut().data.retryable = Some(retryable);
         self
     }
 
-    /// The kind of the error, which tells the caller how to react.
+    /// Returns the kind of the error, which tells the caller how to react.
     pub fn kind(&self) -> ErrorKind {
         self.0.data.kind
     }
 
-    /// A one-line message for a human reader, the same as `to_string()`.
+    /// Returns a one-line message for a human reader, the same as `to_string()`.
     pub fn message(&self) -> &str {
         &self.0.data.message
     }
 
-    /// The HTTP status, if there was a response.
+    /// Returns the HTTP status, if there was a response.
     pub fn status(&self) -> Option<u16> {
         self.0.data.status
     }
 
-    /// How long the provider asked to wait before a retry.
+    /// Returns the time that the provider asked to wait before a retry, if any.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.data.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// The provider's id of the request, for its support team.
+    /// Returns the provider's id of the request, for the provider's support team.
     pub fn request_id(&self) -> Option<&str> {
         self.0.data.request_id.as_deref()
     }
 
-    /// The parameter that the provider rejects.
+    /// Returns the name of the parameter that the provider rejects, if known.
     pub fn parameter(&self) -> Option<&str> {
         self.0.data.parameter.as_deref()
     }
 
-    /// Which limit was exceeded, if this is a [rate limit](ErrorKind::RateLimited) and the provider
-    /// reports it.
+    /// Returns which limit was exceeded, if this is a [rate limit](ErrorKind::RateLimited) error
+    /// and the provider reports the limit.
     pub fn rate_limit_scope(&self) -> Option<RateLimitScope> {
         self.0.data.scope
     }
 
-    /// Why authentication failed, if this is an [`Auth`](ErrorKind::Auth) error and the reason is
-    /// known.
+    /// Returns the reason why authentication failed, if this is an [`Auth`](ErrorKind::Auth) error
+    /// and the reason is known.
     pub fn auth_problem(&self) -> Option<AuthProblem> {
         self.0.data.auth
     }
 
-    /// By how much the request is too long, if this is a
-    /// [`ContextWindow`](ErrorKind::ContextWindow) error and the provider reports numbers.
+    /// Returns the size of the request and of the context window that it exceeds. The sizes are set
+    /// if this is a [`ContextWindow`](ErrorKind::ContextWindow) error and the provider reports
+    /// numbers.
     pub fn context_limits(&self) -> Option<ContextLimits> {
         self.0.data.context_limits
     }
 
-    /// Whether the same request may succeed if it is sent again later.
+    /// Returns whether the same request may succeed if it is sent again later.
     ///
-    /// The provider's own statement comes first ([`with_retryable`](Self::with_retryable)), then
-    /// whether the kind is [transient](ErrorKind::is_transient). A request that is larger than a
-    /// whole allowance ([`RateLimitScope::RequestSize`]) can never succeed.
+    /// The provider's own statement ([`with_retryable`](Self::with_retryable)) has priority.
+    /// Without a statement, the result is whether the kind is [transient](ErrorKind::is_transient).
+    /// A request that is larger than a whole allowance ([`RateLimitScope::RequestSize`]) can never
+    /// succeed.
     ///
-    /// It does not consider whether a consumer has already seen a part of the answer. When to retry
-    /// is in [`retry_after`](Self::retry_after), if the provider reports it.
+    /// The result does not consider whether a consumer has already seen a part of the answer.
+    /// [`retry_after`](Self::retry_after) returns the time to wait before a retry, if the provider
+    /// reports a time.
     pub fn is_retryable(&self) -> bool {
         let fits = self.rate_limit_scope() != Some(RateLimitScope::RequestSize);
         self.0.data.retryable.unwrap_or_else(|| self.kind().is_transient() && fits)
     }
 
-    /// The provider's own statement on whether a retry may succeed, if it made one.
+    /// Returns the provider's own statement on whether a retry may succeed, if any.
     #[cfg(feature = "http")]
     pub(crate) fn retryable_override(&self) -> Option<bool> {
         self.0.data.retryable
@@ -217,8 +221,8 @@ impl Error {
         source_chain(self).skip(1).find_map(|source| source.downcast_ref())
     }
 
-    /// Applies `f` to the error's texts, any of which a server may have written. Sources
-    /// whose text `f` would change are replaced by their redacted text.
+    /// Applies `f` to the error's texts, any of which a server may have written. Sources whose text
+    /// `f` would change are replaced by their redacted text.
     #[cfg(feature = "http")]
     pub(crate) fn map_text_and_sources(mut self, f: impl Fn(&str) -> String) -> Self {
         if let Some(source) =
@@ -252,7 +256,7 @@ impl Error {
         self
     }
 
-    /// Whether a layer below that can retract output has already retried the request.
+    /// Returns whether a lower layer that can retract output has already retried the request.
     pub(crate) fn are_retries_exhausted(&self) -> bool {
         self.0.flags.are_retries_exhausted
     }
@@ -263,7 +267,7 @@ impl Error {
         self
     }
 
-    /// Whether it was read from the body of a response.
+    /// Returns whether the error was read from the body of a response.
     #[cfg(feature = "http")]
     pub(crate) fn is_server_message(&self) -> bool {
         self.0.flags.is_server_message
@@ -275,7 +279,7 @@ impl Error {
         self
     }
 
-    /// Replaces the source with one made from it.
+    /// Replaces the source with the result of calling `f` with it.
     pub(crate) fn map_source<S: StdError + Send + Sync + 'static>(
         mut self,
         f: impl FnOnce(Option<Arc<dyn StdError + Send + Sync>>) -> S,
@@ -285,7 +289,7 @@ impl Error {
         self
     }
 
-    /// Makes an error from the message of a panic.
+    /// Creates an error from the message of a panic.
     pub(crate) fn from_panic(place: &str, message: &str) -> Self {
         Self::new(ErrorKind::Panic, format!("{place} panicked: {message}"))
     }
@@ -295,8 +299,8 @@ impl Error {
     }
 }
 
-/// Writes the message. With `#`, as in `{error:#}`, the messages of its sources follow, each after
-/// a colon; sources whose message the text already ends with are left out.
+/// Writes the message of the error. With `#`, as in `{error:#}`, the messages of its sources
+/// follow, each after a colon. A source is left out if the text already ends with its message.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match f.alternate() {
@@ -306,9 +310,9 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes one line for a human reader, as `fn main() -> Result<(), turnstream::Error>` prints it:
-/// the message, then in parentheses the kind and the details of the response. `{error:#?}` shows
-/// all fields and the source.
+/// Writes one line for a human reader, as `fn main() -> Result<(), turnstream::Error>` prints it.
+/// The line has the message, followed by the kind and the details of the response in parentheses.
+/// `{error:#?}` shows all fields and the source.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.0.data;

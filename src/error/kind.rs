@@ -9,62 +9,63 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// No connection could be made, or it broke before the response began. In the latter case the
-    /// provider may have received the request.
+    /// The connection could not be established, or was broken before the response started. If the
+    /// connection was broken, the provider may have received the request.
     Connect,
-    /// A timeout expired; see [`Timeouts`](crate::http::Timeouts). If a part of the turn arrived,
-    /// the source is a [`PartialTurn`](crate::turn::PartialTurn).
+    /// A timeout expired; see [`Timeouts`](crate::http::Timeouts). If a part of the turn has
+    /// arrived, the source of the error is a [`PartialTurn`](crate::turn::PartialTurn).
     Timeout,
-    /// The key is missing, wrong, or not allowed to do this;
+    /// The key is missing, wrong, or not allowed to send this request.
     /// [`Error::auth_problem`](super::Error::auth_problem) may have the reason.
     Auth,
     /// The account has no credit or no valid means of payment.
     Billing,
-    /// Too many requests or tokens. [`Error::retry_after`](super::Error::retry_after) may have the
-    /// time to wait, [`Error::rate_limit_scope`](super::Error::rate_limit_scope) the limit.
+    /// Too many requests or tokens were sent. [`Error::retry_after`](super::Error::retry_after) may
+    /// have the time to wait, and [`Error::rate_limit_scope`](super::Error::rate_limit_scope) may
+    /// have the limit.
     RateLimited,
-    /// The provider has no capacity at the moment.
+    /// The provider currently has no capacity.
     Overloaded,
     /// The provider failed with an internal error.
     Server,
     /// The request does not fit the model's context window;
     /// [`Error::context_limits`](super::Error::context_limits) may have the numbers.
     ContextWindow,
-    /// The provider rejects the request as it is; sending it again will not help.
+    /// The provider rejects the request, so that sending the same request again does not help.
     InvalidRequest,
     /// The wire, the model or the store does not support the requested operation.
     Unsupported,
-    /// A content filter blocked the request or the answer, or the model refused.
+    /// A content filter blocked the request or the answer, or the model refused to answer.
     Filtered,
-    /// The model's generation failed, for example in an invalid tool call. The request was
-    /// valid; sending it again may give another answer.
+    /// The model's generation failed, for example in an invalid tool call. The request was valid,
+    /// and the model may answer differently if the same request is sent again.
     GenerationFailed,
-    /// A turn ended without its terminal marker; its source is a
+    /// A turn ended without its terminal marker. The source of the error is a
     /// [`PartialTurn`](crate::turn::PartialTurn).
     IncompleteTurn,
-    /// The model's answer does not have the required form; the source is a
+    /// The model's answer does not have the required form. The source of the error is a
     /// [`ParseError`](crate::turn::ParseError). Asking the model again may help.
     Malformed,
     /// The provider violated its own protocol.
     Protocol,
     /// A size exceeded a limit of this crate.
     TooLarge,
-    /// A hook failed or took too long. It ends a run unless the hook only observes.
+    /// A hook failed or took too long. The error ends a run unless the hook only observes.
     Hook,
     /// Code that the caller supplied panicked.
     Panic,
     /// A store failed.
     Store,
-    /// Another writer was first.
+    /// Another writer wrote first.
     Conflict,
-    /// A replay diverged from the recording; the source is a
+    /// A replay diverged from the recording. The source of the error is a
     /// [`ReplayMismatch`](crate::replay::ReplayMismatch) or a
     /// [`RequestMismatch`](crate::provider::RequestMismatch).
     ReplayMismatch,
-    /// A run ended with a reason other than `completed`; the source is the
+    /// A run ended with a reason other than `completed`. The source of the error is the
     /// [`Outcome`](crate::event::Outcome).
     Unfinished,
-    /// Anything else, and kinds of a later version.
+    /// Any other kind, including kinds added in a later version.
     #[serde(other)]
     Other,
 }
@@ -99,9 +100,9 @@ impl ErrorKind {
         }
     }
 
-    /// Whether errors of this kind may be temporary, so that the same request may succeed if it is
-    /// sent again later. [`Error::is_retryable`](super::Error::is_retryable) considers more of an
-    /// error.
+    /// Returns whether errors of this kind may be temporary, so that the same request may succeed
+    /// if it is sent again later. [`Error::is_retryable`](super::Error::is_retryable) also
+    /// considers the details of an error.
     pub fn is_transient(self) -> bool {
         match self {
             Self::Connect

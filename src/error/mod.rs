@@ -1,4 +1,5 @@
-//! The error type. Its kind tells what a caller can do; its source tells what happened.
+//! The error type of this crate: its kind tells how a caller can react, and its source tells the
+//! cause.
 
 mod detail;
 mod error;

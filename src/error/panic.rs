@@ -8,12 +8,13 @@ use futures::FutureExt;
 
 use crate::error::{Error, ErrorKind};
 
-/// Runs code that may panic. The error is the panic's message.
+/// Runs code that may panic. If the code panics, returns the panic's message as the error.
 pub(crate) fn catch_panic<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(panic_message)
 }
 
-/// Runs code that may panic. A panic becomes an error of this kind that names whose code panicked.
+/// Runs code that may panic. A panic becomes an error of this kind, whose message names the owner
+/// of the code.
 pub(crate) fn panic_to_error<T>(
     kind: ErrorKind,
     whose: &str,
@@ -22,8 +23,8 @@ pub(crate) fn panic_to_error<T>(
     catch_panic(f).map_err(|message| Error::new(kind, format!("{whose} panicked: {message}")))
 }
 
-/// Like [`panic_to_error`] for a future, each poll of which may panic. The error is of kind
-/// [`Panic`](ErrorKind::Panic).
+/// Polls a future that may panic in any poll. A panic becomes an error of kind
+/// [`Panic`](ErrorKind::Panic), as in [`panic_to_error`].
 pub(crate) async fn panic_to_error_async<T>(
     whose: &str,
     future: impl Future<Output = Result<T, Error>>,
@@ -32,7 +33,7 @@ pub(crate) async fn panic_to_error_async<T>(
     ended.unwrap_or_else(|payload| Err(Error::from_panic(whose, &panic_message(payload))))
 }
 
-/// The message of a panic, if its payload is a string.
+/// Returns the message of a panic, if its payload is a string.
 ///
 /// Drops the payload, which may panic in turn. The payload of that second panic is leaked, because
 /// dropping it could panic again without end.
@@ -50,7 +51,7 @@ fn panic_message(payload: Box<dyn Any + Send>) -> String {
 mod tests {
     use super::*;
 
-    /// Panics when it is dropped, `self.0` times in a row: each panic has another `Bomb` as its
+    /// Panics when it is dropped, `self.0` times in a row. Each panic has another `Bomb` as its
     /// payload.
     struct Bomb(u32);
 

@@ -10,7 +10,8 @@ use super::source_chain;
 pub(super) struct RedactedSource(String);
 
 impl RedactedSource {
-    /// `None` if nothing in the chain of sources would change.
+    /// Redacts the messages of a source and of its sources. Returns `None` if no message would
+    /// change.
     pub(super) fn from_source(
         source: &(dyn StdError + 'static),
         f: impl Fn(&str) -> String,

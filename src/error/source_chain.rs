@@ -1,19 +1,20 @@
-//! The sources of an error.
+//! Iterates over the sources of an error.
 
 use std::error::Error as StdError;
 
-/// An error, its source, the source's source, and so on.
+/// Returns an iterator over an error, its source, the source's source, and so on.
 pub(crate) fn source_chain<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> + Clone {
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// The messages of an error and of its sources, joined by colons. Many errors repeat the message of
-/// one of their sources: if the text ends with a source's message, that source and the ones before
-/// it are left out.
+/// Joins the messages of an error and of its sources with colons. Many errors repeat the message of
+/// one of their sources. If the text ends with a source's message, that source and the sources
+/// before it are left out.
 pub(crate) fn format_source_chain(error: &dyn StdError) -> String {
-    /// More sources than any error has; a cyclic chain would never end.
+    /// A number that is larger than the number of sources of any error, so that a cyclic chain has
+    /// an end.
     const MAX_SOURCES: usize = 32;
     let mut text = error.to_string();
     let sources = std::iter::successors(error.source(), |&error| error.source());

@@ -4,15 +4,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A budget and how much of it was used. The used amount may exceed the limit, because a response
-/// that crosses the limit is kept: it was paid for.
+/// A budget and the amount that was used. The used amount may exceed the limit, because a response
+/// that crosses the limit is already paid for and is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BudgetExceeded {
-    /// The counted quantity, which also determines the unit of the two numbers.
+    /// The counted quantity, which also determines the unit of `used` and `limit`.
     pub kind: BudgetKind,
-    /// The amount that was used.
+    /// The amount that the run has used.
     pub used: u64,
-    /// The amount that was available.
+    /// The amount that was available to the run.
     pub limit: u64,
     /// Whether a token target was abandoned because the model made no more progress.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -24,21 +24,21 @@ pub struct BudgetExceeded {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BudgetKind {
-    /// Output tokens.
+    /// The number of output tokens.
     OutputTokens,
-    /// Input and output tokens.
+    /// The number of input and output tokens.
     TotalTokens,
-    /// Input and output tokens of all runs that share a pool.
+    /// The number of input and output tokens of all runs that share a pool.
     Pool,
-    /// Money, in millionths of the currency unit of the prices.
+    /// An amount of money, in millionths of the currency unit of the prices.
     Money,
-    /// Milliseconds since the first poll.
+    /// The time since the first poll, in milliseconds.
     Time,
-    /// Tool calls.
+    /// The number of tool calls.
     ToolCalls,
-    /// Output tokens that the model was asked to spend.
+    /// The number of output tokens that the model was asked to spend.
     Target,
-    /// A kind of a later version.
+    /// A kind added in a later version.
     #[serde(other)]
     Other,
 }
@@ -62,7 +62,7 @@ impl fmt::Display for BudgetExceeded {
     }
 }
 
-/// Formats millionths as units, without trailing zeros.
+/// Formats millionths of a unit as units, without trailing zeros.
 fn format_millionths(millionths: u64) -> String {
     let digits = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
     digits.trim_end_matches('0').trim_end_matches('.').to_owned()

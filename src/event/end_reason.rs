@@ -1,4 +1,4 @@
-//! Why a run ended.
+//! The reasons why a run ends.
 
 use std::fmt;
 
@@ -6,50 +6,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// The model finished.
+    /// The model finished its work.
     Completed,
     /// The limit on model calls was reached.
     MaxTurns,
-    /// The run was interrupted.
+    /// The run was interrupted, in this phase.
     Interrupted(InterruptedPhase),
-    /// The run's owner or a hook stopped it between two iterations.
+    /// The run's owner or a hook stopped the run between two iterations.
     Stopped,
-    /// A stop hook ended it; [`Outcome::why`](crate::Outcome::why) has the hook's message.
+    /// A stop hook ended the run; [`Outcome::why`](crate::Outcome::why) has the hook's message.
     StopHookPrevented,
-    /// The context window is full, and the history was already compacted or cannot be.
+    /// The context window is full, and the history was already compacted or cannot be compacted.
     ContextWindow,
-    /// The output limit cut the model off.
+    /// The model was cut off by its output limit.
     Truncated,
-    /// The model refused.
+    /// The model refused the request.
     Refused,
-    /// A content filter cut the model off.
+    /// The model was cut off by a content filter.
     Filtered,
     /// The model's replies could not be used.
     Malformed,
     /// The model repeated the same calls with the same results; see
     /// [`Limits::end_after_repeats`](crate::agent::Limits::end_after_repeats).
     Repeating,
-    /// A budget was exhausted.
+    /// A budget of the run was exhausted.
     Budget,
     /// A turn ended without its terminal marker.
     Incomplete,
     /// Calls wait for a verdict or a result from outside.
     Pending,
-    /// The model, if it is [required to give evidence](crate::Agent::with_evidence), or a stop hook
-    /// reported that something is missing.
+    /// The model or a stop hook reported that something is missing. The model reports this if it is [required to give
+    /// evidence](crate::Agent::with_evidence).
     Blocked,
-    /// The model claimed success without the required [evidence](crate::Agent::with_evidence), or a
-    /// stop hook reported that it did.
+    /// The model claimed success without the required [evidence](crate::Agent::with_evidence), or a stop hook reported
+    /// such a claim.
     Unproven,
-    /// The provider failed or rejected the request, or no request could be made.
+    /// The provider failed or rejected the request, or no request could be created.
     ProviderError,
     /// A deciding hook or a validation failed.
     HookError,
-    /// A reason of a later version. Runs of this version never end with it.
+    /// A reason added in a later version. Runs of this version never end with it.
     Other,
 }
 
@@ -65,25 +65,25 @@ pub enum EndReason {
 /// | after the results, before the next request begins: a hook, a compaction, steering input | `Tools` |
 /// | resuming calls of an earlier run, from its first event | `Tools` |
 ///
-/// [`TurnStarted`](crate::Event::TurnStarted) begins a request. In both phases, every call without
-/// a result gets one before the run ends.
+/// [`TurnStarted`](crate::Event::TurnStarted) starts a request. In both phases, every call without a result gets a
+/// result before the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InterruptedPhase {
-    /// From the first tool of a turn until the next request.
+    /// The phase from the first tool of a turn until the next request.
     Tools,
-    /// Before a turn, during it, and after it until its first tool. Phases of later versions are
-    /// deserialized as this.
+    /// The phase before a turn, during the turn, and after it until its first tool. Phases added in later versions are
+    /// deserialized as `Streaming`.
     #[serde(other)]
     Streaming,
 }
 
-/// Defines both conversions between the reasons and their names.
+/// Defines the conversions between the reasons and their names, in both directions.
 macro_rules! reason_names {
     ($($Reason:ident = $name:literal),* $(,)?) => {
         impl EndReason {
-            /// The name of the reason as it is serialized, for example `max_turns`.
+            /// Returns the name of the reason as it is serialized, for example `max_turns`.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$Reason => $name,)*
@@ -92,7 +92,7 @@ macro_rules! reason_names {
                 }
             }
 
-            /// The reason with this name; `phase` is used for an interrupted run.
+            /// Returns the reason with this name. `phase` is used for an interrupted run.
             pub(super) fn named(name: &str, phase: Option<InterruptedPhase>) -> Self {
                 match name {
                     $($name => Self::$Reason,)*
@@ -125,7 +125,7 @@ reason_names! {
 }
 
 impl EndReason {
-    /// The reason of a run that ended with an error.
+    /// Returns the reason of a run that ended with this error.
     pub fn from_error(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::IncompleteTurn => Self::Incomplete,
@@ -135,7 +135,7 @@ impl EndReason {
         }
     }
 
-    /// Whether a run that ended for this reason ended before the model was finished.
+    /// Returns whether a run that ended for this reason ended before the model was finished.
     pub fn is_partial(self) -> bool {
         match self {
             Self::Completed | Self::Refused | Self::Filtered | Self::Blocked | Self::Unproven => {

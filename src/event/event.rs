@@ -7,7 +7,7 @@ use crate::item::{History, Item, PendingCall, RawJson, ToolCall, ToolResult};
 use crate::turn::{Text, Turn, TurnEvent};
 use crate::usage::Usage;
 
-/// One event of a run.
+/// An event of a run.
 ///
 /// ```
 /// use turnstream::{Event, event::Transition};
@@ -23,59 +23,62 @@ use crate::usage::Usage;
 pub enum Event {
     /// Items were appended to the history.
     Appended {
-        /// Where the items come from.
+        /// The origin of the items.
         why: AppendReason,
-        /// The id of the receipt that the sender of the items got, or else a generated id.
+        /// The id of the receipt that the sender of the items got, or a generated id if there is no
+        /// receipt.
         id: String,
-        /// The items.
+        /// The appended items.
         items: Vec<Item>,
     },
-    /// Entries `from..to` of the history were replaced. If a compaction failed but used tokens,
-    /// nothing is replaced: `from` equals `to`, and `items` is empty.
+    /// Entries `from..to` of the history were replaced. If a compaction failed but used tokens, no
+    /// entry is replaced, and then `from` equals `to`, and `items` is empty.
     Rewritten {
-        /// Why they were replaced.
+        /// The reason why the entries were replaced.
         why: RewriteReason,
         /// The index of the first entry that was replaced.
         from: usize,
         /// The index after the last entry that was replaced.
         to: usize,
-        /// The entries that replace them.
+        /// The entries that replace the old entries.
         items: Vec<Item>,
-        /// The tokens used to make the replacement, void attempts included. They count for the run.
-        /// Not serialized if it is zero.
+        /// The tokens used to create the replacement, void attempts included. These tokens count
+        /// for the run. The field is not serialized if the usage is zero.
         usage: Usage,
     },
     /// A request is about to be sent.
     TurnStarted {
-        /// The number of this model call within the run, from 1.
+        /// The number of this model call within the run, counted from 1.
         turn: u32,
-        /// The requested model. A provider made of several providers reports the first one's model;
-        /// the model that answered is in the [turn](Turn::model).
+        /// The requested model. If several providers are combined, this is the model of the first
+        /// provider; the model that answered is in the [turn](Turn::model).
         model: String,
-        /// Why the run continued; `None` for the first call.
+        /// The reason why the run continued; `None` for the first model call.
         transition: Option<Transition>,
     },
-    /// An event of the turn that streams.
+    /// An event of the turn that is streaming.
     Turn(TurnEvent),
     /// An event of a tool call.
     Tool(ToolEvent),
     /// An event of a sub-agent that runs as the tool call `call_id`.
     Nested {
-        /// The parent's call.
+        /// The id of the parent's call that runs the sub-agent.
         call_id: String,
-        /// The tool's name.
+        /// The name of the sub-agent's tool.
         name: String,
         /// The sub-agent's event.
         event: Box<Event>,
     },
     /// The run continues with another request.
     Continued {
-        /// Why it continues.
+        /// The reason why the run continues.
         reason: Transition,
     },
-    /// The run ended. This is the last event; if the run failed, the stream then yields its error.
+    /// The run ended. This event is the last event. If the run failed, the stream then yields the
+    /// error of the run.
     Finished(Box<Outcome>),
-    /// An event of a later version. It is never serialized, and every fold ignores it.
+    /// An event added in a later version. This variant is never serialized, and every fold ignores
+    /// it.
     Unknown,
 }
 
@@ -84,52 +87,53 @@ pub enum Event {
 #[serde(tag = "type")]
 #[non_exhaustive]
 pub enum ToolEvent {
-    /// The call must be approved before it runs.
+    /// The tool call must be approved before it runs.
     #[serde(rename = "approval_requested")]
     ApprovalRequested(ToolCall),
     /// The tool starts to run.
     #[serde(rename = "tool_started")]
     Started {
-        /// The call.
+        /// The id of the call.
         call_id: String,
-        /// The tool's name.
+        /// The name of the tool.
         name: String,
     },
     /// The tool reports its progress.
     #[serde(rename = "tool_progress")]
     Progress {
-        /// The call.
+        /// The id of the call.
         call_id: String,
-        /// The tool's name.
+        /// The name of the tool.
         name: String,
         /// The progress report, in the tool's own format.
         data: RawJson,
     },
-    /// The sub-agent that runs as this call was suspended, because calls of its own wait for a
-    /// verdict or an external result. The call stays open until the run is
-    /// [resumed](crate::Agent::resume): the call then starts again, and its sub-agent continues. If
-    /// the run ends with a reason other than `pending`, the call is answered like any other call
-    /// without a result.
+    /// The sub-agent that runs as this call was suspended, because calls of the sub-agent wait for
+    /// a verdict or an external result. The call stays open until the run is
+    /// [resumed](crate::Agent::resume). When the run is resumed, the call starts again, and its
+    /// sub-agent continues. If the run ends with a reason other than `pending`, the call is
+    /// answered like any other call without a result.
     #[serde(rename = "tool_suspended")]
     Suspended {
-        /// The call.
+        /// The id of the call.
         call_id: String,
-        /// The tool's name.
+        /// The name of the tool.
         name: String,
-        /// The calls that wait, with paths relative to the sub-agent.
+        /// The calls of the sub-agent that wait, with paths relative to the sub-agent.
         pending: Vec<PendingCall>,
-        /// The sub-agent's history so far. The run's history stores it with the call.
+        /// The sub-agent's history so far, which the run's history stores with the call.
         nested: Box<History>,
     },
-    /// The call has its result. This is the last event of the call.
+    /// The tool call has its result. No event of the call follows.
     #[serde(rename = "tool_output")]
     Output(ToolResult),
-    /// An event of a sub-agent that runs as this call. As an [`Event`] it is [`Event::Nested`].
+    /// An event of a sub-agent that runs as this call. Converted to an [`Event`], this variant is
+    /// [`Event::Nested`].
     #[serde(rename = "nested")]
     Nested {
-        /// The call.
+        /// The id of the call.
         call_id: String,
-        /// The tool's name.
+        /// The name of the tool.
         name: String,
         /// The sub-agent's event.
         event: Box<Event>,
@@ -137,7 +141,7 @@ pub enum ToolEvent {
 }
 
 impl Event {
-    /// The piece of text, if this is a text delta.
+    /// Returns the piece of text, if this event is a text delta.
     pub fn text_delta(&self) -> Option<&Text> {
         match self {
             Self::Turn(event) => event.text_delta(),
@@ -145,7 +149,7 @@ impl Event {
         }
     }
 
-    /// The finished turn, if this is its last event.
+    /// Returns the complete turn, if this event is the last event of a turn.
     pub fn turn_complete(&self) -> Option<&std::sync::Arc<Turn>> {
         match self {
             Self::Turn(event) => event.turn_complete(),
@@ -153,7 +157,7 @@ impl Event {
         }
     }
 
-    /// The result of a tool, if this event has one.
+    /// Returns the result of a tool, if this event has a tool result.
     pub fn tool_output(&self) -> Option<&ToolResult> {
         match self {
             Self::Tool(ToolEvent::Output(result)) => Some(result),
@@ -161,8 +165,8 @@ impl Event {
         }
     }
 
-    /// The call that waits for an approval, if this event requests one. Requests of a sub-agent's
-    /// calls are wrapped in `Nested` and not returned here: see
+    /// Returns the call that waits for an approval, if this event requests an approval. Requests
+    /// for a sub-agent's calls are wrapped in `Nested` and not returned by this method; see
     /// [`approval_request`](Self::approval_request).
     pub fn as_approval_request(&self) -> Option<&ToolCall> {
         match self {
@@ -171,8 +175,9 @@ impl Event {
         }
     }
 
-    /// The call that waits for an approval, if this event requests one, with the path to the call
-    /// if it is a sub-agent's. Pass it to [`RunHandle::approve`](crate::RunHandle::approve).
+    /// Returns the call that waits for an approval, if this event requests an approval. If the call
+    /// belongs to a sub-agent, the returned value includes the path to the call. Pass the returned
+    /// call to [`RunHandle::approve`](crate::RunHandle::approve).
     ///
     /// ```
     /// use turnstream::event::{Event, ToolEvent};
@@ -195,7 +200,7 @@ impl Event {
         Some(PendingCall { path, ..call.into() })
     }
 
-    /// The innermost event, without the `Nested` wrappers of sub-agents.
+    /// Returns the innermost event, without the `Nested` wrappers of sub-agents.
     ///
     /// ```
     /// use turnstream::{Event, event::Transition};
@@ -217,18 +222,18 @@ impl Event {
         event
     }
 
-    /// Whether the event replaces items of the history. A `rewritten` event that only reports the
-    /// tokens of a failed compaction replaces none.
+    /// Returns whether the event replaces items of the history. A `rewritten` event that only
+    /// reports the tokens of a failed compaction does not replace items.
     pub fn is_rewrite(&self) -> bool {
         matches!(self, Self::Rewritten { from, to, items, .. } if from < to || !items.is_empty())
     }
 
-    /// Whether the event appends or replaces items other than by a turn or a tool result.
+    /// Returns whether the event appends or replaces items other than by a turn or a tool result.
     pub(crate) fn changes_items(&self) -> bool {
         matches!(self, Self::Appended { .. } | Self::Rewritten { .. })
     }
 
-    /// The outcome, if this is the end of the run.
+    /// Returns the outcome, if this event is the end of the run.
     pub fn outcome(&self) -> Option<&Outcome> {
         match self {
             Self::Finished(outcome) => Some(outcome),
@@ -238,7 +243,7 @@ impl Event {
 }
 
 impl ToolEvent {
-    /// The id of the call that the event is about.
+    /// Returns the id of the call that the event is about.
     pub fn call_id(&self) -> &str {
         match self {
             Self::ApprovalRequested(call) => &call.call_id,

@@ -6,7 +6,7 @@ use crate::event::{AppendReason, Event, Outcome, RewriteReason, Transition};
 use crate::item::{Item, RawJson};
 use crate::usage::Usage;
 
-/// The events that have no JSON form of their own, for serialization.
+/// The events that do not serialize themselves as JSON, for serialization.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum EventRef<'a> {
@@ -45,7 +45,7 @@ fn is_zero_usage(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-/// The same events, for deserialization.
+/// The events that do not deserialize themselves from JSON, for deserialization.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum EventOwned {
@@ -94,7 +94,8 @@ impl From<EventOwned> for Event {
             EventOwned::TurnStarted { turn, model, transition } => {
                 Self::TurnStarted { turn, model, transition }
             }
-            // An unknown inner event makes the outer one unknown: it could not be serialized again.
+            // An unknown inner event makes the outer event unknown, because the inner event could
+            // not be serialized again.
             EventOwned::Nested { event, .. } if *event == Self::Unknown => Self::Unknown,
             EventOwned::Nested { call_id, name, event } => Self::Nested { call_id, name, event },
             EventOwned::Continued { reason } => Self::Continued { reason },
@@ -136,7 +137,7 @@ impl<'de> Deserialize<'de> for Event {
             r#type: String,
         }
 
-        // `type` decides how the rest is parsed, so the event is first kept as text.
+        // `type` determines how the other fields are parsed, so the event is first kept as text.
         let json = RawJson::deserialize(deserializer)?;
         let Tag { r#type } = json.deserialize_as().map_err(D::Error::custom)?;
         match r#type.as_str() {

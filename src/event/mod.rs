@@ -1,7 +1,7 @@
 //! Everything that a consumer of a run receives, as data.
 //!
 //! Stores, user interfaces and traces are folds over [`Event`]. As JSON, each event is one flat
-//! object on one line; readers skip objects whose `type` they do not know.
+//! object on one line. Readers skip objects with an unknown `type`.
 
 mod budget_exceeded;
 mod end_reason;

@@ -1,4 +1,4 @@
-//! How a run ended.
+//! The outcome of a run.
 
 use std::borrow::Cow;
 
@@ -11,59 +11,61 @@ use crate::item::{Evidence, History, Item, PendingCall, RawJson};
 use crate::turn::ParseError;
 use crate::usage::Usage;
 
-/// How a run ended, and everything that it produced.
+/// The outcome of a run: how the run ended, and everything that it produced.
 ///
 /// Outcomes are equal if their serialized fields are equal; the history is not compared.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "OutcomeRepr", into = "OutcomeRepr")]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Why the run ended.
+    /// The reason why the run ended.
     pub reason: EndReason,
-    /// The message of the stop hook or the evidence policy that ended the run, if one did: why it
-    /// was prevented, what is missing, or what is not proven.
+    /// The message of the stop hook or the evidence policy that ended the run, if any. The message
+    /// states why the run was stopped, what is missing, or what is not proven.
     pub why: Option<String>,
     /// Whether the run ended before the model was finished.
     pub partial: bool,
-    /// The text of the last turn, including the truncated turns that it continues.
+    /// The text of the last turn, including the text of truncated turns that it continues.
     pub text: String,
-    /// The number of requests begun. An interrupt may have come before the last one was sent.
+    /// The number of requests that were started. An interrupt may have prevented the last request
+    /// from being sent.
     pub turns: u32,
-    /// The tokens used by all requests, void attempts included.
+    /// The tokens used by all requests, including void attempts.
     pub usage: Usage,
     /// The tokens used by the sub-agents of this run, which `usage` and `cost` do not include.
     pub nested_usage: Usage,
     /// The cost of this run's requests, in millionths of the currency unit of the prices; `None` if
     /// the run has no money limit.
     pub cost: Option<u64>,
-    /// The whole history, from which a next run can start. It is not serialized: a deserialized
-    /// outcome has only the new items here, under an empty id.
+    /// The complete history, from which a next run can start. The history is not serialized. The
+    /// history of a deserialized outcome has only the new items of the run, under an empty id.
     pub history: History,
     pub(crate) new_items: Vec<Item>,
-    /// Set if and only if the run failed. The run's stream yields it as `Err` after `Finished`.
+    /// The error of the run, set if and only if the run failed. The run's stream yields the error
+    /// as `Err` after `Finished`.
     pub error: Option<Error>,
-    /// The calls that wait for a verdict or an external result. Calls of sub-agents have the path
-    /// to them.
+    /// The calls that wait for a verdict or an external result. Calls of sub-agents include the
+    /// path to the call.
     pub pending: Vec<PendingCall>,
-    /// The input that was sent to the run too late to be used.
+    /// The input that was sent too late to be used by the run.
     pub undelivered: Vec<UndeliveredInput>,
-    /// The evidence that tools recorded.
+    /// The evidence that tools of this run recorded.
     pub evidence: Vec<RawJson>,
-    /// The check that proves a completed run: it passed after the last change, and no failed check
-    /// remains. It is set whether or not the agent
-    /// [requires evidence](crate::Agent::with_evidence).
+    /// The check that proves a completed run. The check passed after the last change, and no failed
+    /// check remains. The field is set even if the agent does not [require
+    /// evidence](crate::Agent::with_evidence).
     pub proof: Option<Box<Evidence>>,
-    /// The exhausted budget: always set with [`EndReason::Budget`], and when a token target was
-    /// abandoned.
+    /// The exhausted budget. The field is always set with [`EndReason::Budget`], and when a token
+    /// target was abandoned.
     pub budget: Option<BudgetExceeded>,
 }
 
 /// Items that were sent to the run too late to be used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UndeliveredInput {
-    /// The id of the receipt that the sender got for them.
+    /// The id of the receipt that the sender got for the items.
     pub id: String,
-    /// The items.
+    /// The items that were not used.
     pub items: Vec<Item>,
 }
 
@@ -81,15 +83,16 @@ impl PartialEq for Outcome {
 }
 
 impl Outcome {
-    /// The items that this run appended to the history, in order, starting with its input. To
-    /// update a copy of the history that is stored elsewhere, append exactly these.
+    /// Returns the items that this run appended to the history, in order, starting with its input.
+    /// To update a copy of the history that is stored elsewhere, append exactly these items.
     ///
     /// Items are included as they were appended, even if a compaction replaced them or a tombstone
-    /// marked them later; the summary that replaces compacted items is not included, and neither
-    /// are retracted attempts. [`history`](Self::history) is what the next request would contain.
+    /// marked them later. The summary that replaces compacted items is not included. Retracted
+    /// attempts are also not included. [`history`](Self::history) is the content of the next
+    /// request.
     ///
-    /// The [history of a suspended sub-agent](History::nested_history) is not an item: if a run
-    /// ended as `pending` with calls of sub-agents, resume it with `history` itself.
+    /// The [history of a suspended sub-agent](History::nested_history) is not an item. If a run
+    /// ended as `pending` with calls of sub-agents, resume the run with `history` itself.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -113,10 +116,11 @@ impl Outcome {
     ///
     /// # Errors
     ///
-    /// The parse error of the last answer if the run ended as `malformed`;
-    /// [`Refused`](ParseError::Refused), [`Filtered`](ParseError::Filtered) or
-    /// [`Truncated`](ParseError::Truncated) if the run ended for that reason; for any other run
-    /// that did not complete, [`RunEndedEarly`](ParseError::RunEndedEarly) with the reason.
+    /// - the parse error of the last answer if the run ended as `malformed`;
+    /// - [`Refused`](ParseError::Refused), [`Filtered`](ParseError::Filtered) or
+    ///   [`Truncated`](ParseError::Truncated) if the run ended for that reason;
+    /// - [`RunEndedEarly`](ParseError::RunEndedEarly) with the reason, for any other run that did
+    ///   not complete.
     ///
     /// [`Turn::parse`]: crate::turn::Turn::parse
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ParseError> {
@@ -150,8 +154,8 @@ impl Outcome {
         }
     }
 
-    /// The text for a reader that sees nothing else, for example a parent agent. If the run did not
-    /// complete, a label after the text says why.
+    /// Returns the text for a reader that sees nothing else, for example a parent agent. If the run
+    /// did not complete, a label after the text states the reason.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -203,11 +207,11 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome of a completed run, and an error for any other.
+    /// Returns the outcome of a completed run, and an error for any other run.
     ///
     /// # Errors
     ///
-    /// The run's own error, or [`ErrorKind::Unfinished`] with the outcome as its source.
+    /// The error of the run, or [`ErrorKind::Unfinished`] with the outcome as its source.
     pub fn into_result(self) -> Result<Self, Error> {
         match (self.reason, &self.error) {
             (EndReason::Completed, _) => Ok(self),

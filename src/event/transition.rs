@@ -1,45 +1,46 @@
-//! Reasons: why a run continues, and why items were appended or rewritten.
+//! The reasons why a run continues, and why items were appended or replaced.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a run sends another request.
+/// The reason why a run sends another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Transition {
     /// The tools returned their results.
     NextTurn,
-    /// The output limit cut the model off; the model is asked to continue, or to write its calls
+    /// The model was cut off by the output limit, and is asked to continue or to write its calls
     /// again.
     MaxOutputTokensRecovery,
     /// A stop hook blocked the end of the run.
     StopHookBlocking,
     /// The context was too long and was compacted.
     ReactiveCompactRetry,
-    /// The reply could not be used; a message or the results of its calls tell the model why.
+    /// The reply could not be used; a message or the results of its calls tell the model the
+    /// reason.
     Corrective,
-    /// The last turn begins, without tools.
+    /// The last turn, which has no tools, starts.
     WrapUp,
-    /// The provider paused the turn.
+    /// The provider paused the turn, which is now resumed.
     PauseResumed,
     /// The user sent steering input while the model was stopping.
     Steering,
-    /// A follow-up was waiting.
+    /// Follow-up input was waiting when the model stopped.
     FollowUp,
     /// The turn failed before its end, was retracted, and is requested again.
     Retry,
     /// The next provider of the fallback list takes over.
     Fallback,
-    /// The model stopped below its token target.
+    /// The model stopped before it reached its token target.
     Nudge,
-    /// A reason of a later version.
+    /// A reason added in a later version.
     #[serde(other)]
     Other,
 }
 
-/// Where appended items come from.
+/// The origin of appended items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -48,35 +49,35 @@ pub enum AppendReason {
     Input,
     /// Steering input that was sent while the run was active.
     Steer,
-    /// A follow-up, which was sent for the moment when the model stops on its own.
+    /// Follow-up input, which was sent for the moment when the model stops on its own.
     FollowUp,
-    /// The message that the model's reply could not be used.
+    /// The message that tells the model that its reply could not be used.
     Corrective,
     /// The request to continue after the model was cut off.
     Continuation,
-    /// The request to continue because budget is left below the token target.
+    /// The request to continue because the token target is not reached yet.
     Nudge,
     /// The message of a stop hook that blocked the end of the run.
     StopHook,
-    /// The message of another hook.
+    /// The message of a hook that is not a stop hook.
     Hook,
-    /// The announcement of the last turn.
+    /// The announcement that the next turn is the last turn.
     WrapUp,
-    /// A source of a later version.
+    /// An origin added in a later version.
     #[serde(other)]
     Other,
 }
 
-/// Why entries were replaced.
+/// The reason why entries of the history were replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RewriteReason {
-    /// Shortened by a compaction.
+    /// The entries were shortened by a compaction.
     Compacted,
-    /// Marked as void.
+    /// The entries were marked as void.
     Tombstoned,
-    /// A reason of a later version.
+    /// A reason added in a later version.
     #[serde(other)]
     Other,
 }

@@ -1,4 +1,4 @@
-//! Binary messages with a length prefix.
+//! The framing for binary messages with a length prefix.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -6,26 +6,28 @@ use super::{Framing, MAX_FRAME_BYTES};
 use crate::error::{Error, ErrorKind};
 use crate::sse::Frame;
 
-/// Amazon's event stream encoding, `application/vnd.amazon.eventstream`:
+/// The framing for Amazon's event stream encoding, `application/vnd.amazon.eventstream`:
 /// <https://smithy.io/2.0/aws/amazon-eventstream.html>.
 ///
 /// A frame's event type is the value of the header `:exception-type`, or else of `:error-code`, or
-/// else of `:event-type`; without any of them it is `message`. Its data is the payload, or the
-/// `:error-message` if the payload is empty. Names of exceptions end in `Exception`, so a decoder
-/// can distinguish them from events. Checksums are verified. A message has at most 64 MiB; one that
-/// is cut off by the end of the body is dropped.
+/// else of `:event-type`. Without any of these headers, the event type is `message`. The frame's
+/// data is the payload, or the `:error-message` if the payload is empty. Names of exceptions end in
+/// `Exception`, so a decoder can distinguish exceptions from events. Checksums are verified. The
+/// maximum size of a message is 64 MiB. A message that is cut off by the end of the body is
+/// dropped.
 #[derive(Debug, Default)]
 pub struct AmazonEventStream {
     bytes: BytesMut,
     has_failed: bool,
-    /// The message that the returned frame borrows.
+    /// The event type of the message that is borrowed by the returned frame.
     event: String,
     data: String,
 }
 
-/// The total length, the length of the headers, and the checksum of both, 4 bytes each.
+/// The number of bytes of the total length, the length of the headers, and the checksum of both
+/// lengths, 4 bytes each.
 const PRELUDE_BYTES: usize = 12;
-/// The checksum of all bytes before it.
+/// The number of bytes of the checksum of all bytes before it.
 const CHECKSUM_BYTES: usize = 4;
 
 impl AmazonEventStream {
@@ -75,7 +77,7 @@ impl AmazonEventStream {
     }
 }
 
-/// Parses a header: its name, and its value if it is a string.
+/// Parses a header. Returns the header's name, and its value if the value is a string.
 fn read_header(headers: &mut Bytes) -> Option<(String, Option<String>)> {
     let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
     let len = headers.try_get_u8().ok()?;

@@ -6,8 +6,8 @@
 //! | [`NdJson`] | Ollama |
 //! | [`AmazonEventStream`] | Amazon Bedrock's Converse, for a wire of your own |
 //!
-//! A reader is fed the chunks of a body and returns its frames. It does no I/O, spawns nothing and
-//! never waits: `None` means that it needs the next chunk.
+//! A reader is fed the chunks of a body and returns its frames. The reader does no I/O, spawns
+//! nothing and never waits; when it returns `None`, it needs the next chunk.
 //!
 //! ```
 //! use turnstream::framing::{Framing, NdJson};
@@ -34,12 +34,12 @@ pub use crate::sse::Frame;
 use crate::error::{Error, ErrorKind};
 use crate::sse::FrameReader;
 
-/// Maximum size of a frame, in bytes.
+/// The maximum size of a frame, in bytes.
 const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// Splits the bytes of a response into frames.
 ///
-/// After an error, a reader only returns `None`.
+/// After an error, a reader returns only `None`.
 pub trait Framing {
     /// The media type that a request sends in its `accept` header.
     const MEDIA_TYPE: &'static str;
@@ -47,27 +47,27 @@ pub trait Framing {
     /// Adds the next chunk of the body.
     fn feed(&mut self, chunk: Bytes);
 
-    /// Returns the next frame; `None` until more chunks are fed.
+    /// Returns the next frame, or `None` until more chunks are fed.
     ///
     /// # Errors
     ///
-    /// [`TooLarge`](ErrorKind::TooLarge) for a frame beyond the reader's limit, and
-    /// [`Protocol`](ErrorKind::Protocol) for bytes that are not frames.
+    /// Returns a [`TooLarge`](ErrorKind::TooLarge) error for a frame beyond the reader's limit, and
+    /// a [`Protocol`](ErrorKind::Protocol) error for bytes that are not frames.
     fn next_frame(&mut self) -> Option<Result<Frame<'_>, Error>>;
 
-    /// Returns the next frame that is left after the end of the body; call it until it returns
-    /// `None`. The last frame may be cut off.
+    /// Returns the next frame that is left after the end of the body. Call this method until it
+    /// returns `None`. The last frame may be cut off.
     ///
     /// # Errors
     ///
-    /// The same as for [`next_frame`](Self::next_frame).
+    /// Returns the same errors as [`next_frame`](Self::next_frame).
     fn finish(&mut self) -> Option<Result<Frame<'_>, Error>> {
         self.next_frame()
     }
 
     /// Detects a response in another format by its first byte that is not white space, whatever its
-    /// `content-type`. Returns a description for an error message, for example "a web page"; `None`
-    /// if the response may be in this framing.
+    /// `content-type`. Returns a description for an error message, for example "a web page", or
+    /// `None` if the response may be in this framing.
     fn detect_other_format(first: u8) -> Option<&'static str> {
         match first {
             b'{' | b'[' => Some("one JSON document"),
@@ -77,7 +77,8 @@ pub trait Framing {
     }
 }
 
-/// Server-sent events, <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
+/// The framing for server-sent events,
+/// <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 pub use crate::sse::FrameReader as ServerSentEvents;
 
 impl Framing for FrameReader {

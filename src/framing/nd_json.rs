@@ -1,4 +1,4 @@
-//! One JSON value per line.
+//! The framing with a single JSON value per line.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
@@ -7,17 +7,17 @@ use super::{Framing, MAX_FRAME_BYTES};
 use crate::error::{Error, ErrorKind};
 use crate::sse::Frame;
 
-/// JSON lines, also called NDJSON: each line is a frame with the event type `message`. Blank lines
-/// and a byte-order mark are skipped.
+/// The framing for JSON lines, also called NDJSON: each line is a frame with the event type
+/// `message`. Blank lines and a byte-order mark are skipped.
 ///
-/// The last line may lack its line feed. A line has at most 64 MiB.
+/// The last line may lack its line feed. The maximum length of a line is 64 MiB.
 #[derive(Debug, Default)]
 pub struct NdJson {
     bytes: BytesMut,
     /// The number of buffered bytes that are known to contain no line feed.
     searched_len: usize,
     has_failed: bool,
-    /// The line that the returned frame borrows.
+    /// The line that is borrowed by the returned frame.
     line: String,
 }
 
@@ -51,8 +51,8 @@ impl Framing for NdJson {
             let bytes = self.bytes.split_to(end?);
             self.bytes.advance(1);
             self.searched_len = 0;
-            // Only the first line may start with a byte-order mark, but skipping it on others does
-            // no harm.
+            // Only the first line may start with a byte-order mark, but skipping the mark on other
+            // lines does no harm.
             let line = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes).trim_ascii();
             if !line.is_empty() {
                 return Some(Ok(self.lend_line(line)));

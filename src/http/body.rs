@@ -13,14 +13,14 @@ use crate::error::Error;
 use crate::http::TurnDeadlines;
 use crate::http::connection_runtime::ConnectionRuntime;
 
-/// The bytes of a response as they arrive. Dropping it closes the connection, unless the body has
-/// ended.
+/// The bytes of a response as they arrive. Dropping the body closes the connection, unless the body
+/// has ended.
 ///
-/// It has no timeouts of its own; its consumer applies them.
+/// A body has no timeouts of its own; its consumer applies the timeouts.
 pub struct Body {
-    /// `None` after the end of the body.
+    /// The bytes that were not read yet; `None` after the end of the body.
     bytes: Option<BoxStream<'static, Result<Bytes, Error>>>,
-    /// Chunks that were peeked at and not yet consumed.
+    /// The chunks that were peeked at and not yet consumed.
     peeked_chunks: VecDeque<Result<Bytes, Error>>,
     runtime: ConnectionRuntime,
 }
@@ -34,12 +34,12 @@ impl Body {
         Self { bytes: Some(bytes.boxed()), peeked_chunks: VecDeque::new(), runtime }
     }
 
-    /// Returns the first byte that is not white space, without consuming it. `None` if the first 64
-    /// chunks are blank.
+    /// Returns the first byte that is not white space, without consuming it, or `None` if the first
+    /// 64 chunks are blank.
     ///
     /// # Errors
     ///
-    /// If a deadline passes.
+    /// Returns an error if a deadline passes.
     pub(crate) async fn peek_first_byte(
         &mut self,
         deadlines: &mut TurnDeadlines,

@@ -19,10 +19,11 @@ use crate::http::response::{Response, ResponseHead, ResponseHook};
 use crate::http::{Body, Endpoint, Header, Secret, is_secret_name, mask_secrets};
 use crate::lock::lock_ignoring_poison;
 
-/// The connect timeout, unless the [`Timeouts`](crate::http::Timeouts) of a request set one.
+/// The connect timeout, unless the [`Timeouts`](crate::http::Timeouts) of a request set a different
+/// one.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sends requests and pools connections. Cheap to clone; clones share the connections.
+/// Sends requests and pools connections. A client is cheap to clone; clones share the connections.
 ///
 /// Redirects are not followed, so that a key is only sent to the configured address.
 #[derive(Clone)]
@@ -32,8 +33,8 @@ pub struct HttpClient {
     response_hook: Option<Arc<ResponseHook>>,
 }
 
-/// One reqwest client per runtime: a connection is driven by the runtime that opened it, and would
-/// stall in another one if that runtime has ended or is not running.
+/// The cached reqwest clients, one per runtime. A connection is driven by the runtime that opened
+/// it, and would stall in another runtime if the first runtime has ended or is not running.
 struct ClientCache {
     customize: Option<Box<CustomizeFn>>,
     uses_proxies: bool,
@@ -42,28 +43,30 @@ struct ClientCache {
 
 type CustomizeFn = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
 
-/// The properties that a reqwest client is built for: the runtime that drives it, its connect
-/// timeout, and which connections it uses. reqwest has these settings per client, not per request.
+/// The properties that a reqwest client is built for: the runtime that drives the client, its
+/// connect timeout, and which connections it uses. The crate reqwest has these settings per client,
+/// not per request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ClientKey {
     runtime: Id,
     connect_timeout: Duration,
     connection_policy: ConnectionPolicy,
-    /// Whether its requests go to servers on this machine, without a proxy.
+    /// Whether the client's requests go to servers on this machine, without a proxy.
     is_loopback: bool,
 }
 
 type CachedClient = Result<(reqwest::Client, Proxies), Error>;
 
-/// Maximum number of cached clients; the oldest one is evicted.
+/// The maximum number of cached clients; when the cache is full, the oldest client is evicted.
 const MAX_CACHED_CLIENTS: usize = 32;
 
 /// Which connection a request uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionPolicy {
-    /// An idle open connection, or else a new one.
+    /// The request uses an idle open connection, or a new connection if there is no idle
+    /// connection.
     Reuse,
-    /// A new connection, because the server may have closed the open ones.
+    /// The request uses a new connection, because the server may have closed the open connections.
     OpenNew,
 }
 
@@ -123,21 +126,21 @@ impl ClientCache {
     }
 }
 
-/// One request to send.
+/// A request to send with the method `POST`.
 pub(crate) struct PostRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
-    /// Of two headers with the same name, the later one is sent.
+    /// The headers of the request. Of two headers with the same name, the later header is sent.
     pub(crate) headers: &'a [&'a Header],
     pub(crate) body: Bytes,
-    /// The connect timeout, if it differs from the client's.
+    /// The connect timeout, if it differs from the client's timeout.
     pub(crate) connect_timeout: Option<Duration>,
-    /// Secrets to mask in errors.
+    /// The secrets to mask in errors.
     pub(crate) secrets: &'a Arc<[Secret]>,
     pub(crate) connection_policy: ConnectionPolicy,
 }
 
 impl HttpClient {
-    /// The client that all providers in this process share by default.
+    /// Returns the client that all providers in this process share by default.
     pub fn shared() -> Self {
         static SHARED: OnceLock<HttpClient> = OnceLock::new();
         SHARED.get_or_init(|| Self::from_settings(None, true)).clone()
@@ -146,22 +149,23 @@ impl HttpClient {
     /// Creates a client with custom settings, such as certificates, proxies, name resolution or a
     /// local address.
     ///
-    /// The function receives the settings of the [shared](Self::shared) client. It is called once
-    /// for each tokio runtime that requests are sent from, with the first request. It is called
-    /// again for a provider with its own connect timeout, to replace a connection that the server
-    /// closed, and for servers on this machine. It must not send requests itself. If it panics, the
-    /// turn fails with [`ErrorKind::Panic`].
+    /// The function `customize` receives the settings of the [shared](Self::shared) client. The
+    /// function is called once for each tokio runtime that requests are sent from, with the first
+    /// request. The function is called again for a provider with its own connect timeout, to
+    /// replace a connection that the server closed, and for servers on this machine. The function
+    /// must not send requests itself. If the function panics, the turn fails with
+    /// [`ErrorKind::Panic`].
     ///
-    /// Two settings are applied after it. Redirects are not followed, because the server that a
-    /// request is redirected to would receive the key. Requests to this machine (`localhost`,
-    /// `127.0.0.1`) never use a proxy.
+    /// Two settings are applied after `customize`. Redirects are not followed, because the server
+    /// that a request is redirected to would receive the key. Requests to this machine
+    /// (`localhost`, `127.0.0.1`) never use a proxy.
     ///
-    /// Set keys on the provider, not as default headers of this client: the provider does not know
-    /// these headers, so it can neither mask them in errors nor keep them from being sent over
-    /// plain HTTP.
+    /// Set keys on the provider, not as default headers of this client. The provider does not know
+    /// the default headers, so it can neither mask keys in them in errors nor keep the keys from
+    /// being sent over plain HTTP.
     ///
-    /// This is the crate's only signature with a type of its transport,
-    /// [`reqwest`](crate::http::reqwest).
+    /// This is the crate's only function with a type of its transport,
+    /// [`reqwest`](crate::http::reqwest), in its signature.
     ///
     /// ```
     /// use turnstream::http::{HttpClient, reqwest};
@@ -186,23 +190,24 @@ impl HttpClient {
         Self::from_settings(None, false)
     }
 
-    /// An error in building a client, such as missing certificates, is returned by the first
-    /// request.
+    /// Creates a client. An error in building the reqwest client, such as missing certificates, is
+    /// returned by the first request.
     fn from_settings(customize: Option<Box<CustomizeFn>>, uses_proxies: bool) -> Self {
         let made = Mutex::default();
         let clients = Arc::new(ClientCache { customize, uses_proxies, cached: made });
         Self { clients, clock: Arc::new(SystemClock), response_hook: None }
     }
 
-    /// Sets the clock that a server's dates are compared with, for example that of a `retry-after`.
+    /// Sets the clock that a server's dates are compared with, for example the date in a
+    /// `retry-after` header.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
     /// Sets a function that is called with the head of every response, for example to read rate
-    /// limits and request ids. It runs within the poll of the turn and should not block. If it
-    /// panics, the turn fails with [`ErrorKind::Panic`].
+    /// limits and request ids. The function runs within the poll of the turn and should not block.
+    /// If the function panics, the turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::HttpClient;
@@ -221,7 +226,7 @@ impl HttpClient {
         self
     }
 
-    /// The reqwest client for requests to `to` from this runtime.
+    /// Returns the reqwest client for requests to `to` from the current runtime.
     #[cfg(feature = "mcp")]
     pub(crate) fn reqwest_client(&self, to: &Endpoint) -> Result<reqwest::Client, Error> {
         let current = connection_runtime::current_runtime()?;
@@ -231,8 +236,8 @@ impl HttpClient {
         Ok(client)
     }
 
-    /// Posts a body and waits for the head of the response. Dropping the future cancels the
-    /// request.
+    /// Posts a body and waits for the head of the response. Dropping the returned future cancels
+    /// the request.
     pub(crate) async fn post(&self, post: PostRequest<'_>) -> Result<Response, Error> {
         let PostRequest {
             endpoint: to,
@@ -283,7 +288,8 @@ impl HttpClient {
 }
 
 /// Converts headers to reqwest's type. A header that is or contains a secret is marked as
-/// sensitive: reqwest does not show its value, and does not use it to compress later headers.
+/// sensitive: reqwest does not show its value, and does not use the value to compress later
+/// headers.
 fn header_map(headers: &[&Header], secrets: &[Secret]) -> Result<HeaderMap, Error> {
     let wrong = |what: &str| {
         let message = format!("{what} has characters that HTTP does not allow");
@@ -319,8 +325,8 @@ fn sending_error(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Err
     Error::new(kind, format!("{what}: {}", root_cause(&error))).with_source(error)
 }
 
-/// Marks an error: the connection was closed before the first byte of the response. The server most
-/// likely closed it while it was idle.
+/// The error source which marks that the connection was closed before the first byte of the
+/// response. The server most likely closed the connection while it was idle.
 #[derive(Debug)]
 struct ConnectionClosed(Option<Arc<dyn StdError + Send + Sync>>);
 
@@ -336,12 +342,13 @@ impl StdError for ConnectionClosed {
     }
 }
 
-/// Whether the connection was closed before the first byte of the response.
+/// Returns whether the connection was closed before the first byte of the response.
 pub(crate) fn was_connection_closed(error: &Error) -> bool {
     error.find_source::<ConnectionClosed>().is_some()
 }
 
-/// The same for reqwest's error, except for connections that were never opened and timeouts.
+/// Returns whether a reqwest error means that the connection was closed. Connections that were
+/// never opened and timeouts do not count.
 fn is_connection_closed(error: &reqwest::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     if error.is_connect() || error.is_timeout() {
@@ -364,7 +371,8 @@ fn reading_error(error: reqwest::Error) -> Error {
     Error::new(ErrorKind::Connect, message).with_source(error)
 }
 
-/// The text of the innermost source, which says what happened; the outer errors only add context.
+/// Returns the text of the innermost source, which says what happened; the outer errors only add
+/// context.
 fn root_cause(error: &reqwest::Error) -> String {
     source_chain(error).last().unwrap_or(error).to_string()
 }

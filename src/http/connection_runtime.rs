@@ -8,7 +8,8 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 
 use crate::error::{Error, ErrorKind};
 
-/// The runtime of the current task, from which a request can be sent.
+/// Returns the runtime of the current task, from which a request can be sent. Outside of a runtime,
+/// an error is returned.
 pub(super) fn current_runtime() -> Result<Handle, Error> {
     Handle::try_current().map_err(|error| {
         let message = "an HTTP request needs a tokio runtime, and it was polled outside of any";
@@ -16,12 +17,13 @@ pub(super) fn current_runtime() -> Result<Handle, Error> {
     })
 }
 
-/// The runtime that a request was sent from. A task of reqwest's on this runtime transfers the
-/// bytes of the connection.
+/// The runtime that a request was sent from. A task that reqwest spawned on this runtime transfers
+/// the bytes of the connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionRuntime {
-    /// Set for a current-thread runtime, whose tasks run only while it is polled. A multi-thread
-    /// runtime drives the connection from its own threads, wherever the response is read.
+    /// The id of a current-thread runtime, whose tasks run only while the runtime is polled. A
+    /// multi-thread runtime drives the connection from its own threads, wherever the response is
+    /// read.
     current_thread_runtime: Option<Id>,
 }
 
@@ -31,9 +33,9 @@ impl ConnectionRuntime {
         Self { current_thread_runtime: is_current_thread.then(|| runtime.id()) }
     }
 
-    /// Returns an error if waiting for the connection might never end: if a current-thread runtime
-    /// drives it, but the current task is in another runtime or outside of any. It is impossible to
-    /// find out whether another thread runs that runtime.
+    /// Returns an error if waiting for the connection might never end. Waiting might never end if a
+    /// current-thread runtime drives the connection, but the current task is in another runtime or
+    /// outside of any runtime. Whether another thread runs that current-thread runtime is unknown.
     pub(super) fn ensure_driven(self) -> Result<(), Error> {
         let Some(id) = self.current_thread_runtime else { return Ok(()) };
         if Handle::try_current().is_ok_and(|current| current.id() == id) {
@@ -45,7 +47,7 @@ impl ConnectionRuntime {
         Err(Error::new(ErrorKind::Connect, message))
     }
 
-    /// Waits for `future`, which depends on the connection.
+    /// Waits for `future`, which makes progress only while the connection is driven.
     pub(super) async fn drive<F: Future>(self, future: F) -> Result<F::Output, Error> {
         let mut future = pin!(future);
         poll_fn(|cx| match future.as_mut().poll(cx) {

@@ -18,16 +18,16 @@ use crate::http::endpoint::{Header, secrets_in};
 use crate::http::{Endpoint, KeyHeader, Secret};
 use crate::lock::lock_ignoring_poison;
 
-/// How long before it expires a token is replaced, or a tenth of its lifetime if that is shorter.
-/// The token must still be valid when the request arrives.
+/// The time before the expiry of a token at which the token is replaced. If a tenth of the token's
+/// lifetime is shorter, that time is used. The token must still be valid when the request arrives.
 const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
 
-/// Maximum number of tracked refreshes, including those of runtimes that have ended; the oldest one
-/// is evicted.
+/// The maximum number of tracked refreshes, including refreshes of runtimes that have ended. When
+/// the maximum is reached, the oldest refresh is evicted.
 const MAX_TOKEN_REFRESHES: usize = 32;
 
-/// How requests are authorized: with a key, a token, or a signature. Cheap to clone; clones share
-/// their token.
+/// How requests are authorized: with a key, a token, or a signature. A credential is cheap to
+/// clone; clones share their token.
 ///
 /// | credential | sent |
 /// |---|---|
@@ -78,29 +78,30 @@ impl Token {
         Self { secret: Secret::new(token), lifetime: None }
     }
 
-    /// Sets the token's lifetime, `expires_in` in OAuth, counted from when `fetch` returns it. The
-    /// first request in the last minute of that time, or in its last tenth if that is shorter,
-    /// fetches a new token. A token with a lifetime of zero is used only by the requests that
-    /// waited for it.
+    /// Sets the token's lifetime, `expires_in` in OAuth, counted from when `fetch` returns the
+    /// token. The first request in the last minute of the lifetime, or in its last tenth if that is
+    /// shorter, fetches a new token. A token with a lifetime of zero is used only by the requests
+    /// that waited for it.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
     }
 }
 
-/// A request that is not signed yet. `Debug` shows neither its body nor the values of its headers.
+/// A request that is not signed yet. `Debug` shows neither the request's body nor the values of its
+/// headers.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct UnsignedRequest {
-    /// The method: `POST`.
+    /// The HTTP method: `POST`.
     pub method: &'static str,
-    /// The full URL, including the query. If it contains a user name, the transport sends that as
-    /// `authorization: Basic …`, unless the signer sets this header.
+    /// The full URL, including the query. If the URL contains a user name, the transport sends the
+    /// user name and password as `authorization: Basic …`, unless the signer sets this header.
     pub url: String,
-    /// The headers, with unique names in lower case. The transport adds `host`, `content-length`
-    /// and `user-agent`.
+    /// The headers, with unique names in lower case. The transport also sends `host`,
+    /// `content-length` and `user-agent`.
     pub headers: Vec<(String, String)>,
-    /// The body, as it is sent.
+    /// The request body, as it is sent.
     pub body: Bytes,
 }
 
@@ -125,18 +126,19 @@ impl Credential {
     ///
     /// The token is fetched when the first request needs it, and cached until it expires. If a
     /// server rejects a cached token with 401, the token is discarded, and the request is
-    /// immediately sent once more with a new one. A 401 for a token that was fetched for this
-    /// request is an error of the turn.
+    /// immediately sent once more with a new token. A 401 for a token that was fetched for the
+    /// rejected request is an error of the turn.
     ///
     /// All requests in a tokio runtime that need a token at the same time share one call of
-    /// `fetch`. The waiting requests poll the future that it returned: if the request that started
-    /// it is dropped, the others continue, and if all are dropped, the future is dropped. The
-    /// [`Timeouts`](crate::http::Timeouts) of a request include its wait for a token.
+    /// `fetch`. The waiting requests poll the future that `fetch` returned. If the request that
+    /// started the call is dropped, the other requests continue. If all waiting requests are
+    /// dropped, the future is dropped. The [`Timeouts`](crate::http::Timeouts) of a request include
+    /// its wait for a token.
     ///
-    /// An error of `fetch` fails the turns of all requests that waited for it. Whether it is
-    /// retried depends on its kind: [`ErrorKind::Connect`], `RateLimited`, `Overloaded` and
-    /// `Server` are, `Timeout` is not. The next request calls `fetch` again. An empty token is an
-    /// [`ErrorKind::Auth`] error. If `fetch` panics, the turn fails with [`ErrorKind::Panic`].
+    /// An error of `fetch` fails the turns of all requests that waited for the token. A turn is
+    /// retried after errors of the kinds [`ErrorKind::Connect`], `RateLimited`, `Overloaded` and
+    /// `Server`, but not after `Timeout`. The next request calls `fetch` again. An empty token is
+    /// an [`ErrorKind::Auth`] error. If `fetch` panics, the turn fails with [`ErrorKind::Panic`].
     pub fn token<F, R>(fetch: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -149,13 +151,14 @@ impl Credential {
         })))
     }
 
-    /// Creates a credential that signs each request, for example with AWS Signature Version 4.
-    /// `sign` receives the request with its encoded body and returns headers, which replace those
-    /// of the same name.
+    /// Creates a credential that signs each request, for example with AWS Signature Version 4. The
+    /// function `sign` receives the request with its encoded body and returns headers, which
+    /// replace the request's headers with the same names.
     ///
-    /// It is called for each attempt and dropped with it; its duration counts as part of the
-    /// attempt. An error of `sign` fails the turn, and is retried as if the provider had returned
-    /// it. If `sign` panics, the turn fails with [`ErrorKind::Panic`].
+    /// The function `sign` is called for each attempt, and its future is dropped together with the
+    /// attempt. The time that signing takes counts as part of the attempt. An error of `sign` fails
+    /// the turn, and is retried as if the provider had returned the error. If `sign` panics, the
+    /// turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::Credential;
@@ -174,14 +177,14 @@ impl Credential {
         Self(CredentialKind::Signer(Arc::new(move |request| sign(request).boxed())))
     }
 
-    /// Whether it is an empty key.
+    /// Returns whether the credential is an empty key.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(&self.0, CredentialKind::Key(key) if key.is_empty())
     }
 
     /// Returns the authorization for one request to `to` with these headers and this body.
     ///
-    /// Dropping the future does not cancel a refresh that other requests wait for.
+    /// Dropping the returned future does not cancel a refresh that other requests wait for.
     pub(crate) async fn authorize(
         &self,
         key_header: KeyHeader,
@@ -207,7 +210,7 @@ impl Credential {
                 let mut own: Vec<(String, String)> = Vec::with_capacity(headers.size_hint().0);
                 for (name, value) in headers {
                     let name = name.to_ascii_lowercase();
-                    // Of two headers with the same name, the later one is sent.
+                    // Of two headers with the same name, the later header is sent.
                     own.retain(|(known, _)| *known != name);
                     own.push((name, value.clone()));
                 }
@@ -229,21 +232,22 @@ impl Credential {
     }
 }
 
-/// The authorization of one request.
+/// The authorization of a single request.
 #[derive(Default)]
 pub(crate) struct Authorization {
     pub(crate) headers: Vec<Header>,
-    /// Secrets to mask in errors.
+    /// The secrets to mask in errors.
     pub(crate) secrets: Vec<Secret>,
-    /// Whether these headers are a signature of the other ones, so that they must not be replaced.
+    /// Whether these headers are a signature of the request's other headers, so that those headers
+    /// must not be replaced.
     pub(crate) is_signature: bool,
-    /// The token, if it came from the cache.
+    /// The token and its cache, if the token came from the cache.
     cached_token: Option<(Arc<TokenCache>, Arc<CachedToken>)>,
 }
 
 impl Authorization {
-    /// Discards the token after a server rejected it with 401. Returns whether a new one may be
-    /// accepted.
+    /// Discards the token after a server rejected it with 401. Returns whether the server may
+    /// accept a new token.
     pub(crate) fn discard_cached_token(&self) -> bool {
         if let Some((tokens, held)) = &self.cached_token {
             tokens.discard(held);
@@ -252,7 +256,7 @@ impl Authorization {
     }
 }
 
-/// The source of tokens, and the cached one.
+/// The source of tokens, and the cached token.
 struct TokenCache {
     fetch_token: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Error>> + Send + Sync>,
     state: Mutex<TokenState>,
@@ -261,8 +265,8 @@ struct TokenCache {
 #[derive(Default)]
 struct TokenState {
     cached_token: Option<Arc<CachedToken>>,
-    /// The refreshes in progress, one per runtime. The waiting requests own them; a refresh ends
-    /// when all of its requests are dropped.
+    /// The refreshes in progress, one per runtime. A refresh is owned by the requests that wait for
+    /// it, and ends when all of these requests are dropped.
     refreshes: Vec<(Option<runtime::Id>, WeakShared<Refresh>)>,
 }
 
@@ -270,16 +274,16 @@ type Refresh = BoxFuture<'static, Result<Arc<CachedToken>, Error>>;
 
 struct CachedToken {
     secret: Secret,
-    /// When it must be replaced.
+    /// The time at which the token must be replaced; `None` if the token has no known lifetime.
     stale_at: Option<Instant>,
 }
 
 /// Where a token came from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TokenOrigin {
-    /// The cache; an earlier request may have used it.
+    /// The token came from the cache; an earlier request may have used it.
     Cache,
-    /// A fetch for this request.
+    /// The token was fetched for this request.
     Fetched,
 }
 
@@ -311,8 +315,8 @@ impl TokenCache {
         refresh.await.map(|held| (held, TokenOrigin::Fetched))
     }
 
-    /// Starts a refresh for the requests of one runtime. Its I/O is driven by that runtime, which
-    /// may end or stop running while another one continues.
+    /// Starts a refresh for the requests of one runtime. The refresh's I/O is driven by that
+    /// runtime, which may end or stop running while another runtime continues.
     fn begin_refresh(
         self: &Arc<Self>,
         here: Option<runtime::Id>,
@@ -345,7 +349,7 @@ impl TokenCache {
         refresh
     }
 
-    /// Discards the token, unless it has been replaced already.
+    /// Discards the token, unless the token has already been replaced.
     fn discard(&self, held: &Arc<CachedToken>) {
         let mut state = lock_ignoring_poison(&self.state);
         state.cached_token.take_if(|current| Arc::ptr_eq(current, held));

@@ -5,23 +5,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Parses a date in one of the three formats of HTTP: "a recipient that parses a timestamp value in
+/// Parses a date in any of the three formats of HTTP: "a recipient that parses a timestamp value in
 /// an HTTP field MUST accept all three HTTP-date formats" (RFC 9110, section 5.6.7).
 ///
-/// `now` determines the century of a two-digit year: "a timestamp that appears to be more than 50
-/// years in the future" is "the most recent year in the past that had the same last two digits".
-/// The name of the day is ignored.
+/// The time `now` determines the century of a two-digit year: "a timestamp that appears to be more
+/// than 50 years in the future" is "the most recent year in the past that had the same last two
+/// digits". The name of the day is ignored.
 pub(super) fn parse_http_date(text: &str, now: SystemTime) -> Option<SystemTime> {
     let (_, date) = text.trim().split_once([',', ' '])?;
     let mut words = date.split([' ', '-']).filter(|word| !word.is_empty());
     let mut word = || words.next();
     let [first, second, third, fourth] = [word()?, word()?, word()?, word()?];
     let (day, month, year, time) = if first.starts_with(|c: char| c.is_ascii_digit()) {
-        // "Sun, 06 Nov 1994 08:49:37 GMT" and "Sunday, 06-Nov-94 08:49:37 GMT".
+        // The formats "Sun, 06 Nov 1994 08:49:37 GMT" and "Sunday, 06-Nov-94 08:49:37 GMT".
         matches!(word()?, "GMT" | "UTC").then_some(())?;
         (first, second, third, fourth)
     } else {
-        // "Sun Nov  6 08:49:37 1994".
+        // The format "Sun Nov  6 08:49:37 1994".
         (second, first, fourth, third)
     };
     let month = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(month))? + 1;
@@ -64,8 +64,8 @@ pub(super) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     }
 }
 
-/// Parses `08:49:37`, or a time without seconds, to seconds of the day. A leap second counts as the
-/// next second.
+/// Parses `08:49:37`, or a time without seconds, and returns the number of seconds since the start
+/// of the day. A leap second counts as the next second.
 fn parse_time_of_day(time: &str) -> Option<u64> {
     let mut parts = time.splitn(3, ':').map(parse_digits);
     let (hours, minutes) = (parts.next()??, parts.next()??);
@@ -73,7 +73,7 @@ fn parse_time_of_day(time: &str) -> Option<u64> {
     (hours < 24 && minutes < 60 && seconds <= 60).then_some(hours * 3600 + minutes * 60 + seconds)
 }
 
-/// Parses at most four digits.
+/// Parses a number of at most four digits.
 fn parse_digits(text: &str) -> Option<u64> {
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
@@ -90,8 +90,8 @@ fn unix_time(year: u64, month: u64, day: u64, seconds: u64) -> Option<SystemTime
     if !(1970..=9999).contains(&year) || !(1..=in_month).contains(&day) {
         return None;
     }
-    // If a year starts in March, the leap day is at its end: Howard Hinnant, "chrono-Compatible
-    // Low-Level Date Algorithms".
+    // If a year starts in March, the leap day is at the end of the year: Howard Hinnant,
+    // "chrono-Compatible Low-Level Date Algorithms".
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     let since_1970 = days.checked_sub(719_468)?;

@@ -7,16 +7,16 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::time::{Instant, Sleep};
 
-/// A timer whose deadline can be moved cheaply. The tokio timer is created at the first wait, and
-/// reset only if it fires too early or the deadline moves forward.
+/// A timer whose deadline can be moved cheaply. The tokio timer is created at the first wait. The
+/// tokio timer is reset only if it fires too early or the deadline is moved to an earlier time.
 #[derive(Default)]
 pub(super) struct ResettableTimer(Option<ArmedTimer>);
 
 struct ArmedTimer {
     sleep: Pin<Box<Sleep>>,
-    /// The waker of the last poll, identified by its addresses. The timer holds a clone of the
-    /// waker, so no other task has the same addresses. The clone itself cannot be compared instead,
-    /// because it may have another vtable.
+    /// The waker of the last poll, identified by its addresses. The timer has a clone of the waker,
+    /// so no other task has the same addresses. The clone itself cannot be compared instead,
+    /// because the clone may have another vtable.
     waker: (usize, usize),
 }
 
@@ -25,7 +25,8 @@ fn waker_addresses(waker: &Waker) -> (usize, usize) {
 }
 
 impl ResettableTimer {
-    /// Ready when the deadline `at` has passed; `None` never passes. `now` is the current time.
+    /// Returns `Ready` when the deadline `at` has passed; a deadline of `None` never passes. `now`
+    /// is the current time.
     pub(super) fn poll(
         &mut self,
         at: Option<Instant>,
@@ -33,8 +34,8 @@ impl ResettableTimer {
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         let Some(at) = at else { return Poll::Pending };
-        // Checked here because tokio's cooperative budget may keep the timer from firing in this
-        // poll.
+        // The deadline is checked before the timer, because tokio's cooperative budget may keep the
+        // timer from firing in this poll.
         if now >= at {
             return Poll::Ready(());
         }

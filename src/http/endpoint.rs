@@ -13,7 +13,7 @@ use crate::http::Secret;
 /// The name and the value of a header.
 pub(crate) type Header = (Cow<'static, str>, String);
 
-/// A URL that requests are sent to. Its user name and password, if any, are never shown.
+/// A URL that requests are sent to. The URL's user name and password, if any, are never shown.
 #[derive(Clone)]
 pub(crate) struct Endpoint(Url);
 
@@ -44,10 +44,10 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// Returns a URL below this one. In `path`, `{model}` is replaced by the model's name, and
-    /// parameters after a `?` are added to the query unless it has them already; those of `query`
-    /// take precedence. The path and the parameters may be percent-encoded already; the model's
-    /// name is fully encoded, except for `/`.
+    /// Returns a URL below this URL. In `path`, `{model}` is replaced by the model's name.
+    /// Parameters after a `?` in `path` are added to the query unless the query already has them;
+    /// the parameters in `query` take precedence. The path and the parameters may already be
+    /// percent-encoded; the model's name is fully encoded, except for `/`.
     pub(crate) fn join(
         &self,
         path: &str,
@@ -65,11 +65,10 @@ impl Endpoint {
                 return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("model"));
             }
         }
-        // Percent-encoding in the path is decoded below, but in the model's name it must stay as it
-        // is.
+        // Percent-encoding in the path is decoded below, but the model's name must not be decoded.
         let path =
             path.trim_start_matches('/').replace(MODEL_PLACEHOLDER, &model.replace('%', "%25"));
-        // Invariant: only a URL that cannot be a base has no segments, and `new` rejects those.
+        // Invariant: only a URL that cannot be a base has no segments, and `new` rejects such URLs.
         if let Ok(mut segments) = url.path_segments_mut()
             && !path.is_empty()
         {
@@ -93,7 +92,7 @@ impl Endpoint {
         &self.0
     }
 
-    /// The secrets in the URL: the password, the values in the query, and the user name and
+    /// Returns the secrets in the URL: the password, the values in the query, and the user name and
     /// password in the encoding in which they are sent. A version (Azure's `api-version=preview`, a
     /// word that errors use) and other short words are not secrets.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
@@ -112,7 +111,7 @@ impl Endpoint {
         secrets
     }
 
-    /// Whether the server is on this machine.
+    /// Returns whether the server is on this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.host_name().trim_matches(['[', ']']);
         match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
@@ -121,24 +120,24 @@ impl Endpoint {
         }
     }
 
-    /// Whether requests are sent unencrypted.
+    /// Returns whether requests are sent unencrypted.
     pub(crate) fn is_plain_http(&self) -> bool {
         self.0.scheme() == "http"
     }
 
-    /// Whether the URL contains a user name, a password or a key.
+    /// Returns whether the URL contains a user name, a password or a key.
     pub(crate) fn has_credentials(&self) -> bool {
         let in_query = |(name, _): (Cow<'_, str>, Cow<'_, str>)| is_secret_name(&name);
         let in_front = !self.0.username().is_empty() || self.0.password().is_some();
         in_front || self.0.query_pairs().any(in_query)
     }
 
-    /// The host without its port, and without the trailing dot of a fully qualified name.
+    /// Returns the host without its port, and without the trailing dot of a fully qualified name.
     pub(crate) fn host_name(&self) -> &str {
         self.0.host_str().unwrap_or_default().trim_end_matches('.')
     }
 
-    /// Host and port, the part of the URL that can be shown.
+    /// Returns the host and the port, the part of the URL that can be shown.
     pub(crate) fn host_and_port(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         match self.0.port() {
@@ -148,7 +147,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a header or query parameter contains a secret, judging by the words in its name.
+/// Returns whether a header or query parameter contains a secret, judging by the words in its name.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     const SECRET_WORDS: [&str; 15] = [
         "auth",
@@ -173,7 +172,8 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     !is_idempotency && name.split(['-', '_', '.']).any(is_word)
 }
 
-/// The secrets in a header; empty if its name does not indicate a secret.
+/// Returns the secrets in a header, or an empty list if the header's name does not indicate a
+/// secret.
 pub(crate) fn secrets_in((name, value): &Header) -> Vec<Secret> {
     if !is_secret_name(name) {
         return Vec::new();
@@ -187,13 +187,13 @@ pub(crate) fn secrets_in((name, value): &Header) -> Vec<Secret> {
     std::iter::once(value.as_str()).chain(parts).map(Secret::new).collect()
 }
 
-/// The encoding of a user name and password: `user:password` in base64 (RFC 7617), without the
-/// trailing `=`.
+/// Encodes a user name and password: `user:password` in base64 (RFC 7617), without the trailing
+/// `=`.
 fn basic_credentials(user: &str, password: &str) -> String {
     STANDARD_NO_PAD.encode(format!("{user}:{password}"))
 }
 
-/// Decodes percent-encoding; invalid sequences are kept as they are.
+/// Decodes percent-encoding; invalid sequences are kept unchanged.
 fn percent_decode(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

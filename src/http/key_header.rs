@@ -4,8 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyHeader {
-    /// `authorization: Bearer …`
+    /// The header `authorization: Bearer …`.
     Bearer,
-    /// The key without a prefix, in the header with this name, for example `api-key`.
+    /// A header with this name, for example `api-key`, whose value is the key without a prefix.
     Named(&'static str),
 }

@@ -1,7 +1,7 @@
 //! The HTTP transport, shared by all providers.
 //!
-//! It is built on reqwest, which only few files use. The only public signature with a reqwest type
-//! is [`HttpClient::customized`].
+//! The transport is built on reqwest, which only a few files use. The only public signature with a
+//! reqwest type is [`HttpClient::customized`].
 
 #[cfg(feature = "http")]
 mod body;
@@ -45,8 +45,8 @@ pub use key_header::KeyHeader;
 pub(crate) use parse_delay::{parse_delay, parse_duration_prefix};
 #[cfg(feature = "http")]
 pub(crate) use rate_limit_headers::exhausted_rate_limit;
-/// The transport, re-exported for [`HttpClient::customized`]. Its version may change in any release
-/// of this crate.
+/// The transport, re-exported for [`HttpClient::customized`]. The version of reqwest may change in
+/// any release of this crate.
 #[cfg(feature = "http")]
 pub use reqwest;
 #[cfg(feature = "http")]

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::http::date::{parse_http_date, parse_rfc3339};
 
-/// Parses a duration with units at the start of a text: `6m0s`, `1.57s`, `88ms`, `1h2m`, or
-/// `2 minutes 3 seconds`. Also returns the text after it.
+/// Parses a duration with units at the start of a text: `6m0s`, `1.57s`, `88ms`, `1h2m`, or `2
+/// minutes 3 seconds`. Also returns the text after the duration.
 pub(crate) fn parse_duration_prefix(text: &str) -> Option<(Duration, &str)> {
     let mut total = Duration::ZERO;
     let mut rest = text.trim_start();
@@ -35,7 +35,8 @@ pub(crate) fn parse_duration_prefix(text: &str) -> Option<(Duration, &str)> {
 /// Parses a delay: a number of seconds, a duration with units, a date, or a Unix time in seconds or
 /// milliseconds. A time in the past is a delay of zero.
 pub(crate) fn parse_delay(text: &str, now: SystemTime) -> Option<Duration> {
-    /// No server requests a delay of thirty years, so a number this large is a date.
+    /// The smallest number that is a Unix time. No server requests a delay of thirty years, so a
+    /// number this large is a date.
     const MIN_UNIX_SECONDS: f64 = 1e9;
     const MIN_UNIX_MILLIS: f64 = 1e12;
     let text = text.trim();

@@ -7,20 +7,20 @@ use hyper_util::client::proxy::matcher::Matcher;
 use crate::error::source_chain;
 use crate::http::Endpoint;
 
-/// The proxies of a client.
+/// The proxies of an HTTP client.
 #[derive(Clone, Debug)]
 pub(super) enum Proxies {
-    /// No proxies.
+    /// The client uses no proxies.
     None,
-    /// The proxies of the environment or the operating system.
+    /// The client uses the proxies of the environment or the operating system.
     System,
-    /// The proxies in the client's settings, as `Debug` shows them.
+    /// The client uses the proxies in its settings, in the form in which `Debug` shows them.
     Custom(String),
 }
 
 impl Proxies {
-    /// Reads the proxies from the `Debug` output of a client and its settings, because neither has
-    /// a getter for them.
+    /// Reads the proxies from the `Debug` output of a client and its settings, because neither the
+    /// client nor its settings have a getter for the proxies.
     pub(super) fn from_debug_output(settings: &str, client: &reqwest::Client) -> Self {
         match (proxy_list(settings), proxy_list(&format!("{client:?}"))) {
             (_, None) => Self::None,
@@ -29,7 +29,7 @@ impl Proxies {
         }
     }
 
-    /// The proxy for a URL, if requests to it use one that is known.
+    /// Returns the proxy for a URL, if requests to the URL use a known proxy.
     pub(super) fn proxy_for(&self, endpoint: &Endpoint) -> Option<String> {
         match self {
             Self::None => None,
@@ -49,7 +49,7 @@ impl Proxies {
     }
 }
 
-/// The list of proxies in the `Debug` output of a client or its settings.
+/// Returns the list of proxies in the `Debug` output of a client or its settings.
 fn proxy_list(shown: &str) -> Option<&str> {
     let (_, list) = shown.split_once("proxies: [")?;
     let mut open = 1_usize;
@@ -64,7 +64,7 @@ fn proxy_list(shown: &str) -> Option<&str> {
     Some(&list[..end.unwrap_or(list.len())])
 }
 
-/// The part of a proxy's address that can be shown, without user name and password.
+/// Returns the part of a proxy's address that can be shown, without user name and password.
 fn proxy_host(address: &str) -> Option<String> {
     let url = reqwest::Url::parse(address).ok()?;
     let host = url.host_str()?;
@@ -75,9 +75,9 @@ fn proxy_host(address: &str) -> Option<String> {
     })
 }
 
-/// Whether an error occurred on the connection to the proxy, or is the proxy's response to the
-/// request for a tunnel.
+/// Returns whether an error occurred on the connection to the proxy, or is the proxy's response to
+/// the request for a tunnel.
 pub(super) fn is_tunnel_error(error: &(dyn StdError + 'static)) -> bool {
-    // The error's type is private.
+    // The error's type is private, so its text is compared.
     source_chain(error).any(|error| error.to_string().starts_with("tunnel error"))
 }

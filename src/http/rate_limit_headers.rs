@@ -7,8 +7,9 @@ use crate::http::parse_delay::parse_delay;
 
 /// The headers of each rate limit, where `{}` is `remaining` or `reset`.
 ///
-/// `x-ratelimit-reset-*` are durations (`6m0s`; seconds at Azure), those of Anthropic are RFC 3339
-/// dates, and `x-ratelimit-reset` is in seconds or, at `OpenRouter`, a Unix time in milliseconds.
+/// The values of `x-ratelimit-reset-*` are durations (`6m0s`; seconds at Azure), and the reset
+/// times of Anthropic are RFC 3339 dates. The value of `x-ratelimit-reset` is in seconds or, at
+/// `OpenRouter`, a Unix time in milliseconds.
 const RATE_LIMIT_HEADERS: &[(&str, Option<RateLimitScope>)] = &[
     ("x-ratelimit-{}-requests", Some(RateLimitScope::Requests)),
     ("x-ratelimit-{}-tokens", Some(RateLimitScope::Tokens)),
@@ -16,17 +17,17 @@ const RATE_LIMIT_HEADERS: &[(&str, Option<RateLimitScope>)] = &[
     ("anthropic-ratelimit-input-tokens-{}", Some(RateLimitScope::InputTokens)),
     ("anthropic-ratelimit-output-tokens-{}", Some(RateLimitScope::OutputTokens)),
     ("anthropic-ratelimit-tokens-{}", Some(RateLimitScope::Tokens)),
-    // Mistral, which sends no reset time.
+    // The headers of Mistral, which sends no reset time.
     ("x-ratelimit-{}-req-minute", Some(RateLimitScope::Requests)),
     ("x-ratelimit-{}", None),
 ];
 
 /// Returns the exhausted rate limit and the time until it resets, from headers that every response
-/// has. They are less precise than [`retry_after`] and an error's message.
+/// has. These headers are less precise than [`retry_after`] and an error's message.
 ///
-/// If several limits are exhausted, the one with the longest reset time is returned. The reset time
-/// of a limit with remaining capacity is ignored. If there is only one reset time and no remaining
-/// count for it, that limit is assumed to be exhausted.
+/// If several limits are exhausted, the limit with the longest reset time is returned. The reset
+/// time of a limit with remaining capacity is ignored. If there is only one reset time and no
+/// remaining count for it, that limit is assumed to be exhausted.
 pub(crate) fn exhausted_rate_limit<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
     now: SystemTime,

@@ -12,7 +12,7 @@ use crate::http::{
     Body, DRAIN_TIMEOUT, MAX_DRAIN_BYTES, Secret, exhausted_rate_limit, mask_secrets, retry_after,
 };
 
-/// Maximum time to wait for the text of an error response after its head. The turn's deadlines
+/// The maximum time to wait for the text of an error response after its head. The turn's deadlines
 /// apply as well.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -51,27 +51,27 @@ impl<'a> ResponseHead<'a> {
         Self { status: answer.status().as_u16(), host, headers }
     }
 
-    /// The HTTP status.
+    /// Returns the HTTP status code of the response.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The server's host and port.
+    /// Returns the server's host and port.
     pub fn host(&self) -> &str {
         self.host
     }
 
-    /// The first value of a header. The name is not case-sensitive.
+    /// Returns the first value of a header. The name is not case-sensitive.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// All headers, with names in lower case.
+    /// Returns all headers, with names in lower case.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.headers.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// The provider's id of the request, from whichever header it is in.
+    /// Returns the provider's id of the request, from whichever header contains the id.
     pub fn request_id(&self) -> Option<&str> {
         REQUEST_ID_HEADERS.iter().find_map(|name| self.header(name.as_str()))
     }
@@ -81,9 +81,9 @@ impl<'a> ResponseHead<'a> {
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(super) headers: HeaderMap,
-    /// When the head was received.
+    /// The time at which the head was received.
     pub(crate) received_at: SystemTime,
-    /// The proxy that sent the response, if it is not the provider's.
+    /// The proxy that sent the response, if the provider did not send it.
     pub(crate) answering_proxy: Option<String>,
     pub(crate) body: Body,
 }
@@ -97,28 +97,28 @@ impl Response {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The provider's id of the request.
+    /// Returns the provider's id of the request.
     pub(crate) fn request_id(&self) -> Option<String> {
         let ids = REQUEST_ID_HEADERS.iter().find_map(|name| self.headers.get(name));
         ids.and_then(|id| id.to_str().ok()).map(str::to_owned)
     }
 
-    /// The retry delay that the provider requests.
+    /// Returns the retry delay that the provider requests.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         retry_after(|name| self.header(name), self.received_at)
     }
 
-    /// The exhausted rate limit, and the time until it resets.
+    /// Returns the exhausted rate limit, and the time until it resets.
     pub(crate) fn exhausted_rate_limit(&self) -> (Option<RateLimitScope>, Option<Duration>) {
         exhausted_rate_limit(|name| self.header(name), self.received_at)
     }
 
-    /// Whether the provider asks for a retry, in a header of Anthropic and OpenAI.
+    /// Returns whether the provider asks for a retry, in a header of Anthropic and OpenAI.
     pub(crate) fn should_retry_header(&self) -> Option<bool> {
         self.header("x-should-retry")?.trim().parse().ok()
     }
 
-    /// The compression of the body, if it is compressed.
+    /// Returns the compression of the body, if the body is compressed.
     pub(crate) fn content_encoding(&self) -> Option<&str> {
         let encoding = self.header("content-encoding").map(str::trim);
         encoding.filter(|encoding| !matches!(*encoding, "" | "identity"))

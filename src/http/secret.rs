@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::http::secret_search::secret_ranges;
 
-/// A key. `Debug` does not show it, and it is masked in text that a server echoes.
+/// A key. `Debug` does not show the key, and the key is masked in text that a server echoes.
 ///
 /// ```
 /// use turnstream::http::Secret;
@@ -17,7 +17,7 @@ use crate::http::secret_search::secret_ranges;
 #[derive(Clone)]
 pub struct Secret(Arc<str>);
 
-/// The replacement for a key.
+/// The replacement for a key in a masked text.
 const MASK: &str = "…";
 
 impl Secret {
@@ -26,23 +26,23 @@ impl Secret {
         Self(key.as_ref().trim().into())
     }
 
-    /// The key itself, for the header in which it is sent.
+    /// Returns the key itself, for the header in which the key is sent.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether the key is empty.
+    /// Returns whether the key is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Masks the key in a text, even if it is encoded, escaped, in different case, broken over
+    /// Masks the key in a text, even if the key is encoded, escaped, in different case, broken over
     /// lines, or truncated with dots or asterisks. Keys of less than four bytes are not masked.
     pub fn mask_in(&self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         let mut end = 0;
         for place in secret_ranges(&self.0, text) {
-            // An earlier range may overlap this one.
+            // An earlier range may overlap this range.
             if place.end <= end {
                 continue;
             }

@@ -1,30 +1,31 @@
-//! Finds a key in a text, in all forms in which servers and proxies write it.
+//! Finds a key in a text, in all forms in which servers and proxies write keys.
 
 use std::ops::Range;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// Minimum length of a key. Masking shorter ones would only garble the text.
+/// The minimum length of a key that is masked. Masking shorter keys would only garble the text.
 const MIN_SECRET_BYTES: usize = 4;
-/// Minimum length of a key that is also found in different case or broken over lines.
+/// The minimum length of a key that is also found in different case or broken over lines.
 const LONG_SECRET_BYTES: usize = 8;
-/// Minimum length of a part of a key that is masked even without an elision mark, if it is at least
-/// half of the key.
+/// The minimum length of a part of a key that is masked even without an elision mark, if the part
+/// is at least half of the key.
 const MIN_PARTIAL_SECRET_BYTES: usize = 12;
-/// Maximum number of times a byte may be escaped or encoded.
+/// The maximum number of times a byte may be escaped or encoded.
 const MAX_ESCAPE_DEPTH: usize = 8;
-/// Maximum number of bytes of an elision mark, which may be as long as the key.
+/// The maximum number of bytes of an elision mark, which may be as long as the key.
 const MAX_ELISION_BYTES: usize = 4096;
-/// Maximum number of bytes of a line break within a key.
+/// The maximum number of bytes of a line break within a key.
 const MAX_LINE_BREAK_BYTES: usize = 256;
 
-/// The ranges of a key in a text, from left to right, including the visible parts of a truncated
-/// key.
+/// Returns the ranges of a key in a text, from left to right, including the visible parts of a
+/// truncated key.
 ///
-/// It is found literally, percent-encoded any number of times, with JSON escapes, in different
-/// case, with line breaks or spaces in it, with its middle or end replaced by dots or asterisks,
-/// and in base64 of either alphabet, even as a part of a longer text.
+/// The key is found literally, percent-encoded any number of times, with JSON escapes, in different
+/// case, and with line breaks or spaces in it. The key is also found with its middle or end
+/// replaced by dots or asterisks, and in base64 of either alphabet, even as a part of a longer
+/// text.
 pub(super) fn secret_ranges(key: &str, text: &str) -> Vec<Range<usize>> {
     let key = SecretPattern {
         bytes: key.as_bytes(),
@@ -53,17 +54,17 @@ pub(super) fn secret_ranges(key: &str, text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Bytes to find, and how their text may differ.
+/// The bytes to find, and how the bytes in the text may differ.
 struct SecretPattern<'a> {
     bytes: &'a [u8],
     /// Whether letters match in either case.
     ignores_case: bool,
-    /// Whether white space is allowed between the bytes.
+    /// Whether white space is allowed between the bytes of the key.
     allows_line_breaks: bool,
 }
 
 impl SecretPattern<'_> {
-    /// The range of the key, or of a truncated part of it, that begins at `at`.
+    /// Returns the range of the key, or of a truncated part of the key, that starts at `at`.
     fn match_at(&self, text: &[u8], at: usize) -> Option<Range<usize>> {
         let length = self.bytes.len();
         let (count, end) = self.match_bytes(self.bytes, text, at);
@@ -82,7 +83,7 @@ impl SecretPattern<'_> {
         if count >= MIN_PARTIAL_SECRET_BYTES && count * 2 >= length {
             return Some(at..end);
         }
-        // Only the end of the key may be visible.
+        // The text may show only the end of the key.
         if length < LONG_SECRET_BYTES || ends_in_elision(&text[..at]) {
             return None;
         }
@@ -90,7 +91,8 @@ impl SecretPattern<'_> {
         Some(at..self.suffix_match_end(text, cut, MIN_SECRET_BYTES, length - 1)?)
     }
 
-    /// Matches these bytes at `from`. Returns how many match, and the position after them.
+    /// Matches these bytes at `from`. Returns the number of bytes that match, and the position
+    /// after them.
     fn match_bytes(&self, bytes: &[u8], text: &[u8], from: usize) -> (usize, usize) {
         let mut end = from;
         for (count, wanted) in bytes.iter().enumerate() {
@@ -108,8 +110,8 @@ impl SecretPattern<'_> {
         (bytes.len(), end)
     }
 
-    /// Matches one byte: literally, as `%2F` or `%252f`, as `\/` or `\u002f`. Returns the position
-    /// after it.
+    /// Matches a single byte: literally, as `%2F` or `%252f`, or as `\/` or `\u002f`. Returns the
+    /// position after the match.
     fn match_byte(&self, wanted: u8, follows: &[u8], text: &[u8], at: usize) -> Option<usize> {
         let is = |byte: u8| match self.ignores_case {
             true => byte.eq_ignore_ascii_case(&wanted),
@@ -149,7 +151,7 @@ impl SecretPattern<'_> {
         }
     }
 
-    /// Matches the longest suffix of the key at `at`. Returns the position after it.
+    /// Matches the longest suffix of the key at `at`. Returns the position after the suffix.
     fn suffix_match_end(&self, text: &[u8], at: usize, least: usize, most: usize) -> Option<usize> {
         let tails = (least..=most).rev().map(|len| &self.bytes[self.bytes.len() - len..]);
         tails.into_iter().find_map(|tail| match self.match_bytes(tail, text, at) {
@@ -159,8 +161,8 @@ impl SecretPattern<'_> {
     }
 }
 
-/// The end of the elision mark that begins at `at`: `…`, or at least `least` dots, asterisks or
-/// bullets.
+/// Returns the end of the elision mark that starts at `at`: `…`, or at least `least` dots,
+/// asterisks or bullets.
 fn elision_end(text: &[u8], at: usize, least: usize) -> Option<usize> {
     let (mut end, mut weight) = (at, 0);
     while end - at < MAX_ELISION_BYTES {
@@ -177,14 +179,14 @@ fn elision_end(text: &[u8], at: usize, least: usize) -> Option<usize> {
     (weight >= least && weight > 0).then_some(end)
 }
 
-/// Whether an elision mark at the end of `text` may continue after it.
+/// Returns whether an elision mark at the end of `text` may continue after it.
 fn ends_in_elision(text: &[u8]) -> bool {
     matches!(text, [.., b'.' | b'*'])
         || ["…", "•"].iter().any(|mark| text.ends_with(mark.as_bytes()))
 }
 
-/// The end of the white space that begins at `at`, including white space escaped as in JSON or
-/// URLs.
+/// Returns the end of the white space that starts at `at`, including white space escaped as in JSON
+/// or URLs.
 fn line_break_end(text: &[u8], at: usize) -> Option<usize> {
     let mut end = at;
     while end - at < MAX_LINE_BREAK_BYTES {
@@ -205,7 +207,7 @@ fn line_break_end(text: &[u8], at: usize) -> Option<usize> {
     (end > at).then_some(end)
 }
 
-/// The number of backslashes at the start of a text, up to the maximum depth of escapes.
+/// Returns the number of backslashes at the start of a text, up to the maximum depth of escapes.
 fn count_backslashes(text: &[u8]) -> usize {
     text.iter().take(MAX_ESCAPE_DEPTH).take_while(|byte| **byte == b'\\').count()
 }
@@ -215,8 +217,9 @@ fn hex_value(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok().filter(|_| all)
 }
 
-/// The parts that are the same in every base64 text that contains the key: its complete groups of
-/// three bytes, for each of the three positions of its start in a group, in both alphabets.
+/// Returns the parts that are the same in every base64 text that contains the key. The parts are
+/// the key's complete groups of three bytes, for each of the three positions of its start in a
+/// group, in both alphabets.
 fn base64_fragments(key: &[u8]) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = Vec::new();
     for alphabet in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
@@ -231,8 +234,8 @@ fn base64_fragments(key: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// The range of a key in base64, with the adjacent groups that may contain its first and last
-/// bytes.
+/// Returns the range of a key in base64, with the adjacent groups that may contain the key's first
+/// and last bytes.
 fn range_in_base64(encoded: &[Vec<u8>], text: &[u8], at: usize) -> Option<Range<usize>> {
     let letter =
         |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// How long, and how many bytes, the rest of a body is read after the end-of-stream marker. If the
-/// body ends within these limits, the connection can be reused.
+/// The maximum time for which the rest of a body is read after the end-of-stream marker. If the
+/// body ends within this time and within the maximum number of bytes, the connection can be reused.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 
 /// How long a provider waits for the server, with a limit for each phase. The limits apply to each
 /// attempt at a request; [`Budget::with_time_limit`](crate::agent::Budget::with_time_limit) applies
-/// to a whole run. Set those that differ from the default:
+/// to a whole run. Set only the limits that differ from the default:
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,38 +22,42 @@ pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 /// ```
 ///
 /// A timeout is an [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) error whose message names the
-/// limit, except for `connect`, which is an [`ErrorKind::Connect`](crate::ErrorKind::Connect)
-/// error. After the first event of a turn, the error carries the
+/// limit. A `connect` timeout is an [`ErrorKind::Connect`](crate::ErrorKind::Connect) error
+/// instead. After the first event of a turn, the error carries the
 /// [`PartialTurn`](crate::turn::PartialTurn). After the stop reason, a timeout is not an error, and
 /// the turn completes.
 ///
-/// `first_byte`, `first_output` and `turn` run from when the request is sent; `idle` and
-/// `idle_output` run only while the consumer waits, so the time that it takes to handle an event is
-/// not counted. All limits use tokio's clock, which tests can pause.
+/// The limits `first_byte`, `first_output` and `turn` are measured from when the request is sent.
+/// The limits `idle` and `idle_output` are measured only while the consumer waits, so the time that
+/// the consumer takes to handle an event is not counted. All limits use tokio's clock, which tests
+/// can pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Limit for opening a connection; 10 seconds unless set. Providers with the same client and
-    /// limit share their connections.
+    /// The maximum time for opening a connection; 10 seconds unless set. Providers with the same
+    /// client and the same limit share their connections.
     pub connect: Option<Duration>,
-    /// From sending the request to the first byte of the response body; 5 minutes unless set. It
-    /// includes the time in which a server processes the prompt before it sends anything.
+    /// The maximum time from sending the request to the first byte of the response body; 5 minutes
+    /// by default. The time in which a server processes the prompt before it sends anything is
+    /// included.
     pub first_byte: Duration,
-    /// From sending the request to the first output of the model: text, reasoning, a refusal or a
-    /// tool call; 15 minutes unless set. Pings and comments do not count.
+    /// The maximum time from sending the request to the first output of the model: text, reasoning,
+    /// a refusal or a tool call; 15 minutes by default. Pings and comments do not count as output.
     ///
     /// Models may reason for minutes without sending anything.
     pub first_output: Duration,
-    /// Between two chunks of the body, whatever they contain; 5 minutes unless set. A ping resets
-    /// it, but some vendors send no pings while the model reasons.
+    /// The maximum time between two chunks of the body, whatever they contain; 5 minutes by
+    /// default. A ping resets this limit, but some vendors send no pings while the model reasons.
     pub idle: Duration,
-    /// Between two pieces of the model's output; 15 minutes unless set. A ping does not reset it.
+    /// The maximum time between two pieces of the model's output; 15 minutes by default. A ping
+    /// does not reset this limit.
     pub idle_output: Duration,
-    /// From sending the request to the end of the turn; [`NEVER`](Self::NEVER) unless set.
+    /// The maximum time from sending the request to the end of the turn; [`NEVER`](Self::NEVER) by
+    /// default.
     pub turn: Duration,
 }
 
 impl Timeouts {
-    /// No limit.
+    /// A timeout that never occurs.
     pub const NEVER: Duration = Duration::MAX;
 }
 

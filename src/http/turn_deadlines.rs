@@ -1,4 +1,4 @@
-//! The deadlines of a turn. All [`Timeouts`] are measured here.
+//! The deadlines of a turn. All [`Timeouts`] are measured in this module.
 
 #[cfg(feature = "http")]
 use std::future::poll_fn;
@@ -15,14 +15,14 @@ use crate::error::{Error, ErrorKind};
 use crate::http::Timeouts;
 use crate::http::deadline::ResettableTimer;
 
-/// The deadlines of a turn, each with its own limit.
+/// The deadlines of a turn, each with a limit of its own.
 ///
-/// The consumer of the turn reports bytes and output to it, and polls it while there is nothing to
-/// read. Without limits, which is the default, it never times out.
+/// The consumer of the turn reports bytes and output to the deadlines, and polls the deadlines
+/// while there is nothing to read. Without limits, which is the default, a turn never times out.
 #[derive(Debug, Default)]
 pub(crate) struct TurnDeadlines {
     timeouts: Option<Timeouts>,
-    /// The server, for error messages.
+    /// The server's host, for error messages.
     host: String,
     /// The deadline of the whole turn.
     turn_deadline: Option<Instant>,
@@ -31,14 +31,15 @@ pub(crate) struct TurnDeadlines {
     timer: ResettableTimer,
 }
 
-/// A wait for the first event of a kind, and then for each next one.
+/// The wait for the first event of a kind, and then for each next event.
 #[derive(Clone, Copy, Debug)]
 enum EventWait {
-    /// Waiting for the first event, until this deadline.
+    /// The consumer waits for the first event, until this deadline.
     UntilFirst(Option<Instant>),
-    /// Not waiting: an event has arrived, and the consumer does not wait for the next one yet.
+    /// The consumer does not wait, because an event has arrived and the wait for the next event has
+    /// not started.
     NotWaiting,
-    /// Waiting for the next event, until this deadline.
+    /// The consumer waits for the next event, until this deadline.
     UntilNext(Option<Instant>),
 }
 
@@ -49,7 +50,7 @@ impl Default for EventWait {
 }
 
 impl EventWait {
-    /// Starts to wait for the next event, unless it is already waiting.
+    /// Starts to wait for the next event, unless that wait has already started.
     fn start_waiting(&mut self, now: Instant, limit: Duration) {
         if let Self::NotWaiting = self {
             *self = Self::UntilNext(instant_after(now, limit));
@@ -89,7 +90,7 @@ impl TurnDeadlines {
         self.output_wait = EventWait::NotWaiting;
     }
 
-    /// Waits for `future` within the limits.
+    /// Waits for `future` within the limits of the turn.
     #[cfg(feature = "http")]
     pub(crate) async fn await_within_limits<F: Future>(
         &mut self,
@@ -103,10 +104,10 @@ impl TurnDeadlines {
         .await
     }
 
-    /// Returns the error when a deadline has passed.
+    /// Polls the deadlines, and returns an error when a deadline has passed.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let Some(timeouts) = self.timeouts else { return Poll::Pending };
-        // The clock is read only here.
+        // The clock is read only in this method.
         let now = Instant::now();
         self.bytes_wait.start_waiting(now, timeouts.idle);
         self.output_wait.start_waiting(now, timeouts.idle_output);

@@ -1,4 +1,4 @@
-//! A reader of a session, over its runs in all hubs that share a log.
+//! Reads a session over its runs in all hubs that share a log.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -27,13 +27,13 @@ const STORE_CHECK: Duration = Duration::from_secs(1);
 
 /// The next action of a reader.
 enum Step {
-    /// Looks for an active run.
+    /// Looks for an active run of the session.
     Attach,
     Read {
         run: String,
         order: u64,
     },
-    /// Yields the session's state from the store, which contains all runs up to this order.
+    /// Yields the session's state from the store, which contains all runs up to this order number.
     Load {
         seen: u64,
     },
@@ -43,7 +43,7 @@ enum Step {
 }
 
 impl Step {
-    /// Reads the next run, or loads the session if runs before it were missed.
+    /// Creates the step that reads the next run, or loads the session if earlier runs were missed.
     fn after_wait(next: AnnouncedRun, seen: u64) -> Self {
         match next.order == seen || next.previous == seen {
             true => Self::Read { run: next.run, order: next.order },
@@ -52,9 +52,9 @@ impl Step {
     }
 }
 
-/// Whether a run's log is gone, so that only the store has its data. If a run of this hub was
-/// dropped, its readers get an error instead; a dropped run of another hub may continue on any
-/// machine.
+/// Returns whether a run's log was removed, so that only the store has the data of the run. If a
+/// run of this hub was dropped, this function returns `false` and the readers of the run get an
+/// error. A dropped run of another hub may continue on any machine.
 fn is_gone(error: &Error, is_own: bool) -> bool {
     let is_lost = NotRunning::from_error(error).is_some() || RunLost::from_error(error).is_some();
     let is_dropped =
@@ -83,7 +83,7 @@ pub(super) fn read_all_hubs(
                             step = Step::Read { run: last.run, order: last.order };
                             continue;
                         }
-                        // The active runs are about to be announced again.
+                        // After an outage, the active runs are soon announced again.
                         Ok(_) if outage.is_settling() => None,
                         Ok(last) => {
                             step = Step::Load { seen: last.map_or(0, |last| last.order) };
@@ -147,7 +147,7 @@ pub(super) fn read_all_hubs(
                     }
                 }
             };
-            // The log cannot be read now, or is not complete yet.
+            // The log of the run cannot be read now, or is not complete yet.
             if let Some(error) = failed {
                 if LogUnavailable::from_error(&error).is_none() {
                     yield Err(error);
@@ -190,12 +190,12 @@ struct ThisHub {
 }
 
 impl ThisHub {
-    /// Whether the run belongs to this hub and has not ended.
+    /// Returns whether the run belongs to this hub and has not ended.
     fn runs(&self, run: &str) -> bool {
         self.logs.registry().run(run).is_some_and(|place| !place.has_ended())
     }
 
-    /// Waits for the future, but only until the hub is closed.
+    /// Waits for the result of the future; returns early if the hub is closed.
     async fn until_closed<T>(
         &mut self,
         future: impl Future<Output = Result<T, Error>>,
@@ -223,7 +223,7 @@ impl Drop for ThisHub {
 /// The time during which the log cannot be read or lacks active runs.
 struct Outage {
     settle_time: Duration,
-    /// Until this time the directory may lack active runs.
+    /// The time until which the directory may lack active runs.
     settled_at: Option<Instant>,
     /// The time of the next check of the store; `None` if the reader has yielded nothing yet.
     check_at: Option<Instant>,
@@ -237,7 +237,7 @@ impl Outage {
         Self { settle_time, settled_at: None, check_at: None, has_shown_events: false, shown: None }
     }
 
-    /// Records that the log was unavailable at this moment.
+    /// Records that the log is unavailable at this moment.
     fn begin(&mut self) {
         let now = Instant::now();
         self.settled_at = now.checked_add(self.settle_time);
@@ -246,7 +246,7 @@ impl Outage {
         }
     }
 
-    /// Ends the outage, because the reader shows the current state.
+    /// Ends the outage, because the reader now shows the current state.
     fn end(&mut self) {
         (self.settled_at, self.check_at, self.shown) = (None, None, None);
         self.has_shown_events = true;
@@ -256,8 +256,8 @@ impl Outage {
         self.settled_at.is_some_and(|at| Instant::now() < at)
     }
 
-    /// Returns a snapshot of the session if a check is due and the session has grown. Otherwise
-    /// waits a moment.
+    /// Returns a snapshot of the session if a check is due and the session has grown. If there is
+    /// no such snapshot, waits until the next check may be due.
     async fn next_check(&mut self, session: &Session) -> Result<Option<HubEvent>, Error> {
         let is_due = |at: Instant| at <= Instant::now();
         if self.check_at.is_none_or(is_due) {

@@ -12,7 +12,7 @@ use crate::hub::event_log::NotRunning;
 use crate::item::{Item, PendingCall, RawJson};
 use crate::tool::Verdict;
 
-/// A command to a run from elsewhere, for example from another process. Each command is an action of a [`RunHandle`],
+/// A command to a run from elsewhere, for example from another process. Each variant is an action of a [`RunHandle`],
 /// as data.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -21,20 +21,20 @@ pub enum Command {
     Interrupt,
     /// Ends the run after its turn, as [`RunHandle::stop_after_turn`] does.
     StopAfterTurn,
-    /// Adds input before the next request, as [`RunHandle::steer`] does.
+    /// Adds these items as input before the next request, as [`RunHandle::steer`] does.
     Steer(Vec<Item>),
-    /// Adds input for when the model stops, as [`RunHandle::follow_up`] does.
+    /// Adds these items as input for when the model stops on its own, as [`RunHandle::follow_up`] does.
     FollowUp(Vec<Item>),
     /// Submits a verdict on a call, as [`RunHandle::submit_verdict`] does.
     Verdict {
-        /// The call, as the approval request showed it.
+        /// The pending call, as the approval request showed it.
         call: PendingCall,
-        /// The verdict.
+        /// The verdict on the call.
         verdict: Verdict,
     },
-    /// Progress of a tool call that runs apart from its run, on another worker of a durable engine. Readers of the run
-    /// receive it as the event [`Progress`](crate::event::ToolEvent::Progress). Runs that are not durable reject this
-    /// command.
+    /// Reports the progress of a tool call that runs apart from its run, on another worker of a durable engine. Readers
+    /// of the run receive the progress as the event [`Progress`](crate::event::ToolEvent::Progress). Runs that are not
+    /// durable reject this command.
     ToolProgress {
         /// The id of the call.
         call_id: String,
@@ -50,10 +50,11 @@ pub struct SentCommand {
     answer: Box<dyn FnOnce(Result<(), Error>) + Send>,
 }
 
-/// Carries commands to runs.
+/// An inbox through which commands are sent to runs.
 pub trait CommandInbox: Send + Sync {
-    /// Opens the inbox of a run. The stream yields commands in the order in which they were sent. The run accepts
-    /// commands as long as the stream exists. If the inbox of the same run is opened again, the earlier stream ends.
+    /// Opens the inbox of a run. The returned stream yields commands in the order in which they were sent. The run
+    /// accepts commands as long as the stream exists. If the inbox of the same run is opened again, the earlier stream
+    /// ends.
     ///
     /// # Errors
     ///
@@ -63,18 +64,20 @@ pub trait CommandInbox: Send + Sync {
         run: &'a str,
     ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>>;
 
-    /// Sends a command to a run, and waits until the run has accepted it. Accepted input is queued for the model, which
-    /// may not have read it yet. The receipt has this `id`. When the input is in the history, the event `Appended`
-    /// reports the same id; input that arrives too late for that is in `Outcome::undelivered`.
+    /// Sends a command to a run, and waits until the run has accepted the command. Accepted input is queued for the
+    /// model, which may not have read the input yet. The receipt of the input has this `id`. When the input is in the
+    /// history, the event `Appended` reports the same id. Input that arrives too late for the history is in
+    /// `Outcome::undelivered`.
     ///
     /// If the future is dropped, the run may or may not receive the command.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`](crate::hub::NotRunning) as its source if the
-    /// run has ended, accepts no more input or does not exist; the error of the run's [handle](RunHandle);
-    /// [`Overloaded`](ErrorKind::Overloaded) if too many commands are waiting; [`Store`](ErrorKind::Store) if the
-    /// command cannot be sent.
+    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`](crate::hub::NotRunning) as its source if the
+    ///   run has ended, accepts no more input or does not exist;
+    /// - the error that the run's [handle](RunHandle) returns for the command;
+    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands are waiting;
+    /// - [`Store`](ErrorKind::Store) if the command cannot be sent.
     fn send<'a>(
         &'a self,
         run: &'a str,
@@ -84,8 +87,8 @@ pub trait CommandInbox: Send + Sync {
 }
 
 impl SentCommand {
-    /// Creates a command with its id. `answer` is called at most once, with the result of the command. It is not called
-    /// if the run is dropped first.
+    /// Creates a command with this id. `answer` is called at most once, with the result of the command. If the run is
+    /// dropped before it handles the command, `answer` is not called.
     pub fn new(
         id: impl Into<String>,
         command: Command,
@@ -94,14 +97,14 @@ impl SentCommand {
         Self { id: id.into(), command, answer: Box::new(answer) }
     }
 
-    /// Applies the command to a run, and sends the answer.
+    /// Applies the command to a run with `apply`, and passes the result to the sender of the command.
     pub(super) fn apply_by(self, apply: impl FnOnce(String, Command) -> Result<(), Error>) {
         (self.answer)(apply(self.id, self.command));
     }
 }
 
 impl Command {
-    /// Applies the command to a run.
+    /// Applies the command to the run with this handle.
     pub(crate) fn apply(self, id: String, run: &str, handle: &RunHandle) -> Result<(), Error> {
         let refused = |_: UndeliveredInput| Error::from(NotRunning { run: run.to_owned() });
         match self {

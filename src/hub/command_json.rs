@@ -9,7 +9,7 @@ use crate::hub::NotRunning;
 use crate::item::{Content, Item, PendingCall, RawJson};
 use crate::tool::{ToolOutput, Verdict};
 
-/// The version of the format. A reader rejects later versions.
+/// The version of the JSON format. A reader rejects later versions.
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -55,7 +55,7 @@ struct AnswerJson {
     is_over: bool,
 }
 
-/// Encodes a command.
+/// Encodes a command with its id as JSON.
 pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
     let command = match command {
         Command::Interrupt => ActionJson::Interrupt,
@@ -81,7 +81,7 @@ pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
     })
 }
 
-/// Decodes a command with its id. Returns `None` if the JSON is not a command of this crate, or has
+/// Decodes a command and its id. Returns `None` if the JSON is not a command of this crate, or has
 /// a later version.
 pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
     let CommandJson { v, id, command } = serde_json::from_slice(json).ok()?;
@@ -108,7 +108,7 @@ pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
     Some((id, command))
 }
 
-/// Encodes the answer of a run. Of the error's sources, only [`NotRunning`] is kept.
+/// Encodes the answer of a run to a command. Of the error's sources, only [`NotRunning`] is kept.
 #[cfg(feature = "redis")]
 pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
     let error = answer.err();
@@ -116,7 +116,7 @@ pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
     serde_json::to_string(&AnswerJson { v: VERSION, error, is_over }).unwrap_or_default()
 }
 
-/// Decodes the answer of a run.
+/// Decodes the answer of a run to a command.
 #[cfg(feature = "redis")]
 pub(super) fn decode_answer(run: &str, json: &[u8]) -> Result<(), Error> {
     let answer: AnswerJson = serde_json::from_slice(json).map_err(|error| {

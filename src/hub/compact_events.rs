@@ -7,9 +7,9 @@ use crate::event::{Event, ToolEvent};
 use crate::item::ToolResult;
 use crate::turn::{ReasoningKind, Text, TurnEvent};
 
-/// The events of a run so far, without those that later events made redundant: a complete turn has
-/// no deltas, and of a call's progress only the last event is kept. Folding them gives the same
-/// result as folding all events.
+/// The events of a run so far, without events that later events made redundant. A complete turn has
+/// no deltas, and only the last progress event of each call is kept. Folding the remaining events
+/// gives the same result as folding all events.
 #[derive(Debug, Default)]
 pub(super) struct CompactEvents {
     entries: BTreeMap<u64, Entry>,
@@ -29,7 +29,7 @@ enum Entry {
     },
 }
 
-/// The ids and names of the calls that lead to a sub-agent.
+/// The ids and names of the calls that lead to a sub-agent, from the outermost call.
 type Parents = Arc<[(String, String)]>;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ enum DeltaKey {
 #[derive(Debug)]
 struct Lane {
     parents: Parents,
-    /// The indices of the events of the turn that streams.
+    /// The indices of the events of the turn that is streaming.
     open_turn: Vec<u64>,
     /// The index of the last progress event of each call.
     progress: HashMap<String, u64>,
@@ -57,7 +57,7 @@ impl CompactEvents {
             Event::Unknown => {}
             Event::Turn(inner) => self.turn_event(lane, inner, event),
             Event::Tool(inner) => self.tool_event(lane, inner, event),
-            // An open turn here was cut off; its events are kept.
+            // An open turn in this lane was cut off; the events of that turn are kept.
             Event::TurnStarted { .. }
             | Event::Appended { .. }
             | Event::Rewritten { .. }
@@ -82,7 +82,7 @@ impl CompactEvents {
         at
     }
 
-    /// The lane of an event, and the event without its `Nested` wrappers.
+    /// Returns the index of the lane of an event, and the event without its `Nested` wrappers.
     fn lane_of<'a>(&mut self, event: &'a Event) -> (usize, &'a Event) {
         let mut parents: Vec<(&str, &str)> = Vec::new();
         let mut inner = event;
@@ -96,7 +96,7 @@ impl CompactEvents {
             let ids = lane.parents.iter().map(|(call_id, _)| call_id.as_str());
             ids.eq(parents.iter().map(|(call_id, _)| *call_id))
         };
-        // The newest lane is checked first, because it is usually the one that runs.
+        // The newest lane is checked first, because events usually belong to that lane.
         let at = self.lanes.iter().rposition(is_it).unwrap_or_else(|| {
             let owned = |&(call_id, name): &(&str, &str)| (call_id.to_owned(), name.to_owned());
             self.lanes.push(Lane {
@@ -170,7 +170,7 @@ impl CompactEvents {
         });
     }
 
-    /// Adds a delta to the newest entry of the block that it belongs to.
+    /// Adds a delta to the newest entry of the block that the delta belongs to.
     fn delta(&mut self, lane: usize, key: DeltaKey, delta: &Text) {
         for at in self.lanes[lane].open_turn.iter().rev() {
             match self.entries.get_mut(at) {
@@ -188,8 +188,8 @@ impl CompactEvents {
 }
 
 impl Entry {
-    /// Whether the entry belongs to the block of a delta with this key, so that the delta cannot be
-    /// merged into an entry before it.
+    /// Returns whether the entry belongs to the block of a delta with this key, so that the delta
+    /// cannot be merged into an earlier entry.
     fn is_of_same_block(&self, key: &DeltaKey) -> bool {
         match (self, key) {
             (Self::Delta { key: other, .. }, _) => match (other, key) {
@@ -210,7 +210,7 @@ impl Entry {
         }
     }
 
-    /// The turn event in this entry, of the run or of a sub-agent.
+    /// Returns the turn event in this entry, of the run or of a sub-agent.
     fn turn_event(&self) -> Option<&TurnEvent> {
         let Self::Event(event) = self else { return None };
         let mut inner: &Event = event;

@@ -1,4 +1,4 @@
-//! The number of an event.
+//! The numbers of events.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 /// The number of an event in the log of its run: `{run}.{epoch}-{number}`.
 ///
-/// A reader sends it when it reconnects, for example as the id of a server-sent event, and treats
-/// it as opaque. The numbers of a run increase with each event, and each new attempt at the run has
-/// a higher epoch.
+/// A reader that reconnects sends the number of its last event, for example as the id of a
+/// server-sent event, and treats the number as opaque. The numbers of a run increase with each
+/// event, and each new attempt at the run has a higher epoch.
 ///
 /// ```
 /// use turnstream::hub::EventNumber;
@@ -26,32 +26,32 @@ pub struct EventNumber {
 }
 
 impl EventNumber {
-    /// Makes the number of an event of this run.
+    /// Creates the number of an event of this run.
     pub fn new(run: impl Into<Arc<str>>, epoch: u64, number: u64) -> Self {
         Self { run: run.into(), epoch, number }
     }
 
-    /// The id of the run.
+    /// Returns the id of the run.
     pub fn run(&self) -> &str {
         &self.run
     }
 
-    /// The number of the attempt at the run, from 1.
+    /// Returns the epoch, which is the number of the attempt at the run, counted from 1.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The number of the entry within this attempt, from 0.
+    /// Returns the number of the entry within this attempt, counted from 0.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether this entry directly follows `last` in the same attempt.
+    /// Returns whether this entry directly follows `last` in the same attempt.
     pub(super) fn is_next_after(&self, last: &Self) -> bool {
         (self.epoch, Some(self.number)) == (last.epoch, last.number.checked_add(1))
     }
 
-    /// The position in the log of its run.
+    /// Returns the epoch and the number, which are the position in the log of the run.
     pub(super) fn position(&self) -> (u64, u64) {
         (self.epoch, self.number)
     }
@@ -63,7 +63,7 @@ impl fmt::Display for EventNumber {
     }
 }
 
-/// The error for a text that is not the number of an event.
+/// The error for a text that is not a valid event number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the number of an event")]
 pub struct ParseEventNumberError;
@@ -82,7 +82,7 @@ impl FromStr for EventNumber {
     }
 }
 
-/// Parses a number in the form that `Display` writes.
+/// Parses decimal digits in the form that `Display` writes for a number.
 fn parse_digits(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain)

@@ -1,4 +1,4 @@
-//! The hub.
+//! Runs agents for readers that come and go.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -64,20 +64,22 @@ impl Default for Hub {
 }
 
 impl Hub {
-    /// Makes a hub in the memory of this process.
+    /// Creates a hub in the memory of this process.
     ///
-    /// A log keeps at most 1,024 entries, and at least half as many; readers that lag further are
-    /// cut off. A run without readers continues. Its log is kept for a minute after its end.
+    /// A log keeps at most 1,024 entries, and at least half that number. Readers that lag too far
+    /// are cut off. A run without readers continues. The log of a run is kept for a minute after
+    /// the run's end.
     pub fn new() -> Self {
         Self::with_backend(MemoryLog::new(), MemoryInbox::new())
     }
 
-    /// Makes a hub with the given logs and inboxes, for example a [`MemoryLog`] with other
+    /// Creates a hub with the given logs and inboxes, for example a [`MemoryLog`] with other
     /// settings.
     ///
-    /// If the log has a [directory](EventLog::directory), like the one in Redis, all hubs that
-    /// share it know each other's runs: see [on many machines](crate::hub#on-many-machines).
-    /// Otherwise the hub knows only its own runs, even if another hub writes to the same log.
+    /// If the log has a [directory](EventLog::directory), like the log in Redis, all hubs that
+    /// share the log know each other's runs; see [on many machines](crate::hub#on-many-machines).
+    /// Without a directory, the hub knows only its own runs, even if another hub writes to the same
+    /// log.
     pub fn with_backend(log: impl EventLog + 'static, inbox: impl CommandInbox + 'static) -> Self {
         let settings = HubSettings {
             log: Arc::new(log),
@@ -91,45 +93,46 @@ impl Hub {
         Self::from_settings(settings)
     }
 
-    /// Makes a hub whose logs and inboxes are in Redis, shared with the hubs of other processes on
-    /// the same server: see [on many machines](crate::hub#on-many-machines).
+    /// Creates a hub whose logs and inboxes are in Redis. The hub shares the logs and inboxes with
+    /// hubs of other processes on the same Redis server; see [on many
+    /// machines](crate::hub#on-many-machines).
     #[cfg(feature = "redis")]
     pub fn with_redis(events: crate::hub::redis::RedisEvents) -> Self {
         Self::with_backend(events.clone(), events)
     }
 
     /// Sets the maximum number of entries in the log of a run: 1,024 by default, and at least 16.
-    /// After each half of them a snapshot is written, and everything before the previous snapshot
-    /// is removed.
+    /// Each time half this number of entries was written, a snapshot is written, and all entries
+    /// before the previous snapshot are removed.
     ///
-    /// Like the other settings, it makes a separate hub, which has none of this hub's runs.
+    /// Like each setting, this method creates a separate hub, which has none of this hub's runs.
     pub fn with_capacity(self, entries: usize) -> Self {
         self.with(|settings| settings.capacity = entries.max(16))
     }
 
-    /// Sets whether a run without readers is interrupted. By default it continues. Readers in other
-    /// hubs do not count.
+    /// Sets whether a run without readers is interrupted. By default, a run without readers
+    /// continues. Readers in other hubs do not count.
     pub fn with_unattended(self, unattended: Unattended) -> Self {
         self.with(|settings| settings.unattended = unattended)
     }
 
-    /// Sets what a run does while its log is unavailable. By default it continues.
+    /// Sets what a run does while its log is unavailable. By default, the run continues.
     pub fn with_log_outage(self, log_outage: LogOutage) -> Self {
         self.with(|settings| settings.log_outage = log_outage)
     }
 
-    /// Sets how long the log of a run is kept after its end, for readers that reconnect: a minute
-    /// by default.
+    /// Sets how long the log of a run is kept after the run's end, for readers that reconnect: a
+    /// minute by default.
     pub fn with_ended_kept_for(self, time: Duration) -> Self {
         self.with(|settings| settings.keep_ended = time)
     }
 
-    /// Sets the source of the ids of runs and commands. By default, ids have 128 random bits.
+    /// Sets the source of the ids of runs and commands. By default, each id has 128 random bits.
     pub fn with_ids(self, ids: impl Ids + 'static) -> Self {
         self.with(|settings| settings.ids = Arc::new(ids))
     }
 
-    /// Makes a separate hub with other settings.
+    /// Creates a separate hub with changed settings.
     fn with(self, change: impl FnOnce(&mut HubSettings)) -> Self {
         let mut settings = self.0.settings.clone();
         change(&mut settings);
@@ -141,23 +144,23 @@ impl Hub {
     }
 
     /// Starts a run under a key, which is usually the id of its session. A hub has at most one
-    /// active run for each key. Hubs that share a log check this as far as they know; only the
-    /// session's lease guarantees it.
+    /// active run for each key. Hubs that share a log check for active runs of the key as far as
+    /// they know them; only the session's lease guarantees that one run is active.
     ///
-    /// To make the run only if the key is free, [reserve](Self::reserve) the key first.
+    /// To create the run only if the key is free, [reserve](Self::reserve) the key first.
     ///
     /// # Errors
     ///
     /// - [`Conflict`](ErrorKind::Conflict), with [`AlreadyRunning`](crate::hub::AlreadyRunning) as
     ///   its source, if a run already has the key, in this hub or, as far as is known, in another
-    ///   one;
+    ///   hub;
     /// - an error with [`ShuttingDown`](crate::hub::ShuttingDown) as its source if the hub is
     ///   shutting down;
-    /// - the errors of the log and the inbox. If the log is unavailable, this is an error, with
+    /// - the errors of the log and the inbox. An unavailable log causes an error, with
     ///   [`LogUnavailable`] as its source, only if runs [pause](LogOutage::Pause) while the log is
     ///   unavailable.
     ///
-    /// After an error the run is dropped.
+    /// If an error is returned, the run is dropped.
     ///
     /// # Panics
     ///
@@ -170,21 +173,22 @@ impl Hub {
         self.reserve(key)?.start(run).await
     }
 
-    /// Reserves a key for a run that is not yet made.
+    /// Reserves a key for a run that is not created yet.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict), with [`AlreadyRunning`](crate::hub::AlreadyRunning) as
-    /// its source, if a run of this hub has the key or a reservation holds it; an error with
-    /// [`ShuttingDown`](crate::hub::ShuttingDown) as its source if the hub is shutting down.
+    /// - [`Conflict`](ErrorKind::Conflict), with [`AlreadyRunning`](crate::hub::AlreadyRunning) as
+    ///   its source, if a run or another reservation of this hub has the key;
+    /// - an error with [`ShuttingDown`](crate::hub::ShuttingDown) as its source if the hub is
+    ///   shutting down.
     pub fn reserve(&self, key: impl Into<String>) -> Result<Reservation, Error> {
         let key = key.into();
         self.0.registry.reserve(&key)?;
         Ok(Reservation { hub: self.clone(), key, is_started: false })
     }
 
-    /// Waits until no run has the key, and reserves it. If several callers wait, any of them may be
-    /// next.
+    /// Waits until no run has the key, and then reserves the key. If several callers wait, any of
+    /// them may get the key next.
     ///
     /// # Errors
     ///
@@ -198,13 +202,14 @@ impl Hub {
         Ok(Reservation { hub: self.clone(), key, is_started: false })
     }
 
-    /// The id of this hub's run that has the key. [`find_run`](Self::find_run) also finds the runs
-    /// of other hubs.
+    /// Returns the id of this hub's active run that has the key. To also find the runs of other
+    /// hubs, use [`find_run`](Self::find_run).
     pub fn run_id(&self, key: &str) -> Option<String> {
         self.0.registry.current(key).map(|place| place.run.to_string())
     }
 
-    /// Finds the run that has the key, in this hub or in another one that shares its log.
+    /// Returns the id of the active run that has the key, in this hub or in another hub that shares
+    /// its log.
     ///
     /// # Errors
     ///
@@ -224,9 +229,9 @@ impl Hub {
     /// [`Session::resume`](crate::session::Session::resume) continues the work of such a run.
     /// Returns an empty list for a log without a [directory](EventLog::directory).
     ///
-    /// A run is listed until the next run of its key begins. If the log lost its data, runs that
-    /// were lost before are not listed: the session's state in its store shows whether it is
-    /// unfinished.
+    /// A run is listed until the next run of its key starts. If the log lost its data, runs that
+    /// were lost before are not listed. To find such runs, check in the store whether their
+    /// sessions are unfinished.
     ///
     /// # Errors
     ///
@@ -239,8 +244,8 @@ impl Hub {
     }
 
     /// Claims a lost run for this hub for half a minute. Returns `false` if another hub has claimed
-    /// it. A claim only avoids needless attempts; mutual exclusion is ensured by the session's
-    /// lease.
+    /// the run, or if the log has no directory. A claim only avoids needless attempts; mutual
+    /// exclusion is ensured by the session's lease.
     ///
     /// # Errors
     ///
@@ -252,12 +257,14 @@ impl Hub {
         }
     }
 
-    /// Reads this hub's run that has the key, after the event with this number.
+    /// Creates a reader of this hub's run that has the key, which starts after the event with this
+    /// number.
     ///
-    /// Without a number, or if the event was removed or belongs to another run, the reader begins
-    /// with a [snapshot](crate::hub::HubEvent::Snapshot). With a number of the key's last run, that
-    /// run can also be read after its end, for as long as its log is kept. For a page that shows a
-    /// session, use [`read_session`](Self::read_session), which also works while no run is active.
+    /// Without a number, or if the event was removed or belongs to another run, the reader starts
+    /// with a [snapshot](crate::hub::HubEvent::Snapshot). With an event number of the key's last
+    /// run, that run can also be read after its end, as long as its log is kept. For a page that
+    /// shows a session, use [`read_session`](Self::read_session), which also works while no run is
+    /// active.
     ///
     /// # Errors
     ///
@@ -268,12 +275,13 @@ impl Hub {
         reader.ok_or_else(|| NotRunning { run: key.to_owned() }.into())
     }
 
-    /// Reads this hub's run with this id, even after its end, for as long as its log is kept.
+    /// Creates a reader of this hub's run with this id. An ended run can be read as long as its log
+    /// is kept.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if this
-    /// hub has no such log.
+    /// hub has no log of this run.
     pub fn read_run(&self, run_id: &str, after: Option<&EventNumber>) -> Result<Reader, Error> {
         match self.0.registry.run(run_id) {
             Some(place) => Ok(self.logs().read_run(place, after)),
@@ -281,33 +289,35 @@ impl Hub {
         }
     }
 
-    /// Reads the run with this id, in this hub or in another one that shares its log. If no log
-    /// exists for it, the reader ends with an error that has [`NotRunning`] as its source.
+    /// Creates a reader of the run with this id, in this hub or in another hub that shares its log.
+    /// If no log exists for the run, the reader ends with an error that has [`NotRunning`] as its
+    /// source.
     ///
-    /// It counts as a reader of the run only if the run belongs to this hub.
+    /// The reader counts as a reader of the run only if the run belongs to this hub.
     pub fn read_any_run(&self, run_id: &str, after: Option<&EventNumber>) -> Reader {
         self.logs().read_any_run(run_id, after)
     }
 
-    /// Reads a session over all its runs, including runs of other hubs that share the log; see
-    /// [`SessionReader`].
+    /// Creates a reader of all runs of a session, including runs of other hubs that share the log;
+    /// see [`SessionReader`].
     pub fn read_session(&self, session: &Session, after: Option<&EventNumber>) -> SessionReader {
         SessionReader::new(self.logs(), session.clone(), after.cloned())
     }
 
-    /// Sends a command to a run, and waits until the run has accepted it. For input this means that
-    /// it is queued for the model, not that the model has read it. The receipt has the id of the
-    /// event `Appended` that is yielded once the input is in the history. Input that comes too late
-    /// for that is in [`Outcome::undelivered`](crate::Outcome::undelivered).
+    /// Sends a command to a run, and waits until the run has accepted the command. Accepted input
+    /// is queued for the model, which may not have read the input yet. The receipt has the id of
+    /// the event `Appended` that is yielded when the input is in the history. Input that arrives
+    /// too late for the history is in [`Outcome::undelivered`](crate::Outcome::undelivered).
     ///
-    /// [`find_run`](Self::find_run) returns the run of a key, even if it belongs to another hub. If
-    /// the run ends before it gets the command, the command does not reach the key's next run.
+    /// To get the id of the run that has a key, even in another hub, use
+    /// [`find_run`](Self::find_run). If the run ends before it gets the command, the command does
+    /// not reach the key's next run.
     ///
     /// # Errors
     ///
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`] as its source if the run
     ///   has ended, accepts no more input or does not exist;
-    /// - the error of the run's [handle](crate::RunHandle);
+    /// - the error that the run's [handle](crate::RunHandle) returns for the command;
     /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands are waiting;
     /// - [`Unsupported`](ErrorKind::Unsupported) if the stream accepts no commands;
     /// - an error with [`LogUnavailable`] as its source if the inbox cannot be reached. The run may
@@ -339,13 +349,14 @@ impl Hub {
         }
     }
 
-    /// Rejects new runs, and waits up to `limit` for the active runs to end. Then it interrupts
-    /// them, which stores the partial turns of sessions, and after ten more seconds drops those
-    /// that are still active. A stream that accepts no commands is dropped at `limit`.
+    /// Rejects new runs, and waits up to `limit` for the active runs to end. After `limit`,
+    /// interrupts the remaining runs, which stores the partial turns of sessions, and drops runs
+    /// that are still active after ten more seconds. A run whose stream accepts no commands is
+    /// dropped when `limit` is over.
     ///
     /// Readers of sessions end with an error that has [`ShuttingDown`](crate::hub::ShuttingDown) as
-    /// its source, after the last event of their run. A web server should therefore wait for this
-    /// future first, and then for its connections to end. If the future is dropped, the runs
+    /// its source, after the last event of their run. A web server should therefore first wait for
+    /// this future, and then for its connections to end. If the future is dropped, the runs
     /// continue, but the hub stays closed.
     pub async fn shut_down(&self, limit: Duration) {
         let registry = &self.0.registry;
@@ -363,18 +374,19 @@ impl Hub {
         self.0.settings.log.directory()
     }
 
-    /// Returns an error if another hub has an active run of the key, as far as that is known.
+    /// Returns an error if another hub is known to have an active run of the key.
     async fn check_other_hubs(&self, key: &str, run: &str) -> Result<(), Error> {
         let Some(directory) = self.directory() else { return Ok(()) };
         let Some(last) = directory.last(key).await? else { return Ok(()) };
-        // The next attempt at the same run replaces it.
+        // The next attempt at a run replaces the earlier attempt.
         match last.is_active && last.run != run && self.0.registry.run(&last.run).is_none() {
             true => Err(AlreadyRunning { key: key.to_owned() }.into()),
             false => Ok(()),
         }
     }
 
-    /// The logs, for readers. They do not keep the hub alive.
+    /// Returns the logs, from which readers are created. The returned value does not keep the hub
+    /// alive.
     fn logs(&self) -> Logs {
         let (log, registry) = (Arc::clone(&self.0.settings.log), Arc::clone(&self.0.registry));
         Logs::new(log, registry)
@@ -400,7 +412,7 @@ impl Drop for HubInner {
     }
 }
 
-/// Waits for a key, and unregisters when it is dropped.
+/// A caller that waits for a key; unregisters when dropped.
 struct Waiter<'a> {
     registry: &'a Registry,
     key: &'a str,
@@ -413,7 +425,7 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// A key that is reserved for a run. Dropping it releases the key.
+/// A key that is reserved for a run. Dropping the reservation releases the key.
 #[derive(Debug)]
 #[must_use = "dropping it releases the key"]
 pub struct Reservation {
@@ -423,11 +435,11 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Starts the run.
+    /// Starts the run under the reserved key.
     ///
     /// # Errors
     ///
-    /// As [`Hub::start`].
+    /// The same errors as [`Hub::start`].
     ///
     /// # Panics
     ///
@@ -502,8 +514,8 @@ impl Drop for Reservation {
     }
 }
 
-/// Owns a run of a hub. Dropping it synchronously drops the run, with its tools and its request to
-/// the model.
+/// The owner of a run of a hub. Dropping the owner synchronously drops the run, with its tools and
+/// its request to the model.
 #[must_use = "dropping it drops the run"]
 pub struct RunOwner {
     place: Arc<RunPlace>,
@@ -512,18 +524,19 @@ pub struct RunOwner {
 }
 
 impl RunOwner {
-    /// The id of the run.
+    /// Returns the id of the run.
     pub fn run_id(&self) -> &str {
         &self.place.run
     }
 
-    /// Reads the run from its start. The reader keeps the run's log, so it can also be polled after
-    /// the run's end. It is cut off if it does not keep up.
+    /// Creates a reader that reads the run from its start. The reader keeps the run's log, so the
+    /// reader can also be polled after the run's end. A reader that does not keep up is cut off.
     pub fn read(&self) -> Reader {
         self.logs.read_run(Arc::clone(&self.place), None)
     }
 
-    /// Leaves the run to the hub, so that it continues without this owner. Returns its id.
+    /// Leaves the run to the hub, so that the run continues without this owner. Returns the id of
+    /// the run.
     pub fn detach(mut self) -> String {
         self.is_detached = true;
         self.place.run.to_string()
@@ -538,7 +551,7 @@ impl Drop for RunOwner {
     }
 }
 
-/// The counts of a hub at one moment.
+/// Counts of a hub's runs, readers and entries at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubStats {

@@ -16,14 +16,14 @@ use crate::lock::lock_ignoring_poison;
 /// The maximum number of commands that wait for a busy run.
 const MAX_WAITING: usize = 1_000;
 
-/// The inboxes of runs in the memory of this process. Clones share them.
+/// Inboxes of runs in the memory of this process. Clones share the same inboxes.
 ///
-/// At most 1,000 commands wait for one run; more are rejected.
+/// At most 1,000 commands wait for each run; further commands are rejected.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryInbox(Arc<Mutex<HashMap<String, mpsc::Sender<SentCommand>>>>);
 
 impl MemoryInbox {
-    /// Makes an empty set of inboxes.
+    /// Creates an empty set of inboxes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -41,7 +41,8 @@ impl MemoryInbox {
         });
         let sent = {
             let mut inboxes = lock_ignoring_poison(&self.0);
-            // Not on a clone: each clone of the sender would add capacity.
+            // The command is not sent with a clone of the sender, because each clone would add
+            // capacity.
             let sender = inboxes.get_mut(run).ok_or_else(not_running)?;
             sender.try_send(command).map_err(|error| error.is_full())
         };

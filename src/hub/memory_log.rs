@@ -16,7 +16,7 @@ use crate::lock::lock_ignoring_poison;
 /// The maximum number of removed logs whose epochs are remembered.
 const MAX_REMOVED: usize = 1_024;
 
-/// The logs of runs in the memory of this process. Clones share them.
+/// The logs of runs in the memory of this process. Clones share the same logs.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLog {
     logs: Arc<Mutex<HashMap<String, Arc<RunLog>>>>,
@@ -27,12 +27,12 @@ pub struct MemoryLog {
 }
 
 impl MemoryLog {
-    /// Makes an empty set of logs. Readers that are too slow are cut off.
+    /// Creates an empty set of logs. By default, readers that are too slow are cut off.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the treatment of readers that are too slow.
+    /// Sets how readers that are too slow are treated.
     pub fn with_slow_readers(mut self, slow_readers: SlowReaders) -> Self {
         self.slow_readers = slow_readers;
         self

@@ -1,4 +1,4 @@
-//! A reader of a session, over its runs in one hub.
+//! Reads a session over its runs in one hub.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use crate::hub::registry::NextRun;
 use crate::hub::{EventNumber, Snapshot};
 use crate::session::Session;
 
-/// Reads a session over all its runs in one hub.
+/// A reader of a session over all its runs in one hub.
 pub(super) struct OneHubReader {
     logs: Logs,
     session: Session,
     state: ReadState,
-    /// The order of the last run that was read or is contained in the session's snapshot.
+    /// The order number of the last run that was read or is contained in the session's snapshot.
     seen: u64,
-    /// Its id in the list of waiters for a run.
+    /// The id of this reader in the list of waiters for a run.
     waiter: Option<u64>,
 }
 
 enum ReadState {
-    /// Nothing was read yet.
+    /// No item was read yet.
     New(Option<EventNumber>),
     Reading(Reader),
-    /// No run is active: the session is loaded from the store.
+    /// No run is active, and the session is loaded from the store.
     Loading(BoxFuture<'static, Result<Snapshot, Error>>),
     Waiting,
     Ended,
@@ -47,8 +47,8 @@ impl OneHubReader {
         self.state = ReadState::Reading(reader);
     }
 
-    /// Loads the session, which contains all runs up to this one. Runs that begin meanwhile are
-    /// read afterwards.
+    /// Loads the session, which contains all runs up to the run with the order number `last`. Runs
+    /// that start during the load are read afterwards.
     fn load(&mut self, last: u64) {
         self.seen = last;
         self.state = ReadState::Loading(self.load_session());
@@ -78,7 +78,8 @@ impl Stream for OneHubReader {
             match &mut this.state {
                 ReadState::New(after) => {
                     let key = this.session.id();
-                    // Before the registry is asked for a run, because one may begin meanwhile.
+                    // Read before the registry is asked for a run, because a run may start in the
+                    // meantime.
                     let last = this.logs.registry().last_order(key);
                     match this.logs.read(key, after.as_ref()) {
                         Some(reader) => this.read(reader),

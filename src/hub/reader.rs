@@ -17,33 +17,33 @@ use crate::hub::{EventNumber, Snapshot};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum HubEvent {
-    /// The state so far. It replaces everything that the reader has received of this run.
+    /// The state so far, which replaces everything that the reader has received of this run.
     Snapshot {
-        /// The number to continue after; `None` if the session has no active run, or if that is
-        /// unknown because the log is unavailable.
+        /// The event number after which to continue; `None` if the session has no active run, or if
+        /// the number is unknown because the log is unavailable.
         number: Option<EventNumber>,
-        /// The state so far.
+        /// The state of the run or the session so far.
         snapshot: Arc<Snapshot>,
     },
     /// An event of the run.
     Event {
-        /// Its number.
+        /// The number of the event.
         number: EventNumber,
-        /// The event.
+        /// The event of the run.
         event: Arc<Event>,
     },
     /// The stream of the run's events has ended.
     Ended {
-        /// The number of the end.
+        /// The number of the log entry that ends the run.
         number: EventNumber,
         /// The error that the stream ended with: the error of a failed run, or the error that
-        /// stopped it before its [`Finished`](Event::Finished) event.
+        /// stopped the run before its [`Finished`](Event::Finished) event.
         error: Option<Error>,
     },
 }
 
 impl HubEvent {
-    /// The number to continue after.
+    /// Returns the event number after which a new reader continues.
     pub fn number(&self) -> Option<&EventNumber> {
         match self {
             Self::Snapshot { number, .. } => number.as_ref(),
@@ -62,18 +62,22 @@ impl From<LogEntry> for HubEvent {
     }
 }
 
-/// Reads one run, up to its end.
+/// A reader of one run, up to its end.
 ///
-/// It ends with [`HubEvent::Ended`], or with an error if it cannot continue:
-/// [`TooSlow`](crate::hub::TooSlow) if it did not keep up, [`RunLost`](crate::hub::RunLost) if the
-/// process of the run has died, [`LogUnavailable`](crate::hub::LogUnavailable) if the log cannot be
-/// reached for now, or another error if the run was dropped. Dropping the reader stops reading; the
-/// run continues.
+/// The reader ends with [`HubEvent::Ended`], or with an error if it cannot continue:
+///
+/// - [`TooSlow`](crate::hub::TooSlow) if the reader did not keep up;
+/// - [`RunLost`](crate::hub::RunLost) if the process of the run has died;
+/// - [`LogUnavailable`](crate::hub::LogUnavailable) if the log currently cannot be reached;
+/// - another error if the run was dropped.
+///
+/// Dropping the reader stops reading; the run continues.
 #[must_use = "streams do nothing unless polled"]
 pub struct Reader {
     run: Arc<str>,
     entries: BoxStream<'static, Result<LogEntry, Error>>,
-    /// The run that counts it as a reader, and its number; `None` for a run of another hub.
+    /// The run that counts this reader, and the reader's id in that run; `None` for a run of
+    /// another hub.
     place: Option<(Arc<RunPlace>, u64)>,
 }
 
@@ -90,23 +94,23 @@ impl Reader {
         Self { run, entries, place }
     }
 
-    /// The id of the run.
+    /// Returns the id of the run.
     pub fn run_id(&self) -> &str {
         &self.run
     }
 
-    /// See [`RunPlace::order`].
+    /// Returns the order number of the run; see [`RunPlace::order`].
     pub(super) fn order(&self) -> u64 {
         self.place.as_ref().map_or(0, |(place, _)| place.order())
     }
 
-    /// Yields only the events, including those of the first snapshot, for code that reads the
-    /// events of a run. To get the whole run, create the reader without a number; turns that were
-    /// already complete then have no deltas.
+    /// Converts the reader into a stream of only the events, including the events of the first
+    /// snapshot, for code that reads the events of a run. To get the whole run, create the reader
+    /// without a number. Turns that were already complete at that time then have no deltas.
     ///
     /// The error of a failed run is the last item, as with a [`Run`](crate::Run). A second snapshot
-    /// becomes an error: another attempt at the run has begun, so the events that were already
-    /// yielded are void.
+    /// becomes an error, because another attempt at the run has started and the events that were
+    /// already yielded are void.
     pub fn into_events(self) -> impl Stream<Item = Result<Event, Error>> + Send {
         let mut is_first = true;
         self.flat_map(move |read| {

@@ -19,19 +19,19 @@ use crate::hub::source::CallProgress;
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
-/// A run, as seen by everything except its runner.
+/// The state of a run that is used outside of its runner.
 pub(super) struct RunPlace {
     pub(super) run: Arc<str>,
     pub(super) key: String,
     pub(super) handle: Option<RunHandle>,
-    /// Receives the progress of calls that run apart. `Some` for an attempt at a durable run, which gets most commands
-    /// through its engine.
+    /// The channel that receives the progress of calls that run apart from the run. `Some` for an attempt at a durable
+    /// run, which gets most commands through its engine.
     progress: Option<Mutex<mpsc::Sender<CallProgress>>>,
-    /// Woken when readers come and go.
+    /// Wakes the runner when readers attach or leave.
     pub(super) runner_waker: AtomicWaker,
     pub(super) task: OnceLock<OwnedTask>,
     has_ended: AtomicBool,
-    /// The position in the order in which the hub's runs began, from 1; 0 until the run has begun.
+    /// The order number of the run, which counts the runs that the hub has started, from 1; 0 until the run is started.
     order: AtomicU64,
     /// The time at which each reader was attached.
     readers: Mutex<BTreeMap<u64, Instant>>,
@@ -57,7 +57,7 @@ impl RunPlace {
         }
     }
 
-    /// Synchronously drops the run's task.
+    /// Drops the run's task synchronously.
     pub(super) fn close(&self) {
         if let Some(task) = self.task.get() {
             task.close();
@@ -97,8 +97,8 @@ impl RunPlace {
         }
     }
 
-    /// Interrupts the run, so that its results so far are kept. Drops it instead if it accepts no
-    /// commands, or if another attempt continues it.
+    /// Interrupts the run, so that its results so far are kept. Drops the run instead if it accepts no commands, or if
+    /// another attempt will continue it.
     pub(super) fn interrupt_or_close(&self) {
         match &self.handle {
             Some(handle) if self.progress.is_none() => handle.interrupt(),
@@ -110,7 +110,7 @@ impl RunPlace {
         self.has_ended.load(Ordering::SeqCst)
     }
 
-    /// The order of the run. Later runs have higher orders.
+    /// Returns the order number of the run. Later runs have higher numbers.
     pub(super) fn order(&self) -> u64 {
         self.order.load(Ordering::SeqCst)
     }
@@ -133,13 +133,13 @@ impl RunPlace {
         lock_ignoring_poison(&self.readers).len()
     }
 
-    /// The time since the oldest current reader was attached.
+    /// Returns the time since the oldest current reader was attached.
     pub(super) fn oldest_reader(&self) -> Option<Duration> {
         lock_ignoring_poison(&self.readers).values().min().map(Instant::elapsed)
     }
 }
 
-/// The runs of a hub, and the tasks that wait for a run to begin or to end.
+/// The runs of a hub, and the tasks that wait for a run to start or to end.
 #[derive(Default)]
 pub(super) struct Registry(Mutex<RegistryState>);
 
@@ -149,19 +149,19 @@ struct RegistryState {
     runs: HashMap<Arc<str>, Arc<RunPlace>>,
     keys: HashMap<String, KeyState>,
     is_closed: bool,
-    /// The number of runs that have begun.
+    /// The number of runs that were started so far.
     begun: u64,
     next_waiter: u64,
-    /// Woken when the last run ends.
+    /// Wakers for the tasks that wait until the last run has ended.
     idle_waiters: HashMap<u64, Waker>,
 }
 
 #[derive(Default)]
 struct KeyState {
     occupant: Option<Occupant>,
-    /// Woken when a run begins or ends.
+    /// Wakers for the tasks that wait for a run of the key to start or to end.
     waiters: HashMap<u64, Waker>,
-    /// The orders of the run that began last, and of the one before it.
+    /// The order numbers of the last run that was started, and of the run before it.
     last_order: u64,
     previous_order: u64,
     last_run: Option<Arc<str>>,
@@ -175,11 +175,11 @@ impl KeyState {
     }
 }
 
-/// The next run of a key, for a reader of its runs.
+/// The next run of a key, for a reader of the key's runs.
 pub(super) enum NextRun {
-    /// The next run, which may have ended already. Its log still exists.
+    /// The next run, which may have ended already, but whose log still exists.
     Begun(Arc<RunPlace>),
-    /// Runs have begun and ended, up to the run of this order.
+    /// Runs were started and have ended, up to the run with this order number.
     Missed(u64),
 }
 
@@ -205,7 +205,7 @@ impl RegistryState {
         }
     }
 
-    /// Removes one user of a key's state.
+    /// Removes one user of a key's state, and the state if it was the last user.
     fn lose_interest(&mut self, key: &str) {
         if let Some(state) = self.keys.get_mut(key) {
             state.interested -= 1;
@@ -295,7 +295,7 @@ impl Registry {
         drop(forgotten);
     }
 
-    /// The run that has the key.
+    /// Returns the active run that has the key.
     pub(super) fn current(&self, key: &str) -> Option<Arc<RunPlace>> {
         match self.lock().keys.get(key)?.occupant.as_ref()? {
             Occupant::Run(place) => Some(Arc::clone(place)),
@@ -303,7 +303,7 @@ impl Registry {
         }
     }
 
-    /// The run with this id, if its log still exists and it is the key's last run.
+    /// Returns the run with this id, if its log still exists and the run is the key's last run.
     pub(super) fn last_run(&self, key: &str, run: &str) -> Option<Arc<RunPlace>> {
         let state = self.lock();
         let place = state.runs.get(run)?;
@@ -311,7 +311,7 @@ impl Registry {
         (place.key == key && place.order() == last).then(|| Arc::clone(place))
     }
 
-    /// Keeps the order of a key's runs until [`unfollow`](Self::unfollow).
+    /// Keeps the order numbers of a key's runs until [`unfollow`](Self::unfollow) is called.
     pub(super) fn follow(&self, key: &str) {
         self.lock().keys.entry(key.to_owned()).or_default().interested += 1;
     }
@@ -320,12 +320,12 @@ impl Registry {
         self.lock().lose_interest(key);
     }
 
-    /// The order of the last run of a key that is followed.
+    /// Returns the order number of the last run of a key that is followed.
     pub(super) fn last_order(&self, key: &str) -> u64 {
         self.lock().keys.get(key).map_or(0, |state| state.last_order)
     }
 
-    /// The run with this id, if its log still exists.
+    /// Returns the run with this id, if its log still exists.
     pub(super) fn run(&self, run: &str) -> Option<Arc<RunPlace>> {
         self.lock().runs.get(run).cloned()
     }
@@ -334,7 +334,7 @@ impl Registry {
         self.lock().runs.values().cloned().collect()
     }
 
-    /// Prevents new runs.
+    /// Closes the registry, so that no new runs start.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -348,7 +348,7 @@ impl Registry {
         self.lock().is_closed
     }
 
-    /// Ready when the registry is closed, so that no more runs begin.
+    /// Waits until the registry is closed, so that no more runs start.
     pub(super) fn poll_closed(
         &self,
         key: &str,
@@ -361,7 +361,7 @@ impl Registry {
         }
     }
 
-    /// Ready when a run with a higher order has begun.
+    /// Waits until a run with a higher order number than `seen` was started.
     pub(super) fn poll_next(
         &self,
         key: &str,
@@ -384,7 +384,7 @@ impl Registry {
         })
     }
 
-    /// Ready when the key was reserved for a run.
+    /// Waits until the key is free, and reserves the key for a run.
     pub(super) fn poll_reserve(
         &self,
         key: &str,
@@ -427,7 +427,7 @@ impl Registry {
         }
     }
 
-    /// Removes a waiter that was dropped.
+    /// Removes the entry of a waiter that was dropped.
     pub(super) fn stop_waiting(&self, key: &str, waiter: Option<u64>) {
         let Some(id) = waiter else { return };
         let mut state = self.lock();
@@ -437,7 +437,7 @@ impl Registry {
         state.remove_if_unneeded(key);
     }
 
-    /// Ready when no run is active.
+    /// Waits until no run is active.
     pub(super) fn poll_idle(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.is_idle() {
@@ -450,21 +450,21 @@ impl Registry {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, RegistryState> {
-        // No user code runs while the lock is held.
+        // No user code runs while this lock is held.
         lock_ignoring_poison(&self.0)
     }
 }
 
-/// The source of an error: the key already has an active run.
+/// The source of an error that is returned if the key already has an active run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a run of `{key}` is running")]
 pub struct AlreadyRunning {
-    /// The key.
+    /// The key of the active run.
     pub key: String,
 }
 
 impl AlreadyRunning {
-    /// Finds it among the sources of an error.
+    /// Finds this type among the sources of an error.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
@@ -476,13 +476,13 @@ impl From<AlreadyRunning> for Error {
     }
 }
 
-/// The source of an error: the hub is shutting down and starts no more runs.
+/// The source of an error that is returned if the hub is shutting down and starts no more runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hub is shutting down")]
 pub struct ShuttingDown;
 
 impl ShuttingDown {
-    /// Finds it among the sources of an error.
+    /// Finds this type among the sources of an error.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }

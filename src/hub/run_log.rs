@@ -28,7 +28,7 @@ pub(super) struct RunLogState {
     removed: u64,
     /// The error that readers get after all entries, if the log has no end.
     closed: Option<Error>,
-    /// The error that readers get after the entries while no more can be read.
+    /// The error that readers get after the existing entries while no more entries can be read.
     outage: Option<Error>,
     readers: HashMap<u64, ReaderPlace>,
     /// The number of readers that were ever attached.
@@ -39,14 +39,15 @@ pub(super) struct RunLogState {
 /// The position of a reader.
 #[derive(Debug)]
 struct ReaderPlace {
-    /// The index of the entry that it reads next, counted from the first entry ever written.
+    /// The index of the next entry that this reader reads, counted from the first entry ever
+    /// written.
     next: u64,
     waker: Option<Waker>,
 }
 
 impl RunLog {
     pub(super) fn lock(&self) -> MutexGuard<'_, RunLogState> {
-        // No user code runs while the lock is held.
+        // No user code runs while this lock is held.
         lock_ignoring_poison(&self.state)
     }
 
@@ -71,7 +72,7 @@ impl RunLog {
 }
 
 impl RunLogState {
-    /// The epoch of the attempt that the log belongs to.
+    /// Returns the epoch of the attempt that the log belongs to.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -85,7 +86,7 @@ impl RunLogState {
     }
 
     /// Removes the entries before `trim_before`, and adds `entries`. Returns the number of readers
-    /// that are cut off.
+    /// that are cut off by the removal.
     pub(super) fn append(
         &mut self,
         entries: Vec<LogEntry>,
@@ -98,7 +99,7 @@ impl RunLogState {
         cut
     }
 
-    /// Reports an outage to readers after the existing entries, until an entry is appended.
+    /// Sets the error that readers get after the existing entries, until an entry is appended.
     #[cfg(feature = "redis")]
     pub(super) fn set_outage(&mut self, outage: Option<Error>) {
         self.outage = outage;
@@ -113,13 +114,13 @@ impl RunLogState {
         self.closed = None;
     }
 
-    /// The position of the last entry.
+    /// Returns the position of the last entry.
     #[cfg(feature = "redis")]
     pub(super) fn last_position(&self) -> Option<(u64, u64)> {
         self.entries.back().map(|entry| entry.number.position())
     }
 
-    /// The entries after a position, but not before the last snapshot.
+    /// Returns the entries after a position, starting at the last snapshot at the earliest.
     #[cfg(feature = "redis")]
     pub(super) fn entries_after(&self, position: (u64, u64)) -> Vec<LogEntry> {
         let from = usize::try_from(self.last_snapshot() - self.removed).unwrap_or(0);
@@ -133,14 +134,15 @@ impl RunLogState {
         self.wake_readers();
     }
 
-    /// The number of entries before a number, including removed ones.
+    /// Returns the number of entries before an event number, including removed entries.
     fn index_of(&self, number: &EventNumber) -> u64 {
         let position = number.position();
         let here = self.entries.partition_point(|entry| entry.number.position() < position);
         self.removed + here as u64
     }
 
-    /// Removes the entries before a number. Returns the number of readers that are cut off by that.
+    /// Removes the entries before a number. Returns the number of readers that are cut off by the
+    /// removal.
     fn trim(&mut self, before: &EventNumber) -> u64 {
         let keep_from = self.index_of(before);
         let count = usize::try_from(keep_from - self.removed).unwrap_or(usize::MAX);
@@ -166,7 +168,7 @@ impl RunLogState {
         self.removed + self.entries.iter().rposition(is_snapshot).unwrap_or(0) as u64
     }
 
-    /// The index of the next entry for a reader that has read the entry with this number.
+    /// Returns the index of the next entry for a reader that has read the entry with this number.
     fn first_after(&self, number: &EventNumber) -> Option<u64> {
         let position = number.position();
         let at = self.entries.partition_point(|entry| entry.number.position() < position);
@@ -175,7 +177,7 @@ impl RunLogState {
     }
 }
 
-/// One reader of a log.
+/// A reader of one log.
 pub(super) struct LogReader {
     log: Arc<RunLog>,
     /// The number of this reader within the log.
@@ -198,7 +200,7 @@ impl LogReader {
         Self { log, id, last, has_ended: false }
     }
 
-    /// The next entry, including snapshots that the reader may skip.
+    /// Polls for the next entry, including snapshots that the reader may skip.
     fn poll_entry(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<LogEntry, Error>>> {
         let mut state = lock_ignoring_poison(&self.log.state);
         let state = &mut *state;

@@ -26,7 +26,7 @@ use crate::usage::Usage;
 /// The maximum number of ready events that are appended together.
 const MAX_BATCH: usize = 64;
 
-/// The reason of the event that retracts a turn which a lost attempt left incomplete.
+/// The reason in the event that retracts an incomplete turn of a lost attempt.
 const ATTEMPT_LOST: &str = "attempt_lost";
 
 /// The first and the longest delay between two attempts to reach an unavailable log. The delay doubles after each
@@ -34,13 +34,13 @@ const ATTEMPT_LOST: &str = "attempt_lost";
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-/// Polls a run, writes its log and receives its commands.
+/// The task that polls a run, writes the run's log and receives its commands.
 pub(super) struct Runner {
     pub(super) run: Arc<str>,
     pub(super) began_at: Instant,
     /// Whether the log has a snapshot, the inbox is open, and the run was announced.
     pub(super) is_open: bool,
-    /// 0 until the log has been started.
+    /// The epoch of the attempt; 0 until the log was started.
     pub(super) epoch: u64,
     pub(super) events: Option<BoxStream<'static, Result<Event, Error>>>,
     pub(super) handle: Option<RunHandle>,
@@ -55,32 +55,32 @@ pub(super) struct Runner {
     pub(super) unattended: Unattended,
     pub(super) keep_ended: Duration,
     pub(super) fold: CompactEvents,
-    /// Set for an attempt at a durable run. If it is not the first attempt, it retracts the incomplete turn of the
-    /// previous one.
+    /// Whether this is an attempt at a durable run. Each attempt after the first retracts the incomplete turn of the
+    /// previous attempt.
     pub(super) retracts_lost_turn: bool,
-    /// The number of entries so far, including those that an unavailable log lacks.
+    /// The number of entries so far, including entries that were not written because the log was unavailable.
     pub(super) written: u64,
     /// The number of the last snapshot.
     pub(super) snapshot_at: u64,
-    /// Measures the time without readers.
+    /// The deadline of a run without readers; `None` while the run has readers.
     pub(super) alone: Option<Deadline>,
     pub(super) log_outage: LogOutage,
-    /// Set while the log is unavailable.
+    /// The state of the missing entries, while the log is unavailable.
     pub(super) behind: Option<Behind>,
     pub(super) announced: Option<Announced>,
 }
 
 /// The state of a run whose log is unavailable and lacks entries.
 pub(super) struct Behind {
-    /// When the log is tried again. `None` means immediately.
+    /// The time of the next attempt to write the log; `None` means immediately.
     retry: Option<Deadline>,
-    /// The delay before the next attempt after that.
+    /// The delay before the attempt after the next.
     next_wait: Duration,
     /// The end of the run, if the run has ended while the log was unavailable.
     end: Option<LogContent>,
 }
 
-/// The entry of a run in the directory that all hubs share. Dropping it reports that the run has ended.
+/// The entry of a run in the directory that all hubs share. Dropping this value reports that the run has ended.
 pub(super) struct Announced {
     pub(super) directory: Arc<dyn RunDirectory>,
     pub(super) key: String,
@@ -106,7 +106,7 @@ impl Behind {
         self.next_wait = LAST_RETRY.min(self.next_wait * 2);
     }
 
-    /// Ready when the log should be tried again.
+    /// Waits until the next attempt to write the log is due.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.retry {
             Some(retry) => retry.poll(cx).map(|_| ()),
@@ -120,13 +120,13 @@ impl Behind {
 }
 
 impl Runner {
-    /// Opens the inbox and the log, writes the snapshot at the start of the log, and announces the run.
+    /// Opens the inbox and the log, writes the first snapshot to the log, and announces the run.
     pub(super) async fn open(&mut self) -> Result<(), Error> {
         let has_ended = self.events.is_none();
         if !has_ended && self.commands.is_none() {
             self.commands = Some(self.inbox.open(&self.run).await?);
         }
-        // Started only once: a repeated start could replace the run's newer attempt on another hub.
+        // The log is started only once, because a repeated start could replace a newer attempt on another hub.
         if self.epoch == 0 {
             self.epoch = self.log.begin(&self.run).await?;
         }
@@ -156,7 +156,7 @@ impl Runner {
         (self.retracts_lost_turn && self.epoch > 1).then(|| Arc::new(retracted.into()))
     }
 
-    /// Starts the run while the log is unavailable.
+    /// Starts the run while the log is unavailable, so that the log is opened later.
     pub(super) fn open_later(&mut self) {
         self.behind = Some(Behind::new(None));
     }
@@ -170,7 +170,7 @@ impl Runner {
                 self.fail(error).await;
             }
             if is_full {
-                // More events are ready. Readers get their turn first.
+                // More events are ready, but readers get time to read before the next batch.
                 tokio::task::yield_now().await;
             }
         }
@@ -184,7 +184,7 @@ impl Runner {
             return;
         }
         let Some(mut deadline) = Deadline::try_start(self.keep_ended) else { return };
-        // While ended runs are kept, keep trying to write the entries that an unavailable log lacks.
+        // While ended runs are kept, the runner keeps trying to write the entries that an unavailable log lacks.
         while self.behind.is_some() {
             let is_over = poll_fn(|cx| match deadline.poll(cx) {
                 Poll::Ready(_) => Poll::Ready(true),
@@ -197,7 +197,7 @@ impl Runner {
         poll_fn(|cx| deadline.poll(cx)).await;
     }
 
-    /// Appends a batch. Then waits while the log is unavailable, if the settings say so.
+    /// Appends a batch. After the append, waits while the log is unavailable, if the settings require waiting.
     async fn write(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         self.append(batch).await?;
         while self.behind.is_some() && self.log_outage == LogOutage::Pause && self.events.is_some()
@@ -217,7 +217,7 @@ impl Runner {
         self.behind.as_mut().map_or(Poll::Pending, |behind| behind.poll(cx))
     }
 
-    /// Collects the ready events, including the end of the run.
+    /// Collects the events that are ready, including the end of the run.
     fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Vec<LogContent>> {
         self.place.runner_waker.register(cx.waker());
         self.poll_commands(cx);
@@ -237,12 +237,12 @@ impl Runner {
         if batch.is_empty() && !is_due { Poll::Pending } else { Poll::Ready(batch) }
     }
 
-    /// At most a quarter of the log's capacity, so that readers can keep up.
+    /// Returns the maximum size of a batch: at most a quarter of the log's capacity, so that readers can keep up.
     fn max_batch(&self) -> usize {
         MAX_BATCH.min(self.capacity / 4)
     }
 
-    /// Drops the run, and adds its end with this error to the batch.
+    /// Drops the run, and adds the end of the run with this error to the batch.
     fn end(&mut self, error: Option<Error>, batch: &mut Vec<LogContent>) {
         self.events = None;
         batch.push(LogContent::End(error));
@@ -284,9 +284,9 @@ impl Runner {
         }
     }
 
-    /// Numbers and appends a batch. Commands are received in the meantime.
+    /// Numbers and appends a batch. Commands are received while the append is pending.
     ///
-    /// An unavailable log is not an error: the missing entries are written later, as a snapshot.
+    /// An unavailable log is not an error, because the missing entries are written later, as a snapshot.
     async fn append(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         let (entries, trim_before, end) = match self.behind.take() {
             Some(mut behind) => {
@@ -336,8 +336,8 @@ impl Runner {
         }
     }
 
-    /// Numbers the entries of a batch. Returns them with the snapshots between them, the number before which the log
-    /// can be trimmed, and the end if the batch contains it.
+    /// Numbers the entries of a batch. Returns the entries with the snapshots between them, the number before which the
+    /// log can be trimmed, and the end if the batch contains an end.
     fn number_batch(
         &mut self,
         batch: Vec<LogContent>,
@@ -360,14 +360,15 @@ impl Runner {
         (entries, trim_before, end)
     }
 
-    /// Creates another snapshot. Returns it with the number of the previous one, before which the log can be trimmed.
+    /// Creates the next snapshot. Returns the snapshot and the number of the previous snapshot, before which the log
+    /// can be trimmed.
     fn next_snapshot(&mut self) -> (Vec<LogEntry>, Option<EventNumber>) {
         let trim_before = self.number(self.snapshot_at);
         self.snapshot_at = self.written;
         (vec![self.snapshot()], Some(trim_before))
     }
 
-    /// Skips an entry that the log does not receive. The next snapshot has the same content.
+    /// Skips an entry that is not written to the log. The next snapshot has the content of the entry.
     fn leave_out(&mut self, content: LogContent, end: &mut Option<LogContent>) {
         self.written += 1;
         match content {
@@ -392,14 +393,14 @@ impl Runner {
         .await
     }
 
-    /// Ends a run whose log cannot be written. The run is only dropped if another attempt has replaced it.
+    /// Ends a run whose log cannot be written. If another attempt has replaced the run, the run is only dropped.
     async fn fail(&mut self, error: Error) {
         if error.kind() == ErrorKind::Conflict {
             self.events = None;
             return;
         }
         if let (Some(handle), Some(events)) = (&self.handle, &mut self.events) {
-            // Keeps the partial turn.
+            // An interrupt keeps the partial turn.
             handle.interrupt();
             while let Some(Ok(_)) = events.next().await {}
         }
@@ -424,10 +425,10 @@ impl Runner {
     }
 }
 
-/// However the run ended, its readers receive an end and the next run may start.
+/// Drops the run however it ended, so that its readers receive an end and the next run may start.
 impl Drop for Runner {
     fn drop(&mut self) {
-        // The running work is dropped first.
+        // The running work is dropped before the end is reported.
         self.events = None;
         self.commands = None;
         self.announced = None;

@@ -8,11 +8,12 @@ use crate::journal::Journal;
 use crate::session::{Session, SessionState};
 use crate::usage::Usage;
 
-/// The state of a run so far: the history that it began with, and the events since then.
+/// The state of a run so far, as the history at the run's start and the events after it.
 ///
-/// The events are reduced: a complete turn has no deltas, retracted output is left out, and only
-/// the last progress of a tool is kept. Folding them gives the same result as folding all events,
-/// so a new reader begins with them and continues with the events that follow.
+/// The events are reduced so that a complete turn has no deltas, retracted output is left out, and
+/// only the last progress of a tool is kept. Folding the reduced events gives the same result as
+/// folding all events. A new reader starts with the reduced events and continues with the events
+/// that follow.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     run: Option<Arc<str>>,
@@ -33,7 +34,7 @@ impl Snapshot {
         Self { run, start, starts_at, events, pending: Vec::new() }
     }
 
-    /// Makes a snapshot that another process wrote.
+    /// Creates a snapshot from parts that another process wrote.
     #[cfg(feature = "redis")]
     pub(in crate::hub) fn from_parts(
         run: Option<Arc<str>>,
@@ -45,13 +46,13 @@ impl Snapshot {
         Self { run, start, starts_at, events, pending }
     }
 
-    /// The calls that were pending before the events.
+    /// Returns the calls that were pending before the events of this snapshot.
     #[cfg(feature = "redis")]
     pub(in crate::hub) fn pending_before(&self) -> &[PendingCall] {
         &self.pending
     }
 
-    /// Makes the snapshot of a session that has no active run.
+    /// Creates the snapshot of a session that has no active run.
     pub fn of_session(session: &Session) -> Self {
         let pending = match session.state() {
             SessionState::Pending { calls } => calls,
@@ -66,29 +67,29 @@ impl Snapshot {
         }
     }
 
-    /// The id of the run; `None` if the session has no active run, or if that is unknown because
-    /// the log is unavailable.
+    /// Returns the id of the run; `None` if the session has no active run, or if the id is unknown
+    /// because the log is unavailable.
     pub fn run(&self) -> Option<&str> {
         self.run.as_deref()
     }
 
-    /// The history that the run began with.
+    /// Returns the history at the start of the run.
     pub fn start(&self) -> &History {
         &self.start
     }
 
-    /// The number of entries that the session had when the run began; `None` for a run without a
-    /// session.
+    /// Returns the number of entries that the session had when the run started; `None` for a run
+    /// without a session.
     pub fn starts_at(&self) -> Option<u64> {
         self.starts_at
     }
 
-    /// The events since the start, to be folded over [`start`](Self::start).
+    /// Returns the events after the start, which are to be folded over [`start`](Self::start).
     pub fn events(&self) -> &[Arc<Event>] {
         &self.events
     }
 
-    /// Folds the events over the starting history.
+    /// Folds the events of the snapshot over the starting history.
     pub fn to_journal(&self) -> Journal {
         let journal = Journal::new(self.start.clone());
         for event in &self.events {
@@ -97,18 +98,19 @@ impl Snapshot {
         journal
     }
 
-    /// The history so far; a turn that is still streaming is in it as an interrupted turn.
+    /// Returns the history so far. A turn that is still streaming is included as an interrupted
+    /// turn.
     pub fn history(&self) -> History {
         self.to_journal().history()
     }
 
-    /// The tokens that the run has used so far, including its sub-agents.
+    /// Returns the tokens that the run has used so far, including its sub-agents.
     pub fn usage(&self) -> Usage {
         let journal = self.to_journal();
         journal.usage() + journal.nested_usage()
     }
 
-    /// The calls that wait for a verdict.
+    /// Returns the calls that wait for a verdict.
     pub fn pending_calls(&self) -> Vec<PendingCall> {
         let mut pending = self.pending.clone();
         for event in &self.events {
@@ -126,7 +128,7 @@ impl Snapshot {
     }
 }
 
-/// Whether the call gets its verdict or its result with this event.
+/// Returns whether the call gets its verdict or its result with this event.
 fn is_settled_by(call: &PendingCall, event: &Event) -> bool {
     let mut path = call.path.iter();
     let mut inner = event;
@@ -140,7 +142,7 @@ fn is_settled_by(call: &PendingCall, event: &Event) -> bool {
         Event::Tool(ToolEvent::Started { call_id, .. }) => {
             path.next().is_none() && *call_id == call.call_id
         }
-        // A result also settles all requests of the call's sub-agents.
+        // The result of a call also settles all requests of the call's sub-agents.
         Event::Tool(ToolEvent::Output(result)) => {
             result.call_id == *path.next().unwrap_or(&call.call_id)
         }

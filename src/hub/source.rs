@@ -13,29 +13,29 @@ use crate::event::Event;
 use crate::item::{History, RawJson};
 use crate::session::SessionRun;
 
-/// A stream of events for a hub, with the history that it begins with.
+/// A stream of events for a hub, with the history at the start of the stream.
 ///
-/// A [`Run`] or a [`SessionRun`] that was not polled yet converts into one.
+/// A [`Run`] or a [`SessionRun`] that was not polled yet converts into a `RunSource`.
 pub struct RunSource {
     pub(super) events: BoxStream<'static, Result<Event, Error>>,
     pub(super) start: History,
     pub(super) starts_at: Option<u64>,
-    /// `None` for a stream that accepts no commands.
+    /// The handle of the run; `None` for a stream that accepts no commands.
     pub(super) handle: Option<RunHandle>,
     pub(super) run_id: Option<String>,
-    /// Set for an attempt at a durable run.
+    /// The attempt; `None` if the run is not a durable run.
     pub(super) attempt: Option<DurableAttempt>,
 }
 
 /// The start of an attempt at a durable run.
 pub(super) struct DurableAttempt {
-    /// The events of the steps that earlier attempts stored; the first snapshot contains them.
+    /// The events of the steps that earlier attempts stored. The first snapshot contains these events.
     pub(super) replayed: Vec<Arc<Event>>,
-    /// Sends the progress of calls that run apart to the attempt.
+    /// The channel that sends the progress of calls that run apart to the attempt.
     pub(super) progress: mpsc::Sender<CallProgress>,
 }
 
-/// Progress of a call that runs apart from its run.
+/// The progress of a call that runs apart from its run.
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "durable runs use it"))]
 pub(crate) struct CallProgress {
@@ -44,8 +44,8 @@ pub(crate) struct CallProgress {
 }
 
 impl RunSource {
-    /// Makes a source from your own loop, which begins with this history. It accepts no commands;
-    /// the hub drops it to end it.
+    /// Creates a source from your own loop, which starts with this history. The source accepts no commands; the hub
+    /// ends the loop by dropping its stream.
     pub fn new(
         history: History,
         events: impl Stream<Item = Result<Event, Error>> + Send + 'static,
@@ -54,12 +54,12 @@ impl RunSource {
         Self { events, start: history, starts_at: None, handle: None, run_id: None, attempt: None }
     }
 
-    /// Makes a source from an attempt at a durable run: the attempt's new events, after those that
-    /// it replayed.
+    /// Creates a source from an attempt at a durable run. The source yields the attempt's new events; the replayed
+    /// events are in the first snapshot.
     ///
-    /// Interrupts and the progress of its calls are the only commands that it accepts: other commands reach it
-    /// through the engine, which stores them. When the hub shuts down, it is dropped instead of interrupted, since
-    /// another attempt continues it.
+    /// The attempt accepts only interrupts and the progress of its calls as commands. Other commands reach the attempt
+    /// through the engine, which stores them. When the hub shuts down, the attempt is dropped instead of interrupted,
+    /// because another attempt continues the run.
     #[cfg(feature = "durable")]
     pub(crate) fn of_attempt(
         run_id: &str,
@@ -80,14 +80,14 @@ impl RunSource {
         }
     }
 
-    /// Sets the id of the run; by default an id is generated. If a run with this id exists, this is
-    /// the next attempt at it, and the earlier attempt cannot append any more.
+    /// Sets the id of the run; by default, an id is generated. If a run with this id exists, the source is the next
+    /// attempt at that run, and the earlier attempt cannot append any more.
     pub fn with_run_id(mut self, id: impl Into<String>) -> Self {
         self.run_id = Some(id.into());
         self
     }
 
-    /// Calls `look` with each event before it is written to the log, for example for a
+    /// Calls `look` with each event before the event is written to the log, for example for a
     /// [trace](crate::trace::Trace) or metrics. The run waits for the call to return.
     pub fn inspect(self, mut look: impl FnMut(&Event) + Send + 'static) -> Self {
         let events = self.events.inspect_ok(move |event| look(event)).boxed();
@@ -96,9 +96,9 @@ impl RunSource {
 }
 
 impl RunSource {
-    /// Calls `look` with the error that ends the stream of events, before it is written to the log.
-    /// Here the error has its sources, such as a [`LeaseLost`](crate::session::LeaseLost); readers
-    /// on other machines get it without them.
+    /// Calls `look` with the error that ends the stream of events, before the error is written to the log. The error
+    /// that `look` gets has its sources, such as a [`LeaseLost`](crate::session::LeaseLost). Readers on other machines
+    /// get the error without its sources.
     pub fn inspect_err(self, mut look: impl FnMut(&Error) + Send + 'static) -> Self {
         let events = self.events.inspect_err(move |error| look(error)).boxed();
         Self { events, ..self }

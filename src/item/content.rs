@@ -4,17 +4,17 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// Text, or a list of parts. It is serialized as a string or an array.
+/// Text, or a list of parts. Text is serialized as a string, and a list of parts as an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// Only text.
+    /// Content that consists only of text.
     Text(String),
     /// Text, images and files in the order given.
     Parts(Vec<Part>),
 }
 
-/// One part of a content.
+/// One part of a message's or tool result's content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -60,7 +60,7 @@ impl Content {
         }
     }
 
-    /// Returns the parts; plain text becomes one part.
+    /// Returns the parts. Plain text becomes a single text part.
     pub fn into_parts(self) -> Vec<Part> {
         match self {
             Self::Text(text) => vec![Part::Text { text }],
@@ -70,7 +70,7 @@ impl Content {
 }
 
 impl Media {
-    /// The URL of the bytes: a `data:` URL if they are inline.
+    /// Returns the URL of the bytes, which is a `data:` URL if the bytes are inline.
     pub(crate) fn to_url(&self) -> Cow<'_, str> {
         match &self.source {
             MediaSource::Data(data) => format!("data:{};base64,{data}", self.media_type).into(),
@@ -80,7 +80,7 @@ impl Media {
 }
 
 impl Part {
-    /// The text, if this is a text part.
+    /// Returns the text if this is a text part, and `None` otherwise.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text { text } => Some(text),

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::RawJson;
 
-/// The side effects of a call, and evidence of its work. The model does not see them; stores,
-/// traces and the outcome contain them.
+/// The side effects of a call, and evidence of its work. The model never receives an effect report.
+/// Stores, traces and the outcome of a run contain the reports.
 ///
 /// ```
 /// use turnstream::item::{EffectReport, SideEffect};
@@ -24,7 +24,8 @@ pub struct EffectReport {
     /// The side effects, in the order in which they were reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub side_effects: Vec<SideEffect>,
-    /// The evidence, for example a command with its exit code, or a diff. The outcome collects it.
+    /// The evidence, for example a command with its exit code, or a diff. The outcome of the run
+    /// collects all evidence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<RawJson>,
 }
@@ -38,7 +39,7 @@ pub struct SideEffect {
     pub target: String,
 }
 
-/// A check that was run, with its result: the usual format of evidence.
+/// A check that was run, with its result, in the usual format of evidence.
 ///
 /// ```
 /// use turnstream::item::{Evidence, RawJson};
@@ -56,7 +57,7 @@ pub struct Evidence {
     /// The exit code; `None` if a signal or a timeout ended the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The error output, shortened.
+    /// The shortened error output of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_snippet: Option<String>,
 }
@@ -67,26 +68,27 @@ impl Evidence {
         Self { command: command.into(), exit_code: Some(exit_code), stderr_snippet: None }
     }
 
-    /// Sets the error output of the command. A text of only white space is left out.
+    /// Sets the error output of the command. A snippet that consists only of white space is
+    /// ignored.
     pub fn with_stderr(mut self, snippet: impl Into<String>) -> Self {
         let snippet = snippet.into();
         self.stderr_snippet = (!snippet.trim().is_empty()).then_some(snippet);
         self
     }
 
-    /// Whether the check passed: its exit code is 0.
+    /// Returns whether the check passed, which means that its exit code is 0.
     pub fn is_passing(&self) -> bool {
         self.exit_code == Some(0)
     }
 
-    /// Reads evidence from its JSON. Returns `None` if it has another form.
+    /// Reads evidence from its JSON. Returns `None` if the JSON has another form.
     pub fn from_json(json: &RawJson) -> Option<Self> {
         json.deserialize_as().ok()
     }
 }
 
 impl EffectReport {
-    /// Whether the report has no side effects and no evidence.
+    /// Returns whether the report has no side effects and no evidence.
     pub fn is_empty(&self) -> bool {
         self.side_effects.is_empty() && self.evidence.is_empty()
     }

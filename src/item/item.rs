@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::{Content, RawJson, ToolCall, ToolResult, TurnInfo};
 
-/// One entry of a history: a message, a tool call or a tool result, with its metadata.
+/// An entry of a history: a message, a tool call or a tool result, with its metadata.
 ///
-/// It is serialized as one flat JSON object with a `type` field.
+/// An item is serialized as one flat JSON object with a `type` field.
 ///
 /// ```
 /// use turnstream::Item;
@@ -30,20 +30,20 @@ pub struct Item {
     /// Data that the provider needs back verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_data: Option<Arc<ProviderData>>,
-    /// It belongs to a turn that did not complete.
+    /// Whether the item belongs to a turn that did not complete.
     #[serde(default, skip_serializing_if = "is_false")]
     pub interrupted: bool,
-    /// It was shortened, or it replaces items that were compacted.
+    /// Whether the item was shortened, or replaces items that were compacted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub compacted: bool,
-    /// A tombstone: the item stays in the history but is never sent to a provider.
+    /// Whether the item is a tombstone, which stays in the history but is never sent to a provider.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tombstone: bool,
-    /// The provider marks it as commentary: text that the model wrote before its answer, and which
-    /// is not part of the answer.
+    /// Whether the provider marks the item as commentary. Commentary is text that the model wrote
+    /// before its answer and that is not part of the answer.
     #[serde(default, skip_serializing_if = "is_false")]
     pub commentary: bool,
-    /// Set on the last item of a completed turn: the metadata of the turn.
+    /// The metadata of the turn, which is set on the last item of a completed turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Arc<TurnInfo>>,
 }
@@ -58,47 +58,47 @@ fn is_false(mark: &bool) -> bool {
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ItemKind {
-    /// A system instruction. Leading ones join the request's system prompt; later ones keep their
-    /// position.
+    /// A system instruction. System instructions at the start of a history join the request's
+    /// system prompt; later system instructions keep their position.
     System {
-        /// The instruction.
+        /// The text of the instruction.
         text: String,
     },
     /// A message of the user.
     User {
-        /// Text, or parts with images and files.
+        /// The content of the message, which is text, or parts with images and files.
         content: Content,
     },
     /// Text that the model wrote.
     Text {
-        /// The text.
+        /// The text that the model wrote.
         text: String,
     },
     /// Reasoning of the model.
     Reasoning {
-        /// The text; empty if the provider does not show it.
+        /// The text of the reasoning, which is empty if the provider does not show it.
         text: String,
     },
     /// A tool call that the model requests.
     ToolCall(ToolCall),
     /// The result of a tool call.
     ToolResult(ToolResult),
-    /// A provider-specific item; all of its content is in `provider_data`.
+    /// A provider-specific item, whose entire content is in `provider_data`.
     Other,
 }
 
-/// Data that a provider needs back verbatim: signatures, encrypted reasoning, provider-specific
-/// items.
+/// Data that a provider needs back verbatim, such as signatures, encrypted reasoning and
+/// provider-specific items.
 ///
-/// It is sent only to the provider and model that wrote it.
+/// Provider data is sent only to the provider and model that wrote the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderData {
-    /// The wire that it was received over, for example `anthropic`.
+    /// The wire over which the data was received, for example `anthropic`.
     pub provider: String,
-    /// The model that wrote it.
+    /// The model that wrote the data.
     #[serde(default)]
     pub model: String,
-    /// The value, in the provider's own format.
+    /// The data, in the provider's own format.
     pub value: RawJson,
 }
 
@@ -112,11 +112,11 @@ impl ProviderData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mark {
-    /// It belongs to a turn that did not complete.
+    /// The item belongs to a turn that did not complete.
     Interrupted,
-    /// It was shortened, or it replaces items that were compacted.
+    /// The item was shortened, or it replaces items that were compacted.
     Compacted,
-    /// A tombstone: the item stays in the history but is never sent to a provider.
+    /// The item is a tombstone, which stays in the history but is never sent to a provider.
     Tombstone,
 }
 
@@ -144,12 +144,12 @@ impl Item {
         Self::new(ItemKind::System { text: text.into() })
     }
 
-    /// Creates a text of the model.
+    /// Creates an item for a text that the model wrote.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(ItemKind::Text { text: text.into() })
     }
 
-    /// Creates a reasoning item of the model.
+    /// Creates an item for reasoning of the model.
     pub fn reasoning(text: impl Into<String>) -> Self {
         Self::new(ItemKind::Reasoning { text: text.into() })
     }
@@ -172,13 +172,14 @@ impl Item {
         Self::new(ItemKind::ToolResult(result))
     }
 
-    /// Makes this the last item of a completed turn, with the given info.
+    /// Marks the item as the last item of a completed turn, with the given turn metadata.
     pub fn with_turn_info(mut self, info: TurnInfo) -> Self {
         self.turn = Some(Arc::new(info));
         self
     }
 
-    /// Whether the model wrote it: text, reasoning, a call, or a provider-specific item.
+    /// Returns whether the model wrote the item, which is a text, reasoning, a call, or a
+    /// provider-specific item.
     pub fn is_model_output(&self) -> bool {
         match self.kind {
             ItemKind::Text { .. }
@@ -194,7 +195,7 @@ impl Item {
         Self { provider_data: Some(Arc::new(data)), ..Self::new(ItemKind::Other) }
     }
 
-    /// Adds a mark.
+    /// Adds a mark to the item.
     pub fn with_mark(mut self, mark: Mark) -> Self {
         match mark {
             Mark::Interrupted => self.interrupted = true,
@@ -204,7 +205,7 @@ impl Item {
         self
     }
 
-    /// The content, if this is a user item.
+    /// Returns the content if this is a user item, and `None` otherwise.
     pub fn as_user(&self) -> Option<&Content> {
         match &self.kind {
             ItemKind::User { content } => Some(content),
@@ -212,13 +213,13 @@ impl Item {
         }
     }
 
-    /// Whether this is a message of the user: neither a tombstone nor a replacement for compacted
-    /// items.
+    /// Returns whether this is a message of the user, and neither a tombstone nor a replacement for
+    /// compacted items.
     pub(crate) fn is_prompt(&self) -> bool {
         self.as_user().is_some() && !self.compacted && !self.tombstone
     }
 
-    /// The tool call, if this is one.
+    /// Returns the tool call if this item is a tool call, and `None` otherwise.
     pub fn as_tool_call(&self) -> Option<&ToolCall> {
         match &self.kind {
             ItemKind::ToolCall(call) => Some(call),
@@ -226,7 +227,7 @@ impl Item {
         }
     }
 
-    /// The tool result, if this is one.
+    /// Returns the tool result if this item is a tool result, and `None` otherwise.
     pub fn as_tool_result(&self) -> Option<&ToolResult> {
         match &self.kind {
             ItemKind::ToolResult(result) => Some(result),
@@ -234,7 +235,7 @@ impl Item {
         }
     }
 
-    /// The text, if this is a text of the model.
+    /// Returns the text if this is a text of the model, and `None` otherwise.
     pub fn as_text(&self) -> Option<&str> {
         match &self.kind {
             ItemKind::Text { text } => Some(text),

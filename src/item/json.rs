@@ -9,10 +9,11 @@ use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, MapAccess, Se
 use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A JSON value stored as compact text. Cheap to clone.
+/// A JSON value stored as compact text, which is cheap to clone.
 ///
-/// It keeps the order of the keys, even through other self-describing formats and through tagged or
-/// flattened structs. This allows opaque provider values to be sent back unchanged.
+/// A raw JSON value keeps the order of its keys, even through other self-describing formats and
+/// through tagged or flattened structs. This order allows opaque provider values to be sent back
+/// unchanged.
 ///
 /// ```
 /// use turnstream::item::RawJson;
@@ -29,8 +30,8 @@ impl RawJson {
     ///
     /// # Errors
     ///
-    /// The errors of `serde_json::to_string`: a map whose keys are not strings, or a failing
-    /// `Serialize`.
+    /// The errors of `serde_json::to_string`, which are caused by a map whose keys are not strings,
+    /// or by a failing `Serialize` implementation.
     pub fn new<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         serde_json::to_string(value).map(|text| Self(text.into()))
     }
@@ -41,7 +42,7 @@ impl RawJson {
     ///
     /// # Errors
     ///
-    /// If the text is not a single JSON value.
+    /// Returns an error if the text is not a single JSON value.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
@@ -55,13 +56,13 @@ impl RawJson {
     ///
     /// # Errors
     ///
-    /// If the value does not match the type.
+    /// Returns an error if the value does not match the type.
     pub fn deserialize_as<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.0)
     }
 
     /// Returns the value as a `serde_json::Value`, with its keys in the same order. Returns `null`
-    /// if it is nested deeper than the 128 levels that `serde_json` reads.
+    /// if the value is nested deeper than the 128 levels that `serde_json` reads.
     pub fn to_value(&self) -> serde_json::Value {
         self.deserialize_as().unwrap_or_default()
     }
@@ -69,8 +70,8 @@ impl RawJson {
 
 impl RawJson {
     /// Replaces arrays and objects nested deeper than 64 levels with strings that contain their
-    /// JSON. An event adds levels of its own, one more for each sub-agent, and must still be
-    /// readable after it was written.
+    /// JSON. An event adds nesting levels of its own, and each sub-agent adds another level. The
+    /// event must still be readable after it was written.
     pub(crate) fn limit_depth(self) -> Self {
         const MAX_DEPTH: usize = 64;
         if nesting_depth(&self.0) <= MAX_DEPTH {
@@ -99,7 +100,7 @@ impl RawJson {
     }
 }
 
-/// Deserializes a JSON text; the error says what does not match, and at which path.
+/// Deserializes a JSON text. The error describes the mismatch and the path at which it occurred.
 pub(crate) fn from_str_with_path<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -165,11 +166,11 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
-/// The only key of the map as which `serde_json` presents a number that is not a small integer if
-/// its feature `arbitrary_precision` is enabled by any crate. The value is the text of the number.
+/// The only key of the map as which `serde_json` presents a number that is not a small integer, if
+/// any crate enables its feature `arbitrary_precision`. The map's value is the text of the number.
 const SERDE_JSON_NUMBER_KEY: &str = "$serde_json::private::Number";
 
-/// Parses the number of such a map. Returns `None` if it is out of the range of a float.
+/// Parses the text of a number. Returns `None` if the number is out of the range of a float.
 pub(crate) fn parse_finite_f64(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
@@ -177,7 +178,8 @@ pub(crate) fn parse_finite_f64(text: &str) -> Option<f64> {
 /// A key of a map in a self-describing format.
 #[derive(PartialEq)]
 pub(crate) enum MapKey<'a> {
-    /// The value is the text of a number; see [`parse_finite_f64`].
+    /// The key of a map that represents a number. The map's value is the text of the number; see
+    /// [`parse_finite_f64`].
     Number,
     Field(Cow<'a, str>),
 }
@@ -280,7 +282,7 @@ impl<'de> Visitor<'de> for JsonTranscriber<'_> {
             first = self.0.len();
             self.0.push(b',');
         }
-        // Removes the comma after the last element, if there was one.
+        // Removes the comma after the last element, if there was an element.
         self.0.truncate(first);
         self.0.push(b']');
         Ok(())
@@ -311,7 +313,7 @@ impl<'de> Visitor<'de> for JsonTranscriber<'_> {
     }
 }
 
-/// The maximum nesting depth of arrays and objects in a JSON text.
+/// Returns the maximum nesting depth of arrays and objects in a JSON text.
 pub(crate) fn nesting_depth(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     for (_, bracket) in structural_brackets(json) {
@@ -326,7 +328,7 @@ pub(crate) fn nesting_depth(json: &str) -> usize {
     deepest
 }
 
-/// The brackets of arrays and objects in a JSON text, with their positions.
+/// Iterates over the brackets of arrays and objects in a JSON text, with their positions.
 fn structural_brackets(json: &str) -> impl Iterator<Item = (usize, u8)> {
     let (mut quoted, mut escaped) = (false, false);
     json.bytes().enumerate().filter(move |(_, byte)| {

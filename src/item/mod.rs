@@ -1,8 +1,8 @@
-//! Items, and the history that holds them.
+//! Items, and the history that contains them.
 //!
 //! An [`Item`] is one flat entry: a user message, a piece of the model's text or reasoning, a tool
 //! call, or a tool result. A [`History`] is a list of items. Each provider module groups items into
-//! the messages of its wire; the rest of the crate does not know these messages.
+//! the messages of its wire. The rest of the crate does not know these messages.
 
 mod content;
 mod effect_report;

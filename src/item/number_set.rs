@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 /// A persistent set of numbers.
 ///
-/// Clones share their structure; adding a number copies only the path to it, so the cost does not
-/// grow with the size of the set.
+/// Clones share their structure. Adding a number copies only the path to that number, so the cost
+/// does not grow with the size of the set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NumberSet(Option<Arc<TrieNode>>);
 
 #[derive(Clone, Debug)]
 enum TrieNode {
     Leaf(u64),
-    /// Indexed by the next four bits of the number.
+    /// The subsets of numbers, indexed by the next four bits of a number.
     Branch([NumberSet; 16]),
 }
 
 impl NumberSet {
-    /// Adds a number. Returns whether it was missing.
+    /// Adds a number. Returns whether the number was not in the set before.
     pub(crate) fn insert(&mut self, number: u64) -> bool {
         let is_missing = !self.contains(number);
         if is_missing {
@@ -38,8 +38,8 @@ impl NumberSet {
         }
     }
 
-    /// The recursion ends after at most sixteen levels, because two different numbers differ in one
-    /// of their sixteen four-bit groups.
+    /// Adds a number to the subtree at `depth`. The recursion ends after at most sixteen levels,
+    /// because two different numbers differ in one of their sixteen four-bit groups.
     fn insert_at(&mut self, number: u64, depth: u32) {
         let Some(node) = &mut self.0 else {
             self.0 = Some(Arc::new(TrieNode::Leaf(number)));

@@ -2,31 +2,31 @@
 
 use std::collections::VecDeque;
 
-/// A queue of calls, each kept until its result is taken, with data of the user of this type.
+/// A queue of calls of the type `C`. Each call stays in the queue until its result is taken.
 ///
-/// Results may arrive in any order; they are buffered and read in call order. If two calls have the
-/// same id, a result belongs to the first one that is unanswered.
+/// Results may arrive in any order. Buffered results are read in call order. If two calls have the
+/// same id, a result belongs to the first unanswered call with that id.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenCalls<C, R = ()>(VecDeque<(C, Option<R>)>);
 
 impl<C, R> OpenCalls<C, R> {
-    /// The calls that have no result.
+    /// Iterates over the calls that have no result.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &C> {
         self.0.iter().filter(|(_, result)| result.is_none()).map(|(call, _)| call)
     }
 
-    /// Whether no call is unanswered.
+    /// Returns whether every call has a result.
     pub(crate) fn all_answered(&self) -> bool {
         self.unanswered().next().is_none()
     }
 
-    /// The position of the first matching unanswered call, which can be compared with other
-    /// positions. It is valid until calls are removed.
+    /// Returns the position of the first matching unanswered call, which can be compared with other
+    /// positions. The position is valid until calls are removed from the queue.
     pub(crate) fn position(&self, is_it: impl Fn(&C) -> bool) -> Option<usize> {
         self.0.iter().position(|(call, result)| result.is_none() && is_it(call))
     }
 
-    /// The first matching unanswered call.
+    /// Looks up the first matching unanswered call.
     pub(crate) fn find_mut(&mut self, is_it: impl Fn(&C) -> bool) -> Option<&mut C> {
         let at = self.position(is_it)?;
         self.0.get_mut(at).map(|(call, _)| call)
@@ -41,17 +41,18 @@ impl<C, R> OpenCalls<C, R> {
         }
     }
 
-    /// The buffered results, in call order.
+    /// Iterates over the buffered results, in call order.
     pub(crate) fn buffered_results(&self) -> impl Iterator<Item = &R> {
         self.0.iter().filter_map(|(_, result)| result.as_ref())
     }
 
-    /// The position of the last call whose result is buffered.
+    /// Returns the position of the last call whose result is buffered.
     pub(crate) fn last_buffered_position(&self) -> Option<usize> {
         self.0.iter().rposition(|(_, result)| result.is_some())
     }
 
-    /// Takes the buffered results, in call order, and removes their calls. Unanswered calls stay.
+    /// Takes the buffered results, in call order, and removes their calls. Unanswered calls stay in
+    /// the queue.
     pub(crate) fn take_buffered_results(&mut self) -> Vec<R> {
         let mut held = Vec::new();
         if self.0.is_empty() {
@@ -65,13 +66,13 @@ impl<C, R> OpenCalls<C, R> {
             None => true,
         });
         if self.0.is_empty() {
-            // Frees the memory, because it may take a long time until the run has calls again.
+            // This frees the memory, because it may take a long time until the run has calls again.
             self.0 = VecDeque::new();
         }
         held
     }
 
-    /// Removes the first matching unanswered call; its result does not go through this buffer.
+    /// Removes the first matching unanswered call, whose result is not buffered in this queue.
     pub(crate) fn take_first_unanswered(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
         let at = self.position(is_it)?;
         self.0.remove(at).map(|(call, _)| call)
@@ -83,7 +84,7 @@ impl<C, R> OpenCalls<C, R> {
         self.0.remove(at).map(|(call, _)| call)
     }
 
-    /// Keeps only the matching calls, with their results.
+    /// Keeps only the matching calls, with their results, and removes all other calls.
     pub(crate) fn retain(&mut self, keep: impl Fn(&C) -> bool) {
         self.0.retain(|(call, _)| keep(call));
     }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::ToolCall;
 
-/// A call that waits for a verdict or for an external result. It was made by the run itself or by
-/// one of its sub-agents.
+/// A call that waits for a verdict or for an external result. The call was made by the run itself
+/// or by one of the run's sub-agents.
 ///
 /// ```
 /// use turnstream::item::{PendingCall, ToolCall};
@@ -23,8 +23,8 @@ use crate::item::ToolCall;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingCall {
-    /// The ids of the calls that run the sub-agents, from the outermost sub-agent to the one that
-    /// made this call. Empty for a call of the run itself.
+    /// The ids of the calls that run the sub-agents, from the outermost sub-agent to the sub-agent
+    /// that made this call. The path is empty for a call of the run itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
     /// The call's id, unique in the history of the agent that made it.
@@ -48,14 +48,15 @@ impl PendingCall {
         self
     }
 
-    /// The id of the run's own call that is pending: the first of the path, or the call's own id if
-    /// the path is empty.
+    /// Returns the id of the run's own call that is pending. The returned id is the first id of the
+    /// path, or the call's own id if the path is empty.
     pub fn root_call_id(&self) -> &str {
         self.path.first().unwrap_or(&self.call_id)
     }
 
-    /// The id of the run's own call that runs the sub-agent, and this call as the sub-agent sees
-    /// it. `None` if it is a call of the run itself.
+    /// Splits off the first id of the path, which is the id of the run's own call that runs the
+    /// sub-agent. Returns that id, and this call as the sub-agent sees it. Returns `None` for a
+    /// call of the run itself.
     pub(crate) fn split_root(&self) -> Option<(&str, Self)> {
         let (parent, path) = self.path.split_first()?;
         Some((parent, Self { path: path.to_vec(), ..self.clone() }))

@@ -1,26 +1,28 @@
-//! Settling: the rule that each call has exactly one result, directly after its turn.
+//! Settling, which ensures that each call has exactly one result, directly after its turn.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::item::{Item, ItemKind, ResultKind, ToolCall, ToolResult};
 
-/// The text of a result for a call whose tool had started, or may have started.
+/// The text of the result for an interrupted call whose tool had started, or may have started.
 pub const INTERRUPTED_MID_EXECUTION: &str = "Interrupted mid-execution";
-/// The text of a result for a call whose tool had not started.
+/// The text of the result for an interrupted call whose tool had not started.
 pub const INTERRUPTED_BEFORE_START: &str = "Interrupted by user";
-/// The text of a result if the tool was running when the time limit of its run was reached.
+/// The text of the result for a call whose tool was running when the time limit of its run was
+/// reached.
 pub const TIMED_OUT_MID_EXECUTION: &str = "Timed out: the time of this run is over. What it began may \
      have been done in part: look before you call it again.";
-/// The text of a result if the tool had not started when the time limit of its run was reached.
+/// The text of the result for a call whose tool had not started when the time limit of its run was
+/// reached.
 pub const TIMED_OUT_BEFORE_START: &str = "Not run: the time of this run is over.";
 
 /// The call ids of a settled prefix, which are needed to settle the items after it.
 #[derive(Default)]
 pub(super) struct PriorCallIds<'a> {
-    /// The ids of its calls, without tombstones.
+    /// The ids of the prefix's calls, without tombstones.
     pub(super) live_call_ids: HashSet<&'a str>,
-    /// Every id that is or was in the history, including rewritten items.
+    /// Every call id that is or was in the history, including the ids in rewritten items.
     pub(super) used_call_ids: HashSet<&'a str>,
 }
 
@@ -87,7 +89,7 @@ pub(super) fn pair_calls_with_results(items: &[&Item]) -> CallResultPairs {
     CallResultPairs { call_by_result: call_of, result_by_call: result_of }
 }
 
-/// Checks the same rule in a single pass over all items.
+/// Returns whether the items are settled, and checks all items in a single pass.
 #[cfg(test)]
 pub(super) fn is_settled(items: &[&Item]) -> bool {
     let mut seen: HashSet<&str> = HashSet::new();
@@ -122,7 +124,7 @@ pub(super) fn is_settled(items: &[&Item]) -> bool {
     open.is_empty()
 }
 
-/// Whether the calls before `item` must have been answered.
+/// Returns whether the calls before `item` must have been answered.
 pub(super) fn ends_batch(item: &Item, answering: bool, turn_ended: bool) -> bool {
     let speaks_from_outside = matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
     answering || turn_ended || speaks_from_outside
@@ -149,7 +151,7 @@ impl CallBatch {
         }
     }
 
-    /// Writes the results of the batch's calls that are not among its items.
+    /// Writes the results of the batch's calls that are not among the batch's items.
     fn close(&mut self, end: usize, items: &[&Item], plan: &SettlePlan, out: &mut Vec<Item>) {
         for call_at in self.start..end {
             let item = items[call_at];
@@ -237,8 +239,8 @@ impl SettlePlan {
                     }
                 }
                 ItemKind::ToolResult(result) => {
-                    // Takes the first open call of that id in the newest batch that has one;
-                    // otherwise the result waits for a later call.
+                    // Takes the first open call with that id in the newest batch that has such a
+                    // call. Otherwise, the result waits for a later call.
                     match calls.get_mut(result.call_id.as_str()).and_then(BTreeSet::pop_first) {
                         Some((_, call_at)) => plan.add_pair(call_at, at),
                         None if seen.contains(result.call_id.as_str()) => {}
@@ -258,7 +260,7 @@ impl SettlePlan {
     }
 }
 
-/// Returns the first of `<id>_dup1`, `<id>_dup2`, … that is not in use.
+/// Returns the first of the ids `<id>_dup1`, `<id>_dup2`, … that is not in use.
 ///
 /// All numbers up to `last` must be in use; `last` is set to the number of the returned id.
 pub(crate) fn unused_call_id(id: &str, last: &mut usize, in_use: impl Fn(&str) -> bool) -> String {

@@ -17,7 +17,7 @@ pub struct TombstoneEdit {
     pub from: usize,
     /// The index after the last item of the range.
     pub to: usize,
-    /// The items that replace the range, the same number as before.
+    /// The items that replace the range, of which there are as many as before.
     pub items: Vec<Item>,
 }
 
@@ -30,24 +30,24 @@ impl TombstoneEdit {
 
 impl History {
     /// Returns the edits that mark the items at these positions (counted from 0) as
-    /// [tombstones](Item::tombstone): they stay in the history but are never sent.
+    /// [tombstones](Item::tombstone). Tombstones stay in the history but are never sent.
     ///
     /// Items that cannot be sent without each other are marked together:
     ///
-    /// - A call is marked with its result, and a result with its call. Other calls of the turn
-    ///   stay.
-    /// - With an item of a turn, such as a text or a call, all reasoning of the turn is marked:
-    ///   providers sign reasoning together with the items after it.
+    /// - A call is marked with its result, and a result with its call. Other calls of the turn are
+    ///   not marked.
+    /// - If an item of a turn, such as a text or a call, is marked, all reasoning of the turn is
+    ///   marked, too. Providers sign reasoning together with the items after it.
     /// - If a turn has a [provider-specific item](crate::item::ItemKind::Other), such as a search
     ///   that the provider ran, all items of the turn are marked, with the results of their calls.
     ///
     /// User and system items are marked alone. The note of a compaction can be marked too, and
-    /// [`was_reactively_compacted`](crate::context::was_reactively_compacted) still finds it. Items
-    /// that are tombstones already change nothing. The [info](Item::turn) of a turn, such as its
-    /// usage, moves to the turn's last item that is not a tombstone.
+    /// [`was_reactively_compacted`](crate::context::was_reactively_compacted) still finds a marked
+    /// note. Positions of existing tombstones cause no changes. The [info](Item::turn) of a turn,
+    /// such as its usage, moves to the turn's last item that is not a tombstone.
     ///
-    /// The ranges do not overlap, and the history can be sent after each edit. The list is empty if
-    /// nothing changes.
+    /// The ranges of the edits do not overlap, and the history can be sent after each edit. The
+    /// returned list is empty if no item needs to be changed.
     ///
     /// ```
     /// use turnstream::{History, Item};
@@ -68,8 +68,8 @@ impl History {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) with the invalid
-    /// [parameter](Error::parameter): a position outside the history, or the id of a call that
-    /// would be marked while it waits for its result.
+    /// [parameter](Error::parameter). The parameter is a position outside the history, or the id of
+    /// a call that would be marked while it waits for its result.
     pub fn tombstone_edits(
         &self,
         positions: impl IntoIterator<Item = usize>,
@@ -96,7 +96,7 @@ impl History {
     }
 }
 
-/// The error for a position outside a history of `len` items.
+/// Creates the error for a position outside a history of `len` items.
 pub(crate) fn position_out_of_range_error(at: usize, len: usize) -> Error {
     let message = format!("there is no item {at}: there are {len}");
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(at.to_string())
@@ -104,14 +104,15 @@ pub(crate) fn position_out_of_range_error(at: usize, len: usize) -> Error {
 
 struct TombstonePlan<'a> {
     items: Vec<&'a Item>,
-    /// The range of the turn to which each item belongs; empty for items that the model did not
-    /// write.
+    /// The range of the turn to which each item belongs. The range is empty for items that the
+    /// model did not write.
     turn_ranges: Vec<Range<usize>>,
     call_result_pairs: CallResultPairs,
 }
 
 impl TombstonePlan<'_> {
-    /// The positions to mark, including all items that must be marked together with `chosen`.
+    /// Returns the positions to mark, including all items that must be marked together with
+    /// `chosen`.
     fn expand_selection(&self, mut chosen: Vec<usize>) -> Result<BTreeSet<usize>, Error> {
         let mut void = BTreeSet::new();
         while let Some(at) = chosen.pop() {
@@ -139,8 +140,8 @@ impl TombstonePlan<'_> {
         Ok(void)
     }
 
-    /// Makes the edits. Each range includes all items of a turn that are marked, and the results of
-    /// its calls.
+    /// Creates the edits. Each range includes all marked items of a turn, and the results of the
+    /// turn's calls.
     fn edits(&self, void: &BTreeSet<usize>) -> Vec<TombstoneEdit> {
         let mut changed: BTreeMap<usize, Item> = BTreeMap::new();
         for at in void {
@@ -194,7 +195,7 @@ fn open_call_error(call_id: &str) -> Error {
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(call_id)
 }
 
-/// The range of each item's turn, complete or interrupted.
+/// Returns the range of each item's turn, whether the turn is complete or interrupted.
 fn turn_ranges(items: &[&Item]) -> Vec<Range<usize>> {
     let mut turns = Vec::with_capacity(items.len());
     while let Some(first) = items.get(turns.len()) {

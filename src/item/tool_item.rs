@@ -13,7 +13,7 @@ use crate::item::{Content, EffectReport, json};
 /// A tool call that the model requests, as plain data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The id that links the call to its result, unique in a history.
+    /// The id that links the call to its result. The id is unique in a history.
     pub call_id: String,
     /// The tool's name as the model wrote it.
     pub name: String,
@@ -22,12 +22,12 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// Returns the arguments to run or send; empty arguments and `null` become `{}`.
+    /// Returns the arguments to run or send. Empty arguments and `null` become `{}`.
     pub fn arguments_or_empty_object(&self) -> &str {
         or_empty_object(&self.arguments)
     }
 
-    /// Deserializes the arguments; empty arguments and `null` are read as `{}`, and any object
+    /// Deserializes the arguments. Empty arguments and `null` are read as `{}`, and any object
     /// deserializes into `()`.
     ///
     /// ```
@@ -49,8 +49,8 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// [`Malformed`](ErrorKind::Malformed) if they are not JSON or do not match the type; the
-    /// message has the location.
+    /// [`Malformed`](ErrorKind::Malformed) if the arguments are not JSON or do not match the type.
+    /// The error message contains the location of the mismatch.
     pub fn parse_arguments<T: DeserializeOwned>(&self) -> Result<T, Error> {
         json::parse_arguments(self.arguments_or_empty_object()).map_err(|why| {
             let message = format!("the arguments of `{}` do not fit: {why}", self.name);
@@ -75,20 +75,22 @@ pub(crate) fn validate_json(arguments: &str) -> Result<(), serde_json::Error> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ToolResultRepr", into = "ToolResultRepr")]
 pub struct ToolResult {
-    /// The id of the call that it answers.
+    /// The id of the call that the result answers.
     pub call_id: String,
     /// The tool's name.
     pub name: String,
     /// The content that the model receives.
     pub content: Content,
-    /// How the call ended; the model receives every kind except [`ResultKind::Ok`] as an error.
+    /// How the call ended. The model receives results of every kind except [`ResultKind::Ok`] as
+    /// errors.
     pub kind: ResultKind,
-    /// The side effects and evidence that the tool reported, if any. The model does not see them.
+    /// The side effects and evidence that the tool reported, if any. The model never receives the
+    /// report.
     pub report: Option<Arc<EffectReport>>,
 }
 
 impl ToolResult {
-    /// Whether the result is sent to the model as an error.
+    /// Returns whether the result is sent to the model as an error.
     pub fn is_error(&self) -> bool {
         self.kind != ResultKind::Ok
     }
@@ -141,7 +143,7 @@ pub enum ResultKind {
 }
 
 impl ResultKind {
-    /// The kind as it is serialized, for example `invalid_arguments`.
+    /// Returns the kind as it is serialized, for example `invalid_arguments`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -158,12 +160,13 @@ impl ResultKind {
         }
     }
 
-    /// Whether the tool was started and then returned, failed, timed out or panicked.
+    /// Returns whether the tool was started and then returned, failed, timed out or panicked.
     pub fn has_executed(self) -> bool {
         matches!(self, Self::Ok | Self::Error | Self::Timeout | Self::Panic)
     }
 
-    /// Whether the tool was not started because of an error in what the model wrote.
+    /// Returns whether the tool was not started because of an error in the call that the model
+    /// wrote.
     pub fn is_model_error(self) -> bool {
         matches!(self, Self::InvalidArguments | Self::UnknownTool)
     }
@@ -175,7 +178,8 @@ impl fmt::Display for ResultKind {
     }
 }
 
-/// `is_error` is written for readers that do not know the kinds; it is derived from the kind.
+/// The serialized form of a tool result. `is_error` is derived from the kind and written for
+/// readers that do not know all kinds.
 #[derive(Clone, Serialize, Deserialize)]
 struct ToolResultRepr {
     call_id: String,
@@ -190,7 +194,8 @@ struct ToolResultRepr {
     report: EffectReport,
 }
 
-/// Ignores kinds of later versions; the kind is derived from `is_error` then.
+/// Deserializes a result kind. A kind added in a later version is ignored; the kind is then derived
+/// from `is_error`.
 fn deserialize_known_kind<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ResultKind>, D::Error> {

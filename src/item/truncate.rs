@@ -1,11 +1,11 @@
-//! Shortening long content by cutting out its middle.
+//! Shortens long content by cutting out its middle.
 
 use std::borrow::Cow;
 
 use crate::item::{Content, Part};
 
 impl Content {
-    /// Returns the number of bytes of text; images and files do not count.
+    /// Returns the number of bytes of text. Images and files do not count.
     pub fn text_len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -13,13 +13,15 @@ impl Content {
         }
     }
 
-    /// Shortens the content to at most `max_bytes` of text. Returns `None` if it is not longer.
+    /// Shortens the content to at most `max_bytes` of text. Returns `None` if the text is not
+    /// longer than that.
     ///
-    /// The head and the tail are kept, half of the bytes each, cut at character boundaries. Between
-    /// them is a marker with the number of omitted bytes, and with `note` if there is one, for
-    /// example to say where the full text is stored. The marker counts towards `max_bytes`; if it
-    /// alone is longer than that, the result is longer and consists only of the marker. The text of
-    /// all parts counts together; images and files keep their positions.
+    /// The head and the tail of the text are kept, half of the bytes each, cut at character
+    /// boundaries. Between head and tail is a marker with the number of omitted bytes, followed by
+    /// `note` if there is a note. A note can say, for example, where the full text is stored. The
+    /// marker counts towards `max_bytes`. If the marker alone is longer than `max_bytes`, the
+    /// result consists only of the marker and is longer than the limit. The text of all parts
+    /// counts together. Images and files keep their positions.
     ///
     /// ```
     /// use turnstream::item::Content;
@@ -45,8 +47,8 @@ impl Content {
     }
 }
 
-/// Shortens a text to at most `max_bytes` bytes, keeping its head and tail; see
-/// [`Content::truncate_middle`].
+/// Shortens a text to at most `max_bytes` bytes, keeping its head and tail, as
+/// [`Content::truncate_middle`] does.
 pub(crate) fn truncate_middle(text: String, max_bytes: usize) -> String {
     let content = Content::from(text);
     content.truncate_middle(max_bytes, None).unwrap_or(content).text()
@@ -65,7 +67,7 @@ impl Truncation {
             Some(note) => format!("\n[{bytes} bytes were left out here. {note}]\n"),
             None => format!("\n[{bytes} bytes were left out here]\n"),
         };
-        // The longest possible marker is the one for the full length.
+        // The longest possible marker is the marker for the full length.
         let room = max_bytes.saturating_sub(marker(text.len()).len());
         let tail = room / 2;
         let from = text.floor_char_boundary(room - tail);
@@ -73,7 +75,8 @@ impl Truncation {
         Self { from, to, marker: marker(to - from) }
     }
 
-    /// Returns the rest of a piece of the text that starts at offset `start`.
+    /// Returns the part of `piece` that remains. `start` is the offset of the piece in the whole
+    /// text.
     fn apply(&self, piece: &str, start: usize) -> String {
         let inside = |at: usize| at.saturating_sub(start).min(piece.len());
         let (head, tail) = (&piece[..inside(self.from)], &piece[inside(self.to)..]);

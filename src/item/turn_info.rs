@@ -6,11 +6,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::usage::Usage;
 
-/// Why the model stopped.
+/// Why the model ended a turn.
 ///
-/// A stop reason can prevent tool calls from running, but it never starts them: whether the model
-/// requests tools is determined by the calls of the complete turn. The provider's original value is
-/// [`Turn::raw_stop_reason`](crate::turn::Turn::raw_stop_reason).
+/// A stop reason can prevent tool calls from running, but a stop reason alone never starts them.
+/// Whether the model requests tools is determined by the calls of the complete turn. The provider's
+/// original stop reason is in [`Turn::raw_stop_reason`](crate::turn::Turn::raw_stop_reason).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {
@@ -24,16 +24,16 @@ pub enum StopReason {
     ContentFilter,
     /// The model refused to answer.
     Refusal,
-    /// The provider paused the turn; sending the history again continues it.
+    /// The provider paused the turn. Sending the history again continues the turn.
     Pause,
     /// The context window is full.
     ContextWindow,
-    /// A reason that this crate does not know, as the wire sent it.
+    /// A stop reason that this crate does not know, as the wire sent it.
     Other(String),
 }
 
 impl StopReason {
-    /// The reason as it is serialized in events.
+    /// Returns the stop reason as it is serialized in events.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Stop => "stop",
@@ -75,8 +75,8 @@ impl<'de> Deserialize<'de> for StopReason {
     }
 }
 
-/// Metadata on the last item of a completed turn. It records that the turn is complete, and why the
-/// model stopped.
+/// The metadata on the last item of a completed turn. The metadata records that the turn is
+/// complete, and why the model stopped.
 ///
 /// ```
 /// use turnstream::History;
@@ -93,18 +93,18 @@ pub struct TurnInfo {
     /// The token usage of the turn.
     #[serde(default)]
     pub usage: Usage,
-    /// The model that answered, by the wire's name for it.
+    /// The name of the model that answered, as the wire reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The provider's id of the response.
+    /// The response id that the provider assigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
-    /// Why the model stopped.
+    /// Why the model ended the turn.
     pub stop_reason: StopReason,
 }
 
 impl TurnInfo {
-    /// Creates the info with only a stop reason.
+    /// Creates turn metadata with only a stop reason.
     pub fn new(stop_reason: StopReason) -> Self {
         Self { usage: Usage::default(), model: None, response_id: None, stop_reason }
     }
@@ -115,7 +115,7 @@ impl TurnInfo {
         self
     }
 
-    /// Sets the model that answered.
+    /// Sets the name of the model that answered.
     pub fn with_model(mut self, model: impl Into<String>) -> Self {
         self.model = Some(model.into());
         self

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::item::NumberSet;
 
-/// A set of ids, stored as hashes. Ids are never removed, and hash collisions can cause false
+/// A set of call ids, stored as hashes. Ids are never removed, and hash collisions can cause false
 /// positives.
 ///
 /// Clones share their structure, and the cost of adding an id does not grow with the history.
@@ -16,7 +16,8 @@ impl UsedIdFilter {
         self.0.insert(hash(id));
     }
 
-    /// Whether the id may be in the set. If this returns `false`, it is not.
+    /// Returns whether the id may be in the set. If this method returns `false`, the id is not in
+    /// the set.
     pub(super) fn may_contain(&self, id: &str) -> bool {
         self.0.contains(hash(id))
     }

@@ -9,9 +9,9 @@ use crate::trace::{Trace, TraceTo};
 
 /// Extension methods for streams of events, from an agent or from a hand-written loop.
 pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
-    /// Writes every event into `journal`, in the same poll that yields it.
+    /// Writes every event into `journal`, in the same poll that yields the event.
     ///
-    /// Dropping the stream also drops the wrapped stream; the journal keeps its state.
+    /// Dropping the stream also drops the wrapped stream, but the journal keeps its state.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -43,22 +43,24 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
 
     /// Writes every step into `trace`, in the same poll in which the step ends.
     ///
-    /// Dropping the stream also drops the wrapped stream; the trace keeps its state. The trace of a
-    /// hand-written loop has an end only if its events end with [`Finished`](Event::Finished): call
-    /// this after [`finish_with`](Self::finish_with).
+    /// Dropping the stream also drops the wrapped stream, but the trace keeps its state. The trace
+    /// of a hand-written loop has an end only if the loop's events end with
+    /// [`Finished`](Event::Finished). Therefore, call this method after
+    /// [`finish_with`](Self::finish_with).
     fn trace_to(self, trace: &Trace) -> TraceTo<Self> {
         TraceTo::new(self, trace.clone())
     }
 
-    /// Ends a hand-written loop as an agent ends a run: calls without a result are answered as
-    /// interrupted, and [`Event::Finished`] is the last event.
+    /// Ends a hand-written loop in the same way as an agent ends a run. Calls without a result are
+    /// answered as interrupted, and [`Event::Finished`] is the last event.
     ///
     /// An `Err` becomes the error of the outcome; it is yielded after `Finished`, so that `?`
-    /// propagates it. If the stream ends with all turns complete and all calls answered, the reason
-    /// is `completed`, otherwise `stopped`, even if a call still needs an approval. After a panic,
-    /// the stream yields `None`. After a `Finished` event of the wrapped stream, it yields the
-    /// error of that outcome, if there is one, and then `None`. Call this after
-    /// [`journal_to`](Self::journal_to) with the same journal: the outcome is read from it.
+    /// propagates it. If the stream ends with all turns complete and all calls answered, the end
+    /// reason is `completed`. Otherwise, the end reason is `stopped`, even if a call still needs an
+    /// approval. After a panic, the stream yields `None`. After a `Finished` event of the wrapped
+    /// stream, the stream yields the error of that outcome, if there is an error, and then `None`.
+    /// Call this method after [`journal_to`](Self::journal_to) with the same journal, because the
+    /// outcome is read from the journal.
     fn finish_with(self, journal: &Journal) -> FinishWith<Self> {
         FinishWith::new(self, journal.clone())
     }

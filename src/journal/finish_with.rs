@@ -11,20 +11,22 @@ use crate::error::Error;
 use crate::event::{EndReason, Event};
 use crate::journal::Journal;
 
-/// Stream for the [`finish_with`](crate::journal::EventStreamExt::finish_with) method.
+/// The stream that the [`finish_with`](crate::journal::EventStreamExt::finish_with) method returns.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct FinishWith<T> {
-    /// `None` after it ended; dropped before the ending events are made.
+    /// The wrapped stream, which is dropped when it ends, before the ending events are created.
+    /// `None` after the wrapped stream has ended.
     #[pin]
     events: Option<T>,
     journal: Journal,
-    /// Stays `true` if a poll panics.
+    /// Whether a poll is in progress. The value stays `true` if a poll panics.
     is_polling: bool,
-    /// `Some` from the end of the wrapped stream until `Finished` is yielded.
+    /// The reason and error of the end. `Some` from the end of the wrapped stream until `Finished`
+    /// is yielded.
     pending_end: Option<(EndReason, Option<Error>)>,
-    /// `Some` from `Finished` until the error of a failed loop is yielded.
+    /// The error of a failed loop. `Some` from the `Finished` event until the error is yielded.
     pending_error: Option<Error>,
 }
 

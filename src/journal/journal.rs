@@ -12,16 +12,17 @@ use crate::journal::run_fold::RunFold;
 use crate::lock::lock_ignoring_poison;
 use crate::usage::Usage;
 
-/// The history, usage and state that result from a run's events so far. Clones share the same
-/// state.
+/// The history, usage and state that result from a run's events so far. Clones of a journal share
+/// the same state.
 ///
-/// A journal is in memory and performs no I/O. It can be read at any time, also after the stream
-/// was dropped: a turn that is still open appears as interrupted, and the results received so far
-/// are in the order of their calls. The history can be sent to a provider after
+/// A journal is in memory and performs no I/O. A journal can be read at any time, even after the
+/// stream was dropped. A turn that is still open appears as interrupted, and the results received
+/// so far are in the order of their calls. The history can be sent to a provider after
 /// [`History::settled`].
 ///
-/// Events of sub-agents go into nested journals, one for each call: see
-/// [`nested_journal`](Self::nested_journal). They do not change this journal's history.
+/// Events of sub-agents are recorded in nested journals, one for each call; see
+/// [`nested_journal`](Self::nested_journal). Events of sub-agents do not change this journal's
+/// history.
 ///
 /// ```
 /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
@@ -41,8 +42,9 @@ pub struct Journal(Arc<Mutex<JournalState>>);
 #[derive(Debug)]
 struct JournalState {
     fold: RunFold,
-    /// One journal for each call that runs a sub-agent, in the order of their first events. A
-    /// child's lock is taken while its parent's is held, never the other way round.
+    /// The journals of the sub-agents, one for each call that runs a sub-agent, in the order of
+    /// their first events. A child journal's lock may be taken while its parent's lock is held, but
+    /// never the other way round.
     nested_journals: Vec<(String, Journal)>,
 }
 
@@ -55,8 +57,9 @@ impl Journal {
         })))
     }
 
-    /// Applies the next event. Streams of [`journal_to`](crate::EventStreamExt::journal_to) call
-    /// this for each event; call it yourself for events that do not pass through such a stream.
+    /// Applies the next event to the journal. Streams of
+    /// [`journal_to`](crate::EventStreamExt::journal_to) call this method for each event. Call this
+    /// method yourself only for events that do not pass through such a stream.
     pub fn observe(&self, event: &Event) {
         self.with_state(|book| book.observe(event));
     }
@@ -67,13 +70,13 @@ impl Journal {
     }
 
     /// Returns the items that were appended since this journal was created, in order and as they
-    /// were appended: see [`Outcome::new_items`](crate::Outcome::new_items).
+    /// were appended; see [`Outcome::new_items`](crate::Outcome::new_items).
     pub fn new_items(&self) -> Vec<Item> {
         self.with_state(|book| book.fold.new_items())
     }
 
-    /// Returns the tokens of all requests so far, including retracted and unfinished attempts, but
-    /// not those of sub-agents.
+    /// Returns the tokens used by all requests so far, including retracted and unfinished attempts,
+    /// but without the tokens of sub-agents.
     pub fn usage(&self) -> Usage {
         self.with_state(|book| book.fold.usage())
     }
@@ -83,23 +86,23 @@ impl Journal {
         self.with_state(|book| book.fold.phase())
     }
 
-    /// Whether every call of a completed turn has its result.
+    /// Returns whether every call of a completed turn has its result.
     pub fn all_calls_answered(&self) -> bool {
         self.with_state(|book| book.fold.all_calls_answered())
     }
 
-    /// Whether a turn has started and is not complete.
+    /// Returns whether a turn has started and is not complete.
     pub fn has_open_turn(&self) -> bool {
         self.with_state(|book| book.fold.has_open_turn())
     }
 
-    /// Returns the journal of the sub-agent that the call `call_id` runs or ran; `None` before its
-    /// first event.
+    /// Returns the journal of the sub-agent that the call `call_id` runs or ran. Returns `None`
+    /// before the sub-agent's first event.
     ///
     /// A nested journal starts with an empty history whose id is this history's id, a slash and the
-    /// call id. It stays when the run is dropped or interrupted, and it continues when the
-    /// sub-agent continues. The sub-agent's own sub-agents are in the nested journals of that
-    /// journal.
+    /// call id. A nested journal is kept when the run is dropped or interrupted, and continues when
+    /// the sub-agent continues. The nested journal contains the journals of the sub-agent's own
+    /// sub-agents.
     ///
     /// ```
     /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
@@ -129,13 +132,13 @@ impl Journal {
         self.with_state(|book| book.nested_journals.iter().map(|(id, _)| id.clone()).collect())
     }
 
-    /// Returns the tokens of all sub-agents so far, at all levels of nesting.
+    /// Returns the tokens used by all sub-agents so far, at all levels of nesting.
     pub fn nested_usage(&self) -> Usage {
         self.with_state(|book| book.nested_usage())
     }
 
-    /// The history, and the number of its items that have their final position. The open turn and
-    /// the results that wait for results of other calls do not count.
+    /// Returns the history, and the number of its items that have their final position. That number
+    /// excludes the open turn, and results that wait for the results of other calls.
     pub(crate) fn history_and_final_len(&self) -> (History, usize) {
         self.with_state(|book| (book.history(), book.fold.final_history().len()))
     }
@@ -152,8 +155,8 @@ impl Journal {
         self.with_state(|book| book.fold.set_effect_report(call_id, report));
     }
 
-    /// Makes and observes a result for the next call that has none: the calls were dropped, and the
-    /// run continues.
+    /// Creates and observes a result for the next call that has no result. Use this method when the
+    /// calls were dropped and the run continues.
     pub(crate) fn next_missing_result(&self, cut: Interruption) -> Option<Event> {
         self.with_state(|book| {
             let event = Event::Tool(book.fold.next_missing_result(cut)?);
@@ -162,13 +165,13 @@ impl Journal {
         })
     }
 
-    /// The number of requests that were started.
+    /// Returns the number of requests that were started.
     pub(crate) fn requests(&self) -> u32 {
         self.with_state(|book| book.fold.requests())
     }
 
-    /// Makes and observes the next event of an ending: a result for each call that has none, unless
-    /// the calls are pending, and then `Finished`.
+    /// Creates and observes the next event that ends the run. The ending events are a result for
+    /// each call that has no result, unless the calls are pending, and then `Finished`.
     pub(crate) fn next_ending_event(
         &self,
         reason: EndReason,
@@ -189,7 +192,7 @@ impl Journal {
         })
     }
 
-    /// Returns the outcome that the run would have if it ended now. Its pending calls are listed
+    /// Returns the outcome that the run would have if it ended now. The outcome lists pending calls
     /// only if the reason is `Pending`.
     pub fn outcome(&self, reason: EndReason, error: Option<Error>) -> Outcome {
         self.with_state(|book| book.outcome(reason, error, None, Vec::new()))
@@ -197,7 +200,7 @@ impl Journal {
 
     fn with_state<T>(&self, f: impl FnOnce(&mut JournalState) -> T) -> T {
         // No user code runs while the lock is held, and only the locks of nested journals are taken
-        // meanwhile.
+        // while this lock is held.
         f(&mut lock_ignoring_poison(&self.0))
     }
 }
@@ -227,12 +230,13 @@ impl JournalState {
         self.nested_journals.push((call_id.to_owned(), child));
     }
 
-    /// Searches from the newest, because the newest one is running.
+    /// Looks up the journal of the sub-agent that runs as `call_id`. The search starts with the
+    /// newest journal, because the newest sub-agent is running.
     fn nested_journal(&self, call_id: &str) -> Option<&Journal> {
         self.nested_journals.iter().rev().find(|(id, _)| id == call_id).map(|(_, child)| child)
     }
 
-    /// The sum over all levels of nesting.
+    /// Returns the sum of the tokens of all sub-agents, at all levels of nesting.
     fn nested_usage(&self) -> Usage {
         self.nested_journals.iter().map(|(_, child)| child.usage() + child.nested_usage()).sum()
     }
@@ -253,8 +257,8 @@ impl JournalState {
     }
 }
 
-/// Whether the event, or the event that is nested in it, is of an unknown kind. Stores skip those
-/// too.
+/// Returns whether the event, or the event that is nested in it, is of an unknown kind. Stores also
+/// skip events of unknown kinds.
 fn is_ignored_event(event: &Event) -> bool {
     match event {
         Event::Unknown => true,

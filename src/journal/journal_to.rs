@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::journal::Journal;
 
-/// Stream for the [`journal_to`](crate::journal::EventStreamExt::journal_to) method.
+/// The stream that the [`journal_to`](crate::journal::EventStreamExt::journal_to) method returns.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]

@@ -6,7 +6,7 @@ use crate::item::{
     TIMED_OUT_BEFORE_START, TIMED_OUT_MID_EXECUTION, ToolCall, ToolResult,
 };
 
-/// Why calls do not get a result of their own.
+/// Why calls do not get results of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interruption {
     /// The run was interrupted, or failed.
@@ -20,13 +20,13 @@ pub(crate) enum Interruption {
 pub(super) struct OpenCall {
     /// The call as the model wrote it.
     call: ToolCall,
-    /// The call as it was shown for approval: a hook may have rewritten it.
+    /// The call as it was shown for approval. A hook may have rewritten it.
     pub(super) effective_call: Option<ToolCall>,
-    /// The name of the tool that runs; `Some` once it has started.
+    /// The name of the tool that runs. `Some` once the tool has started.
     started_tool: Option<String>,
-    /// The calls that its sub-agent waits for, if the sub-agent is suspended.
+    /// The calls that the call's sub-agent waits for, if the sub-agent is suspended.
     pub(super) nested_pending_calls: Vec<PendingCall>,
-    /// The effects that it reported before it was dropped.
+    /// The effects that the call reported before it was dropped.
     pub(super) report: EffectReport,
 }
 
@@ -35,7 +35,7 @@ impl OpenCall {
         &self.call.call_id
     }
 
-    /// The name by which the model called the tool.
+    /// Returns the name by which the model called the tool.
     pub(super) fn name(&self) -> &str {
         &self.call.name
     }
@@ -46,7 +46,7 @@ impl OpenCall {
         self.nested_pending_calls.clear();
     }
 
-    /// The result for a call that does not get one of its own.
+    /// Creates the result for a call that does not get a result of its own.
     pub(super) fn missing_result(&self, cut: Interruption) -> ToolEvent {
         let (kind, text) = match (cut, self.started_tool.is_some()) {
             (Interruption::Interrupted, true) => {
@@ -67,7 +67,7 @@ impl OpenCall {
         ToolEvent::Output(result.with_report(self.report.clone()))
     }
 
-    /// The call as it would run, or the calls that its sub-agent waits for.
+    /// Returns the call as it would run, or the calls that its sub-agent waits for.
     pub(super) fn pending_calls(&self) -> Vec<PendingCall> {
         match self.nested_pending_calls.is_empty() {
             true => vec![self.effective_call.as_ref().unwrap_or(&self.call).into()],

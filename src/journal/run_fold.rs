@@ -19,16 +19,18 @@ use crate::usage::Usage;
 pub(super) struct RunFold {
     /// The history without the open turn and the buffered results.
     history: History,
-    /// The items that were appended before the last rewrite of the history, as they were then.
+    /// The items that were appended before the last rewrite of the history, as they were at that
+    /// time.
     earlier_new_items: Vec<Item>,
-    /// The length of the history after its last rewrite, or at the start; items after it are new.
+    /// The length of the history after its last rewrite, or at the start of the run. Items after
+    /// this position are new.
     new_items_start: usize,
-    /// The turn that is streaming.
+    /// The turn that is currently streaming.
     partial_turn: PartialTurn,
     /// The unanswered calls of completed turns, with their buffered results.
     open_calls: OpenCalls<OpenCall, ToolResult>,
     phase: InterruptedPhase,
-    /// The evidence in the results of the history, including results that were rewritten since.
+    /// The evidence in the results of the history, including results that were rewritten later.
     evidence: Vec<RawJson>,
     /// The usage of completed turns, of retracted attempts, and of compactions.
     usage: Usage,
@@ -123,7 +125,8 @@ impl RunFold {
                 self.continued_text = if continues { last } else { String::new() };
             }
             Event::Finished(_) => self.flush_open_turn(),
-            // The events of a sub-agent go into its own journal and do not change this one.
+            // The events of a sub-agent are recorded in its own journal and do not change this
+            // journal.
             Event::Tool(ToolEvent::Nested { .. } | ToolEvent::Progress { .. })
             | Event::Nested { .. }
             | Event::Continued { .. }
@@ -189,7 +192,7 @@ impl RunFold {
         }
     }
 
-    /// Records a call as it needs approval.
+    /// Records the call as it was shown for approval.
     pub(super) fn set_effective_call(&mut self, asked: ToolCall) {
         let call_id = asked.call_id.clone();
         self.update_call(&call_id, |call| call.effective_call = Some(asked));
@@ -206,8 +209,8 @@ impl RunFold {
         }
     }
 
-    /// The current history, including those histories of suspended sub-agents that have continued
-    /// since.
+    /// Returns the current history. `continued` returns the current history of a suspended
+    /// sub-agent that has continued in the meantime.
     pub(super) fn history(&self, continued: impl Fn(&str) -> Option<History>) -> History {
         let mut history = self.history.clone();
         for call_id in self.history.suspended_call_ids() {
@@ -220,7 +223,7 @@ impl RunFold {
         history
     }
 
-    /// The part of the history whose items have their final position.
+    /// Returns the part of the history whose items have their final position.
     pub(super) fn final_history(&self) -> &History {
         &self.history
     }
@@ -247,13 +250,13 @@ impl RunFold {
         !self.partial_turn.is_empty()
     }
 
-    /// A result for the next call that has none.
+    /// Creates a result for the next call that has no result.
     pub(super) fn next_missing_result(&self, cut: Interruption) -> Option<ToolEvent> {
         self.open_calls.unanswered().next().map(|call| call.missing_result(cut))
     }
 
-    /// The event that must precede the end of a run for this reason: a result for the next call
-    /// that has none. Pending calls get their results from outside the run.
+    /// Creates the event that must precede the end of a run for this reason, which is a result for
+    /// the next call that has no result. Pending calls receive their results from outside the run.
     pub(super) fn missing_result_before_end(
         &self,
         reason: EndReason,
@@ -267,13 +270,13 @@ impl RunFold {
         }
     }
 
-    /// The number of requests that were started.
+    /// Returns the number of requests that were started.
     pub(super) fn requests(&self) -> u32 {
         self.request_count
     }
 
-    /// The outcome that the run would have if it ended now with this history, which must be the one
-    /// that [`history`](Self::history) returns.
+    /// Returns the outcome that the run would have if it ended now. `history` must be the history
+    /// that the method [`history`](Self::history) returns.
     pub(super) fn outcome(
         &self,
         history: History,
@@ -313,7 +316,7 @@ impl RunFold {
     }
 }
 
-/// The phase that an event starts.
+/// Returns the phase that an event starts.
 fn phase_started_by(event: &Event) -> Option<InterruptedPhase> {
     match event {
         Event::Tool(ToolEvent::Started { .. } | ToolEvent::ApprovalRequested(_)) => {
@@ -338,7 +341,7 @@ fn phase_started_by(event: &Event) -> Option<InterruptedPhase> {
     }
 }
 
-/// The evidence that a result carries.
+/// Iterates over the evidence that a result contains.
 fn result_evidence(result: &ToolResult) -> impl Iterator<Item = RawJson> {
     result.report.iter().flat_map(|report| report.evidence.iter().cloned())
 }

@@ -1,4 +1,4 @@
-//! Reads lines.
+//! Reads JSON lines.
 
 use std::fmt::Display;
 use std::io::{self, BufRead};
@@ -6,14 +6,14 @@ use std::io::{self, BufRead};
 use memchr::memchr;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-/// One line.
+/// A line of a text, with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line<T> {
-    /// Counted from 1.
+    /// The number of the line, counted from 1.
     pub(crate) number: usize,
-    /// Without the LF.
+    /// The text of the line without the LF.
     pub(crate) text: T,
-    /// Whether it ends with LF.
+    /// Whether the line ends with LF.
     pub(crate) is_terminated: bool,
 }
 
@@ -34,7 +34,8 @@ pub(crate) fn split_lines(text: &[u8]) -> impl Iterator<Item = Line<&[u8]>> {
     })
 }
 
-/// The lines of a reader, up to its first error, which is returned with the number of the line.
+/// Returns the lines of a reader, up to its first error, which is returned with the number of the
+/// line.
 pub(crate) fn read_lines(
     mut from: impl BufRead,
 ) -> impl Iterator<Item = Result<Line<Vec<u8>>, (usize, io::Error)>> {
@@ -60,11 +61,11 @@ pub(crate) fn read_lines(
 }
 
 /// Deserializes each line and passes the value to `take`; blank lines are skipped. Returns the last
-/// line if it is torn, that is, without LF and not valid.
+/// line if it is torn, which means that it has no LF and is invalid.
 ///
 /// # Errors
 ///
-/// The number of the first line that is invalid or that `take` rejects, and the reason.
+/// Returns the number of the first line that is invalid or that `take` rejects, and the reason.
 pub(crate) fn parse_values<V: DeserializeOwned>(
     text: &str,
     mut take: impl FnMut(V) -> Result<(), String>,
@@ -88,7 +89,8 @@ impl<T: AsRef<[u8]>> Line<T> {
     }
 }
 
-/// Whether a crash may have left these bytes of a line: the start of an object in compact JSON.
+/// Returns whether a crash may have left these bytes of a line, which means that the bytes are the
+/// start of an object in compact JSON.
 pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
     let text = match str::from_utf8(tail) {
         Ok(text) => text,
@@ -110,7 +112,7 @@ pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
             || needs_more(text.trim_end_matches(number)))
 }
 
-/// Whether this is a complete line without its LF.
+/// Returns whether these bytes are a complete line without its LF.
 pub(crate) fn is_complete_object(tail: &[u8]) -> bool {
     tail.ends_with(b"}") && serde_json::from_slice::<IgnoredAny>(tail).is_ok()
 }

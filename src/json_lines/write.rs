@@ -1,4 +1,4 @@
-//! Writes lines.
+//! Writes JSON lines.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,12 +8,13 @@ use serde::Serialize;
 /// The number of buffered bytes after which lines are passed to the writer.
 const MAX_BUFFERED_BYTES: usize = 16 << 10;
 
-/// Buffers lines and passes them to a writer. After the first error, it keeps the error and writes
-/// nothing more.
+/// Buffers lines and passes them to a writer. After the first error, the `LineWriter` keeps the
+/// error and writes nothing more.
 pub(crate) struct LineWriter<F> {
     out: Box<dyn Write + Send>,
     buffer: Vec<u8>,
-    /// False after an error, and during a call of the writer, which may panic.
+    /// Whether lines are accepted; false after an error, and during a call of the writer, which may
+    /// panic.
     is_open: bool,
     failure: Option<F>,
     make_failure: fn(io::Error) -> F,
@@ -26,13 +27,13 @@ impl<F> LineWriter<F> {
         Self { out, buffer: lines, is_open: true, failure: None, make_failure: to_failure }
     }
 
-    /// Appends a line. It is written by the next [`write`](Self::write), or when the buffer is
-    /// full.
+    /// Appends a line to the buffer. The line is written by the next [`write`](Self::write), or
+    /// when the buffer is full.
     pub(crate) fn append(&mut self, line: &impl Serialize) {
         self.append_with(|lines| push_json_line(lines, line));
     }
 
-    /// Appends an object that is already serialized, or the error of serializing it.
+    /// Appends an object that is already serialized, or keeps the error of serializing the object.
     pub(crate) fn append_json(&mut self, json: serde_json::Result<String>) {
         self.append_with(|lines| {
             lines.extend(json?.as_bytes());
@@ -61,13 +62,13 @@ impl<F> LineWriter<F> {
         }
     }
 
-    /// Passes the buffered lines to the writer and flushes it.
+    /// Passes the buffered lines to the writer and flushes the writer.
     pub(crate) fn flush(&mut self) {
         self.write();
         self.try_io(|out, _| out.flush());
     }
 
-    /// The first error.
+    /// Returns the first error, if an error occurred.
     pub(crate) fn failure(&self) -> Option<&F> {
         self.failure.as_ref()
     }
@@ -89,11 +90,12 @@ impl<F: fmt::Debug> fmt::Debug for LineWriter<F> {
     }
 }
 
-/// Appends a line to a text. Compact JSON contains no LF, because it is escaped as `\n` in strings.
+/// Appends a line to a text. Compact JSON contains no LF, because an LF is escaped as `\n` in
+/// strings.
 ///
 /// # Errors
 ///
-/// If the value cannot be serialized as JSON. Nothing is appended then.
+/// Returns an error if the value cannot be serialized as JSON. In this case, nothing is appended.
 fn push_json_line(text: &mut Vec<u8>, line: &impl Serialize) -> serde_json::Result<()> {
     let before = text.len();
     let written = serde_json::to_writer(&mut *text, line);

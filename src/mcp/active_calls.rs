@@ -14,11 +14,11 @@ use crate::lock::lock_ignoring_poison;
 /// The maximum number of calls whose progress is kept if it arrives before the call is registered.
 const MAX_EARLY_PROGRESS: usize = 64;
 
-/// The maximum number of questions of a server that wait for one call.
+/// The maximum number of questions of a server that wait for each call.
 const MAX_WAITING_QUESTIONS: usize = 16;
 
-/// The calls in progress on a connection. The connection's tasks store here what arrives; a call
-/// takes it when it is polled. Nothing is kept for a call that was dropped.
+/// The calls in progress on a connection. The connection's tasks store incoming messages here, and
+/// a call takes its messages when it is polled. No message is kept for a call that was dropped.
 #[derive(Debug, Default)]
 pub(super) struct ActiveCalls {
     registered: Mutex<Registered>,
@@ -31,7 +31,7 @@ struct Registered {
     early_progress: HashMap<String, Value>,
     /// The number of calls that are being sent, whose ids are not known yet.
     sending_count: usize,
-    /// The questions that may belong to those calls, with the ids of their requests.
+    /// The questions that may belong to calls that are being sent, with the ids of their requests.
     early_questions: Vec<(Option<String>, Question)>,
 }
 
@@ -39,7 +39,7 @@ struct Registered {
 #[derive(Debug)]
 pub(super) struct ActiveCall {
     number: u64,
-    /// The id of its request and the token of its progress, as JSON.
+    /// The id of the call's request and the token of its progress, as JSON.
     request_id: String,
     progress_token: String,
     state: Mutex<CallState>,
@@ -48,14 +48,14 @@ pub(super) struct ActiveCall {
 
 #[derive(Debug, Default)]
 struct CallState {
-    /// The newest progress that was not taken yet; it replaces older ones.
+    /// The newest progress that the call has not taken yet; newer progress replaces older progress.
     progress: Option<Value>,
     questions: VecDeque<Question>,
     is_over: bool,
 }
 
-/// A request of the server, and the channel for its answer. If it is dropped, it is answered as
-/// declined.
+/// A request of the server, and the channel for its answer. A question that is dropped is answered
+/// as declined.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) method: String,
@@ -63,7 +63,7 @@ pub(super) struct Question {
     pub(super) answer: oneshot::Sender<Value>,
 }
 
-/// A message for a call other than its answer.
+/// A message for a call that is not the answer to the call.
 #[derive(Debug)]
 pub(super) enum Arrived {
     Progress(Value),
@@ -71,7 +71,7 @@ pub(super) enum Arrived {
 }
 
 /// A call that is being sent. If the server asks before the call is registered, its questions wait
-/// until it is, or until this is dropped.
+/// until the call is registered or this value is dropped.
 #[derive(Debug)]
 pub(super) struct SendingCall(Arc<ActiveCalls>);
 
@@ -89,13 +89,13 @@ impl Drop for SendingCall {
 }
 
 impl ActiveCalls {
-    /// Announces a call before it is sent.
+    /// Announces a call before the call is sent.
     pub(super) fn begin_sending(self: &Arc<Self>) -> SendingCall {
         lock_ignoring_poison(&self.registered).sending_count += 1;
         SendingCall(Arc::clone(self))
     }
 
-    /// Registers a call that was sent. It is unregistered when the guard is dropped.
+    /// Registers a call that was sent. Dropping the returned guard unregisters the call.
     pub(super) fn register(
         self: &Arc<Self>,
         request_id: String,
@@ -120,7 +120,8 @@ impl ActiveCalls {
         ActiveCallGuard { calls: Arc::clone(self), call }
     }
 
-    /// Stores progress. It replaces progress that was not taken yet.
+    /// Stores progress for the call with this token. New progress replaces progress that the call
+    /// has not taken yet.
     pub(super) fn on_progress(&self, token: &str, progress: Value) {
         let mut registered = lock_ignoring_poison(&self.registered);
         match registered.calls.iter().find(|call| call.progress_token == token).cloned() {
@@ -130,7 +131,7 @@ impl ActiveCalls {
                 call.waker.wake();
             }
             None => {
-                // Most entries belong to calls that have ended.
+                // Most entries belong to calls that have already ended.
                 if registered.early_progress.len() >= MAX_EARLY_PROGRESS {
                     registered.early_progress.clear();
                 }
@@ -139,8 +140,8 @@ impl ActiveCalls {
         }
     }
 
-    /// Passes a question to the call that it belongs to, or to the newest call if that is unknown.
-    /// Returns the question if no call can take it.
+    /// Passes a question to the call that the question belongs to, or to the newest call if that is
+    /// unknown. Returns the question if no call can take it.
     pub(super) fn on_question(
         &self,
         request_id: Option<&str>,
@@ -171,7 +172,7 @@ impl ActiveCalls {
     }
 }
 
-/// A call in progress, until it is dropped.
+/// A registered call in progress; dropping this guard unregisters the call.
 #[derive(Debug)]
 pub(super) struct ActiveCallGuard {
     calls: Arc<ActiveCalls>,
@@ -179,7 +180,7 @@ pub(super) struct ActiveCallGuard {
 }
 
 impl ActiveCallGuard {
-    /// Takes the next message that is not the answer.
+    /// Takes the next message that is not the answer to the call.
     pub(super) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<Arrived> {
         self.call.waker.register(cx.waker());
         let mut state = lock_ignoring_poison(&self.call.state);

@@ -75,7 +75,7 @@ pub(super) fn call_tool(
                     Some(CallUpdate::Arrived(Arrived::Question(question))) => question,
                 };
                 let Some(left) = questions_left.checked_sub(1) else {
-                    // Dropping the question declines it.
+                    // Dropping a question declines it.
                     continue;
                 };
                 questions_left = left;
@@ -87,7 +87,7 @@ pub(super) fn call_tool(
                     match update {
                         Answering::Event(event) => yield event,
                         Answering::Answer(answer) => {
-                            // The server may have stopped waiting.
+                            // The server may have stopped waiting for the answer.
                             let _ = question.answer.send(answer);
                             break;
                         }
@@ -156,8 +156,8 @@ pub(super) fn call_tool(
     .boxed()
 }
 
-/// The number of questions that a result counts as: at least 1, because a result without questions
-/// waits as well.
+/// Returns the number of questions that a result counts as: at least 1, because a result without
+/// questions waits as well.
 pub(super) fn question_count(result: &Value) -> u32 {
     let questions = result["inputRequests"].as_object().map_or(0, Map::len);
     u32::try_from(questions).unwrap_or(u32::MAX).max(1)
@@ -170,8 +170,8 @@ fn unanswered(server: &str, limit: Duration) -> ToolOutput {
     ))
 }
 
-/// The next step of answering a question. `None` if the server has stopped waiting for it, or has
-/// answered the call without it.
+/// Returns the next step of answering a question. Returns `None` if the server has stopped waiting
+/// for the answer, or has answered the call without an answer to the question.
 async fn next_answering(
     answering: &mut BoxStream<'static, Answering>,
     question: &mut oneshot::Sender<Value>,
@@ -186,8 +186,8 @@ async fn next_answering(
     .await
 }
 
-/// Answers a result's questions without a model. `None` if one of them needs a model or is not
-/// allowed.
+/// Answers a result's questions without a model. Returns `None` if a question needs a model or is
+/// not allowed.
 pub(super) async fn answer_questions(
     shared: &SharedClient,
     result: &Value,
@@ -202,7 +202,7 @@ pub(super) async fn answer_questions(
     Some(answers)
 }
 
-/// The parameters for repeating a request with the answers to its questions.
+/// Returns the parameters for repeating a request with the answers to its questions.
 pub(super) fn repeated(
     mut params: Map<String, Value>,
     result: &Value,
@@ -223,7 +223,7 @@ fn call_params(tool: &ListedTool, arguments: &Value) -> Map<String, Value> {
     Map::from_iter([name, arguments])
 }
 
-/// The next update of a call; `None` after `limit` without one.
+/// Returns the next update of a call, or `None` after `limit` without an update.
 async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<CallUpdate> {
     let mut idle = Deadline::new(TimeLimit::Default(limit));
     future::poll_fn(|cx| match pending.poll_update(cx) {
@@ -233,7 +233,7 @@ async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<Ca
     .await
 }
 
-/// An error as a result for the model, with advice on what to do about it.
+/// Converts an error to a result for the model, with advice on how to proceed.
 fn failure(error: &Error) -> ToolOutput {
     use crate::error::ErrorKind::{Auth, Connect, InvalidRequest, Timeout, Unsupported};
 
@@ -263,7 +263,7 @@ enum AnswerSource {
 
 /// A step of answering a question.
 enum Answering {
-    /// An event of the model that answers.
+    /// An event of the model that answers the question.
     Event(ToolUpdate),
     Answer(Value),
     Refused,
@@ -324,7 +324,7 @@ impl Asked {
     }
 }
 
-/// Runs a model as a sub-agent of the call: its usage counts for the run.
+/// Runs a model as a sub-agent of the call, so that the usage of the model counts for the run.
 fn sample(agent: &Agent, params: &Value, cx: &ToolContext) -> Option<AnswerSource> {
     let limit = params["maxTokens"].as_u64().and_then(|tokens| u32::try_from(tokens).ok());
     let own_limit = agent.max_output_tokens().unwrap_or(u32::MAX);

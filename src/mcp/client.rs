@@ -1,4 +1,4 @@
-//! The client of an MCP server.
+//! Connects to an MCP server, and offers its tools to agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,42 +26,40 @@ use crate::mcp::shared_client::{AcceptedDefinitions, Settings, SharedClient};
 use crate::mcp::{ServerCommand, ServerInfo};
 use crate::tool::{Tool, ToolList, ToolOutput, ToolSource, ToolUpdate, Toolkit};
 
-/// A client of one MCP server: its tools, its resources and its prompts. Cheap to clone; clones
-/// share the connection.
+/// A client of one MCP server: its tools, its resources and its prompts. The client is cheap to clone; clones share the
+/// connection.
 ///
-/// An agent gets the tools with [`Agent::with_tool_source`](crate::Agent::with_tool_source), which
-/// lists them before each request and so detects changes. [`toolkit`](Self::toolkit) returns the
-/// tools at one moment.
+/// An agent gets the tools with [`Agent::with_tool_source`](crate::Agent::with_tool_source). The agent then lists the
+/// tools before each request and so detects changes. [`toolkit`](Self::toolkit) returns the tools at one moment.
 ///
 /// # The connection
 ///
-/// The client connects on first use. It then starts the server's process, or sends a first request
-/// to its address, and detects which version of the protocol the server uses. If the connection
-/// breaks, the next use reconnects and lists the tools again. The connection needs a tokio runtime,
-/// whose tasks drive it; if the runtime ends, the process is ended as well.
+/// The client connects on first use. To connect, the client starts the server's process, or sends a first request to
+/// its address, and detects which version of the protocol the server uses. If the connection breaks, the next use
+/// reconnects and lists the tools again. The connection needs a tokio runtime, whose tasks drive the connection. If the
+/// runtime ends, the process is ended as well.
 ///
-/// When the last clone and the last of its tools are dropped, the connection is closed. A process
-/// then has [`Limits::close`] to end after its standard input was closed, before it and all
-/// processes in its group are killed. Processes that have left the group keep running, and on
-/// Windows only the process itself is killed. [`close`](Self::close) waits until this is done.
+/// When the last clone and the last of its tools are dropped, the connection is closed. After the standard input of a
+/// server's process was closed, the process has [`Limits::close`] to end. After this time, the process and all
+/// processes in its group are killed. Processes that have left the group keep running, and on Windows only the process
+/// itself is killed. [`close`](Self::close) waits until the processes are gone.
 ///
-/// Each method that begins with `with_` returns a client with a separate, new connection.
-/// [`allow`](Self::allow), [`trusted`](Self::trusted), [`only`](Self::only) and
-/// [`without`](Self::without) return a client that shares the connection, so that two agents can
-/// use different tools of one server.
+/// Each method that begins with `with_` returns a client with a separate, new connection. [`allow`](Self::allow),
+/// [`trusted`](Self::trusted), [`only`](Self::only) and [`without`](Self::without) return a client that shares the
+/// connection, so that two agents can use different tools of one server.
 ///
 /// # Trust
 ///
-/// Each call requires [approval](crate::Tool::requires_approval), unless its tool is
-/// [allowed](Self::allow) or the server is [trusted](Self::trusted). The hints that a server sends
-/// with its tools never change that. If the description, the schema or the hints of a tool change
-/// after it was first listed, its calls require approval again, until one of them is approved. A
-/// call that the model made before it received the change does not run.
-/// [`with_fingerprints`](Self::with_fingerprints) extends this check to later processes.
+/// Each call requires [approval](crate::Tool::requires_approval), unless its tool is [allowed](Self::allow) or the
+/// server is [trusted](Self::trusted). The hints that a server sends with its tools never change this rule. If the
+/// description, the schema or the hints of a tool change after the tool was first listed, calls of the tool require
+/// approval again. The approval is required until a call of the changed tool is approved. A call that the model made
+/// before it received the changed definition does not run. [`with_fingerprints`](Self::with_fingerprints) extends this
+/// check to later processes.
 ///
-/// A call that requires approval ends the run as [`Pending`](crate::event::EndReason::Pending);
-/// continue it with [`Agent::resume`](crate::Agent::resume). An
-/// [interactive](crate::Agent::interactive) run waits for the approval instead.
+/// A call that requires approval ends the run as [`Pending`](crate::event::EndReason::Pending); continue the run with
+/// [`Agent::resume`](crate::Agent::resume). An [interactive](crate::Agent::interactive) run waits for the approval
+/// instead.
 ///
 /// ```no_run
 /// use turnstream::mcp::{Client, ServerCommand};
@@ -91,7 +89,7 @@ struct View {
     allowed: BTreeSet<String>,
     only: Option<BTreeSet<String>>,
     without: BTreeSet<String>,
-    /// The tools of the most recent listing.
+    /// The tools of the last listing.
     built: Mutex<Option<BuiltTools>>,
 }
 
@@ -104,15 +102,14 @@ struct BuiltTools {
 }
 
 impl Client {
-    /// Makes a client of a server that runs as a process on this machine.
+    /// Creates a client of a server that runs as a process on this machine.
     pub fn stdio(command: ServerCommand) -> Self {
         Self::new(Endpoint::Stdio(command))
     }
 
-    /// Makes a client of a server at an address, for example `https://mcp.example.com/mcp`, over
-    /// streamable HTTP. The older transport with two addresses (`sse`) is not supported, and
-    /// neither is logging in: a server that requires OAuth needs a token that you pass to
-    /// [`with_credential`](Self::with_credential).
+    /// Creates a client of a server at an address, for example `https://mcp.example.com/mcp`, over streamable HTTP. The
+    /// older transport with two addresses (`sse`) is not supported. Logging in is not supported, so a server that
+    /// requires OAuth needs a token that you pass to [`with_credential`](Self::with_credential).
     ///
     /// # Errors
     ///
@@ -121,10 +118,9 @@ impl Client {
         Ok(Self::new(Endpoint::Http(Arc::new(HttpEndpoint::new(url)?))))
     }
 
-    /// Makes a client of a server that reads and writes lines on a pair of streams, such as a
-    /// socket or an SSH channel. `open` is called for each attempt to connect: if a server does not
-    /// respond to the newer version of the protocol, the attempt with the older version gets fresh
-    /// streams.
+    /// Creates a client of a server that reads and writes lines on a pair of streams, such as a socket or an SSH
+    /// channel. `open` is called for each attempt to connect. If a server does not respond to the newer version of the
+    /// protocol, `open` is called again for the attempt with the older version.
     ///
     /// ```
     /// use turnstream::mcp::Client;
@@ -176,14 +172,14 @@ impl Client {
         Self { shared: Arc::new(shared), view: Arc::default() }
     }
 
-    /// Sets the server's name, which is the prefix of the names of its tools: `{name}__{tool}`. By
-    /// default it is derived from the command or the address, such as `filesystem` from
-    /// `npx @modelcontextprotocol/server-filesystem`, or is `server` if neither contains a suitable
-    /// word. Two servers of one agent need different names.
+    /// Sets the server's name, which is the prefix of the names of its tools: `{name}__{tool}`. By default, the name is
+    /// derived from the command or the address, such as `filesystem` from `npx
+    /// @modelcontextprotocol/server-filesystem`. If neither contains a suitable word, the default name is `server`. Two
+    /// servers of one agent need different names.
     ///
-    /// Providers accept letters, digits, `_` and `-`, and at most 64 characters. A tool's name that
-    /// does not fit, or a server's name of more than 24 characters, is shortened and ends with a
-    /// hash of the whole name, so that it is the same in each listing.
+    /// Providers accept letters, digits, `_` and `-`, and at most 64 characters. A tool's name that does not fit, or a
+    /// server's name of more than 24 characters, is shortened. A shortened name ends with a hash of the whole name, so
+    /// that the name is the same in each listing.
     pub fn with_name(self, name: impl Into<String>) -> Self {
         self.update_settings(|settings| settings.name = name.into())
     }
@@ -193,32 +189,31 @@ impl Client {
         self.update_settings(|settings| settings.limits = limits)
     }
 
-    /// Adds a header to each request. Has no effect unless the server is reached over HTTP.
+    /// Adds a header to each request. The header has no effect unless the server is reached over HTTP.
     pub fn with_header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let header = (name.into().into(), value.into());
         self.update_endpoint(|endpoint| endpoint.headers.push(header))
     }
 
-    /// Sets how requests are authorized: a key or a token is sent as `authorization: Bearer …`. If
-    /// the server responds with 401, the token is fetched again, once; a second 401 is an error of
-    /// the kind [`Auth`](ErrorKind::Auth). A [signer](Credential::signer) gets an empty body,
-    /// because the transport does not give access to the body. Has no effect unless the server is
-    /// reached over HTTP.
+    /// Sets how requests are authorized. A key or a token is sent as `authorization: Bearer …`. If the server responds
+    /// with 401, the token is fetched again once; a second 401 is an error of the kind [`Auth`](ErrorKind::Auth). A
+    /// [signer](Credential::signer) gets an empty body, because the transport does not give access to the request body.
+    /// The credential has no effect unless the server is reached over HTTP.
     pub fn with_credential(self, credential: Credential) -> Self {
         self.update_endpoint(|endpoint| endpoint.credential = Some(credential))
     }
 
-    /// Sets the HTTP client, for example for certificates or a proxy. Has no effect unless the
-    /// server is reached over HTTP.
+    /// Sets the HTTP client, for example for certificates or a proxy. The HTTP client has no effect unless the server
+    /// is reached over HTTP.
     pub fn with_http_client(self, client: HttpClient) -> Self {
         self.update_endpoint(|endpoint| endpoint.http_client = client)
     }
 
-    /// Lets the server ask the user during a call. Without this, its questions are declined.
+    /// Lets the server ask the user during a call. Without this method, the server's questions are declined.
     ///
     /// If the answer takes longer than [`Limits::input`], the question is answered with
-    /// [`Cancel`](ElicitationAnswer::Cancel) and the future is dropped; it is also dropped with the
-    /// call. If it panics, the question is declined.
+    /// [`Cancel`](ElicitationAnswer::Cancel) and the future is dropped. The future is also dropped with the call. If
+    /// the future panics, the question is declined.
     pub fn with_elicitation<F, R>(self, ask: F) -> Self
     where
         F: Fn(Elicitation) -> R + Send + Sync + 'static,
@@ -228,28 +223,27 @@ impl Client {
         self.update_settings(|settings| settings.answerers.elicitation = Some(ask))
     }
 
-    /// Lets the server send requests to a model during a call (`sampling`). Without this, the
-    /// server gets an error as the answer.
+    /// Lets the server send requests to a model during a call (`sampling`). Without this method, the server gets an
+    /// error as the answer.
     ///
-    /// The agent runs as a sub-agent of the call: its events are nested in those of the run, and
-    /// the tokens that it uses count for the run and its [budget](crate::Agent::with_budget). The
-    /// server's messages are combined into one text prompt. The server's limit on output tokens can
-    /// only lower the agent's own limit; its model preference is ignored. The agent's calls that
-    /// require approval are denied.
+    /// The agent runs as a sub-agent of the call. The agent's events are nested in the events of the run. The tokens
+    /// that the agent uses count for the run and its [budget](crate::Agent::with_budget). The server's messages are
+    /// combined into one text prompt. The server's limit on output tokens can only lower the agent's own limit. The
+    /// server's model preference is ignored. The agent's calls that require approval are denied.
     pub fn with_sampling(self, agent: Agent) -> Self {
         self.update_settings(|settings| settings.answerers.sampling = Some(agent))
     }
 
-    /// Sets the folders that the server should restrict itself to (`roots`). They are not enforced:
-    /// a process can read other folders. Without this, a server that requests the folders gets an
-    /// error as the answer.
+    /// Sets the folders that the server should restrict itself to (`roots`). The restriction is not enforced, and a
+    /// process can read other folders. Without this method, a server that requests the folders gets an error as the
+    /// answer.
     pub fn with_roots<P: Into<PathBuf>>(self, folders: impl IntoIterator<Item = P>) -> Self {
         let folders = folders.into_iter().map(Into::into).collect();
         self.update_settings(|settings| settings.answerers.roots = Some(folders))
     }
 
-    /// Sets whether audio and other files in results are sent to the model. By default only their
-    /// type and size are.
+    /// Sets whether audio and other files in results are sent to the model. By default, only the type and size of a
+    /// file are sent.
     pub fn with_media(self, media: MediaParts) -> Self {
         self.update_settings(|settings| settings.media = media)
     }
@@ -259,9 +253,8 @@ impl Client {
         self.update_view(|view| view.trusts_all = true)
     }
 
-    /// Lets calls of these tools run without approval. The names are the server's own, here and in
-    /// [`only`](Self::only) and [`without`](Self::without); names that the server does not list are
-    /// ignored.
+    /// Lets calls of these tools run without approval. The names are the server's own names, as also for
+    /// [`only`](Self::only) and [`without`](Self::without). Names that the server does not list are ignored.
     pub fn allow<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
         self.update_view(|view| view.allowed.extend(tools.into_iter().map(Into::into)))
     }
@@ -276,9 +269,9 @@ impl Client {
         self.update_view(|view| view.without.extend(tools.into_iter().map(Into::into)))
     }
 
-    /// Sets the accepted definitions of the tools, as [`fingerprints`](Self::fingerprints) returned
-    /// them, for example in an earlier process. Calls of a tool that is not among them, or that has
-    /// changed since, require approval, even if the tool is allowed.
+    /// Sets the accepted definitions of the tools, as returned by [`fingerprints`](Self::fingerprints), for example in
+    /// an earlier process. Calls of a tool that is missing from `known`, or whose definition differs from `known`,
+    /// require approval, even if the tool is allowed.
     pub fn with_fingerprints(self, known: &BTreeMap<String, String>) -> Self {
         let parsed = known.iter().filter_map(|(name, fingerprint)| {
             Some((name.clone(), u128::from_str_radix(fingerprint, 16).ok()?))
@@ -288,35 +281,35 @@ impl Client {
         Self { shared: Arc::new(shared), view: Arc::new(self.view.with_nothing_built()) }
     }
 
-    /// The server's name, which is the prefix of its tools' names.
+    /// Returns the server's name, which is the prefix of its tools' names.
     pub fn name(&self) -> &str {
         &self.shared.settings.name
     }
 
     /// Lists the server's tools and returns them as a toolkit.
     ///
-    /// An agent with this toolkit keeps these definitions; if a tool has changed since, its calls
-    /// do not run. For tools that may change, use
+    /// An agent with this toolkit keeps the returned definitions. If the definition of a tool changes later, the calls
+    /// of the tool do not run. For tools that may change, use
     /// [`Agent::with_tool_source`](crate::Agent::with_tool_source).
     ///
     /// # Errors
     ///
-    /// If a process fails, the error's message includes the last lines of its standard error.
+    /// If a process fails, the error's message includes the last lines of the process's standard error.
     ///
-    /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or the
-    ///   connection breaks, and [`Timeout`](ErrorKind::Timeout) if it is not ready in time.
-    /// - [`Auth`](ErrorKind::Auth) if the server rejects the authorization, or requires one.
-    /// - [`Unsupported`](ErrorKind::Unsupported) if the server uses another version of the
-    ///   protocol, and [`Protocol`](ErrorKind::Protocol) if it violates the protocol.
-    /// - [`TooLarge`](ErrorKind::TooLarge) if it lists more than the [limits](Limits) allow.
+    /// - [`Connect`](ErrorKind::Connect) if the process or the address cannot be reached or the connection breaks, and
+    ///   [`Timeout`](ErrorKind::Timeout) if the connection is not ready in time.
+    /// - [`Auth`](ErrorKind::Auth) if the server rejects the authorization, or requires an authorization.
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the server uses another version of the protocol, and
+    ///   [`Protocol`](ErrorKind::Protocol) if the server violates the protocol.
+    /// - [`TooLarge`](ErrorKind::TooLarge) if the server lists more than the [limits](Limits) allow.
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if a key would be sent over plain HTTP.
     pub async fn toolkit(&self) -> Result<Toolkit, Error> {
         Ok(Toolkit::new(self.list().await?.tools.iter().cloned()))
     }
 
-    /// Calls a tool by the server's own name, directly from the program instead of from a model.
-    /// The arguments are sent unchanged, and no approval is required. Progress is not reported. The
-    /// server may ask the user questions, but may not send requests to a model.
+    /// Calls a tool by the server's own name, directly from the program instead of from a model. The arguments are sent
+    /// unchanged, and no approval is required. The progress of the call is not reported. The server may ask the user
+    /// questions, but may not send requests to a model.
     ///
     /// Dropping the future cancels the call on the server.
     ///
@@ -332,9 +325,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server does not have the tool, and the
-    /// errors of [`toolkit`](Self::toolkit). A failure after the call began is not an error, but an
-    /// output that describes it.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server does not have the tool, and the errors of
+    /// [`toolkit`](Self::toolkit). A failure after the start of the call is not an error, but an output that describes
+    /// the failure.
     pub async fn call_tool(&self, tool: &str, arguments: Value) -> Result<ToolOutput, Error> {
         let listing = self.shared.listing().await?;
         let known = listing.tools.iter().find(|known| known.original_name == tool);
@@ -351,7 +344,7 @@ impl Client {
                     return output;
                 }
             }
-            // Invariant: a call ends with its output.
+            // This case cannot happen, because a call ends with its output.
             ToolOutput::error("Error: the call ended without an output.")
         });
         Ok(ended.await.unwrap_or_else(|_| {
@@ -360,29 +353,29 @@ impl Client {
         }))
     }
 
-    /// Returns notes on the most recent listing: the tools that were left out, with the reason, and
-    /// definitions that have changed. Empty before the first listing.
+    /// Returns notes on the last listing: the tools that were left out, with the reason, and definitions that have
+    /// changed. Returns an empty list before the first listing.
     pub fn notes(&self) -> Vec<String> {
         let built = lock_ignoring_poison(&self.view.built);
         built.as_ref().map_or_else(Vec::new, |built| built.notes.to_vec())
     }
 
-    /// Returns the server's description of itself. Connects if necessary.
+    /// Returns the server's description of itself. Connects to the server if necessary.
     ///
     /// # Errors
     ///
-    /// See [`toolkit`](Self::toolkit).
+    /// The errors of [`toolkit`](Self::toolkit).
     pub async fn server_info(&self) -> Result<ServerInfo, Error> {
         Ok(self.shared.connection().await?.info.clone())
     }
 
-    /// Returns the fingerprints of the accepted definitions, by the tools' own names, to be stored
-    /// for [`with_fingerprints`](Self::with_fingerprints): of each tool as it was first listed, or
-    /// as it was when a call of it was last approved. Lists the tools if necessary.
+    /// Returns the fingerprints of the accepted tool definitions, by the tools' own names, to be stored for
+    /// [`with_fingerprints`](Self::with_fingerprints). The accepted definition of a tool is the first definition that
+    /// was listed, or the definition at the time of the last approved call. Lists the tools if necessary.
     ///
     /// # Errors
     ///
-    /// See [`toolkit`](Self::toolkit).
+    /// The errors of [`toolkit`](Self::toolkit).
     pub async fn fingerprints(&self) -> Result<BTreeMap<String, String>, Error> {
         self.shared.listing().await?;
         let accepted = self.shared.accepted();
@@ -390,14 +383,14 @@ impl Client {
         Ok(accepted.by_name.into_iter().map(as_text).collect())
     }
 
-    /// The end of the standard error of the server's process, at most
-    /// [`Limits::stderr_bytes`]. `None` without a process.
+    /// Returns the end of the standard error of the server's process, at most [`Limits::stderr_bytes`]. Returns `None`
+    /// without a process.
     pub fn stderr(&self) -> Option<String> {
         self.shared.last_connection()?.stderr()
     }
 
-    /// Closes the connection, and waits until the server's process and its process group are gone.
-    /// Calls in progress fail. The next use reconnects.
+    /// Closes the connection, and waits until the server's process and its process group are gone. Calls in progress
+    /// fail. The next use of the client reconnects.
     pub async fn close(&self) {
         self.shared.close().await;
     }
@@ -411,7 +404,7 @@ impl Client {
         MediaRules { parts: *media, max_bytes: limits.media_bytes }
     }
 
-    /// The tools of the view. They are built once for each listing.
+    /// Returns the tools of the view, which are built once for each listing.
     async fn list(&self) -> Result<BuiltTools, Error> {
         let listing = self.shared.listing().await?;
         let accepted_revision = self.shared.accepted_revision();
@@ -450,7 +443,7 @@ impl Client {
     }
 
     fn build_tool(&self, listed: &ListedTool, runs_freely: bool) -> Result<Tool, Error> {
-        // Must not capture the view, because the view holds the tools.
+        // The closure must not capture the view, because the view owns the tools.
         let (shared, listed) = (Arc::clone(&self.shared), Arc::new(listed.clone()));
         let (media, is_read_only) = (self.media(), listed.is_read_only);
         let (recording, recorded) = (Arc::clone(&shared), Arc::clone(&listed));
@@ -496,9 +489,8 @@ impl Client {
     }
 }
 
-/// Lists the tools before each request of a run. After a change that the server reports, or after a
-/// reconnect, all tools are listed again; if that fails, the run keeps the last list and adds a
-/// note about it.
+/// Lists the tools before each request of a run. After a change that the server reports, or after a reconnect, all
+/// tools are listed again. If that listing fails, the run keeps the last tool list and adds a note about the failure.
 impl ToolSource for Client {
     fn name(&self) -> &str {
         self.name()

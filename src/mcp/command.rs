@@ -8,8 +8,8 @@ use std::process::Stdio;
 
 use crate::http::{Secret, is_secret_name};
 
-/// The variables of this process that each server gets, in addition to `LC_*`: enough to find
-/// programs, the user's folders and the time zone. None of them contains a key.
+/// The variables of this process that each server gets, in addition to `LC_*`. The variables are sufficient to find
+/// programs, the user's folders and the time zone, and contain no keys.
 #[cfg(not(windows))]
 const INHERITED_VARIABLES: &[&str] =
     &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -33,11 +33,11 @@ const INHERITED_VARIABLES: &[&str] = &[
     "USERPROFILE",
 ];
 
-/// The command that starts an MCP server, which then speaks on its standard input and output.
+/// The command that starts an MCP server, which communicates over its standard input and output.
 ///
-/// The server's environment is an allowlist: `PATH`, `HOME` and similar variables, and the
-/// variables that [`env`](Self::env) and [`inherit_env`](Self::inherit_env) name. API keys of model
-/// providers in this process's environment do not reach a server unless they are named.
+/// The server's environment is an allowlist that contains `PATH`, `HOME` and similar variables, and the variables that
+/// [`env`](Self::env) and [`inherit_env`](Self::inherit_env) name. API keys of model providers in this process's
+/// environment are not passed to a server unless they are named.
 ///
 /// ```
 /// use turnstream::mcp::ServerCommand;
@@ -56,7 +56,7 @@ pub struct ServerCommand {
 }
 
 impl ServerCommand {
-    /// Makes a command without arguments. The program is searched for in `PATH`.
+    /// Creates a command without arguments. The program is searched for in `PATH`.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
             program: program.as_ref().to_owned(),
@@ -67,19 +67,19 @@ impl ServerCommand {
         }
     }
 
-    /// Adds an argument. It is passed to the program unchanged, without a shell.
+    /// Adds an argument, which is passed to the program unchanged, without a shell.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
     }
 
-    /// Adds arguments.
+    /// Adds arguments, which are passed to the program unchanged, without a shell.
     pub fn args<T: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = T>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// Sets a variable of the server's environment. `Debug` and errors do not show its value.
+    /// Sets a variable of the server's environment. `Debug` and errors do not show the variable's value.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.insert(name.as_ref().to_owned(), value.as_ref().to_owned());
         self
@@ -91,24 +91,24 @@ impl ServerCommand {
         self
     }
 
-    /// Sets the working directory of the server. By default it is that of this process.
+    /// Sets the working directory of the server. The default is the working directory of this process.
     pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.working_dir = Some(folder.into());
         self
     }
 
-    /// The program as text, for messages.
+    /// Returns the program as text, for messages.
     pub(super) fn program(&self) -> String {
         self.program.to_string_lossy().into_owned()
     }
 
-    /// The arguments as text.
+    /// Returns the arguments as text.
     pub(super) fn args_as_text(&self) -> impl Iterator<Item = String> {
         self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
     }
 
-    /// The values that are masked in messages: those of the named variables, and of arguments whose
-    /// names suggest a key, such as `--api-key` or `--token=…`.
+    /// Returns the values that are masked in messages: the values of the named variables, and of arguments whose names
+    /// suggest a key, such as `--api-key` or `--token=…`.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &String| value.len() >= 8;
         let granted = self.granted_env().map(|(_, value)| value.to_string_lossy().into_owned());
@@ -121,7 +121,7 @@ impl ServerCommand {
         granted.chain(joined).chain(apart).filter(is_long).map(Secret::new).collect()
     }
 
-    /// Converts to a tokio command with pipes and its own process group.
+    /// Converts the command to a tokio command with pipes and its own process group.
     pub(super) fn to_tokio(&self) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(&self.program);
         command
@@ -141,7 +141,7 @@ impl ServerCommand {
         command
     }
 
-    /// The named variables, with their values.
+    /// Returns the named variables, with their values.
     fn granted_env(&self) -> impl Iterator<Item = (OsString, OsString)> {
         let inherited =
             self.inherited.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));
@@ -149,7 +149,7 @@ impl ServerCommand {
     }
 }
 
-/// Whether a server gets a variable without an explicit grant.
+/// Returns whether a server gets the variable without an explicit grant.
 fn is_usual(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let is_listed = |known: &&str| match cfg!(windows) {

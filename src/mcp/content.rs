@@ -13,13 +13,13 @@ use crate::tool::ToolOutput;
 /// The image types that every provider with image input accepts.
 const IMAGE_TYPES: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/webp"];
 
-/// Whether media in a server's results are sent to the model. Images in GIF, JPEG, PNG and WebP
-/// always are, because every provider with image input accepts them.
+/// Whether media in a server's results are sent to the model. Images in GIF, JPEG, PNG and WebP are
+/// always sent, because every provider with image input accepts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MediaParts {
     /// Audio and other files are replaced by a line with their type and size, because a provider
-    /// that does not support them rejects the whole request.
+    /// that does not support such files rejects the whole request.
     #[default]
     Named,
     /// Audio and other files are sent as [`Part::File`], for a provider that supports them.
@@ -30,11 +30,11 @@ pub enum MediaParts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MediaRules {
     pub(super) parts: MediaParts,
-    /// Larger media are replaced by a line with their type and size.
+    /// The maximum number of bytes; larger media are replaced by a line with their type and size.
     pub(super) max_bytes: usize,
 }
 
-/// The result of a call, in the form that the model reads.
+/// Converts the result of a call to the form that the model reads.
 pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
     let mut parts: Vec<Part> = blocks.iter().flat_map(|block| parts_of(block, media)).collect();
@@ -55,7 +55,7 @@ pub(super) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     }
 }
 
-/// Makes content from parts. Consecutive texts are joined with line feeds.
+/// Creates content from parts. Consecutive texts are joined with line feeds.
 pub(super) fn content_of(parts: Vec<Part>) -> Content {
     let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -73,7 +73,7 @@ pub(super) fn content_of(parts: Vec<Part>) -> Content {
     }
 }
 
-/// The parts of one content block. A block of an unknown kind becomes its JSON text.
+/// Returns the parts of one content block. A block of an unknown kind becomes its JSON text.
 pub(super) fn parts_of(block: &Value, media: MediaRules) -> Vec<Part> {
     let text = |field: &str| block[field].as_str();
     let part = match (text("type"), text("data"), text("text")) {
@@ -89,7 +89,7 @@ pub(super) fn parts_of(block: &Value, media: MediaRules) -> Vec<Part> {
     vec![part]
 }
 
-/// The parts of the contents of a resource.
+/// Returns the parts of the contents of a resource.
 pub(super) fn resource_parts(resource: &Value, media: MediaRules) -> Vec<Part> {
     let uri = resource["uri"].as_str().unwrap_or("a resource");
     if let Some(text) = resource["text"].as_str() {
@@ -117,7 +117,8 @@ fn media_parts(media_type: &str, base64: &str, what: &str, media: MediaRules) ->
     vec![part]
 }
 
-/// The number of bytes that a base64 text decodes to; `None` if it is empty or not base64.
+/// Returns the number of bytes that a base64 text decodes to; `None` if the text is empty or not
+/// base64.
 fn decoded_len(base64: &str) -> Option<usize> {
     let engine = GeneralPurpose::new(&STANDARD, PAD_OR_NOT);
     engine.decode(base64).ok().map(|bytes| bytes.len()).filter(|len| *len > 0)

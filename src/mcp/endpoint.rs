@@ -21,12 +21,12 @@ pub(super) enum Endpoint {
     Http(Arc<HttpEndpoint>),
 }
 
-/// The streams for a server's messages: from it and to it.
+/// The streams for a server's messages: the stream from the server and the stream to the server.
 pub(super) type Streams = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 pub(super) type OpenStreams = dyn Fn() -> BoxFuture<'static, io::Result<Streams>> + Send + Sync;
 
-/// An address, with the headers and settings for requests to it.
+/// An address, with the headers and settings for requests to that address.
 #[derive(Clone)]
 pub(super) struct HttpEndpoint {
     pub(super) address: http::Endpoint,
@@ -41,7 +41,7 @@ pub(super) struct HttpEndpoint {
 const MAX_SENT_SECRETS: usize = 8;
 
 impl Endpoint {
-    /// The secrets that must not appear in messages.
+    /// Returns the secrets that must not appear in messages.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         match self {
             Self::Stdio(command) => command.secrets(),
@@ -54,7 +54,7 @@ impl Endpoint {
         }
     }
 
-    /// A name for the server, derived from its command or address.
+    /// Returns a name for the server, derived from its command or address.
     pub(super) fn default_name(&self) -> String {
         let name = match self {
             Self::Stdio(command) => name_of_command(command),
@@ -124,7 +124,7 @@ impl fmt::Debug for HttpEndpoint {
     }
 }
 
-/// Programs that run another program, which is named by their first argument.
+/// Programs that run another program, which is named by the first argument.
 const RUNNERS: &[&str] = &[
     "bun", "bunx", "deno", "docker", "node", "npm", "npx", "pipx", "pnpm", "podman", "python",
     "python3", "uv", "uvx", "yarn",
@@ -143,7 +143,7 @@ fn name_of_command(command: &ServerCommand) -> String {
     name.unwrap_or(program)
 }
 
-/// The last part of a path or a package's name, without an extension or a version.
+/// Returns the last part of a path or a package's name, without an extension or a version.
 fn stem(path: &str) -> String {
     let last = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let last = last.split_once('@').map_or(last, |(name, _version)| name);
@@ -152,7 +152,7 @@ fn stem(path: &str) -> String {
     without.unwrap_or(last).to_owned()
 }
 
-/// The distinctive part of a server's name: `git` in `mcp-server-git`.
+/// Returns the distinctive part of a server's name: `git` in `mcp-server-git`.
 fn server_word(name: &str) -> String {
     let parts = name.split(['-', '_']).filter(|part| !matches!(*part, "mcp" | "server" | ""));
     let word = parts.collect::<Vec<_>>().join("-");

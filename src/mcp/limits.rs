@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Limits on a server: the bytes and pages that it may send, and the time that it may take.
+/// Limits on a server: the bytes and pages that the server may send, and the time that it may take.
 ///
 /// | limit | default | if it is exceeded |
 /// |---|---|---|
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// | [`input_rounds`](Self::input_rounds) | 10 | the result of the call is an error |
 /// | [`close`](Self::close) | 3 s | processes that still run are killed |
 ///
-/// The text of a result is clipped like that of any tool; see
+/// The text of a result is clipped like the result of any tool; see
 /// [`Toolkit::with_max_result_bytes`](crate::Toolkit::with_max_result_bytes).
 ///
 /// ```
@@ -32,36 +32,35 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum bytes of one message: a line on standard output, or an event or a body over HTTP.
+    /// The maximum number of bytes of a message: a line on standard output, or an event or a body over HTTP.
     pub message_bytes: usize,
-    /// Maximum number of tools that a server may list.
+    /// The maximum number of tools that a server may list.
     pub tools: usize,
-    /// Maximum number of pages of a list.
+    /// The maximum number of pages of a list.
     pub pages: usize,
-    /// Maximum total bytes of the schemas and descriptions of all tools.
+    /// The maximum total number of bytes of the schemas and descriptions of all tools.
     pub schema_bytes: usize,
-    /// Maximum bytes of one image or file in a result.
+    /// The maximum number of bytes of each image or file in a result.
     pub media_bytes: usize,
-    /// Maximum bytes of the server's standard error that are kept; the newest are kept.
+    /// The maximum number of bytes of the server's standard error that are kept; the newest bytes are kept.
     pub stderr_bytes: usize,
-    /// Maximum time from starting a process, or sending a first request, until the connection is
-    /// ready. It includes the attempt with the newer version of the protocol and, if that fails,
-    /// the one with the older version. An agent also limits the listing of its sources, with
-    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout): raise both for a slow
-    /// server.
+    /// The maximum time from starting a process, or sending a first request, until the connection is ready. This time
+    /// includes the attempt with the newer version of the protocol and, if that attempt fails, the attempt with the
+    /// older version. An agent also limits the listing of its sources, with
+    /// [`with_tool_source_timeout`](crate::Agent::with_tool_source_timeout). Raise both limits for a slow server.
     pub start: Duration,
-    /// Maximum time until the answer to a request that is not a call.
+    /// The maximum time until the answer to a request that is not a call.
     pub request: Duration,
-    /// Maximum time of a call without an answer or progress. It is paused while the server waits
-    /// for the answer to a question.
+    /// The maximum time of a call without an answer or progress. The time is paused while the server waits for the
+    /// answer to a question.
     pub call: Duration,
-    /// Maximum total time of a call, including its questions.
+    /// The maximum total time of a call, including its questions.
     pub call_total: Duration,
-    /// Maximum time for the user to answer a question of the server.
+    /// The maximum time for the user to answer a question of the server.
     pub input: Duration,
-    /// Maximum number of questions during a call.
+    /// The maximum number of questions during a call.
     pub input_rounds: u32,
-    /// Time that a process has to end after its standard input was closed.
+    /// The time that a process has to end after its standard input was closed.
     pub close: Duration,
 }
 

@@ -16,29 +16,29 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of bytes kept of a line that is not a message.
+/// The maximum number of bytes that are kept of a line that is not a message.
 const MAX_KEPT_NOISE: usize = 200;
 
-/// The maximum number of bytes of one read.
+/// The maximum number of bytes of each read.
 const READ_CHUNK: usize = 16 << 10;
 
-/// The time in which the last lines are read after the process has ended. A child process may keep
-/// its output open.
+/// The maximum time for reading the last lines after the process has ended. The time is limited
+/// because a child process may keep the output open.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Violations in a server's output.
 #[derive(Debug, Default)]
 pub(super) struct OutputReport {
-    /// The limit in bytes, if a line was longer; the stream ended there.
+    /// The limit in bytes, if a line exceeded the limit and therefore ended the stream.
     pub(super) oversized_line: OnceLock<usize>,
     /// The beginning of the first line that is not a JSON object.
     pub(super) noise: OnceLock<String>,
-    /// The number of bytes that the server did not read, if they exceeded the limit; the stream
-    /// ended there.
+    /// The number of bytes that the server did not read, if the number exceeded the limit and
+    /// therefore ended the stream.
     pub(super) unread_bytes: OnceLock<usize>,
 }
 
-/// The lines that are not sent yet. Cheap to clone.
+/// The queue of lines that are not sent yet. The queue is cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SendQueue(Arc<SendState>);
 
@@ -55,7 +55,8 @@ struct QueuedLines {
 }
 
 impl SendQueue {
-    /// Adds a line, without its line feed. It is written while the channel is polled.
+    /// Adds a line, without its line feed, to the queue. The line is written while the channel is
+    /// polled.
     pub(super) fn push(&self, mut line: Vec<u8>) {
         line.push(b'\n');
         let mut queued = lock_ignoring_poison(&self.0.lines);
@@ -77,7 +78,7 @@ impl SendQueue {
     }
 }
 
-/// A pair of streams that transport lines. Dropping it closes both.
+/// A pair of streams that transport lines. Dropping the channel closes both streams.
 pub(super) struct LineChannel<R, W> {
     reader: R,
     writer: W,
@@ -91,14 +92,14 @@ pub(super) struct LineChannel<R, W> {
     scanned: usize,
     max_bytes: usize,
     report: Arc<OutputReport>,
-    /// Ready when the server's process has ended.
+    /// Resolves when the server's process has ended.
     process_end: Option<BoxFuture<'static, ()>>,
     /// Whether the server has stopped reading.
     is_broken: bool,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
-    /// Makes a channel whose lines have at most `max_bytes`.
+    /// Creates a channel whose lines have at most `max_bytes`.
     pub(super) fn new(reader: R, writer: W, max_bytes: usize, report: Arc<OutputReport>) -> Self {
         Self {
             reader,
@@ -115,8 +116,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         }
     }
 
-    /// Ends the lines when the server's process has ended, even if another process keeps its output
-    /// open.
+    /// Ends the channel's lines when the server's process has ended, even if another process keeps
+    /// the output open.
     pub(super) fn ending_with(
         mut self,
         process: impl Future<Output = ()> + Send + 'static,
@@ -129,13 +130,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         self
     }
 
-    /// The queue for lines to be sent.
+    /// Returns the queue of lines to be sent.
     pub(super) fn queue(&self) -> SendQueue {
         self.queue.clone()
     }
 
-    /// Sends queued lines, and returns the next line that looks like a message. `None` is the end:
-    /// the server closed its output, exceeded a limit or stopped reading.
+    /// Sends queued lines, and returns the next line that looks like a message. Returns `None` when
+    /// the server has closed its output, exceeded a limit or stopped reading.
     pub(super) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         self.queue.0.waker.register(cx.waker());
         self.is_broken |= self.poll_send(cx).is_err();
@@ -179,7 +180,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         let mut line = std::mem::replace(&mut self.buffer, rest);
         self.scanned = 0;
         if line.len() > self.max_bytes.saturating_add(1) {
-            // The whole line, with its line feed, arrived in one read.
+            // The whole line arrived in one read, with its line feed.
             let _ = self.report.oversized_line.set(self.max_bytes);
             self.is_broken = true;
             return None;
@@ -188,7 +189,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
         Some(line)
     }
 
-    /// Whether a line begins like a message. If not, its beginning is stored in the report.
+    /// Returns whether a line begins like a message. If not, the beginning of the line is stored in
+    /// the report.
     fn is_message(&self, line: &[u8]) -> bool {
         match line.trim_ascii_start() {
             [] => false,
@@ -237,7 +239,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineChannel<R, W> {
     }
 }
 
-/// Whether a poll returned an error.
+/// Tells whether the result of a poll is an error.
 trait IsErr {
     fn is_err(&self) -> bool;
 }

@@ -15,16 +15,16 @@ use crate::request::ToolSpec;
 /// The maximum length of a note on a tool that was left out.
 const MAX_NOTE_BYTES: usize = 300;
 
-/// The maximum number of nodes of a schema, with each reference counted as its target.
+/// The maximum number of nodes of a schema, where each reference counts as its target.
 const MAX_EXPANDED_NODES: u64 = 100_000;
 
-/// The tools of a server as it listed them, in its order.
+/// The tools of a server in the order in which the server listed them.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) tools: Vec<ListedTool>,
     /// Notes on tools that were left out, with the reason.
     pub(super) left_out: Vec<String>,
-    /// The revision of the server's tools that the connection had before it requested them.
+    /// The revision of the server's tools before the connection requested the tools.
     pub(super) revision: u64,
 }
 
@@ -37,12 +37,12 @@ pub(super) struct ListedTool {
     pub(super) spec: ToolSpec,
     /// Whether the server declares that the tool changes nothing.
     pub(super) is_read_only: bool,
-    /// A hash of its name, description, schema and hints.
+    /// A hash of the tool's name, description, schema and hints.
     pub(super) fingerprint: u128,
 }
 
 impl Listing {
-    /// Fetches all pages.
+    /// Fetches all pages of the tool list.
     ///
     /// # Errors
     ///
@@ -92,17 +92,17 @@ impl Listing {
     }
 }
 
-/// The parameters of the request for a page.
+/// Returns the parameters of the request for a page.
 pub(super) fn page_params(cursor: Option<String>) -> Value {
     cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }))
 }
 
-/// The cursor of the next page.
+/// Returns the cursor of the next page.
 pub(super) fn next_cursor(page: &Value) -> Option<String> {
     page["nextCursor"].as_str().map(str::to_owned)
 }
 
-/// Checks a list against its limits.
+/// The remaining limits while the pages of a list are fetched.
 pub(super) struct ListBudget<'a> {
     server: &'a str,
     /// The name of the field that contains the list.
@@ -118,7 +118,7 @@ impl<'a> ListBudget<'a> {
         Self { server, field, limits, pages: 0, entries: 0, schema_bytes: 0 }
     }
 
-    /// The entries of the next page.
+    /// Returns the entries of the next page.
     pub(super) fn take_page<'page>(&mut self, page: &'page Value) -> Result<&'page [Value], Error> {
         let Self { server, field, .. } = *self;
         let Some(entries) = page[field].as_array() else {
@@ -153,7 +153,7 @@ impl<'a> ListBudget<'a> {
 }
 
 impl ListedTool {
-    /// Parses a tool, or returns the reason why it is left out.
+    /// Parses a tool, or returns the reason why the tool is left out.
     fn from_json(json: &Value, server: &str) -> Result<Self, String> {
         let Some(original_name) = json["name"].as_str().filter(|name| !name.is_empty()) else {
             return Err("a tool without a name".to_owned());
@@ -174,7 +174,7 @@ impl ListedTool {
     }
 }
 
-/// Checks a schema. Returns it unchanged, except that a missing top-level `type` is added.
+/// Checks a schema. Returns the schema unchanged, except that a missing top-level `type` is added.
 fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
     let mut schema = schema.clone();
     match schema.get("type") {
@@ -192,11 +192,11 @@ fn checked_schema(schema: &Map<String, Value>) -> Result<Value, String> {
     }
 }
 
-/// Counts the nodes of a schema, with each reference counted as its target.
+/// Counts the nodes of a schema, where each reference counts as its target.
 struct ExpandedSize<'a> {
     schema: &'a Value,
-    /// The sizes of targets; 0 while a target is counted, so that a recursive reference is not
-    /// followed.
+    /// The sizes of the targets of references; 0 while a target is counted, so that a recursive
+    /// reference is not followed.
     of_targets: HashMap<&'a str, u64>,
 }
 
@@ -230,7 +230,7 @@ impl<'a> ExpandedSize<'a> {
     }
 }
 
-/// A `$ref` that points outside of the document.
+/// Returns a `$ref` that points outside of the document, if any.
 fn remote_reference(schema: &Value) -> Option<&str> {
     match schema {
         Value::Object(fields) => fields.iter().find_map(|(key, value)| match value {
@@ -244,8 +244,8 @@ fn remote_reference(schema: &Value) -> Option<&str> {
     }
 }
 
-/// A hash of everything that a model and an approver see of a tool. It is collision-resistant, so
-/// that a server cannot find another definition with the same hash.
+/// Returns a hash of everything that a model and an approver see of a tool. The hash is
+/// collision-resistant, so that a server cannot find another definition with the same hash.
 fn fingerprint(original_name: &str, spec: &ToolSpec, annotations: &Value) -> u128 {
     let mut hash = Sha256::new();
     let hints = annotations.to_string();

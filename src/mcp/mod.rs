@@ -1,16 +1,15 @@
 //! Tools from MCP servers.
 //!
-//! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A
-//! [`Client`] starts such a server or connects to it over HTTP. Its tools can be given to an agent
-//! ([`Agent::with_tool_source`](crate::Agent::with_tool_source)) or put into a
-//! [`Toolkit`](crate::Toolkit).
+//! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A [`Client`] starts an
+//! MCP server as a process or connects to a server over HTTP. The server's tools can be given to an agent
+//! ([`Agent::with_tool_source`](crate::Agent::with_tool_source)) or put into a [`Toolkit`](crate::Toolkit).
 //!
 //! # Supported servers
 //!
-//! The protocol changed in 2026: servers up to version 2025-11-25 begin with a handshake and may
-//! send requests of their own; from 2026-07-28 each request is self-contained. A client supports
-//! both, and detects which of them the server uses: [`ServerInfo::era`]. Transports are standard
-//! input and output, and streamable HTTP.
+//! The protocol changed in 2026. Servers up to version 2025-11-25 start with a handshake and may send their own
+//! requests; from 2026-07-28 each request is self-contained. A client supports both generations, and detects which of
+//! them the server uses, as returned in [`ServerInfo::era`]. The supported transports are standard input and output,
+//! and streamable HTTP.
 //!
 //! # Mapping of the protocol
 //!
@@ -31,21 +30,20 @@
 //! [`with_sampling`]: Client::with_sampling
 //! [`with_roots`]: Client::with_roots
 //!
-//! A call is cancelled on the server if it is dropped, reaches its time limit, or belongs to a run
-//! that is interrupted. It is cancelled with `notifications/cancelled`, or, for a server of the
-//! newer version over HTTP, by closing the response.
+//! A call is cancelled on the server if the call is dropped, reaches its time limit, or belongs to a run that is
+//! interrupted. The client cancels a call with `notifications/cancelled`, or, for a server of the newer version over
+//! HTTP, by closing the response.
 //!
 //! # Tasks and limits
 //!
-//! The protocol's official SDK spawns its own tasks on the tokio runtime. They belong to the
-//! client's connection: after a run is dropped, none of its data is delivered. [`Limits`] bounds
-//! the bytes and the time that a server may use.
+//! The protocol's official SDK spawns its own tasks on the tokio runtime. The SDK's tasks belong to the client's
+//! connection. After a run is dropped, none of its data is delivered. [`Limits`] bounds the bytes and the time that a
+//! server may use.
 //!
 //! # Many tools
 //!
-//! The schemas of hundreds of tools can fill most of a model's context. With the feature
-//! `tool-search`, `Toolkit::searchable` shows the model two search tools instead of them, including
-//! the tools of servers:
+//! The schemas of hundreds of tools can fill most of a model's context. With the feature `tool-search`,
+//! `Toolkit::searchable` shows the model two search tools instead of all tools, including the tools of servers:
 //!
 //! ```
 //! # #[cfg(feature = "tool-search")] {
@@ -63,7 +61,7 @@
 //! # }
 //! ```
 //!
-//! See [the guide](crate::guide::tools) for more.
+//! See [the guide](crate::guide::tools) for more about tools.
 
 mod command;
 mod limits;

@@ -29,21 +29,21 @@ const MAX_EMPTY_CHECKS: u32 = 100;
 /// The maximum number of bytes of the standard error in a message.
 const MAX_SHOWN_STDERR: usize = 400;
 
-/// A server's process. A task of the runtime in which it was started supervises it: dropping this
-/// lets the process end, and kills its group if it does not. If the runtime ends first, the group
-/// is killed then.
+/// A server's process, which a task of the runtime in which it was started supervises. Dropping
+/// this value lets the process end, and kills its group if the process does not end. If the runtime
+/// ends first, the group is killed at that moment.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     pub(super) report: Arc<ProcessReport>,
-    /// Dropped to let the process end.
+    /// The sender that lets the process end when dropped.
     stop: Mutex<Option<oneshot::Sender<()>>>,
     /// Closed when the process has ended.
     exited: watch::Receiver<()>,
     /// Closed when the process and its group are gone.
     ended: watch::Receiver<()>,
-    /// The process group, which is killed directly if no task does it.
+    /// The process group, which is killed directly if no task kills it.
     group: ProcessGroup,
-    /// The maximum total time of closing.
+    /// The maximum total time for ending the process and its group.
     closing_limit: Duration,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct ProcessReport {
 }
 
 impl ServerProcess {
-    /// Starts a process. Must be called in a tokio runtime.
+    /// Starts a process. Must be called within a tokio runtime.
     pub(super) fn start(
         command: &ServerCommand,
         limits: &Limits,
@@ -88,24 +88,24 @@ impl ServerProcess {
         Ok((process, stdout, stdin))
     }
 
-    /// Tells the supervising task to let the process end. Its standard input is already closed, or
-    /// is closed soon.
+    /// Requests the supervising task to let the process end. The standard input of the process is
+    /// already closed, or is closed soon.
     pub(super) fn stop(&self) {
         drop(lock_ignoring_poison(&self.stop).take());
     }
 
-    /// Waits until the process has ended. Its child processes may keep running.
+    /// Waits until the process has ended. The child processes of the process may keep running.
     pub(super) fn wait_exited(&self) -> impl Future<Output = ()> + Send + use<> {
         wait_until_closed(self.exited.clone())
     }
 
-    /// Whether the process has ended.
+    /// Returns whether the process has ended.
     pub(super) fn has_exited(&self) -> bool {
         self.exited.has_changed().is_err()
     }
 
-    /// Waits until the process and its group are gone. Kills them directly if the supervising task
-    /// does not run, because its runtime is not polled.
+    /// Waits until the process and its group are gone. If the supervising task does not run because
+    /// its runtime is not polled, kills the process and its group directly.
     pub(super) async fn wait_ended(&self) {
         let ended = wait_until_closed(self.ended.clone());
         if tokio::time::timeout(self.closing_limit, ended).await.is_err() {
@@ -115,13 +115,14 @@ impl ServerProcess {
 }
 
 impl ProcessReport {
-    /// The end of the process's standard error.
+    /// Returns the end of the process's standard error.
     pub(super) fn stderr(&self) -> String {
         let mut kept = lock_ignoring_poison(&self.stderr);
         String::from_utf8_lossy(kept.make_contiguous()).into_owned()
     }
 
-    /// The exit status and the last output, for a message; empty if neither is known.
+    /// Returns the exit status and the last output, for a message; the text is empty if neither is
+    /// known.
     pub(super) fn describe(&self) -> String {
         let status = *lock_ignoring_poison(&self.exit_status);
         let status = status.map(|status| format!("; the process ended ({status})"));
@@ -142,7 +143,7 @@ async fn wait_until_closed(mut channel: watch::Receiver<()>) {
     while channel.changed().await.is_ok() {}
 }
 
-/// Waits until the process ends or is stopped, and kills what is left of its group.
+/// Waits until the process ends or is stopped, and kills the remaining processes of its group.
 async fn watch_over(
     mut child: Child,
     group: GroupGuard,
@@ -163,8 +164,8 @@ async fn watch_over(
         status =
             tokio::time::timeout(TERMINATE_TIMEOUT, child.wait()).await.ok().and_then(Result::ok);
     }
-    // Even if the process has ended, because its children may keep running, as with `npx` and
-    // `uvx`.
+    // The group is killed even if the process has ended, because its children may keep running, as
+    // with `npx` and `uvx`.
     group.0.kill();
     if status.is_none() {
         let _ = child.start_kill();
@@ -189,7 +190,7 @@ async fn keep_newest_bytes(
     }
 }
 
-/// Kills a server's process group when it is dropped, which also happens when the runtime ends.
+/// Kills a server's process group when dropped, which also happens when the runtime ends.
 struct GroupGuard(ProcessGroup);
 
 impl Drop for GroupGuard {
@@ -223,7 +224,7 @@ impl ProcessGroup {
     }
 
     /// Waits until the group is empty. A process that has ended but was not reaped by its new
-    /// parent still counts, so the wait has a limit.
+    /// parent still counts, so the wait has a time limit.
     async fn wait_empty(self) {
         let Some(leader) = self.leader else { return };
         let mut checks = 0;
@@ -236,13 +237,13 @@ impl ProcessGroup {
 
     fn send(self, signal: rustix::process::Signal) {
         if let Some(leader) = self.leader {
-            // Fails if the group is empty.
+            // The call fails if the group is empty.
             let _ = rustix::process::kill_process_group(leader, signal);
         }
     }
 }
 
-/// On other systems only the process itself is ended.
+/// On other systems, only the process itself is ended.
 #[cfg(not(unix))]
 impl ProcessGroup {
     fn new(_leader: Option<u32>) -> Self {

@@ -1,4 +1,4 @@
-//! A server's requests during a call: questions to the user, requests to a model, and requests for
+//! Requests of a server during a call: questions to the user, requests to a model, and requests for
 //! folders.
 
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::error::panic_to_error_async;
 pub struct Elicitation {
     /// The server's name.
     pub server: String,
-    /// The question, in the server's own text. Show the user which server it comes from.
+    /// The question, in the server's own text. Show the user which server has asked the question.
     pub message: String,
     /// The form of the answer.
     pub form: ElicitationForm,
@@ -30,18 +30,18 @@ pub struct Elicitation {
 pub enum ElicitationForm {
     /// An object that matches this flat JSON Schema.
     Fields(Value),
-    /// No form: the server asks the user to open this address. Do not open it without the user's
-    /// consent.
+    /// An address that the server asks the user to open, instead of a form. Do not open the address
+    /// without the user's consent.
     Url(String),
 }
 
 /// The user's answer to an [`Elicitation`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitationAnswer {
-    /// An object that matches the form; `null` for an address. Missing fields get the form's
-    /// default values.
+    /// The user accepts, with an object that matches the form, or with `null` for an address.
+    /// Missing fields get the form's default values.
     Accept(Value),
-    /// The user declines.
+    /// The user declines to answer.
     Decline,
     /// The user made no choice.
     Cancel,
@@ -50,8 +50,8 @@ pub enum ElicitationAnswer {
 pub(super) type ElicitationFn =
     dyn Fn(Elicitation) -> BoxFuture<'static, ElicitationAnswer> + Send + Sync;
 
-/// The functions that answer a server's requests. Without one, elicitation is declined, and other
-/// requests get an error.
+/// The functions that answer a server's requests. Without a function, elicitation is declined, and
+/// other requests get an error.
 #[derive(Clone, Default)]
 pub(super) struct Answerers {
     pub(super) elicitation: Option<Arc<ElicitationFn>>,
@@ -60,7 +60,7 @@ pub(super) struct Answerers {
 }
 
 impl Answerers {
-    /// The capabilities that are declared to a server.
+    /// Returns the capabilities that are declared to a server.
     pub(super) fn capabilities(&self) -> Value {
         let mut capabilities = Map::new();
         if self.elicitation.is_some() {
@@ -75,14 +75,15 @@ impl Answerers {
         Value::Object(capabilities)
     }
 
-    /// The answer to `roots/list`; `None` if the server may not request it.
+    /// Returns the answer to `roots/list`; `None` if the server may not request the folders.
     pub(super) fn roots_answer(&self) -> Option<Value> {
         let root = |folder: &PathBuf| json!({ "uri": file_url(folder), "name": file_name(folder) });
         let roots = self.roots.as_ref()?.iter().map(root).collect::<Vec<_>>();
         Some(json!({ "roots": roots }))
     }
 
-    /// Asks the user. Declines without a hook, and if the hook panics.
+    /// Asks the user a question of the server. The question is declined if there is no hook, or if
+    /// the hook panics.
     pub(super) fn ask_user(&self, server: &str, params: &Value) -> BoxFuture<'static, Value> {
         let Some(hook) = self.elicitation.clone() else {
             return futures::future::ready(answer_of(ElicitationAnswer::Decline)).boxed();
@@ -119,13 +120,13 @@ impl fmt::Debug for Answerers {
     }
 }
 
-/// The answer to a question that is not shown to the user; `None` for a request that cannot be
-/// declined.
+/// Returns the answer to a question that is not shown to the user; `None` for a request that cannot
+/// be declined.
 pub(super) fn declined_answer(method: &str) -> Option<Value> {
     (method == "elicitation/create").then(|| answer_of(ElicitationAnswer::Decline))
 }
 
-/// The answer to a question that the user did not answer in time.
+/// Returns the answer to a question that the user did not answer in time.
 pub(super) fn cancelled_answer() -> Value {
     answer_of(ElicitationAnswer::Cancel)
 }
@@ -139,7 +140,7 @@ fn answer_of(answer: ElicitationAnswer) -> Value {
     }
 }
 
-/// The content, with default values for its missing fields.
+/// Returns the content, with default values for its missing fields.
 fn with_defaults(content: Value, schema: &Value) -> Value {
     let Value::Object(mut fields) = content else { return content };
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
@@ -152,7 +153,7 @@ fn with_defaults(content: Value, schema: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// A sampling request as one text prompt.
+/// Converts a sampling request to one text prompt.
 pub(super) fn sampling_prompt(params: &Value) -> String {
     let mut prompt = Vec::new();
     if let Some(system) = params["systemPrompt"].as_str() {
@@ -169,7 +170,7 @@ pub(super) fn sampling_prompt(params: &Value) -> String {
     prompt.join("\n\n")
 }
 
-/// The answer to a sampling request.
+/// Returns the answer to a sampling request.
 pub(super) fn sampling_answer(text: &str, model: &str) -> Value {
     json!({
         "role": "assistant",
@@ -193,7 +194,7 @@ fn file_name(folder: &Path) -> String {
     folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The `file` URL of a folder.
+/// Returns the `file` URL of a folder.
 fn file_url(folder: &Path) -> String {
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     reqwest::Url::from_directory_path(&absolute)

@@ -1,4 +1,4 @@
-//! A server's resources and prompts, for a program that puts them into a conversation.
+//! Reads a server's resources and prompts, for a program that puts them into a conversation.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,15 @@ use crate::mcp::listing::{ListBudget, next_cursor, page_params};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resource {
-    /// The address: of a [resource](Client::resources) as it is read, of a
-    /// [template](Client::resource_templates) with names in braces, such as `file:///{path}`.
+    /// The address of the resource. The address of a [template](Client::resource_templates) has
+    /// names in braces, such as `file:///{path}`; the address of a [resource](Client::resources)
+    /// can be read unchanged.
     pub uri: String,
-    /// The name.
+    /// The name of the resource.
     pub name: String,
-    /// Its description.
+    /// The description of the resource.
     pub description: Option<String>,
-    /// The media type, for example `text/markdown`.
+    /// The media type of the resource, for example `text/markdown`.
     pub media_type: Option<String>,
 }
 
@@ -30,11 +31,11 @@ pub struct Resource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// The name.
+    /// The name of the prompt.
     pub name: String,
-    /// Its description.
+    /// The description of the prompt.
     pub description: Option<String>,
-    /// The arguments that it takes.
+    /// The arguments that the prompt takes.
     pub arguments: Vec<PromptArgument>,
 }
 
@@ -42,20 +43,21 @@ pub struct Prompt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PromptArgument {
-    /// The name.
+    /// The name of the argument.
     pub name: String,
-    /// Its description.
+    /// The description of the argument.
     pub description: Option<String>,
     /// Whether the prompt requires this argument.
     pub is_required: bool,
 }
 
 impl Client {
-    /// Lists the server's resources. Empty if the server does not support resources.
+    /// Lists the server's resources. Returns an empty list if the server does not support
+    /// resources.
     ///
     /// # Errors
     ///
-    /// See [`toolkit`](Self::toolkit).
+    /// The errors of [`toolkit`](Self::toolkit).
     pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
         self.list_all(
             "resources/list",
@@ -70,7 +72,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// See [`toolkit`](Self::toolkit).
+    /// The errors of [`toolkit`](Self::toolkit).
     pub async fn resource_templates(&self) -> Result<Vec<Resource>, Error> {
         let method = "resources/templates/list";
         self.list_all(
@@ -82,13 +84,14 @@ impl Client {
         .await
     }
 
-    /// Reads a resource, as content for a user message. Dropping the future cancels the request.
+    /// Reads a resource and returns it as content for a user message. Dropping the future cancels
+    /// the request.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such resource,
-    /// [`Unsupported`](ErrorKind::Unsupported) if the server requests a model first, and the errors
-    /// of [`toolkit`](Self::toolkit).
+    /// [`Unsupported`](ErrorKind::Unsupported) if the server requests a model before it answers,
+    /// and the errors of [`toolkit`](Self::toolkit).
     pub async fn read_resource(&self, uri: &str) -> Result<Content, Error> {
         let params = Map::from_iter([("uri".to_owned(), uri.into())]);
         let read = self.request_with_input("resources/read", params).await?;
@@ -97,23 +100,23 @@ impl Client {
         Ok(content_of(parts.collect()))
     }
 
-    /// Lists the server's prompts. Empty if the server does not support prompts.
+    /// Lists the server's prompts. Returns an empty list if the server does not support prompts.
     ///
     /// # Errors
     ///
-    /// See [`toolkit`](Self::toolkit).
+    /// The errors of [`toolkit`](Self::toolkit).
     pub async fn prompts(&self) -> Result<Vec<Prompt>, Error> {
         self.list_all("prompts/list", "prompts", |info| info.has_prompts, Prompt::from_json).await
     }
 
-    /// Gets a prompt with these arguments, as items to [start a run](crate::Agent::run) with.
-    /// Dropping the future cancels the request.
+    /// Gets a prompt with these arguments, and returns it as items to [start a
+    /// run](crate::Agent::run) with. Dropping the future cancels the request.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the server has no such prompt or an
     /// argument is missing, [`Unsupported`](ErrorKind::Unsupported) if the server requests a model
-    /// first, and the errors of [`toolkit`](Self::toolkit).
+    /// before it answers, and the errors of [`toolkit`](Self::toolkit).
     pub async fn prompt(
         &self,
         name: &str,

@@ -1,9 +1,9 @@
-//! A connection to a server, based on rmcp, the protocol's official SDK. Only this file uses its
+//! A connection to a server, based on rmcp, the protocol's official SDK. Only this file uses rmcp's
 //! types.
 //!
-//! rmcp spawns its own tasks on the runtime in which a connection was made. They belong to the
-//! connection, never to a run: what they receive for a call goes through [`ActiveCalls`], which
-//! keeps nothing for a call that was dropped.
+//! rmcp spawns its own tasks on the runtime in which a connection was created. The tasks belong to
+//! the connection, never to a run. Messages that the tasks receive for a call are passed on through
+//! [`ActiveCalls`], which keeps no message for a call that was dropped.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error as StdError;
@@ -53,36 +53,37 @@ use crate::mcp::{Era, Limits, ServerInfo};
 /// The newest version of the protocol that this crate was tested with.
 const NEWEST_VERSION: ProtocolVersion = ProtocolVersion::V_2026_07_28;
 
-/// The maximum time to wait for the answer to `server/discover`. After 10 seconds rmcp would send
-/// `initialize` on the same connection, but a server that does not respond needs a fresh one.
+/// The maximum time to wait for the answer to `server/discover`. After 10 seconds, rmcp would send
+/// `initialize` on the same connection, but a server that does not respond needs a fresh
+/// connection.
 const MAX_PROBE: Duration = Duration::from_secs(9);
 
 /// The time that a process has to end after it closed its output, so that an error can include its
 /// exit status.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The first and the maximum delay before changes of a list are subscribed to again.
+/// The first and the maximum delay before changes to a list are subscribed to again.
 const RESUBSCRIBE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// The settings of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionSettings {
-    /// The server's name, for messages.
+    /// The server's name, which is used in messages.
     pub(super) name: String,
     pub(super) endpoint: Endpoint,
     pub(super) limits: Limits,
     /// The capabilities that are declared to the server, as JSON.
     pub(super) capabilities: Value,
-    /// The answer to `roots/list`; `None` if the server may not request it.
+    /// The answer to `roots/list`; `None` if the server may not request the folders.
     pub(super) roots: Option<Value>,
 }
 
-/// An open connection to a server. Dropping it closes it, and kills the server's process if it does
-/// not end.
+/// An open connection to a server. Dropping the value closes the connection, and kills the server's
+/// process if the process does not end.
 pub(super) struct Connection {
     pub(super) info: ServerInfo,
     peer: Peer<RoleClient>,
-    /// `None` after it was closed.
+    /// The running service; `None` after the connection was closed.
     service: Mutex<Option<RunningService<RoleClient, Handler>>>,
     calls: Arc<ActiveCalls>,
     tools_revision: Arc<AtomicU64>,
@@ -114,11 +115,11 @@ enum Lifecycle {
 }
 
 impl Connection {
-    /// Connects. Dropping the future stops the attempt.
+    /// Connects to the server. Dropping the future stops the attempt.
     ///
-    /// It first sends `server/discover`, the method of the protocol from 2026-07-28. If the server
-    /// answers with an error, `initialize` is sent on the same connection. If it does not respond
-    /// or closes the connection, `initialize` is sent to a fresh process or connection.
+    /// `server/discover`, the method of the protocol from 2026-07-28, is sent first. If the server
+    /// answers with an error, `initialize` is sent on the same connection. If the server does not
+    /// respond or closes the connection, `initialize` is sent to a fresh process or connection.
     pub(super) async fn open(settings: &ConnectionSettings) -> Result<Self, Error> {
         if Handle::try_current().is_err() {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
@@ -140,7 +141,7 @@ impl Connection {
         let probe = tokio::time::timeout(limit, Self::begin(settings, Lifecycle::Probe)).await;
         let probe_error = match probe {
             Ok(Ok(connection)) => return Ok(connection),
-            // These would be the same with another version of the protocol.
+            // The error would be the same with another version of the protocol.
             Ok(Err(error)) if is_final(&error) => return Err(error),
             Ok(Err(error)) => Some(error),
             Err(_) => None,
@@ -150,13 +151,13 @@ impl Connection {
             Err(error) => error,
         };
         if probe_error.is_none() && legacy.find_source::<Refusal>().is_some() {
-            // It was slow to start, and rejects the methods of versions before 2026-07-28.
+            // The server was slow to start, and rejects the methods of versions before 2026-07-28.
             return Self::begin(settings, Lifecycle::Modern).await;
         }
         Err(legacy)
     }
 
-    /// Connects with one lifecycle. Dropping the future stops the attempt.
+    /// Connects with the given lifecycle. Dropping the future stops the attempt.
     async fn begin(settings: &ConnectionSettings, lifecycle: Lifecycle) -> Result<Self, Error> {
         let limits = &settings.limits;
         let output = Arc::new(OutputReport::default());
@@ -243,25 +244,24 @@ impl Connection {
         })
     }
 
-    /// Whether requests can be sent.
+    /// Returns whether requests can be sent.
     pub(super) fn is_open(&self) -> bool {
         let has_ended = self.context.process.as_ref().is_some_and(|process| process.has_exited());
         !has_ended && !self.peer.is_transport_closed()
     }
 
-    /// Increases with each change of the tools that the server reports.
+    /// Returns the revision of the tools, which increases with each change that the server reports.
     pub(super) fn tools_revision(&self) -> u64 {
         self.tools_revision.load(Ordering::Acquire)
     }
 
-    /// The end of the standard error of the server's process.
+    /// Returns the end of the standard error of the server's process.
     pub(super) fn stderr(&self) -> Option<String> {
         let text = self.context.process.as_ref()?.report.stderr();
         Some(self.context.mask(&text))
     }
 
-    /// Sends a request that is not a call, and waits for its answer for at most
-    /// [`Limits::request`].
+    /// Sends a request that is not a call, and waits at most [`Limits::request`] for the answer.
     pub(super) async fn request(&self, method: &str, params: Value) -> Result<Value, Error> {
         let limit = self.limits.request;
         let answered = async {
@@ -349,7 +349,8 @@ impl Drop for Connection {
     }
 }
 
-/// A request that was sent. Dropping it cancels the request on the server, unless it was answered.
+/// A request that was sent. Dropping this value cancels the request on the server, unless the
+/// request was answered.
 pub(super) struct PendingRequest {
     method: String,
     /// The runtime of the connection's tasks.
@@ -369,7 +370,8 @@ pub(super) enum CallUpdate {
 pub(super) struct RequestFailure(ServiceError);
 
 impl PendingRequest {
-    /// The next update: progress and questions first, then the answer. Pending after the answer.
+    /// Polls for the next update. Progress and questions are returned before the answer. After the
+    /// answer, the result is always pending.
     pub(super) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<CallUpdate> {
         if let Some(call) = &self.call
             && let Poll::Ready(arrived) = call.poll_arrived(cx)
@@ -385,7 +387,7 @@ impl PendingRequest {
         }
     }
 
-    /// Ready when the answer has arrived.
+    /// Waits until the answer has arrived.
     pub(super) fn poll_is_answered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.answer.is_some() {
             return Poll::Ready(());
@@ -400,8 +402,8 @@ impl PendingRequest {
     }
 }
 
-/// A result as JSON. Over HTTP, rmcp guesses a result's kind from its fields and drops the fields
-/// of other kinds: a guess that cannot be right becomes an error.
+/// Returns a result as JSON. Over HTTP, rmcp guesses a result's kind from its fields and drops the
+/// fields of other kinds; a guess that cannot be right becomes an error.
 fn result_json(method: &str, result: ServerResult) -> Result<Value, ServiceError> {
     let is_of_call = matches!(
         result,
@@ -423,8 +425,8 @@ impl Drop for PendingRequest {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
             // A single poll passes the message to the connection's task, unless a thousand other
-            // messages are queued for it. Unconstrained, because the current task may have used up
-            // its budget.
+            // messages are queued for that task. The poll is unconstrained, because the current
+            // task may have used up its budget.
             let mut cancel = handle.cancel(Some("the caller no longer waits".to_owned())).boxed();
             if tokio::task::unconstrained(&mut cancel).now_or_never().is_none() {
                 self.runtime.spawn(cancel);
@@ -433,10 +435,10 @@ impl Drop for PendingRequest {
     }
 }
 
-/// Marks an error that the server sent as its answer.
+/// Marks an error that the server sent as the answer to a request.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    /// The JSON-RPC error code.
+    /// The JSON-RPC code of the error.
     pub(super) code: i32,
 }
 
@@ -450,15 +452,17 @@ impl StdError for Refusal {}
 
 /// Transports messages as lines.
 ///
-/// rmcp's own transport is not used, for three reasons: here a message is queued when rmcp passes
-/// it on, so that a cancellation never overtakes its request; a server that does not read cannot
-/// make the queue grow without limit; and results keep their original JSON, while rmcp guesses
-/// their kind from their fields.
+/// rmcp's own transport is not used, for three reasons:
+///
+/// - This transport queues a message when rmcp passes it on, so that a cancellation never overtakes
+///   its request.
+/// - A server that does not read cannot make the queue grow without limit.
+/// - Results keep their original JSON, while rmcp guesses the kind of a result from its fields.
 struct LineTransport<R, W> {
-    /// `None` after it was closed.
+    /// The channel; `None` after the transport was closed.
     channel: Option<LineChannel<R, W>>,
     queue: SendQueue,
-    /// The ids of requests that rmcp itself made, whose results it reads.
+    /// The ids of requests that rmcp itself sent and whose results rmcp reads.
     own_requests: HashSet<String>,
 }
 
@@ -468,7 +472,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
         Self { channel: Some(channel), queue, own_requests: HashSet::new() }
     }
 
-    /// Parses a message for rmcp; `None` if the line is not a message.
+    /// Parses a message for rmcp; returns `None` if the line is not a message.
     fn read(&mut self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
         let json: Value = serde_json::from_slice(line).ok()?;
         let id = serde_json::from_value::<NumberOrString>(json["id"].clone()).ok();
@@ -532,7 +536,7 @@ where
     }
 }
 
-/// Whether connecting with another lifecycle would fail as well.
+/// Returns whether connecting with another lifecycle would fail as well.
 fn is_final(error: &Error) -> bool {
     let is_unreachable = || {
         error.find_source::<HttpFailure>().is_some()
@@ -541,7 +545,7 @@ fn is_final(error: &Error) -> bool {
     error.kind() == ErrorKind::Auth || error.kind() == ErrorKind::Connect && is_unreachable()
 }
 
-/// An id or a token as text.
+/// Converts an id or a token to text.
 fn key(id: &NumberOrString) -> String {
     match id {
         NumberOrString::Number(number) => number.to_string(),
@@ -556,8 +560,8 @@ fn server_info(peer: &Peer<RoleClient>) -> ServerInfo {
     ServerInfo::from_json(&json)
 }
 
-/// Listens for changes of the list of tools until the connection is closed. The connection owns the
-/// task and ends it.
+/// Listens for changes to the tool list until the connection is closed. The connection owns the
+/// task of this future and ends the task.
 async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU64>) {
     let filter: Result<SubscriptionFilter, _> =
         serde_json::from_value(json!({ "toolsListChanged": true }));
@@ -565,7 +569,7 @@ async fn subscribe_to_tool_changes(peer: Peer<RoleClient>, revision: Arc<AtomicU
     let (mut wait, longest) = RESUBSCRIBE_BACKOFF;
     while !peer.is_transport_closed() {
         if let Ok(mut subscription) = peer.listen(filter.clone()).await {
-            // The list may have changed before the first subscription, or between two
+            // The tool list may have changed before the first subscription, or between two
             // subscriptions.
             revision.fetch_add(1, Ordering::AcqRel);
             wait = RESUBSCRIBE_BACKOFF.0;
@@ -601,7 +605,8 @@ impl Handler {
         Ok(Self { config, roots: settings.roots.clone(), calls, tools_revision })
     }
 
-    /// Passes a request of the server to a call of this client, and waits for its answer.
+    /// Passes a request of the server to a call of this client, and waits for the answer of the
+    /// call.
     async fn ask(
         &self,
         request: &ServerRequest,
@@ -659,7 +664,7 @@ impl Service<RoleClient> for Handler {
                     .map(|result| ClientResult::CreateMessageResult(Box::new(result)))
                     .map_err(unreadable)
             }
-            // A request that rmcp cannot parse, such as a form without fields.
+            // rmcp cannot parse some requests, such as a form without fields.
             ServerRequest::CustomRequest(custom) if custom.method == "elicitation/create" => {
                 let answer = self.ask(&request, &context).await?;
                 serde_json::from_value(answer).map(ClientResult::ElicitResult).map_err(unreadable)
@@ -704,7 +709,7 @@ impl Service<RoleClient> for Handler {
 }
 
 impl ErrorContext {
-    /// Masks keys in a text: those of the settings, and the tokens that were sent.
+    /// Masks keys in a text: the keys of the settings, and the tokens that were sent.
     fn mask(&self, text: &str) -> String {
         mask_secrets(&self.endpoint.secrets(), text)
     }
@@ -769,7 +774,7 @@ impl ErrorContext {
         Error::new(kind, message).with_source(Refusal { code: error.code.0 })
     }
 
-    /// The error for a closed connection: the server violated a limit, or it has ended.
+    /// Returns the error for a closed connection: the server has violated a limit, or it has ended.
     async fn on_closed(&self) -> Error {
         let server = &self.server;
         if let Some(limit) = self.output.oversized_line.get() {
@@ -798,12 +803,12 @@ impl ErrorContext {
     async fn on_transport_error(&self, error: &(dyn StdError + Send + Sync + 'static)) -> Error {
         match self.transport_error(error) {
             Some(error) => error,
-            // A closed pipe.
+            // `None` means that a pipe was closed.
             None => self.on_closed().await,
         }
     }
 
-    /// The error of a transport; `None` if the connection was closed.
+    /// Returns the error of a transport; `None` if the connection was closed.
     fn transport_error(&self, error: &(dyn StdError + 'static)) -> Option<Error> {
         let server = &self.server;
         for source in source_chain(error) {
@@ -897,7 +902,7 @@ impl std::fmt::Display for HttpFailure {
 
 impl StdError for HttpFailure {}
 
-/// A server's text, shortened for an error message.
+/// Returns a server's text, shortened for an error message.
 fn shortened(text: &str) -> String {
     const MAX_TEXT: usize = 600;
     crate::item::truncate_middle(text.to_owned(), MAX_TEXT)
@@ -914,8 +919,8 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 type HttpResult<T> = Result<T, StreamableHttpError<reqwest::Error>>;
 
 impl HttpBackend {
-    /// Sends a request with its authorization. If the server rejects a token, it is fetched again,
-    /// once.
+    /// Sends a request with its authorization. If the server rejects a token, the token is fetched
+    /// again once.
     async fn authorized<T, F: Future<Output = HttpResult<T>>>(
         &self,
         headers: Headers,
@@ -962,7 +967,7 @@ impl HttpBackend {
     }
 }
 
-/// Whether the server responded with 401, with or without a challenge.
+/// Returns whether the server responded with 401, with or without a challenge.
 fn is_unauthorized(error: &StreamableHttpError<reqwest::Error>) -> bool {
     match error {
         StreamableHttpError::AuthRequired(_) => true,

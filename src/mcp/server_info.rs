@@ -6,40 +6,41 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Era {
-    /// From 2026-07-28: each request is self-contained, and a server answers a call with its
-    /// question.
+    /// The protocol from 2026-07-28: each request is self-contained, and a server answers a call
+    /// with its question.
     Modern,
-    /// Up to 2025-11-25: a handshake, sessions, and requests from the server to the client.
+    /// The protocol up to 2025-11-25, with a handshake, sessions, and requests from the server to
+    /// the client.
     Legacy,
 }
 
-/// A server's description of itself. Its claims are not verified.
+/// A server's description of itself. The server's claims are not verified.
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent capability")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// The name of the program.
+    /// The name of the server's program.
     pub name: Option<String>,
-    /// Its version.
+    /// The version of the server's program.
     pub version: Option<String>,
     /// The version of the protocol, for example `2026-07-28`.
     pub protocol_version: String,
-    /// The generation of the protocol.
+    /// The generation of the protocol that the connection uses.
     pub era: Era,
-    /// The server's instructions for a model. They are not sent to the model unless you add them to
-    /// a [system prompt](crate::Agent::with_system).
+    /// The server's instructions for a model. The instructions are not sent to the model unless you
+    /// add them to a [system prompt](crate::Agent::with_system).
     pub instructions: Option<String>,
-    /// Whether it has tools.
+    /// Whether the server has tools.
     pub has_tools: bool,
-    /// Whether it reports changes of its tools.
+    /// Whether the server reports changes to its tool list.
     pub reports_tool_changes: bool,
-    /// Whether it has resources.
+    /// Whether the server has resources.
     pub has_resources: bool,
-    /// Whether it has prompts.
+    /// Whether the server has prompts.
     pub has_prompts: bool,
 }
 
-/// The first version without a handshake.
+/// The first version of the protocol without a handshake.
 const FIRST_MODERN_VERSION: &str = "2026-07-28";
 
 impl ServerInfo {

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mcp::{Client, ServerCommand};
 
 impl Client {
-    /// Makes clients from the `mcpServers` configuration that other clients use, in its order:
+    /// Creates clients from the `mcpServers` configuration that other clients use, in the order of the configuration:
     ///
     /// ```
     /// use turnstream::mcp::Client;
@@ -23,16 +23,15 @@ impl Client {
     /// # Ok::<(), turnstream::Error>(())
     /// ```
     ///
-    /// A server has a `command`, with `args`, `env` and `cwd`, or a `url`, with `headers`. The key
-    /// `servers` is also accepted instead of `mcpServers`. In texts, `${NAME}` and
-    /// `${NAME:-default}` are replaced by a variable of this process. Servers that are `disabled`
-    /// are left out, and unknown fields are ignored.
+    /// A server has a `command`, with `args`, `env` and `cwd`, or a `url`, with `headers`. The key `servers` is also
+    /// accepted instead of `mcpServers`. In texts, `${NAME}` and `${NAME:-default}` are replaced by the value of a
+    /// variable of this process. Servers that are `disabled` are left out, and unknown fields are ignored.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with the position, if the JSON does not have
-    /// this format, or if a variable is not set; [`Unsupported`](ErrorKind::Unsupported) for a
-    /// server of the type `sse`, a transport that the protocol deprecated in 2025.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with the position, if the JSON does not have this format, or if a
+    /// variable is not set. [`Unsupported`](ErrorKind::Unsupported) for a server of the type `sse`, a transport that
+    /// the protocol deprecated in 2025.
     pub fn from_json(json: &str) -> Result<Vec<Self>, Error> {
         read_servers(json, &|name| std::env::var(name).ok())
     }
@@ -124,7 +123,7 @@ impl ServerFields<'_> {
         }
     }
 
-    /// The text of a field, with its variables replaced by their values.
+    /// Returns the text of a field, with its variables replaced by their values.
     fn expand(&self, field: &str, value: &Value) -> Result<String, Error> {
         let Some(mut rest) = value.as_str() else {
             return Err(invalid(self.name, &format!("has a `{field}` that is not text")));

@@ -37,7 +37,7 @@ pub(super) struct Settings {
     pub(super) media: MediaParts,
 }
 
-/// How much longer a caller waits than an attempt to connect may take.
+/// The additional time that a caller waits after an attempt to connect has reached its own limit.
 const CONNECTING_GRACE: Duration = Duration::from_secs(1);
 
 type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
@@ -45,24 +45,23 @@ type Connecting = BoxFuture<'static, Result<Arc<Connection>, Error>>;
 #[derive(Default)]
 struct State {
     connection: Option<Arc<Connection>>,
-    /// The attempt that callers wait for. The callers own it; if all are dropped, so is the
-    /// attempt.
+    /// The attempt to connect that callers wait for. The callers own the attempt; if all callers
+    /// are dropped, the attempt is also dropped.
     connecting: Option<WeakShared<Connecting>>,
     listing: Option<CurrentListing>,
-    /// How many times the client was closed.
+    /// The number of times that the client was closed.
     closed_count: u64,
     /// The connection that was closed last, while a caller waits for its end.
     closing: Option<Weak<Connection>>,
     prepared: PreparedCalls,
 }
 
-/// The definitions with which calls were made, until the calls run. Otherwise a call could run
-/// later with another definition and that definition's approval, although it was never approved
-/// itself.
+/// The definitions with which calls were made, until the calls run. Without these records, a call
+/// could run later with another definition that was approved for a different call.
 #[derive(Default)]
 struct PreparedCalls(VecDeque<PreparedRecord>);
 
-/// The tool's name, a hash of the arguments, and the fingerprint of the definition.
+/// The tool's name, a hash of the arguments, and the fingerprint of the tool definition.
 type PreparedRecord = (String, u128, u128);
 
 /// The maximum number of calls whose definitions are remembered.
@@ -82,7 +81,8 @@ impl PreparedCalls {
         self.0.push_back((tool.original_name.clone(), hash, tool.fingerprint));
     }
 
-    /// Removes and returns the definition with which the oldest such call was made.
+    /// Removes and returns the definition with which the oldest call of this tool with these
+    /// arguments was made.
     fn take(&mut self, tool: &ListedTool, arguments: &str) -> Option<u128> {
         let hash = fnv1a_128(arguments.bytes());
         let is_it =
@@ -92,7 +92,7 @@ impl PreparedCalls {
     }
 }
 
-/// The most recent listing, and the connection that it was fetched over.
+/// The most recent listing, and the connection over which the listing was fetched.
 struct CurrentListing {
     listing: Arc<Listing>,
     connection: Weak<Connection>,
@@ -102,14 +102,15 @@ struct CurrentListing {
 #[derive(Clone, Default)]
 pub(super) struct AcceptedDefinitions {
     pub(super) by_name: HashMap<String, u128>,
-    /// Whether a tool that is not among them must be approved when it is first listed.
+    /// Whether a tool without an accepted definition must be approved when it is first listed.
     is_complete: bool,
-    /// Increases with each change.
+    /// The revision of the accepted definitions, which increases with each change.
     pub(super) revision: u64,
 }
 
 impl AcceptedDefinitions {
-    /// Accepts these and no others, until a call with another definition is approved.
+    /// Creates a set that accepts only these definitions, until a call with another definition is
+    /// approved.
     pub(super) fn complete(by_name: HashMap<String, u128>) -> Self {
         Self { by_name, is_complete: true, revision: 0 }
     }
@@ -128,13 +129,13 @@ impl SharedClient {
         lock_ignoring_poison(&self.accepted).revision
     }
 
-    /// The current connection, even if it is broken.
+    /// Returns the current connection, even if the connection is broken.
     pub(super) fn last_connection(&self) -> Option<Arc<Connection>> {
         lock_ignoring_poison(&self.state).connection.clone()
     }
 
     /// Returns the connection, and connects if necessary. Concurrent callers share one attempt; if
-    /// all of them are dropped, so is the attempt.
+    /// all of them are dropped, the attempt is also dropped.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
         if Handle::try_current().is_err() {
             let message = "an MCP server needs a tokio runtime, and it was polled outside of any";
@@ -152,8 +153,8 @@ impl SharedClient {
             (dead, connecting, state.closed_count)
         };
         drop(dead);
-        // The attempt has its own limit. But it runs with the timers of the caller that began it,
-        // whose runtime may not be polled.
+        // The attempt has its own limit, but runs with the timers of the caller that started it.
+        // The runtime of that caller may not be polled.
         let limit = self.settings.limits.start + CONNECTING_GRACE;
         let Ok(connected) = tokio::time::timeout(limit, connecting).await else {
             lock_ignoring_poison(&self.state).connecting = None;
@@ -194,13 +195,13 @@ impl SharedClient {
         connecting
     }
 
-    /// The current tools: the most recent listing, unless the server has reported a change or the
-    /// connection was replaced.
+    /// Returns the current tools, from the most recent listing unless the server has reported a
+    /// change or the connection was replaced.
     pub(super) async fn listing(&self) -> Result<Arc<Listing>, Error> {
         Ok(self.listing_over_connection().await?.1)
     }
 
-    /// The current tools, and the connection that they were fetched over.
+    /// Returns the current tools, and the connection over which the tools were fetched.
     async fn listing_over_connection(&self) -> Result<(Arc<Connection>, Arc<Listing>), Error> {
         let connection = self.connection().await?;
         {
@@ -231,10 +232,11 @@ impl SharedClient {
         Ok((connection, listing))
     }
 
-    /// The connection for a call of a tool whose definition has not changed since it was sent to
-    /// the model.
+    /// Returns the connection for a call of a tool whose definition has not changed after it was
+    /// sent to the model.
     ///
-    /// The definitions were compared over this connection, which may have broken since.
+    /// The definitions were compared over the returned connection, which may have broken in the
+    /// meantime.
     pub(super) async fn connection_for_call(
         &self,
         tool: &ListedTool,
@@ -263,12 +265,12 @@ impl SharedClient {
         Err(Error::new(ErrorKind::Conflict, format!("the tool `{}` {message}", tool.spec.name)))
     }
 
-    /// Remembers the definition with which a model's call was prepared.
+    /// Records the definition with which a model's call was prepared.
     pub(super) fn remember_prepared(&self, tool: &ListedTool, arguments: &str) {
         lock_ignoring_poison(&self.state).prepared.add(tool, &normalized(arguments));
     }
 
-    /// Closes the connection, and waits for its end.
+    /// Closes the connection, and waits until the connection has ended.
     pub(super) async fn close(&self) {
         let connection = {
             let mut state = lock_ignoring_poison(&self.state);
@@ -278,7 +280,7 @@ impl SharedClient {
             if let Some(connection) = &connection {
                 state.closing = Some(Arc::downgrade(connection));
             }
-            // Another caller may be closing it already.
+            // Another caller may already be closing the connection.
             connection.or_else(|| state.closing.as_ref()?.upgrade())
         };
         if let Some(connection) = connection {
@@ -286,7 +288,7 @@ impl SharedClient {
         }
     }
 
-    /// Accepts the definition of a call that runs, because its tool is allowed or the call was
+    /// Accepts the definition of a call that runs because its tool is allowed or the call was
     /// approved.
     fn accept(&self, tool: &ListedTool) {
         let mut accepted = lock_ignoring_poison(&self.accepted);
@@ -301,13 +303,13 @@ impl SharedClient {
 /// The origin of a call.
 #[derive(Clone, Copy)]
 pub(super) enum CallOrigin<'a> {
-    /// A model, with these arguments. The call may have been approved.
+    /// A call by a model, with these arguments. The call may have been approved.
     Model { arguments: &'a str },
-    /// The program itself, which needs no approval.
+    /// A call by the program itself, which needs no approval.
     Program,
 }
 
-/// Arguments in normalized JSON.
+/// Returns the arguments as normalized JSON.
 fn normalized(arguments: &str) -> String {
     serde_json::from_str::<Value>(arguments)
         .map_or_else(|_| arguments.to_owned(), |it| it.to_string())

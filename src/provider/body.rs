@@ -1,4 +1,4 @@
-//! The body of a request: an object that is serialized field by field and merged with the extra
+//! The body of a request, an object that is serialized field by field and merged with the extra
 //! fields that the caller sets.
 
 use serde::Serialize;
@@ -9,12 +9,13 @@ use crate::item::RawJson;
 use crate::provider::ordered_fields::OrderedFields;
 pub(super) use crate::request::unsupported_error;
 
-/// Writes a JSON object with its fields in the order in which they are set. Each name is set once.
+/// Writes a JSON object with its fields in the order in which they are set. Each field name is set
+/// once.
 #[derive(Debug, Default)]
 pub(super) struct ObjectWriter {
     /// The serialized fields, each followed by a comma.
     fields: Vec<u8>,
-    /// The first error in serializing a value.
+    /// The first error that occurred when a value was serialized.
     error: Option<serde_json::Error>,
 }
 
@@ -24,7 +25,7 @@ impl ObjectWriter {
         Self { fields: Vec::with_capacity(1024), error: None }
     }
 
-    /// Adds a field. The name is written without escaping.
+    /// Adds a field to the object. The name is written without escaping.
     pub(super) fn set(mut self, name: &str, value: impl Serialize) -> Self {
         self.begin_field(name);
         if let Err(error) = serde_json::to_writer(&mut self.fields, &value) {
@@ -34,7 +35,7 @@ impl ObjectWriter {
         self
     }
 
-    /// Adds a field if there is a value.
+    /// Adds a field to the object if `value` is not `None`.
     pub(super) fn set_some(self, name: &str, value: Option<impl Serialize>) -> Self {
         match value {
             Some(value) => self.set(name, value),
@@ -42,12 +43,12 @@ impl ObjectWriter {
         }
     }
 
-    /// Adds an array unless it is empty.
+    /// Adds an array to the object unless the array is empty.
     pub(super) fn set_list(self, name: &str, list: &[impl Serialize]) -> Self {
         self.set_some(name, (!list.is_empty()).then_some(list))
     }
 
-    /// Adds an object unless it is empty.
+    /// Adds an object as a field unless the added object is empty.
     pub(super) fn set_object(mut self, name: &str, object: Self) -> Self {
         if object.is_empty() {
             return self;
@@ -59,7 +60,7 @@ impl ObjectWriter {
         self
     }
 
-    /// Adds the fields of another object.
+    /// Adds the fields of another object to this object.
     pub(super) fn append(mut self, other: Self) -> Self {
         self.fields.extend_from_slice(&other.fields);
         self.error = self.error.or(other.error);
@@ -70,7 +71,7 @@ impl ObjectWriter {
         self.fields.is_empty()
     }
 
-    /// Returns the object as JSON; `None` if one of its values cannot be serialized.
+    /// Returns the object as JSON, or `None` if a value cannot be serialized.
     pub(super) fn into_json(mut self) -> Option<RawJson> {
         if self.error.is_some() {
             return None;
@@ -80,12 +81,13 @@ impl ObjectWriter {
         RawJson::parse(std::str::from_utf8(&self.fields).ok()?).ok()
     }
 
-    /// Returns the object with one more field at its end, an array whose elements `fill` appends,
-    /// and with the fields of [`Options::extra`](crate::request::Options::extra) merged into it.
+    /// Returns the object with one more field at its end, an array whose elements `fill` appends.
+    /// The fields of [`Options::extra`](crate::request::Options::extra) are merged into the object.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if a value cannot be serialized as JSON.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if a value cannot be
+    /// serialized as JSON.
     pub(super) fn into_bytes_with_array(
         mut self,
         array: &str,
@@ -115,7 +117,8 @@ impl ObjectWriter {
             out.push(std::mem::replace(&mut open, b','));
             serde_json::to_writer(&mut out, &name).map_err(serialization_error)?;
             out.push(b':');
-            // If `extra` has a field with the array's name, that value replaces the array.
+            // If `extra` has a field with the array's name, the value in `extra` replaces the
+            // array.
             match fill.take_if(|_| name == array && !extra.contains_key(array)) {
                 Some(fill) => {
                     out.push(b'[');
@@ -157,16 +160,17 @@ pub(super) fn serialize_body(
     fields.merge(extra).and_then(|()| serde_json::to_vec(&fields)).map_err(serialization_error)
 }
 
-/// The error for a value that cannot be serialized as JSON.
+/// Creates the error for a value that cannot be serialized as JSON.
 pub(super) fn serialization_error(error: serde_json::Error) -> Error {
     Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
 }
 
-/// Returns an error for the first of these options, `(name, is_set)`, that is set.
+/// Returns an error for the first option that is set. Each option is `(name, is_set)`.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported) with the option's name as its parameter.
+/// Returns an [`Unsupported`](ErrorKind::Unsupported) error with the option's name as its
+/// parameter.
 pub(super) fn ensure_options_unset(wire: &str, options: &[(&str, bool)]) -> Result<(), Error> {
     match options.iter().find(|(_, is_set)| *is_set) {
         Some((option, _)) => Err(unsupported_error(wire, option)),

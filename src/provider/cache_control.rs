@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::request::Cache;
 
-/// "Create a cache control breakpoint at this content block."
+/// The marker of a cache breakpoint: "Create a cache control breakpoint at this content block."
 #[derive(Clone, Copy, Serialize)]
 #[serde(tag = "type", rename = "ephemeral")]
 pub(super) struct CacheControl {
@@ -13,7 +13,7 @@ pub(super) struct CacheControl {
 }
 
 impl CacheControl {
-    /// The marker for a request's cache option; `None` if caching is off.
+    /// Returns the marker for a request's cache option, or `None` if caching is off.
     pub(super) fn from_option(cache: Cache) -> Option<Self> {
         match cache {
             Cache::Off => None,

@@ -1,4 +1,4 @@
-//! A provider that stops sending requests while the provider inside it is down.
+//! A provider that stops sending requests while its inner provider is down.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,26 +17,26 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::{PartialTurn, TurnBuilder};
 
-/// A circuit breaker: after too many consecutive failures, it rejects requests for a while instead
-/// of sending them.
+/// A provider with a circuit breaker, which rejects requests for a while after too many consecutive
+/// failures.
 ///
-/// Retries of the provider inside it are not counted: a request counts once, by its final result.
+/// Retries of the inner provider are not counted. A request counts once, by its final result.
 ///
 /// - **Closed**: requests pass. A number of consecutive failures, set with
 ///   [`with_max_failures`](Self::with_max_failures) (5 by default), opens the circuit. A failure is
-///   a transient error, of the kinds that [`Retry`](crate::provider::Retry) retries, or one that
-///   [`count_if`](Self::count_if) selects. A turn that completes resets the count; other errors and
-///   dropped turns do not change it.
+///   a transient error of the kinds that [`Retry`](crate::provider::Retry) retries, or an error
+///   that [`count_if`](Self::count_if) selects. A turn that completes resets the count; other
+///   errors and dropped turns do not change the count.
 /// - **Open**: each request immediately gets an [`Overloaded`](ErrorKind::Overloaded) error, and
 ///   nothing is sent. The error's [`retry_after`](Error::retry_after) is the rest of the
-///   [cooldown](Self::with_cooldown) (30 s by default). Its source is the last failure, without the
-///   partial turn of that failure.
-/// - **Half-open**, after the cooldown: one request passes as a probe. The others are rejected as
-///   before, but without a `retry_after`. If the probe's turn completes, the circuit closes; if it
-///   fails, the circuit opens again. If the probe is dropped, or ends with an error that does not
-///   count as a failure, the next request becomes the probe.
+///   [cooldown](Self::with_cooldown) (30 s by default). The error's source is the last failure,
+///   without the partial turn of that failure.
+/// - **Half-open**, after the cooldown: a single request passes as a probe. All other requests are
+///   rejected as in an open circuit, but without a `retry_after`. If the probe's turn completes,
+///   the circuit closes; if the turn fails, the circuit opens again. If the probe is dropped, or
+///   ends with an error that does not count as a failure, the next request becomes the probe.
 ///
-/// Clones share one circuit, protected by a mutex that is never held across an await point.
+/// Clones share a single circuit, protected by a mutex that is never held across an await point.
 ///
 /// ```
 /// use turnstream::provider::{CircuitBreaker, Fallback, Provider, Reply, Scripted};
@@ -90,19 +90,19 @@ impl CircuitBreaker {
         self
     }
 
-    /// Sets how long the circuit stays open before a request may pass again.
+    /// Sets the duration for which the circuit stays open before a request may pass again.
     pub fn with_cooldown(mut self, rest: Duration) -> Self {
         self.cooldown = rest;
         self
     }
 
-    /// Counts an error as a failure if `choose` returns true for it, and no other errors.
+    /// Counts an error as a failure only if `choose` returns true for the error.
     pub fn count_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.counts_as_failure = Arc::new(choose);
         self
     }
 
-    /// Whether the next request would be rejected.
+    /// Returns whether the next request would be rejected.
     pub fn is_open(&self) -> bool {
         self.with_state(|circuit| match circuit {
             CircuitState::Closed { .. } => false,
@@ -111,7 +111,7 @@ impl CircuitBreaker {
         })
     }
 
-    /// Lets a request pass, or returns the error with which it is rejected.
+    /// Lets a request pass, or returns the error with which the request is rejected.
     fn acquire_permit(&self) -> Result<CircuitPermit, Error> {
         let probes = self.with_state(|circuit| match circuit {
             CircuitState::Closed { .. } => Ok(false),
@@ -140,8 +140,8 @@ fn open_error(last: &Error) -> Error {
     Error::new(ErrorKind::Overloaded, message).with_source(last.clone())
 }
 
-/// Removes the partial turn of an error, since one request's output must not leak into another's
-/// error.
+/// Removes the partial turn from an error, since the output of a request must not leak into the
+/// error of another request.
 fn without_partial_turn(error: &Error) -> Error {
     match PartialTurn::from_error(error) {
         Some(_) => error.clone().without_source(),
@@ -149,14 +149,15 @@ fn without_partial_turn(error: &Error) -> Error {
     }
 }
 
-/// Rounds up to whole milliseconds, so that a caller who waits for this duration is not early.
+/// Rounds a duration up to whole milliseconds, so that a caller who waits for this duration is not
+/// early.
 fn round_up_to_millis(time: Duration) -> Duration {
     let millis = time.as_nanos().div_ceil(1_000_000);
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// The permission to send one request. Dropping the probe's permit lets the next request be the
-/// probe.
+/// The permission to send a single request. Dropping the probe's permit lets the next request
+/// become the probe.
 struct CircuitPermit {
     breaker: CircuitBreaker,
     is_probe: bool,
@@ -170,8 +171,8 @@ impl CircuitPermit {
             CircuitState::HalfOpen { .. } if probes => {
                 *circuit = CircuitState::Closed { failures: 0 }
             }
-            // The request was sent before the circuit opened, so it does not show the current
-            // state.
+            // The request was sent before the circuit opened, so its result does not show the
+            // current state of the provider.
             CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {}
         });
     }
@@ -193,7 +194,7 @@ impl CircuitPermit {
                 CircuitState::Open { .. } => false,
             };
             if opens {
-                // A cooldown that overflows `Instant` outlasts the process in practice.
+                // A cooldown that overflows `Instant` is longer than the process runs in practice.
                 let until = now.checked_add(rest).unwrap_or(now + Duration::from_secs(1 << 32));
                 *circuit = CircuitState::Open { until, last_error: without_partial_turn(error) };
             }
@@ -244,10 +245,11 @@ impl fmt::Debug for CircuitBreaker {
     }
 }
 
-/// One turn that passes through a breaker.
+/// A turn that passes through a circuit breaker.
 struct GuardedTurn {
     attempt: TurnStream,
-    /// `None` once the breaker has recorded how the turn ended.
+    /// The permission to send the turn's request; `None` once the breaker has recorded how the turn
+    /// ended.
     permit: Option<CircuitPermit>,
 }
 

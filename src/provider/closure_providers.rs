@@ -1,4 +1,4 @@
-//! Providers made from a closure.
+//! Providers that are created from a closure.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,13 +16,15 @@ use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
 use crate::usage::Usage;
 
-/// Makes a provider from a closure that returns a stream of [`Piece`]s for a request: for a model
-/// that runs in this process, or one that you call with a client of your own.
+/// Creates a provider from a closure that returns a stream of [`Piece`]s for a request. Use this
+/// function for a model that runs in this process, or for a model that you call with a client of
+/// your own.
 ///
-/// `model` is the provider's [`model`](Provider::model). The turn ends with [`Piece::Stop`]; if the
-/// stream ends without it, the turn is incomplete, and none of its tool calls run. The closure is
-/// called at the first poll, and dropping the turn drops its stream. Errors pass through unchanged.
-/// The provider does not retry; wrap it in a [`Retry`](crate::provider::Retry) for that.
+/// The argument `model` is the provider's [`model`](Provider::model). The turn ends with
+/// [`Piece::Stop`]. If the stream ends without a `Stop` piece, the turn is incomplete, and none of
+/// its tool calls run. The closure is called at the first poll, and dropping the turn drops the
+/// closure's stream. Errors in the stream are returned unchanged. The provider does not retry; wrap
+/// it in a [`Retry`](crate::provider::Retry) for retries.
 ///
 /// ```
 /// use futures::stream;
@@ -49,14 +51,14 @@ where
     FromStream { model: model.into(), make_turn: Arc::new(ask) }
 }
 
-/// Makes a provider from a closure that returns a poll function for a request. The poll function
+/// Creates a provider from a closure that returns a poll function for a request. The poll function
 /// pushes the next part of the turn into a [`TurnBuilder`].
 ///
-/// It is the closure form of [`TurnSource`]: the function returns `Ready(Some(Ok(())))` if it
-/// pushed something, `Ready(None)` if nothing more follows, and `Pending` if it has arranged to be
-/// woken. The turn is complete after a call of [`stop`](TurnBuilder::stop) and then of
-/// [`complete`](TurnBuilder::complete). The closure is called at the first poll, and dropping the
-/// turn drops the function.
+/// The poll function is the closure form of [`TurnSource`]. The function returns
+/// `Ready(Some(Ok(())))` if it pushed something, `Ready(None)` if nothing more follows, and
+/// `Pending` if it has arranged to be woken. The turn is complete after a call of
+/// [`stop`](TurnBuilder::stop) and then of [`complete`](TurnBuilder::complete). The closure is
+/// called at the first poll, and dropping the turn drops the poll function.
 ///
 /// ```
 /// use std::task::Poll;
@@ -99,14 +101,14 @@ pub enum Piece {
     Reasoning(String),
     /// A complete tool call.
     ToolCall {
-        /// The call's id, which its result refers to; an empty id is replaced by a unique one.
+        /// The call's id, which its result refers to. An empty id is replaced by a unique id.
         id: String,
-        /// The tool's name.
+        /// The name of the tool that is called.
         name: String,
-        /// The arguments, the text of a JSON object.
+        /// The arguments of the call, the text of a JSON object.
         arguments: String,
     },
-    /// The token usage of the turn so far. Replaces the usage reported before.
+    /// The token usage of the turn so far, which replaces the usage reported before.
     Usage(Usage),
     /// The end of the turn, with the reason why the model stopped.
     Stop(StopReason),
@@ -130,13 +132,13 @@ impl From<StopReason> for Piece {
     }
 }
 
-/// Provider for the [`from_stream`] function. Cheap to clone.
+/// The provider that the [`from_stream`] function returns. A `FromStream` is cheap to clone.
 pub struct FromStream<F> {
     model: Arc<str>,
     make_turn: Arc<F>,
 }
 
-/// Provider for the [`from_poll_fn`] function. Cheap to clone.
+/// The provider that the [`from_poll_fn`] function returns. A `FromPollFn` is cheap to clone.
 pub struct FromPollFn<F> {
     model: Arc<str>,
     make_turn: Arc<F>,
@@ -170,7 +172,7 @@ struct PieceTurn<St> {
     #[pin]
     stream: St,
     model: Arc<str>,
-    /// The index of the text or reasoning block that is open or comes next.
+    /// The index of the open text or reasoning block, or of the next block if no block is open.
     index: u32,
     call_count: u32,
     open_block: Option<OpenBlock>,
@@ -187,7 +189,7 @@ impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for PieceTurn<St> {
         let this = self.project();
         let Some(piece) = ready!(this.stream.poll_next(cx)?) else { return Poll::Ready(None) };
         turn.set_model(this.model);
-        // Consecutive pieces of the same kind belong to one block.
+        // Consecutive pieces of the same kind belong to a single block.
         let mut index_of = |kind: OpenBlock| {
             if this.open_block.is_some_and(|open| open != kind) {
                 *this.index += 1;
@@ -248,7 +250,7 @@ impl<P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll> TurnSource for Po
     }
 }
 
-// Derived impls would require `F: Clone` and `F: Debug`.
+// Derived implementations would require `F: Clone` and `F: Debug`.
 macro_rules! impl_clone_and_debug {
     ($($provider:ident),*) => {$(
         impl<F> Clone for $provider<F> {

@@ -1,4 +1,5 @@
-//! Models that a cloud hosts with their vendor's wire: base URLs and key headers.
+//! Constructors for models that a cloud hosts with their vendor's wire, with base URLs and key
+//! headers.
 
 use crate::error::{Error, ErrorKind};
 use crate::http::KeyHeader;
@@ -6,7 +7,7 @@ use crate::provider::openai_chat::Dialect;
 use crate::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses};
 
 impl OpenAiChat {
-    /// A deployment in Azure OpenAI, through its v1 API:
+    /// Creates a provider for a deployment in Azure OpenAI, through its v1 API:
     /// `https://{resource}.openai.azure.com/openai/v1`.
     ///
     /// An API key is sent in the header `api-key`; a [token](crate::http::Credential::token) from
@@ -15,7 +16,8 @@ impl OpenAiChat {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource is not valid in a host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource is invalid in
+    /// a host name.
     ///
     /// ```
     /// use turnstream::provider::OpenAiChat;
@@ -28,24 +30,25 @@ impl OpenAiChat {
         model.with_base_url(azure_openai_base_url(resource, "openai/v1")?)
     }
 
-    /// A deployment in Azure OpenAI, through its older API with a dated version:
+    /// Creates a provider for a deployment in Azure OpenAI, through its older API with a dated
+    /// version:
     /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}/chat/completions?api-version={version}`.
     ///
-    /// Keys and tokens work as for [`azure`](Self::azure), but the scope is
+    /// Keys and tokens are sent in the same way as for [`azure`](Self::azure), but the scope is
     /// `https://cognitiveservices.azure.com/.default`.
     /// Source: <https://learn.microsoft.com/azure/ai-foundry/openai/reference>.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource is not valid in a host name.
-    /// If the deployment is not valid in a path, the error is reported by the turn.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource is invalid in
+    /// a host name. If the deployment is invalid in a path, the error is reported by the turn.
     pub fn azure_classic(resource: &str, deployment: &str, version: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_dialect(Dialect::AZURE);
         let model = model.with_base_url(azure_openai_base_url(resource, "openai/deployments")?)?;
         Ok(model.with_path("/{model}/chat/completions").with_query("api-version", version))
     }
 
-    /// A model in Amazon Bedrock, through its OpenAI-compatible endpoint:
+    /// Creates a provider for a model in Amazon Bedrock, through its OpenAI-compatible endpoint:
     /// `https://bedrock-runtime.{region}.amazonaws.com/openai/v1`.
     ///
     /// The credential is a Bedrock API key (the variable `AWS_BEARER_TOKEN_BEDROCK` of AWS's tools)
@@ -54,12 +57,14 @@ impl OpenAiChat {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region is not valid in a host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the region is invalid in a
+    /// host name.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
         Self::new(model).with_base_url(bedrock_base_url(region)?)
     }
 
-    /// A model in Google Cloud's Vertex AI, through its OpenAI-compatible endpoint:
+    /// Creates a provider for a model in Google Cloud's Vertex AI, through its OpenAI-compatible
+    /// endpoint:
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/endpoints/openapi`.
     ///
     /// The model's name starts with its publisher: `google/gemini-2.5-flash`. The credential is a
@@ -69,37 +74,39 @@ impl OpenAiChat {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location is not valid in
-    /// a URL.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the project or the
+    /// location is invalid in a URL.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         Self::new(model).with_base_url(vertex_base_url(project, location, "endpoints/openapi")?)
     }
 }
 
 impl OpenAiResponses {
-    /// A deployment in Azure OpenAI; see [`OpenAiChat::azure`].
+    /// Creates a provider for a deployment in Azure OpenAI; see [`OpenAiChat::azure`].
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource is not valid in a host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource is invalid in
+    /// a host name.
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_key_header(AZURE_KEY_HEADER);
         model.with_base_url(azure_openai_base_url(resource, "openai/v1")?)
     }
 
-    /// A model in Amazon Bedrock; see [`OpenAiChat::bedrock`].
+    /// Creates a provider for a model in Amazon Bedrock; see [`OpenAiChat::bedrock`].
     /// Source: <https://docs.aws.amazon.com/bedrock/latest/userguide/inference-responses-api.html>.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region is not valid in a host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the region is invalid in a
+    /// host name.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
         Self::new(model).with_base_url(bedrock_base_url(region)?)
     }
 }
 
 impl Anthropic {
-    /// A Claude deployment in Microsoft Foundry:
+    /// Creates a provider for a Claude deployment in Microsoft Foundry:
     /// `https://{resource}.services.ai.azure.com/anthropic`.
     ///
     /// An API key is sent in the header `api-key`; a [token](crate::http::Credential::token) from
@@ -108,15 +115,16 @@ impl Anthropic {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource is not valid in a host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource is invalid in
+    /// a host name.
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
         let resource = ensure_host_label("resource", resource)?;
         let url = format!("https://{resource}.services.ai.azure.com/anthropic");
         Self::new(deployment).with_key_header(AZURE_KEY_HEADER).with_base_url(url)
     }
 
-    /// A Claude model in Amazon Bedrock, through its Anthropic-compatible endpoint:
-    /// `https://bedrock-mantle.{region}.api.aws/anthropic`.
+    /// Creates a provider for a Claude model in Amazon Bedrock, through its Anthropic-compatible
+    /// endpoint: `https://bedrock-mantle.{region}.api.aws/anthropic`.
     ///
     /// The credential is a Bedrock API key (the variable `AWS_BEARER_TOKEN_BEDROCK` of AWS's
     /// tools), sent as a bearer token, or a [signer](crate::http::Credential::signer) for the
@@ -125,27 +133,28 @@ impl Anthropic {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region is not valid in a host name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the region is invalid in a
+    /// host name.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
         let region = ensure_host_label("region", region)?;
         let url = format!("https://bedrock-mantle.{region}.api.aws/anthropic");
         Self::new(model).with_key_header(KeyHeader::Bearer).with_base_url(url)
     }
 
-    /// A Claude model in Google Cloud's Vertex AI, below
+    /// Creates a provider for a Claude model in Google Cloud's Vertex AI, below
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/anthropic`.
     /// The location may also be `global`, `us` or `eu`.
     ///
     /// The model's name is part of the URL and not of the body. The body has `anthropic_version`
-    /// and the names of [betas](Self::with_beta), which replace the headers of the same purpose.
-    /// The credential is a [token](crate::http::Credential::token) with the scope
+    /// and the names of [betas](Self::with_beta), which replace the headers for the version and the
+    /// betas. The credential is a [token](crate::http::Credential::token) with the scope
     /// `https://www.googleapis.com/auth/cloud-platform`.
     /// Source: <https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai>.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location is not valid in
-    /// a URL.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the project or the
+    /// location is invalid in a URL.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         let model = Self::new(model).for_vertex();
         model.with_base_url(vertex_base_url(project, location, "publishers/anthropic")?)
@@ -153,7 +162,7 @@ impl Anthropic {
 }
 
 impl Gemini {
-    /// A Gemini model in Google Cloud's Vertex AI, below
+    /// Creates a provider for a Gemini model in Google Cloud's Vertex AI, below
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google`.
     /// The location may also be `global`, `us` or `eu`.
     ///
@@ -163,15 +172,15 @@ impl Gemini {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location is not valid in
-    /// a URL.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the project or the
+    /// location is invalid in a URL.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         let model = Self::new(model).with_path("/models/{model}:streamGenerateContent?alt=sse");
         model.with_base_url(vertex_base_url(project, location, "publishers/google")?)
     }
 }
 
-/// The header that Azure expects a key in, on every wire.
+/// The header in which Azure expects a key, on every wire.
 const AZURE_KEY_HEADER: KeyHeader = KeyHeader::Named("api-key");
 
 fn azure_openai_base_url(resource: &str, path: &str) -> Result<String, Error> {
@@ -191,7 +200,8 @@ fn vertex_base_url(project: &str, location: &str, path: &str) -> Result<String, 
         "us" | "eu" => format!("aiplatform.{location}.rep.googleapis.com"),
         region => format!("{region}-aiplatform.googleapis.com"),
     };
-    // Projects of an organisation are prefixed with its domain: `example.com:project`.
+    // Projects of an organisation are prefixed with the organisation's domain:
+    // `example.com:project`.
     let project = ensure_path_segment("project", project, |c| matches!(c, '-' | '.' | ':'))?;
     Ok(format!("https://{host}/v1/projects/{project}/locations/{location}/{path}"))
 }

@@ -1,8 +1,8 @@
-//! A part of a turn's content, independent of events and frames.
+//! A part of a turn's content, independent of events and frames of a wire.
 
 use crate::turn::ReasoningKind;
 
-/// A part of one content block of a turn.
+/// A part of a content block of a turn.
 #[derive(Clone, Debug)]
 pub(crate) enum ContentDelta {
     Text(String),
@@ -14,7 +14,7 @@ pub(crate) enum ContentDelta {
     },
     CallArgs(String),
     CallEnd,
-    /// A signature of the block.
+    /// A signature of the content block.
     Signature(SignatureTarget, String),
     /// Reasoning that exists only as opaque data.
     HiddenReasoning(String),

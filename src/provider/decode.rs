@@ -1,4 +1,5 @@
-//! The driver of every decoder: polls the body for bytes and pushes decoded content into the turn.
+//! The driver of every decoder, which polls the body for bytes and pushes decoded content into the
+//! turn.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,49 +18,53 @@ use crate::sse::Frame;
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::TurnBuilder;
 
-/// Maximum number of bytes per turn in frames that produce no event. Decoders buffer parts of such
-/// frames, for example arguments that arrive before the tool's name.
+/// The maximum number of bytes per turn in frames that produce no event. Decoders buffer parts of
+/// such frames, for example arguments that arrive before the tool's name.
 const MAX_SILENT_BYTES: usize = 256 << 20;
 
-/// Maximum number of chunks without an event that one poll reads before it yields to other tasks.
+/// The maximum number of chunks without an event that a single poll reads before it yields to other
+/// tasks.
 const MAX_CHUNKS_PER_POLL: usize = 128;
 
-/// A wire's state machine, one per response. It does no I/O and is called by [`Decoding`].
+/// The decoder of a wire, a state machine for a single response. A decoder does no I/O and is
+/// called by [`Decoding`].
 ///
 /// A decoder pushes text, reasoning, tool calls and usage into the [`TurnBuilder`] as they arrive.
-/// It does not complete the turn: it calls [`TurnBuilder::stop`] when the wire reports why the
-/// model stopped, and [`Decoding`] completes the turn after the end-of-stream marker or the end of
-/// the body. If the body ends without a stop reason, the turn is incomplete, and none of its tool
-/// calls run.
+/// A decoder does not complete the turn. The decoder calls [`TurnBuilder::stop`] when the wire
+/// reports why the model stopped. [`Decoding`] completes the turn after the end-of-stream marker or
+/// the end of the body. If the body ends without a stop reason, the turn is incomplete, and none of
+/// its tool calls run.
 ///
-/// A decoder does not have to make ids unique or check that arguments are valid JSON, since the
-/// builder and the tools do that. The example `own_wire` has a complete decoder.
+/// A decoder does not have to make ids unique or check that arguments are valid JSON. Ids are made
+/// unique by the builder, and arguments are checked by the tools. The example `own_wire` has a
+/// complete decoder.
 pub trait Decode {
-    /// Decodes one frame and pushes its content.
+    /// Decodes a frame and pushes its content into the turn.
     ///
-    /// It first calls [`TurnBuilder::set_provider`] with the name of the wire and
-    /// [`TurnBuilder::set_model`] with the name of the model; repeating this for each frame is
-    /// cheap. It ignores unknown frames and fields, since a later version of a wire may send them.
+    /// An implementation first calls [`TurnBuilder::set_provider`] with the name of the wire and
+    /// [`TurnBuilder::set_model`] with the name of the model; repeating these calls for each frame
+    /// is cheap. Unknown frames and fields must be ignored, since a later version of a wire may
+    /// send them.
     ///
     /// A frame with the event type `error` is an error on every wire, and is not passed to this
     /// method unless its data is empty. Frames of a framing without event types, such as
-    /// [`NdJson`](crate::framing::NdJson), have the type `message`; a decoder for such a framing
+    /// [`NdJson`](crate::framing::NdJson), have the type `message`. A decoder for such a framing
     /// detects errors itself and parses them with
     /// [`error_in_stream`](crate::provider::error_in_stream).
     ///
     /// # Errors
     ///
-    /// An error that ends the turn: one that the provider reports, or a violation of its protocol.
-    /// The content pushed before it is attached to the error, as a
+    /// Returns an error that ends the turn: an error that the provider reports, or a violation of
+    /// the wire's protocol. The content that was pushed before the error is attached to it, as a
     /// [`PartialTurn`](crate::turn::PartialTurn).
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error>;
 
-    /// Handles a frame received after the end-of-stream marker. Most wires ignore it; a wire whose
-    /// turn continues after such a frame returns [`FrameOutcome::Continue`].
+    /// Handles a frame received after the end-of-stream marker. Most wires ignore such a frame. A
+    /// wire whose turn continues after such a frame returns [`FrameOutcome::Continue`].
     ///
     /// # Errors
     ///
-    /// The same as for [`frame`](Self::frame).
+    /// Returns the same errors as [`frame`](Self::frame).
     fn after_done(
         &mut self,
         _frame: Frame<'_>,
@@ -68,48 +73,49 @@ pub trait Decode {
         Ok(FrameOutcome::Done)
     }
 
-    /// Called once if the body has ended without an end-of-stream marker and without an error. A
-    /// wire for which this is a regular end pushes the missing stop reason here. Does nothing by
-    /// default.
+    /// Handles the end of a body without an end-of-stream marker and without an error; called at
+    /// most once. A wire for which this is a regular end pushes the missing stop reason in this
+    /// method. The default implementation does nothing.
     ///
     /// # Errors
     ///
-    /// If the frames received so far do not make a valid turn.
+    /// Returns an error if the frames received so far do not make a valid turn.
     fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         let _ = turn;
         Ok(())
     }
 
-    /// Called once before the turn is completed: after the end-of-stream marker, or if the body
-    /// ends, fails or times out after a stop reason. Does nothing by default.
+    /// Handles the end of the turn; called once before the turn is completed. The call follows the
+    /// end-of-stream marker, or the end, failure or timeout of the body after a stop reason. The
+    /// default implementation does nothing.
     ///
     /// # Errors
     ///
-    /// If the frames received so far do not make a valid turn.
+    /// Returns an error if the frames received so far do not make a valid turn.
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         let _ = turn;
         Ok(())
     }
 }
 
-/// Whether more frames are expected after a frame.
+/// Whether more frames are expected after the decoded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameOutcome {
-    /// More frames may follow, even after a stop reason; for example one with the usage.
+    /// More frames may follow, even after a stop reason; for example a frame with the usage.
     Continue,
     /// The frame was the end-of-stream marker, for example `[DONE]`. The turn is complete if it has
-    /// a stop reason, and incomplete otherwise.
+    /// a stop reason, and incomplete if it has none.
     Done,
 }
 
 /// A turn that is decoded from the bytes of a response body.
 ///
-/// After a stop reason, it still waits for the end-of-stream marker or the end of the body. A
-/// connection that breaks after a stop reason does not fail the turn. One that breaks before it is
-/// an [`IncompleteTurn`](ErrorKind::IncompleteTurn) error, but a [`Timeout`](ErrorKind::Timeout) of
-/// the body is passed on as it is. If the end of the body cuts off the last frame, that frame is
-/// decoded as well; if [`frame`](Decode::frame) then returns a [`Protocol`](ErrorKind::Protocol)
-/// error, a turn without a stop reason is incomplete.
+/// After a stop reason, the turn still waits for the end-of-stream marker or the end of the body. A
+/// connection that breaks after a stop reason does not fail the turn. A connection that breaks
+/// before the stop reason is an [`IncompleteTurn`](ErrorKind::IncompleteTurn) error, but a
+/// [`Timeout`](ErrorKind::Timeout) of the body is returned unchanged. If the end of the body cuts
+/// off the last frame, that frame is decoded as well. If [`frame`](Decode::frame) then returns a
+/// [`Protocol`](ErrorKind::Protocol) error, a turn without a stop reason is incomplete.
 #[pin_project]
 #[derive(Debug)]
 pub struct Decoding<B, D, F = ServerSentEvents> {
@@ -136,14 +142,15 @@ enum Stage {
 }
 
 impl<B, D> Decoding<B, D> {
-    /// Decodes the server-sent events of `body` with `decoder`, without a time limit.
+    /// Creates a turn that decodes the server-sent events of `body` with `decoder`, without a time
+    /// limit.
     pub fn new(body: B, decoder: D) -> Self {
         Self::from_frames(body, ServerSentEvents::new(), decoder)
     }
 }
 
 impl<B, D, F> Decoding<B, D, F> {
-    /// Decodes the frames of `body` with `decoder`, without a time limit.
+    /// Creates a turn that decodes the frames of `body` with `decoder`, without a time limit.
     pub fn from_frames(body: B, frames: F, decoder: D) -> Self {
         let deadlines = TurnDeadlines::default();
         Self { body, decoder, framing: frames, stage: Stage::Reading, deadlines, silent_bytes: 0 }
@@ -199,8 +206,8 @@ where
             let frame = if ending { this.framing.finish() } else { this.framing.next_frame() };
             match frame {
                 Some(Ok(frame)) => {
-                    // At this point only a frame that the end of the body cut off is left. Many
-                    // gateways close a broken response as if it had ended regularly.
+                    // At this point, only a frame that the end of the body cut off is left. Many
+                    // gateways close a broken response as if the response had ended regularly.
                     let is_half =
                         ending && serde_json::from_str::<IgnoredAny>(frame.data.trim()).is_err();
                     let bytes = frame.data.len();
@@ -260,7 +267,7 @@ where
     }
 }
 
-/// Counts a frame that produced no event.
+/// Counts the bytes of a frame that produced no event.
 fn count_silent_bytes(silent: &mut usize, bytes: usize) -> Result<(), Error> {
     *silent = silent.saturating_add(bytes);
     if *silent <= MAX_SILENT_BYTES {

@@ -2,21 +2,21 @@
 
 use crate::request::Effort;
 
-/// A server's names for the levels of effort. If a server has fewer levels, several efforts share
-/// the nearest name.
+/// A server's names for the levels of reasoning effort. If a server has fewer levels, several
+/// efforts share the nearest name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffortNames {
-    /// For [`Reasoning::Off`](crate::request::Reasoning::Off).
+    /// The name for [`Reasoning::Off`](crate::request::Reasoning::Off).
     pub off: &'static str,
-    /// For [`Effort::Minimal`](Effort::Minimal).
+    /// The name for [`Effort::Minimal`](Effort::Minimal).
     pub minimal: &'static str,
-    /// For [`Effort::Low`](Effort::Low).
+    /// The name for [`Effort::Low`](Effort::Low).
     pub low: &'static str,
-    /// For [`Effort::Medium`](Effort::Medium).
+    /// The name for [`Effort::Medium`](Effort::Medium).
     pub medium: &'static str,
-    /// For [`Effort::High`](Effort::High).
+    /// The name for [`Effort::High`](Effort::High).
     pub high: &'static str,
-    /// For [`Effort::Max`](Effort::Max).
+    /// The name for [`Effort::Max`](Effort::Max).
     pub max: &'static str,
 }
 
@@ -30,10 +30,10 @@ impl EffortNames {
         high: "high",
         max: "xhigh",
     };
-    /// `none`, `low`, `medium` and `high`.
+    /// The names `none`, `low`, `medium` and `high`.
     pub const LOW_MEDIUM_HIGH: Self = Self { minimal: "low", max: "high", ..Self::OPENAI };
 
-    /// Returns the name for an effort.
+    /// Returns the name for an effort level.
     pub fn name_of(self, effort: Effort) -> &'static str {
         match effort {
             Effort::Minimal => self.minimal,

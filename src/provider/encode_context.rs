@@ -1,5 +1,5 @@
-//! The common input of every encoder: the settled context of a request, without items that are
-//! never sent, and the part of it that is already encoded.
+//! The common input of every encoder: the settled context of a request without items that are never
+//! sent, and its part that is already encoded.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -12,18 +12,18 @@ use crate::item::{EncodedChunk, History, Item, ItemKind};
 use crate::provider::body::{ObjectWriter, serialization_error};
 use crate::request::Request;
 
-/// Everything that an item's encoded form depends on, apart from the items before it.
+/// Everything that the encoded form of an item depends on, apart from the items before it.
 #[derive(Clone, PartialEq)]
 struct CacheKey<E> {
     wire: &'static str,
-    /// The model; only items of the same model keep their provider data.
+    /// The model of the request; only items of the same model keep their provider data.
     model: String,
     extra: E,
 }
 
 /// The settled context of a request, with its leading system items joined to the stable system
-/// prompt. `S` is the state that an encoder carries from one item to the next, `E` the settings
-/// that an item depends on in addition to the wire and the model.
+/// prompt. `S` is the state that an encoder carries from an item to the next item. `E` are the
+/// settings that an encoded item depends on in addition to the wire and the model.
 pub(super) struct EncodeContext<S, E = ()> {
     key: CacheKey<E>,
     settled_history: History,
@@ -44,31 +44,33 @@ struct CachedPrefix<S> {
     encoder_state: S,
 }
 
-/// Encoded elements of an array, each followed by a comma.
+/// The encoded elements of an array, each followed by a comma.
 #[derive(Debug, Default)]
 pub(super) struct JsonElements(pub(super) Vec<u8>);
 
-/// The elements that later items cannot change any more, so that their encoding can be cached.
+/// The elements that later items can no longer change, so that the encoding of these elements can
+/// be cached.
 pub(super) struct ClosedElements<S> {
-    /// The index after the last of their items, as [`EncodeContext::items_to_encode`] returns it.
+    /// The index after the last item of the closed elements, as [`EncodeContext::items_to_encode`]
+    /// returns it.
     pub(super) end_index: usize,
-    /// The encoder's state after these elements.
+    /// The encoder's state after the closed elements.
     pub(super) encoder_state: S,
-    /// The bytes encoded since the cached state.
+    /// The bytes that were encoded after the cached state.
     pub(super) elements: JsonElements,
 }
 
-/// The array of the body that contains the items.
+/// The array that contains the items in the request body.
 pub(super) struct JsonArray<S> {
-    /// The name of its field, the last one of the body.
+    /// The name of the array's field, which is the last field of the body.
     pub(super) name: &'static str,
-    /// Elements before all items.
+    /// The elements before all items.
     pub(super) leading_elements: JsonElements,
     /// The closed elements that were not encoded before.
     pub(super) closed_elements: Option<ClosedElements<S>>,
-    /// Elements after the closed ones.
+    /// The elements after the closed elements.
     pub(super) remaining_elements: JsonElements,
-    /// Bytes to insert between the items, at this offset after the leading elements.
+    /// The bytes to insert between the items, at this offset after the leading elements.
     pub(super) insertion: Option<(usize, Vec<u8>)>,
 }
 
@@ -126,18 +128,20 @@ where
         &self.volatile_system
     }
 
-    /// The encoder's state after the items that are already encoded, if there are any.
+    /// Returns the encoder's state after the items that are already encoded, if there are such
+    /// items.
     pub(super) fn encoder_state(&self) -> Option<&S> {
         let known = self.encoded_chunk.as_ref()?.encoder_state::<CachedPrefix<S>>()?;
         Some(&known.encoder_state)
     }
 
-    /// Returns an error if the request has nothing to send: all new elements are empty, and nothing
-    /// was encoded before. `element` names an element in the error.
+    /// Returns an error if the request has nothing to send, because all new elements are empty and
+    /// nothing was encoded before. The error calls an element `element`.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest).
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the request has nothing to
+    /// send.
     pub(super) fn ensure_not_empty(&self, is_empty: bool, element: &str) -> Result<(), Error> {
         if !is_empty || self.encoded_len() > 0 {
             return Ok(());
@@ -146,25 +150,25 @@ where
         Err(Error::new(ErrorKind::InvalidRequest, message))
     }
 
-    /// The number of bytes that are already encoded.
+    /// Returns the number of bytes that are already encoded.
     pub(super) fn encoded_len(&self) -> usize {
         self.encoded_chunk.as_ref().map_or(0, |piece| piece.total_byte_len())
     }
 
-    /// The parts of the system prompt that are not blank, the stable one first.
+    /// Returns the parts of the system prompt that are not blank, the stable part first.
     pub(super) fn system_zones(&self) -> impl Iterator<Item = &str> {
         let zones = [self.stable_system.as_str(), self.volatile_system.as_str()];
         zones.into_iter().filter(|zone| !zone.trim().is_empty())
     }
 
-    /// The items that have to be encoded, in order, each with the index after it.
+    /// Returns the items that have to be encoded, in order, each with the index after the item.
     pub(super) fn items_to_encode(&self) -> impl Iterator<Item = (usize, &Item)> {
         #[cfg(test)]
         tests::count(self.peek_items_to_encode().count());
         self.settled_history.entries_after(self.done_entries).filter(|(_, item)| !item.tombstone)
     }
 
-    /// The same items, for look-ahead.
+    /// Returns the items that have to be encoded, for look-ahead.
     pub(super) fn peek_items_to_encode(&self) -> impl Iterator<Item = &Item> {
         let items = self.settled_history.entries_after(self.done_entries).map(|(_, item)| item);
         items.filter(|item| !item.tombstone)
@@ -174,8 +178,8 @@ where
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the body cannot be serialized as
-    /// JSON.
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the body cannot be
+    /// serialized as JSON.
     pub(super) fn write_body(
         &self,
         body: ObjectWriter,
@@ -241,8 +245,8 @@ impl<S> JsonArray<S> {
         }
     }
 
-    /// Creates an array from elements, the first `count` of which are closed. `closed` is
-    /// `(end_index, count, encoder_state)`.
+    /// Creates an array from elements, the first `count` of which are closed. The argument `closed`
+    /// is `(end_index, count, encoder_state)`.
     pub(super) fn from_elements<T: Serialize>(
         name: &'static str,
         elements: &[T],
@@ -262,7 +266,7 @@ impl<S> JsonArray<S> {
         Ok(array)
     }
 
-    /// Whether it contains only elements that were encoded before.
+    /// Returns whether the array contains only elements that were encoded before.
     pub(super) fn is_empty(&self) -> bool {
         let closed =
             self.closed_elements.as_ref().is_none_or(|closed| closed.elements.0.is_empty());
@@ -277,11 +281,12 @@ impl JsonElements {
         Ok(all)
     }
 
-    /// Adds an element.
+    /// Appends an element to the encoded elements.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it cannot be serialized as JSON.
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the element cannot
+    /// be serialized as JSON.
     pub(super) fn push(&mut self, element: &impl Serialize) -> Result<(), Error> {
         if self.0.is_empty() {
             self.0.reserve(512);
@@ -292,7 +297,8 @@ impl JsonElements {
     }
 }
 
-/// The texts of the system items at the start of a history, and the number of their entries.
+/// Returns the texts of the system items at the start of a history, and the number of their
+/// entries.
 fn leading_system_items(settled: &History) -> (Arc<[String]>, usize) {
     let mut texts = Vec::new();
     let mut begun = 0;

@@ -1,4 +1,4 @@
-//! A provider that falls back to another one.
+//! A provider that falls back to further providers.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,32 +12,34 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// A chain of providers: if one fails, the request goes to the next one.
+/// A chain of providers, in which a request is sent to the next provider if a provider fails.
 ///
-/// It falls back after errors that another provider may avoid, those of the kinds `connect`,
-/// `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`, `server`, `generation_failed`,
-/// `context_window`, `incomplete_turn`, `protocol` and `too_large`;
-/// [`fall_back_if`](Self::fall_back_if) selects others. An error in the request itself is returned
-/// immediately.
+/// The chain falls back after errors that another provider may avoid. These are errors of the kinds
+/// `connect`, `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`, `server`,
+/// `generation_failed`, `context_window`, `incomplete_turn`, `protocol` and `too_large`.
+/// [`fall_back_if`](Self::fall_back_if) selects other errors. An error in the request itself is
+/// returned immediately.
 ///
-/// It falls back without a delay: only the last provider waits and retries, unless
+/// The chain falls back without a delay. Only the last provider waits and retries, unless
 /// [`retrying_first`](Self::retrying_first) is set. Each provider still retries the errors that do
-/// not cause a fallback, and still replaces, once, a connection that the server closed while idle.
+/// not cause a fallback. Each provider also still replaces, once, a connection that the server
+/// closed while idle.
 ///
 /// The output of the failed provider is first retracted by a
 /// [`Retracted`](crate::TurnEvent::Retracted) event, which also reports its token usage. Each turn
-/// starts with the first provider; wrap that one in a
-/// [`CircuitBreaker`](crate::provider::CircuitBreaker) to skip it while it is down.
+/// starts with the first provider. To skip the first provider while it is down, wrap it in a
+/// [`CircuitBreaker`](crate::provider::CircuitBreaker).
 ///
-/// - [`model`](Provider::model) is the first provider's.
-/// - A model that a request names ([`Request::model`]) applies to the first provider only; the
-///   others use their own.
+/// - [`model`](Provider::model) returns the first provider's model.
+/// - A model that a request names ([`Request::model`]) applies to the first provider only; all
+///   other providers use their own models.
 /// - History items that are bound to another model, such as signatures, are dropped or downgraded
 ///   by [`handoff`](crate::provider::handoff()) in each provider's encoder.
-/// - If all providers fail, the error is that of the last one, and its source is a
+/// - If all providers fail, the error is that of the last provider, and its source is a
 ///   [`FallbackFailure`], which lists all errors.
 ///
-/// Dropping the stream cancels the turn; no further provider is called. Clones share the providers.
+/// Dropping the stream cancels the turn, and no further provider is called. Clones share the
+/// providers.
 ///
 /// ```
 /// use turnstream::provider::{Fallback, Provider, Reply, Scripted};
@@ -55,34 +57,34 @@ use crate::turn::TurnBuilder;
 /// ```
 #[derive(Clone)]
 pub struct Fallback {
-    /// Invariant: not empty.
+    /// The providers of the chain. Invariant: the list is not empty.
     providers: Arc<[Arc<dyn Provider>]>,
     should_fall_back: Arc<ErrorPredicate>,
-    /// Whether a provider retries before the chain falls back to the next one.
+    /// Whether a provider retries before the chain falls back to the next provider.
     retries_first: bool,
 }
 
 impl Fallback {
-    /// Creates a chain with its first provider.
+    /// Creates a chain that consists of its first provider.
     pub fn new(first: impl Provider + 'static) -> Self {
         let on = Arc::new(|error: &Error| should_fall_back::should_fall_back(error.kind()));
         Self { providers: Arc::new([Arc::new(first)]), should_fall_back: on, retries_first: false }
     }
 
-    /// Adds a provider that is called if all earlier ones have failed.
+    /// Adds a provider that is called if all earlier providers have failed.
     pub fn or(mut self, next: impl Provider + 'static) -> Self {
         let next: Arc<dyn Provider> = Arc::new(next);
         self.providers = self.providers.iter().cloned().chain([next]).collect();
         self
     }
 
-    /// Falls back after an error if `choose` returns true for it, and after no other errors.
+    /// Falls back after an error only if `choose` returns true for the error.
     pub fn fall_back_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.should_fall_back = Arc::new(choose);
         self
     }
 
-    /// Lets every provider retry before the chain falls back. Otherwise only the last provider
+    /// Lets every provider retry before the chain falls back. By default, only the last provider
     /// retries.
     pub fn retrying_first(mut self) -> Self {
         self.retries_first = true;
@@ -113,18 +115,18 @@ impl fmt::Debug for Fallback {
     }
 }
 
-/// One turn that passes along the chain of providers.
+/// A turn that is passed along the chain of providers.
 struct FallbackTurn {
     fallback: Fallback,
     request: Request,
-    /// The current provider's turn; `None` until it is started.
+    /// The current provider's turn; `None` until the turn is started.
     attempt: Option<TurnStream>,
-    /// The model and the error of each provider that has failed.
+    /// The model name and the error of each provider that has failed.
     errors: Vec<(String, Error)>,
 }
 
 impl FallbackTurn {
-    /// The request for the provider at index `at`.
+    /// Returns the request for the provider at index `at`.
     fn request_for(&self, at: usize) -> Request {
         let mut request = self.request.clone();
         if self.fallback.providers.len() > at + 1 && !self.fallback.retries_first {
@@ -169,8 +171,8 @@ impl TurnSource for FallbackTurn {
 
 /// The errors of all providers of a [`Fallback`] that were called.
 ///
-/// It is the source of the last provider's error if more than one provider was called. The next
-/// error in the source chain is that last error with its own sources.
+/// A `FallbackFailure` is the source of the last provider's error if more than one provider was
+/// called. The next error in the source chain is the last provider's error with its own sources.
 ///
 /// ```
 /// use turnstream::provider::{Fallback, FallbackFailure, Provider, Reply, Scripted};
@@ -194,12 +196,12 @@ pub struct FallbackFailure {
 }
 
 impl FallbackFailure {
-    /// Finds the list in an error's source chain.
+    /// Finds the `FallbackFailure` in an error's source chain.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
 
-    /// The model and the error of each provider that was called, in order.
+    /// Returns the model name and the error of each provider that was called, in order.
     pub fn errors(&self) -> impl Iterator<Item = (&str, &Error)> {
         self.errors.iter().map(|(model, error)| (model.as_str(), error))
     }

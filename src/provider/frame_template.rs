@@ -2,7 +2,7 @@
 //!
 //! Most frames of a stream repeat the previous frame, apart from the next piece of text. After a
 //! decoder has parsed such a frame, a [`FrameTemplate`] keeps its bytes. A later frame with the
-//! same bytes around another string literal is decoded without a parser.
+//! same bytes around a different string literal is decoded without a parser.
 //!
 //! # Why the result equals the parser's
 //!
@@ -10,30 +10,32 @@
 //! string literal that the parser borrowed the text from. Let another frame be
 //! `before + other + after`, where `other` is a string literal as well.
 //!
-//! - A JSON parser reads from left to right, so after the same `before` it is in the same state and
-//!   expects the same kind of token.
-//! - A string literal is one token. It ends at its first unescaped quote, and its content does not
-//!   affect how the rest is parsed. `other` is checked to be exactly one literal: either it has no
-//!   quote, backslash or control character, or serde has parsed it.
-//! - The parser is then in the same state before `after`, and parses it in the same way.
+//! - A JSON parser reads from left to right. After the same `before`, the parser is therefore in
+//!   the same state and expects the same kind of token.
+//! - A string literal is a single token. The literal ends at its first unescaped quote, and its
+//!   content does not affect how the rest is parsed. `other` is checked to be exactly one literal:
+//!   either it has no quote, backslash or control character, or serde has parsed it.
+//! - Before `after`, the parser is in the same state for both frames, and parses `after` in the
+//!   same way.
 //!
-//! Both frames are therefore the same JSON apart from that one value, with the same keys in the
-//! same order, duplicate keys included. The literal is a value and not a key, because the parser
-//! passed it to the decoder as text.
+//! Both frames are therefore the same JSON apart from the text, with the same keys in the same
+//! order, duplicate keys included. The literal is a value and not a key, because the parser passed
+//! the literal to the decoder as text.
 //!
-//! Two more kinds of values may differ, for the same reason. The first are members named in
-//! [`IGNORED`], if they are in the outermost object, where no decoder reads them: a string without
-//! escapes or an unsigned number may be replaced by another one. The second are the numbers of one
-//! flat object that the decoder names; the decoder receives them with the text, together with their
-//! keys.
+//! Two more kinds of values may differ, for the same reason. The first kind are members named in
+//! [`IGNORED`], if they are in the outermost object, where no decoder reads these members. A string
+//! without escapes or an unsigned number in such a member may be replaced by another value of this
+//! form. The second kind are the numbers of one flat object that the decoder names. The decoder
+//! receives these numbers with the text, together with their keys.
 //!
 //! White space between the closing brackets of a frame may differ as well, since Anthropic pads its
-//! frames with it. It is outside of all strings there, because no string ends in a bracket.
+//! frames with white space. This white space is outside of all strings, because no string ends in a
+//! bracket.
 //!
 //! The effect of a frame may depend on earlier frames. A template is therefore only valid directly
-//! after the frame that it was made from: a decoder calls [`forget`](FrameTemplate::forget) before
-//! it parses a frame. It calls [`remember`](FrameTemplate::remember) only for a frame that has no
-//! effect apart from its text.
+//! after the frame that it was made from, so a decoder calls [`forget`](FrameTemplate::forget)
+//! before it parses a frame. A decoder calls [`remember`](FrameTemplate::remember) only for a frame
+//! that has no effect apart from its text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -42,20 +44,20 @@ use memchr::memchr2;
 
 use crate::sse::Frame;
 
-/// Members that change from frame to frame and that no decoder reads. `OpenAI` numbers its events
-/// and pads them to hide the length of the text
-/// (<https://platform.openai.com/docs/api-reference/responses-streaming>); the others are
+/// The members that change from frame to frame and that no decoder reads. `OpenAI` numbers its
+/// events and pads them to hide the length of the text
+/// (<https://platform.openai.com/docs/api-reference/responses-streaming>); all other members are
 /// timestamps.
 const IGNORED: [&str; 4] = ["obfuscation", "sequence_number", "created", "created_at"];
 
-/// The number of consecutive unused templates after which no more are kept, so that a server whose
-/// frames differ in other ways does not cost a copy of each frame.
+/// The number of consecutive unused templates after which no more templates are kept. A server
+/// whose frames differ in other ways therefore does not cost a copy of each frame.
 const MAX_MISSES: u8 = 16;
 
-/// Maximum number of digits of a number that may differ, so that it fits into 64 bits.
+/// The maximum number of digits of a number that may differ, so that the number fits into 64 bits.
 const MAX_DIGITS: usize = 19;
 
-/// The frame that was parsed last, and the ranges in which the next one may differ.
+/// The frame that was parsed last, and the ranges in which the next frame may differ.
 ///
 /// `K` identifies what kind of content the text is for the decoder.
 #[derive(Debug)]
@@ -64,13 +66,13 @@ pub(super) struct FrameTemplate<K> {
     misses: u8,
     event: String,
     data: String,
-    /// The range of the text in `data`; it is one of the holes.
+    /// The range of the text in `data`; the text is one of the holes.
     text: Range<usize>,
     /// The range of the text's key in `data`.
     text_key: Range<usize>,
     /// The member of the outermost object whose numbers are counts, such as token counts.
     counts_member: Option<&'static str>,
-    /// In the order of their position; empty until they are needed.
+    /// The holes in the order of their position; empty until the holes are needed.
     holes: Vec<Hole>,
     /// The length of `data` without the closing brackets and white space at its end.
     content_len: usize,
@@ -123,7 +125,7 @@ impl<K: Copy> FrameTemplate<K> {
         Some((kind, text))
     }
 
-    /// The counts of the frame that [`read`](Self::read) decoded last, with their keys.
+    /// Returns the counts of the frame that [`read`](Self::read) decoded last, with their keys.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
         let keys = self.holes.iter().filter_map(|hole| match &hole.content {
             HoleContent::Count { key } => Some(&self.data[key.clone()]),
@@ -132,14 +134,14 @@ impl<K: Copy> FrameTemplate<K> {
         keys.zip(self.counts.iter().copied())
     }
 
-    /// Returns the text of a frame that has the template's event type and matches it.
+    /// Returns the text of a frame that has the template's event type and matches the template.
     fn match_text<'a>(&mut self, frame: &Frame<'a>) -> Option<Cow<'a, str>> {
         let Frame { event, data } = *frame;
         if event != self.event {
             return None;
         }
         self.counts.clear();
-        // The most frequent case: only the text differs.
+        // This is the most frequent case, in which only the text differs.
         if let Some(rest) = data.strip_prefix(&self.data[..self.text.start])
             && let Some((text, len)) = read_literal(rest)
             && rest[len..] == self.data[self.text.end..]
@@ -175,7 +177,7 @@ impl<K: Copy> FrameTemplate<K> {
                     len
                 }
                 // The byte after the value is compared as well, to be sure that the value ends
-                // there.
+                // before this byte.
                 HoleContent::IgnoredString | HoleContent::IgnoredNumber
                     if bytes[at..].starts_with(&known[value.start..=value.end]) =>
                 {
@@ -195,16 +197,16 @@ impl<K: Copy> FrameTemplate<K> {
         if brackets(end).eq(brackets(known_end)) { text } else { None }
     }
 
-    /// Discards the template. Must be called before a frame is parsed.
+    /// Discards the template. This method must be called before a frame is parsed.
     pub(super) fn forget(&mut self) {
         self.kind = None;
     }
 
-    /// Makes a template of a parsed frame that contains nothing relevant but `text` and the numbers
-    /// in the member `counts` of its outermost object.
+    /// Makes a template of a parsed frame. The frame must contain nothing relevant except `text`
+    /// and the numbers in the member `counts` of its outermost object.
     ///
-    /// Does nothing if the text is empty or was not borrowed from the frame, since its position is
-    /// then unknown: it has escapes, or the frame was repaired.
+    /// Does nothing if the text is empty or was not borrowed from the frame. The text is not
+    /// borrowed if it has escapes, or if the frame was repaired; its position is then unknown.
     pub(super) fn remember(
         &mut self,
         frame: &Frame<'_>,
@@ -234,8 +236,8 @@ impl<K: Copy> FrameTemplate<K> {
     }
 }
 
-/// The range of the key whose string value begins at `text`, up to the value's opening quote. If
-/// the key contains a quote, only its end is included.
+/// Returns the range of the key whose string value starts at `text`, up to the value's opening
+/// quote. If the key contains a quote, only the key's end is included.
 fn key_before(data: &str, text: usize) -> Range<usize> {
     let quote = text.saturating_sub(1);
     let mut quotes = data[..quote].bytes().rev().enumerate().filter(|(_, byte)| *byte == b'"');
@@ -243,15 +245,15 @@ fn key_before(data: &str, text: usize) -> Range<usize> {
     quote - len..quote
 }
 
-/// The range of `part` in `data`, if `part` was borrowed from it.
+/// Returns the range of `part` in `data`, if `part` was borrowed from `data`.
 pub(super) fn borrowed_range(data: &str, part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;
     let range = start..start.checked_add(part.len())?;
     (data.get(range.clone())? == part).then_some(range)
 }
 
-/// The range of `text` in `data`, if it was borrowed from a string literal and is its whole
-/// content.
+/// Returns the range of `text` in `data`, if `text` was borrowed from a string literal and is the
+/// literal's whole content.
 fn literal_range(data: &str, text: &str) -> Option<Range<usize>> {
     let range = borrowed_range(data, text)?;
     let bytes = data.as_bytes();
@@ -263,9 +265,9 @@ fn literal_range(data: &str, text: &str) -> Option<Range<usize>> {
 }
 
 /// Reads a string literal after its opening quote. Returns the text and the number of bytes before
-/// the closing quote; `None` if the literal is empty or the parser might reject it.
+/// the closing quote, or `None` if the literal is empty or the parser might reject it.
 fn read_literal(data: &str) -> Option<(Cow<'_, str>, usize)> {
-    // Texts are short, so a vectorized search would cost more than it gains.
+    // Texts are short, so a vectorized search would cost more time than it saves.
     let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ');
     let len = data.as_bytes().iter().position(ends)?;
     match data.as_bytes()[len] {
@@ -284,19 +286,20 @@ fn read_escaped_literal(data: &str) -> Option<(Cow<'_, str>, usize)> {
     (!text.is_empty()).then_some((Cow::Owned(text), end))
 }
 
-/// The number of bytes between the quotes of a string literal; `bytes` begins after the opening
-/// quote.
+/// Returns the number of bytes between the quotes of a string literal. The slice `bytes` starts
+/// after the opening quote.
 fn literal_len(bytes: &[u8]) -> Option<usize> {
     let mut end = memchr2(b'"', b'\\', bytes)?;
     while bytes[end] == b'\\' {
-        // Skips the escaped byte. The digits of `\u` are neither quote nor backslash.
+        // Skips the escaped byte. The hexadecimal digits after `\u` are neither quotes nor
+        // backslashes.
         end += 2;
         end += memchr2(b'"', b'\\', bytes.get(end..)?)?;
     }
     Some(end)
 }
 
-/// The length of a string without escapes, up to its closing quote.
+/// Returns the length of a string without escapes, up to its closing quote.
 fn plain_string_len(bytes: &[u8]) -> Option<usize> {
     let end = memchr2(b'"', b'\\', bytes)?;
     (bytes[end] == b'"' && has_no_control(&bytes[..end])).then_some(end)
@@ -306,29 +309,29 @@ fn has_no_control(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte >= b' ')
 }
 
-/// The length of an unsigned number that is followed by a comma or the end of its object.
+/// Returns the length of an unsigned number that is followed by a comma or the end of its object.
 fn number_len(bytes: &[u8]) -> Option<usize> {
     let len = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let is_number = (1..=MAX_DIGITS).contains(&len) && (bytes[0] != b'0' || len == 1);
     (is_number && matches!(bytes.get(len), Some(b',' | b'}'))).then_some(len)
 }
 
-/// The length of a frame without the brackets and white space at its end.
+/// Returns the length of a frame without the brackets and white space at its end.
 fn content_len(data: &str) -> usize {
     data.trim_end_matches(['}', ']', ' ', '\t', '\n', '\r']).len()
 }
 
-/// The end of a frame without its white space.
+/// Returns the bytes at the end of a frame without white space.
 fn brackets(end: &[u8]) -> impl Iterator<Item = &u8> {
     end.iter().filter(|byte| !is_space(**byte))
 }
 
-/// Whether the byte is JSON white space.
+/// Returns whether the byte is JSON white space.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Finds the values, other than the text, that may differ.
+/// Finds the values, apart from the text, that may differ between frames.
 fn find_values(data: &str, counts: Option<&str>, holes: &mut Vec<Hole>) {
     let bytes = data.as_bytes();
     for_each_member(bytes, 0, |key, start| {
@@ -346,7 +349,7 @@ fn find_values(data: &str, counts: Option<&str>, holes: &mut Vec<Hole>) {
     });
 }
 
-/// The hole for an ignored member whose value begins at `start`, if the value may differ.
+/// Returns the hole for an ignored member whose value starts at `start`, if the value may differ.
 fn ignored_value(bytes: &[u8], start: usize) -> Option<Hole> {
     if bytes.get(start) == Some(&b'"') {
         let value = start + 1..start + 1 + plain_string_len(&bytes[start + 1..])?;
@@ -356,8 +359,8 @@ fn ignored_value(bytes: &[u8], start: usize) -> Option<Hole> {
     Some(Hole { value, content: HoleContent::IgnoredNumber })
 }
 
-/// Calls `f` for each member of the object that begins at `start`, with the range of its key and
-/// the position of its value.
+/// Calls `f` for each member of the object that starts at `start`, with the range of the member's
+/// key and the position of its value.
 fn for_each_member(bytes: &[u8], start: usize, mut f: impl FnMut(Range<usize>, usize)) {
     let (mut depth, mut at) = (0_usize, start);
     while let Some(byte) = bytes.get(at) {

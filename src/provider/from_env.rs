@@ -8,12 +8,13 @@ use crate::provider::{Anthropic, Gemini, HttpProvider, Ollama, OpenAiChat, Provi
 
 /// A vendor with its environment variables and default model.
 struct Vendor {
-    /// The name before the colon of `vendor:model`.
+    /// The vendor's name, which stands before the colon of `vendor:model`.
     name: &'static str,
     key_variables: &'static [&'static str],
-    /// The variable that overrides the vendor's base URL; empty if the vendor has no such variable.
+    /// The variable that overrides the vendor's base URL, or an empty string if the vendor has no
+    /// such variable.
     base_url_variable: &'static str,
-    /// The default model.
+    /// The name of the vendor's default model.
     model: &'static str,
     /// Prefixes of the vendor's own model names that no other vendor uses.
     model_prefixes: &'static [&'static str],
@@ -22,13 +23,14 @@ struct Vendor {
 
 enum VendorWire {
     Anthropic,
-    /// The dialect; `None` if it depends on the base URL.
+    /// The Chat Completions wire with this dialect, or `None` if the dialect depends on the base
+    /// URL.
     OpenAiChat(Option<&'static Dialect>),
     Gemini,
     Ollama,
 }
 
-/// In the order in which their API keys are looked up.
+/// The vendors, in the order in which their API keys are looked up.
 const VENDORS: &[Vendor] = &[
     Vendor::new("anthropic", "claude-sonnet-4-5", VendorWire::Anthropic)
         .with_key_variables(&["ANTHROPIC_API_KEY"])
@@ -63,7 +65,7 @@ const VENDORS: &[Vendor] = &[
 ];
 
 /// Creates a provider for the first API key that is set in the environment, with a small model of
-/// that vendor.
+/// the key's vendor.
 ///
 /// Keys are looked up in this order: `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY` (or
 /// `GOOGLE_API_KEY`), `OPENROUTER_API_KEY`, `GROQ_API_KEY`, `DEEPSEEK_API_KEY`, `MISTRAL_API_KEY`,
@@ -72,8 +74,8 @@ const VENDORS: &[Vendor] = &[
 ///
 /// # Errors
 ///
-/// [`Auth`](ErrorKind::Auth) if no key is set, [`InvalidRequest`](ErrorKind::InvalidRequest) if a
-/// base URL is invalid.
+/// Returns an [`Auth`](ErrorKind::Auth) error if no key is set, and an
+/// [`InvalidRequest`](ErrorKind::InvalidRequest) error if a base URL is invalid.
 ///
 /// ```
 /// use turnstream::{Agent, provider};
@@ -89,18 +91,18 @@ pub fn from_env() -> Result<Arc<dyn Provider>, Error> {
 
 /// Creates the provider for a model name, with the vendor's API key from the environment.
 ///
-/// `claude-…`, `gpt-…`, `o3`, `gemini-…`, `mistral-…` and similar names each belong to one vendor.
-/// A name that several vendors may serve needs the vendor before a colon:
-/// `groq:openai/gpt-oss-20b`, `openrouter:…`, `together:…`, `ollama:…`.
+/// Names such as `claude-…`, `gpt-…`, `o3`, `gemini-…` and `mistral-…` each belong to one vendor. A
+/// name that several vendors may serve needs the vendor before a colon: `groq:openai/gpt-oss-20b`,
+/// `openrouter:…`, `together:…`, `ollama:…`.
 ///
-/// `ollama:…` uses an [`Ollama`] server, which needs no key. Its address is `OLLAMA_BASE_URL`, or
-/// else `OLLAMA_HOST` in the forms that Ollama itself accepts (`192.168.1.5`, `:8080`,
-/// `https://example.com`), or else this machine. `OLLAMA_API_KEY` is sent if it is set.
+/// A name `ollama:…` uses an [`Ollama`] server, which needs no key. The address of the server is
+/// `OLLAMA_BASE_URL`, or else `OLLAMA_HOST` in the forms that Ollama itself accepts (`192.168.1.5`,
+/// `:8080`, `https://example.com`), or else this machine. `OLLAMA_API_KEY` is sent if it is set.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](ErrorKind::InvalidRequest) if the name belongs to no vendor or a base URL is
-/// invalid, [`Auth`](ErrorKind::Auth) if the vendor's key is not set.
+/// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the name belongs to no vendor
+/// or a base URL is invalid, and an [`Auth`](ErrorKind::Auth) error if the vendor's key is not set.
 ///
 /// ```
 /// use turnstream::ErrorKind;
@@ -198,8 +200,8 @@ impl Vendor {
     }
 }
 
-/// The base URL of Ollama. `OLLAMA_BASE_URL` may include the path of one of its APIs, which is
-/// removed: `/v1` for Chat Completions, `/api` for Ollama's own.
+/// Returns the base URL of Ollama. `OLLAMA_BASE_URL` may include the path of one of Ollama's APIs,
+/// which is removed: `/v1` for Chat Completions, `/api` for Ollama's own API.
 fn ollama_base_url(base_url: Option<String>, env: Environment<'_>) -> Option<String> {
     let Some(url) = base_url else {
         return non_empty_variable(env, "OLLAMA_HOST").map(|host| ollama_host_url(&host));
@@ -209,9 +211,9 @@ fn ollama_base_url(base_url: Option<String>, env: Environment<'_>) -> Option<Str
     Some(root.to_owned())
 }
 
-/// The URL that `OLLAMA_HOST` stands for: `[scheme://]host[:port][/path]`, where every part is
-/// optional. The port defaults to 11434, or to the usual port of an explicit scheme. An unspecified
-/// address such as `0.0.0.0` becomes a loopback address.
+/// Returns the URL that `OLLAMA_HOST` stands for: `[scheme://]host[:port][/path]`, where every part
+/// is optional. The port defaults to 11434, or to the usual port of an explicit scheme. An
+/// unspecified address such as `0.0.0.0` becomes a loopback address.
 /// <https://github.com/ollama/ollama/blob/main/envconfig/config.go>
 fn ollama_host_url(host: &str) -> String {
     let host = host.trim().trim_matches(['"', '\'']).trim();
@@ -239,7 +241,7 @@ fn ollama_host_url(host: &str) -> String {
     format!("{scheme}://{name}:{port}{path}")
 }
 
-/// The value of a variable; a blank value counts as unset.
+/// Returns the value of an environment variable; a blank value counts as unset.
 fn non_empty_variable(env: Environment<'_>, name: &str) -> Option<String> {
     let value = env(name)?;
     let value = value.trim();

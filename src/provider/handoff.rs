@@ -5,7 +5,8 @@ use crate::item::{Item, ItemKind, ProviderData};
 /// How a history item is sent to a model.
 ///
 /// Signatures, encrypted reasoning and provider-specific items are bound to the wire and the model
-/// that produced them: they are sent back to that model byte for byte, and never to another.
+/// that produced them. Such data is sent back to that model byte for byte, and never to another
+/// model.
 ///
 /// | item | sent to the model that produced it | sent to another model |
 /// |---|---|---|
@@ -15,15 +16,15 @@ use crate::item::{Item, ItemKind, ProviderData};
 /// | user messages, tool results, instructions | unchanged | unchanged |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handoff<'a> {
-    /// Sent with the data that the provider needs back.
+    /// The item is sent with the data that the provider needs back.
     Verbatim(&'a ProviderData),
-    /// Sent without provider data.
+    /// The item is sent without provider data.
     Plain,
-    /// Not sent.
+    /// The item is not sent.
     Dropped,
 }
 
-/// Decides how an item is sent to the model `model` on the wire `provider`; see the table of
+/// Decides how an item is sent to the model `model` on the wire `provider`; see the table in
 /// [`Handoff`].
 ///
 /// ```
@@ -43,7 +44,7 @@ pub fn handoff<'a>(item: &'a Item, provider: &str, model: &str) -> Handoff<'a> {
     let own = |data: &&ProviderData| data.provider == provider && data.model == model;
     let data = item.provider_data.as_deref().filter(own);
     match (&item.kind, data) {
-        // A provider would reject a truncated item of its own.
+        // A provider would reject a truncated item of its own format.
         (ItemKind::Other, Some(_)) if item.interrupted => Handoff::Dropped,
         (_, Some(data)) => Handoff::Verbatim(data),
         (ItemKind::Other, None) => Handoff::Dropped,
@@ -53,7 +54,7 @@ pub fn handoff<'a>(item: &'a Item, provider: &str, model: &str) -> Handoff<'a> {
 }
 
 impl<'a> Handoff<'a> {
-    /// The data that the provider needs back, if the item is sent with it.
+    /// Returns the data that the provider needs back, if the item is sent with this data.
     pub fn data(self) -> Option<&'a ProviderData> {
         match self {
             Self::Verbatim(data) => Some(data),

@@ -1,4 +1,4 @@
-//! Lenient deserialization of wire data: an unknown or malformed value is treated as absent and
+//! Lenient deserialization of wire data. An unknown or malformed value is treated as absent and
 //! never fails the turn.
 
 use std::borrow::Cow;
@@ -14,8 +14,8 @@ use crate::item::{RawJson, json};
 use crate::provider::failure::protocol_error;
 
 /// Deserializes a frame. Valid JSON that a strict deserializer rejects is repaired first: duplicate
-/// keys (the last one counts), unpaired surrogates, and numbers that overflow `f64`. A value that
-/// is not an object is read as an empty one.
+/// keys (the last key counts), unpaired surrogates, and numbers that overflow `f64`. A value that
+/// is not an object is read as an empty object.
 pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
     data: &'a str,
     room: &'a mut String,
@@ -29,8 +29,8 @@ pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
     }
 }
 
-/// Like [`read_lenient`], but does not repair data that contains `word`, which may start a tool
-/// call, since a repair could change the call's arguments.
+/// Deserializes a frame like [`read_lenient`], but does not repair data that contains `word`, which
+/// may start a tool call. A repair could change the call's arguments.
 pub(super) fn read_lenient_unless_contains<'a, T: Deserialize<'a>>(
     word: &str,
     data: &'a str,
@@ -43,19 +43,19 @@ pub(super) fn read_lenient_unless_contains<'a, T: Deserialize<'a>>(
     }
 }
 
-/// Deserializes an object. An array is rejected, because serde would read it as the fields in
-/// order.
+/// Deserializes an object. An array is rejected, because serde would read the array's elements as
+/// the fields in order.
 pub(super) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     let object = Some(raw.get()).filter(|json| json.starts_with('{'));
     object.and_then(|json| serde_json::from_str(json).ok())
 }
 
-/// Deserializes a frame, which is called `what` in the error.
+/// Deserializes a frame. The error message calls the frame `what`.
 ///
 /// # Errors
 ///
-/// [`Protocol`](crate::ErrorKind::Protocol) if the data is not JSON.
-// Without inlining, the result is moved once more for every token.
+/// Returns a [`Protocol`](crate::ErrorKind::Protocol) error if the data is not JSON.
+// Without inlining, the result is moved one more time for every token.
 #[inline]
 pub(super) fn read_frame<'a, T: Deserialize<'a>>(
     what: &str,
@@ -66,7 +66,8 @@ pub(super) fn read_frame<'a, T: Deserialize<'a>>(
         .map_err(|error| protocol_error(format!("{what} is not JSON: {error}")).with_source(error))
 }
 
-/// Repairs JSON text that a strict deserializer rejects; `None` if it is not JSON at all.
+/// Repairs JSON text that a strict deserializer rejects. Returns `None` if the text is not JSON at
+/// all.
 #[cold]
 pub(super) fn repair_json(data: &str) -> Option<String> {
     serde_json::from_str::<IgnoredAny>(data).ok()?;
@@ -106,7 +107,7 @@ pub(super) fn repair_json(data: &str) -> Option<String> {
         out.push_str(&rest[..len]);
         rest = &rest[len..];
     }
-    // A `Value` keeps the last of two duplicate keys.
+    // A `Value` keeps the last of two fields with the same key.
     match serde_json::from_str::<serde_json::Value>(&out) {
         Ok(value @ serde_json::Value::Object(_)) => Some(value.to_string()),
         Ok(serde_json::Value::String(text)) => Some(serde_json::Value::from(text).to_string()),
@@ -115,12 +116,12 @@ pub(super) fn repair_json(data: &str) -> Option<String> {
     }
 }
 
-/// The value of a field, unless it is `null`.
+/// Returns the value of a field, unless the value is `null`.
 pub(super) fn non_null(raw: Option<&RawValue>) -> Option<&RawValue> {
     raw.filter(|raw| raw.get() != "null")
 }
 
-/// The content of a JSON string.
+/// Returns the content of a JSON string.
 pub(super) fn deserialize_string(raw: &RawValue) -> Option<Cow<'_, str>> {
     match serde_json::from_str::<LenientStr<'_>>(raw.get()) {
         Ok(text) => text.0,
@@ -128,20 +129,20 @@ pub(super) fn deserialize_string(raw: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The elements of an array, as raw JSON.
+/// Returns the elements of an array, as raw JSON.
 pub(super) fn array_elements(raw: Option<&RawValue>) -> Vec<&RawValue> {
     let elements = raw.map(|raw| serde_json::from_str(raw.get()));
     elements.and_then(Result::ok).unwrap_or_default()
 }
 
-/// A complete value, repaired if necessary.
+/// Returns a complete JSON value, repaired if necessary.
 pub(super) fn deserialize_json(raw: &RawValue) -> Option<RawJson> {
     RawJson::parse(raw.get())
         .or_else(|error| RawJson::parse(&repair_json(raw.get()).ok_or(error)?))
         .ok()
 }
 
-/// A string, borrowed if it has no escapes; any other value becomes `None`.
+/// A string, borrowed if it has no escapes. Any JSON value of another type becomes `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LenientStr<'a>(pub(super) Option<Cow<'a, str>>);
 
@@ -150,7 +151,7 @@ impl LenientStr<'_> {
         self.0.as_deref()
     }
 
-    /// The string, unless it is empty.
+    /// Returns the string, unless it is empty.
     pub(super) fn non_empty(&self) -> Option<&str> {
         self.get().filter(|text| !text.is_empty())
     }
@@ -160,7 +161,7 @@ impl LenientStr<'_> {
     }
 }
 
-/// A non-negative number; any other value becomes `None`.
+/// A non-negative number. Any other JSON value becomes `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LenientNumber(pub(super) Option<u64>);
 
@@ -169,18 +170,18 @@ impl LenientNumber {
         self.0.unwrap_or_default()
     }
 
-    /// Replaces `count` if there is a number.
+    /// Replaces `count` by the number, if there is a number.
     pub(super) fn update_count(self, count: &mut u64) {
         *count = self.0.unwrap_or(*count);
     }
 }
 
-/// An object; any other value becomes `None`.
+/// An object. Any JSON value of another type becomes `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lenient<T>(pub(super) Option<T>);
 
-/// An object that is rarely present. It is boxed so that its absence takes little space, since the
-/// structs that contain it are moved for every token.
+/// An object that is rarely present. The object is boxed so that its absence takes little space,
+/// since the structs that contain it are moved for every token.
 pub(super) type RareObject<T> = Lenient<Box<T>>;
 
 /// An object, or a marker for a value of another type, which may contain a part of a tool call.
@@ -190,15 +191,15 @@ pub(super) struct MaybeObject<T> {
     pub(super) malformed: bool,
 }
 
-/// The elements of an array; any other value becomes an empty list.
+/// The elements of an array. Any JSON value of another type becomes an empty list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LenientList<T>(pub(super) Vec<T>);
 
-/// A type that can be deserialized from a JSON value of any type. Each method handles one JSON
-/// type; by default it returns [`from_malformed`](Self::from_malformed). `null` becomes the default
+/// A type that can be deserialized from a JSON value of any type. Each method handles one JSON type
+/// and returns [`from_malformed`](Self::from_malformed) by default. `null` becomes the default
 /// value.
 pub(super) trait FromAny<'de>: Default {
-    /// The result for a value of the wrong type.
+    /// Returns the result for a value of the wrong type.
     fn from_malformed() -> Self {
         Self::default()
     }
@@ -258,7 +259,7 @@ pub(super) fn deserialize_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
         fn visit_bool<E>(self, _: bool) -> Result<T, E> {
             Ok(T::from_malformed())
         }
-        /// Only negative numbers arrive here; the others are `u64`.
+        /// Handles negative numbers; all other integers are passed to the visitor as `u64`.
         fn visit_i64<E>(self, _: i64) -> Result<T, E> {
             Ok(T::from_malformed())
         }
@@ -269,7 +270,7 @@ pub(super) fn deserialize_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
     deserializer.deserialize_any(AnyVisitor(PhantomData))
 }
 
-/// Implements `Deserialize` with [`deserialize_any`] for types, each with its generics.
+/// Implements `Deserialize` with [`deserialize_any`] for types, each type with its generics.
 macro_rules! impl_lenient_deserialize {
     ($([$($generics:tt)*] $type:ty;)*) => {$(
         impl<$($generics)*> serde::Deserialize<'de> for $type {
@@ -300,7 +301,7 @@ impl<'de> FromAny<'de> for LenientNumber {
         Self(Some(number))
     }
 
-    /// Some servers send counts as floats.
+    /// Converts a float, since some servers send counts as floats.
     fn from_f64(number: f64) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let whole = number as u64;

@@ -1,4 +1,4 @@
-//! Providers: each one streams turns of a model.
+//! Providers, each of which streams turns of a model.
 //!
 //! | provider | wire |
 //! |---|---|
@@ -11,13 +11,14 @@
 //!
 //! Each wire has an encoder, from a request to a body, and a decoder, from frames to a turn. Both
 //! are pure and available without any feature. With the feature `http`, [`HttpProvider`] sends the
-//! encoded body and decodes the response for every [`Wire`], including one of your own;
-//! [`Anthropic`](anthropic) and the others are type aliases of it. Keys, tokens and signatures are
-//! a [`Credential`](crate::http::Credential). Models that are hosted by Azure, Amazon Bedrock or
-//! Google's Vertex AI have constructors such as [`OpenAiChat::azure`] and [`Anthropic::vertex`].
+//! encoded body and decodes the response for every [`Wire`], including a wire of your own.
+//! [`Anthropic`](anthropic) and the other HTTP providers are type aliases of `HttpProvider`. Keys,
+//! tokens and signatures are a [`Credential`](crate::http::Credential). Models that are hosted by
+//! Azure, Amazon Bedrock or Google's Vertex AI have constructors such as [`OpenAiChat::azure`] and
+//! [`Anthropic::vertex`].
 //!
-//! A provider that wraps another one changes one thing and composes with the others in any order:
-//! [`Retry`], [`Fallback`], [`CircuitBreaker`], [`Record`], [`Replay`].
+//! Some providers wrap an inner provider, change one aspect of it, and can be combined in any
+//! order: [`Retry`], [`Fallback`], [`CircuitBreaker`], [`Record`], [`Replay`].
 //!
 //! ```
 //! use turnstream::provider::{Fallback, Reply, Retry, Scripted};
@@ -109,37 +110,39 @@ pub(crate) use should_fall_back::should_fall_back;
 use crate::request::Request;
 use crate::stream::TurnStream;
 
-/// Streams one turn of a model.
+/// Streams turns of a model.
 ///
-/// A decorator, for example for retries or recording, is a provider that wraps another one; it
-/// passes the [`retries`](Request::retries) of the request on. A provider of your own takes ten
-/// lines with [`from_stream`] or [`from_poll_fn`]; one for another HTTP protocol is an
-/// `HttpProvider` with a `Wire` of your own.
+/// A decorator, for example for retries or recording, is a provider that wraps an inner provider. A
+/// decorator passes the [`retries`](Request::retries) of the request on. A provider of your own
+/// takes ten lines with [`from_stream`] or [`from_poll_fn`]. A provider for another HTTP protocol
+/// is an `HttpProvider` with a `Wire` of your own.
 ///
 /// With the feature `testing`, `testing::provider_suite` checks that a provider that talks to a
-/// server follows all of these rules.
+/// server follows all rules of this trait.
 pub trait Provider: Send + Sync {
     /// Sends the request and streams the model's turn, which obeys the rules of
-    /// [`seal`](crate::stream::seal). The request goes to the model that it names, or else to
+    /// [`seal`](crate::stream::seal). The request is sent to the model that it names, or else to
     /// [`model`](Self::model).
     ///
     /// Nothing is sent before the first poll. Dropping the stream cancels the request.
     ///
     /// A provider over HTTP needs a tokio runtime. A turn that was started in a current-thread
-    /// runtime must be polled there: a poll in another runtime, or outside of any, that would have
-    /// to wait for the connection returns an error instead of waiting forever.
+    /// runtime must be polled in that runtime. A poll in another runtime, or outside of any
+    /// runtime, returns an error if it would have to wait for the connection, which could take
+    /// forever.
     fn stream_turn(&self, request: Request) -> TurnStream;
 
-    /// The model to use if a request does not name one.
+    /// Returns the model to use if a request does not name a model.
     fn model(&self) -> &str;
 
-    /// Whether the provider searches [deferred](crate::tool::ToolSpec::deferred) tools itself, so
-    /// that a request declares all tools and the model sees those that a search on the server
-    /// finds; `false` by default. A provider that wraps several others does if all of them do.
+    /// Returns whether the provider searches [deferred](crate::tool::ToolSpec::deferred) tools
+    /// itself; `false` by default. With such a provider, a request declares all tools, and the
+    /// model sees the tools that a search on the server finds. A provider that wraps several
+    /// providers returns `true` if all of them do.
     ///
-    /// An agent with a searchable toolkit then sends the
-    /// [whole list](crate::Toolkit::deferred_specs) to such a provider, and its own two search
-    /// tools to all others.
+    /// An agent with a searchable toolkit sends the [whole list](crate::Toolkit::deferred_specs) of
+    /// tools to a provider that searches tools. To all other providers, the agent sends its own two
+    /// search tools.
     fn has_tool_search(&self) -> bool {
         false
     }

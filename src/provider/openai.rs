@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{LenientNumber, deserialize_string};
 
-/// Details of input or output tokens; each of the two has some of these fields.
+/// The details of input tokens or of output tokens. Each kind of token has some of these fields.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_field_names, reason = "the wire defines them")]
@@ -19,8 +19,9 @@ pub(super) struct TokenDetails {
     pub(super) reasoning_tokens: LenientNumber,
 }
 
-/// The JSON text of a call's arguments: sent as a string on OpenAI's wire, as an object by some
-/// other servers. `None` for any other type, from which the arguments cannot be known.
+/// Returns the JSON text of a call's arguments, which OpenAI's wire sends as a string and some
+/// other servers send as an object. Returns `None` for a value of any other type, from which the
+/// arguments cannot be known.
 pub(super) fn arguments_text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     let Some(raw) = raw else { return Some(Cow::Borrowed("")) };
     match raw.get().as_bytes().first() {
@@ -31,7 +32,7 @@ pub(super) fn arguments_text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The error for arguments for which [`arguments_text`] returns `None`.
+/// Creates the error for arguments for which [`arguments_text`] returns `None`.
 pub(super) fn malformed_arguments_error() -> Error {
     protocol_error("the arguments of a tool call are neither text nor an object")
 }

@@ -15,12 +15,12 @@ use crate::provider::lenient::array_elements;
 pub(super) struct OrderedFields(Vec<(String, Box<RawValue>)>);
 
 impl OrderedFields {
-    /// Parses an object; `None` for any other value.
+    /// Parses an object. Returns `None` for any other value.
     pub(super) fn parse(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
 
-    /// The objects among the elements of an array.
+    /// Returns the objects among the elements of an array.
     pub(super) fn parse_list(array: Option<&RawValue>) -> Vec<Self> {
         array_elements(array).into_iter().filter_map(|element| Self::parse(element.get())).collect()
     }
@@ -33,12 +33,12 @@ impl OrderedFields {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// A field of an item's provider data, verbatim.
+    /// Returns a field of an item's provider data, verbatim.
     pub(super) fn provider_data_field(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
         Self::parse(data.value.as_str())?.get(name).map(ToOwned::to_owned)
     }
 
-    /// Replaces a field, or appends it.
+    /// Replaces a field of the object, or appends the field if the object does not have it.
     pub(super) fn set(&mut self, name: &str, value: Box<RawValue>) {
         match self.0.iter_mut().find(|(field, _)| field == name) {
             Some((_, old)) => *old = value,
@@ -46,7 +46,7 @@ impl OrderedFields {
         }
     }
 
-    /// Removes the given fields.
+    /// Removes the fields with the given names.
     pub(super) fn without(mut self, names: &[&str]) -> Self {
         self.0.retain(|(name, _)| !names.contains(&name.as_str()));
         self
@@ -60,12 +60,12 @@ impl OrderedFields {
         self.0.len()
     }
 
-    /// The fields in order.
+    /// Returns the names and values of the fields, in order.
     pub(super) fn into_iter(self) -> impl Iterator<Item = (String, Box<RawValue>)> {
         self.0.into_iter()
     }
 
-    /// Serializes the object, unless it is empty.
+    /// Serializes the object, or returns `None` if the object is empty.
     pub(super) fn into_non_empty_json(self) -> Option<RawJson> {
         if self.is_empty() { None } else { self.into_json() }
     }
@@ -74,7 +74,8 @@ impl OrderedFields {
         RawJson::parse(&serde_json::to_string(&self).ok()?).ok()
     }
 
-    /// Merges `extra`: objects field by field; any other value replaces the existing one.
+    /// Merges `extra` into the object. Objects are merged field by field; any other value replaces
+    /// the existing value.
     pub(super) fn merge(&mut self, extra: &Map<String, Value>) -> Result<(), serde_json::Error> {
         for (name, value) in extra {
             let old = self.get(name).and_then(|old| Self::parse(old.get()));

@@ -6,18 +6,19 @@ use crate::fnv::fnv1a_64;
 use crate::item::{Content, ToolCall, ToolResult, validate_json};
 use crate::provider::lenient::repair_json;
 
-/// Replaces a missing user message before the first assistant message.
+/// The text that replaces a missing user message before the first assistant message.
 pub(super) const USER_TEXT_PLACEHOLDER: &str = "(Earlier messages are not shown.)";
 
-/// Replaces the empty text of a tool error.
+/// The text that replaces the empty text of a tool error.
 pub(super) const EMPTY_ERROR_TEXT: &str = "It failed without a message.";
 
-/// The arguments as a JSON object, the only form that APIs accept. Arguments that are not an object
-/// are wrapped in one, so that the model can see its mistake.
+/// Returns the arguments as a JSON object, the only form that APIs accept. Arguments that are not
+/// an object are wrapped in an object, so that the model can see its mistake.
 pub(super) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> {
     let written = call.arguments_or_empty_object();
     if written.starts_with('{') && validate_json(&call.arguments).is_ok() {
-        // An unpaired surrogate is valid JSON, but every vendor rejects it.
+        // An unpaired surrogate is valid in JSON text, but every vendor rejects unpaired
+        // surrogates.
         let halved =
             (written.contains("\\ud") || written.contains("\\uD") || written.contains("\\Ud"))
                 && serde_json::from_str::<serde_json::Value>(written).is_err();
@@ -29,13 +30,14 @@ pub(super) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> {
     Cow::Owned(serde_json::json!({ "INVALID_JSON": call.arguments }).to_string())
 }
 
-/// Maximum length of a call id for Anthropic and Responses.
+/// The maximum length of a call id for Anthropic and Responses.
 pub(super) const MAX_LONG_ID_BYTES: usize = 64;
-/// Maximum length of a call id for Chat Completions.
+/// The maximum length of a call id for Chat Completions.
 pub(super) const MAX_SHORT_ID_BYTES: usize = 40;
 
-/// A call id that the vendor accepts: at most `longest` letters, digits, `_` and `-`. An invalid id
-/// is replaced by its valid characters and a hash, so that a call and its result still match.
+/// Returns a call id that the vendor accepts: at most `longest` letters, digits, `_` and `-`. An
+/// invalid id is replaced by its valid characters and a hash, so that a call and its result still
+/// match.
 pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
     if !id.is_empty() && id.len() <= longest && id.bytes().all(is_id_byte) {
         return Cow::Borrowed(id);
@@ -45,7 +47,7 @@ pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{kept}_{hash:016x}"))
 }
 
-/// A tool name that every vendor accepts. A model may have invented an invalid one.
+/// Returns a tool name that every vendor accepts. A model may have invented an invalid name.
 pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
     if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_id_byte) {
         return Cow::Borrowed(name);
@@ -62,7 +64,7 @@ fn is_id_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Whether the content has parts other than text.
+/// Returns whether the content has parts other than text.
 pub(super) fn has_media(content: &Content) -> bool {
     match content {
         Content::Text(_) => false,
@@ -70,7 +72,7 @@ pub(super) fn has_media(content: &Content) -> bool {
     }
 }
 
-/// The text of the content.
+/// Returns the text of the content.
 pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     match content {
         Content::Text(text) => text.into(),
@@ -78,7 +80,7 @@ pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     }
 }
 
-/// The text of a result; for an error without text, a placeholder.
+/// Returns the text of a result. For an error without text, a placeholder is returned.
 pub(super) fn result_text(result: &ToolResult) -> Cow<'_, str> {
     match content_text(&result.content) {
         text if text.is_empty() && result.is_error() => EMPTY_ERROR_TEXT.into(),

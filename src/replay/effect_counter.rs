@@ -1,13 +1,13 @@
-//! Counts effects between two events.
+//! Counts the effects between two events.
 
 use crate::world::{EffectKey, EffectKind};
 
-/// The number of requests for each kind of effect since the last event.
+/// The number of times that each kind of effect was requested since the last event.
 #[derive(Default)]
 pub(super) struct EffectCounter(Vec<(EffectKind, String, u32)>);
 
 impl EffectCounter {
-    /// Counts an effect and returns its number.
+    /// Counts an effect and returns the number of the effect, among the effects of its kind.
     pub(super) fn count(&mut self, key: &EffectKey) -> u32 {
         let known = |(kind, name, _): &&mut (EffectKind, String, u32)| {
             *kind == key.kind && **name == *key.name

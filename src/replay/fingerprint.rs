@@ -1,4 +1,4 @@
-//! Fingerprints of requests, and the comparison of requests with them.
+//! Fingerprints of requests, and the comparison of requests with these fingerprints.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,24 +12,25 @@ use crate::fnv::fnv1a_128;
 use crate::item::{Item, RawJson};
 use crate::request::{Output, Request};
 
-/// The parts of a request besides its context.
+/// The names of the parts of a request besides its context.
 const REQUEST_PARTS: [&str; 4] = ["model", "system", "tools", "options"];
 
-/// The fingerprints of everything that a request sends to the model, part by part. Of the context,
-/// only the entries after those shared with the previous request are included.
+/// The fingerprints of everything that a request sends to the model, part by part. Context entries
+/// that are shared with the previous request at the start of the context are not included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RequestFingerprint {
     model: Fingerprint,
     system: Fingerprint,
     tools: Fingerprint,
     options: Fingerprint,
-    /// The number of leading context entries that are the same as in the previous request.
+    /// The number of entries at the start of the context that are the same as in the previous
+    /// request.
     since: usize,
     context: Vec<Fingerprint>,
 }
 
-/// Fingerprints the requests of a run, and reads only the parts that differ from the previous
-/// request.
+/// Fingerprints the requests of a run, and reads only the parts of a request that differ from the
+/// previous request.
 #[derive(Default)]
 pub(super) struct FingerprintTracker {
     last_request: Option<Request>,
@@ -38,7 +39,7 @@ pub(super) struct FingerprintTracker {
     context_fingerprints: Vec<Fingerprint>,
 }
 
-/// Compares the requests of a replay with the recorded ones, in order.
+/// Compares the requests of a replay with the recorded requests, in order.
 #[derive(Default)]
 pub(super) struct RequestComparison {
     replayed_tracker: FingerprintTracker,
@@ -52,21 +53,21 @@ struct Fingerprint(u128);
 
 /// The first difference between a replay and the recorded run.
 ///
-/// It is the source of the error with which a [`ReplayRun`](super::ReplayRun) ends. The error's
-/// message and its [`parameter`](crate::Error::parameter) contain only the location of the
+/// A mismatch is the source of the error with which a [`ReplayRun`](super::ReplayRun) ends. The
+/// error's message and its [`parameter`](crate::Error::parameter) contain only the location of the
 /// difference, because the values may be private.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplayMismatch {
-    /// The number of equal events before the difference.
+    /// The number of events before the difference that are equal in both runs.
     pub matched_events: usize,
     /// The part that differs: `event`, or a part of a request such as `request.context[2]`.
     pub part: String,
-    /// The recorded value: an event, the fingerprint of a part, or `null` if the recording has
-    /// nothing there.
+    /// The recorded value: an event, the fingerprint of a part, or `null` if the recording has no
+    /// value at this place.
     pub recorded: RawJson,
-    /// The replayed value: an event, a part of a request, or `null` if the replay has nothing
-    /// there.
+    /// The replayed value: an event, a part of a request, or `null` if the replay has no value at
+    /// this place.
     pub replayed: RawJson,
 }
 
@@ -129,8 +130,8 @@ impl FingerprintTracker {
 }
 
 impl RequestComparison {
-    /// Returns the first difference between the next recorded request and the replayed one, after
-    /// `events` events.
+    /// Returns the first difference between the next recorded request and the replayed request.
+    /// `events` is the number of events before the request.
     pub(super) fn first_difference(
         &mut self,
         recorded: &RequestFingerprint,
@@ -139,7 +140,7 @@ impl RequestComparison {
     ) -> Option<ReplayMismatch> {
         let replayed = self.replayed_tracker.fingerprint(request);
         self.recorded_context.truncate(recorded.since);
-        // Entries that both requests share with their predecessors were compared before.
+        // Entries that both requests share with their predecessors were already compared.
         let alike = replayed.since.min(self.recorded_context.len());
         self.recorded_context.extend(&recorded.context);
         for (at, (recorded, replayed)) in recorded.parts().zip(replayed.parts()).enumerate() {
@@ -164,7 +165,7 @@ impl RequestFingerprint {
     }
 }
 
-/// Whether a part is the same in both requests.
+/// Returns whether a part is the same in both requests.
 fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
     match REQUEST_PARTS[part] {
         "model" => a.model == b.model,
@@ -175,7 +176,8 @@ fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
 }
 
 /// Returns a part of a request other than the context. The keys of schemas and of extra fields are
-/// sorted: their order is not a difference, and recordings of earlier versions have them sorted.
+/// sorted, because their order is not a difference and recordings of earlier versions have them
+/// sorted.
 fn part_json(request: &Request, at: usize) -> RawJson {
     match REQUEST_PARTS[at] {
         "model" => json_or_null(&request.model),

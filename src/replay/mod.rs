@@ -1,13 +1,13 @@
-//! Records runs and replays them.
+//! Records and replays runs.
 //!
 //! A [`Recorder`] writes each run of an agent: its events, a fingerprint of every request, and
-//! those external inputs that no event contains. A [`Recording`] is one parsed run.
-//! [`Recording::replay`] runs the agent's own loop on it, without network access and without tools,
-//! and checks every event and every request. [`Recording::at_step`] selects a step, from which a
-//! new run can continue.
+//! those external inputs that no event contains. A [`Recording`] is a parsed run.
+//! [`Recording::replay`] runs the agent's own loop on the recording, without network access and
+//! without tools, and checks every event and every request. [`Recording::at_step`] selects a step
+//! from which a new run can continue.
 //!
-//! Both are implemented as [worlds](crate::world): the recorder's world wraps the live one, and the
-//! replay's world answers from the recording.
+//! Recorder and replay are implemented as [worlds](crate::world). The recorder's world wraps the
+//! live world, and the replay's world answers from the recording.
 
 mod effect_counter;
 mod fingerprint;

@@ -15,23 +15,24 @@ use crate::replay::recording_line::RecordingLine;
 use crate::request::Request;
 
 /// Records the runs of an agent while they run; see [`Agent::with_recorder`]. [`Recording`] parses
-/// the result.
+/// the recorded lines.
 ///
-/// A recording consists of JSON lines: a header, every event, a fingerprint of each request, and
-/// those answers of hooks, the run's owner, budgets and the compactor that no event contains. Its
-/// size grows with the content of the history, not with the number of requests. Each line has the
-/// number of its run, so concurrent runs can share a file. The recording of a dropped run stops at
-/// the drop. The events of a sub-agent are part of its parent's run.
+/// A recording consists of JSON lines. The lines are a header, every event, a fingerprint of each
+/// request, and those answers of hooks, the run's owner, budgets and the compactor that no event
+/// contains. The size of a recording grows with the content of the history, not with the number of
+/// requests. Each line has the number of its run, so concurrent runs can share a file. The
+/// recording of a dropped run ends at the drop. The events of a sub-agent are part of its parent's
+/// run.
 ///
-/// A recording contains all messages, including secrets in them. It does not contain API keys of
-/// providers.
+/// A recording contains all messages, including the secrets in them. The API keys of providers are
+/// not recorded.
 ///
-/// Lines are written by small synchronous appends, in the poll that sends a request or that returns
-/// the end of a turn, of a tool call or of the run. Other lines are buffered until then, up to 16
-/// KiB. An error while writing never affects a run: the run continues without being recorded, and
+/// Lines are written by small synchronous appends, in each poll that sends a request or returns the
+/// end of a turn, tool call or run. Other lines are buffered until then, up to 16 KiB. A write
+/// error never affects a run. The run then continues without being recorded, and
 /// [`failure`](Self::failure) returns the error.
 ///
-/// Clones write to the same output.
+/// Clones of a recorder write to the same output.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -75,20 +76,20 @@ struct LineSink {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordedRun {
-    /// The agent that ran.
+    /// The agent whose run was recorded.
     pub agent: Agent,
-    /// The recording, parsed from its lines.
+    /// The recording of the run, parsed from its lines.
     pub recording: Recording,
-    /// The requests as they were passed to the provider.
+    /// The requests of the run, as passed to the provider.
     pub requests: Vec<Request>,
 }
 
 impl Recorder {
-    /// Records into a file. An existing file is replaced.
+    /// Creates a recorder that writes to a file. An existing file is replaced.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the file cannot be created.
+    /// Returns [`Store`](ErrorKind::Store) if the file cannot be created.
     pub fn to_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let file = File::create(path).map_err(|error| {
@@ -98,14 +99,16 @@ impl Recorder {
         Ok(Self::to_writer(file))
     }
 
-    /// Records into a writer. It is called while the runs are polled, and must not block for long.
+    /// Creates a recorder that writes to `out`. The writer is called while the runs are polled, and
+    /// must not block for long.
     pub fn to_writer(out: impl Write + Send + 'static) -> Self {
         let sink = LineSink { writer: LineWriter::new(out, write_error), run_count: 0 };
         Self(Arc::new(RecorderOutput::Writer(Mutex::new(sink))))
     }
 
-    /// Passes each recorded run to `then` when the run is dropped, finished or not: for tests that
-    /// replay every run of a suite. `then` is called in the `drop` of the run.
+    /// Creates a recorder that passes each recorded run to `then` when the run is dropped, whether
+    /// it has finished or not. The callback is meant for tests that replay every run of a suite.
+    /// `then` is called in the `drop` of the run.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -160,7 +163,7 @@ impl Recorder {
         }
     }
 
-    /// Whether the requests of a run are kept for the callback.
+    /// Returns whether the requests of a run are stored for the callback.
     pub(super) fn keeps_requests(&self) -> bool {
         matches!(&*self.0, RecorderOutput::Callback(_))
     }
@@ -177,7 +180,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the first error while writing. Nothing is written after it.
+    /// Returns the first write error. No lines are written after a write error.
     pub fn failure(&self) -> Option<Error> {
         match &*self.0 {
             RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.failure().cloned(),

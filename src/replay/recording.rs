@@ -16,8 +16,8 @@ use crate::world::LoopEnd;
 
 /// A recorded run. Cheap to clone.
 ///
-/// A [`Recorder`](super::Recorder) makes it. [`replay`](Self::replay) replays it, and
-/// [`at_step`](Self::at_step) selects one of its steps, from which a new run can continue.
+/// A [`Recorder`](super::Recorder) creates recordings. [`replay`](Self::replay) replays a
+/// recording, and [`at_step`](Self::at_step) selects a step from which a new run can continue.
 ///
 /// A *step* is a complete turn or a tool result of the run itself; steps of its sub-agents do not
 /// count. Step 0 is the start of the run, after its input.
@@ -50,16 +50,16 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// As [`all_from_text`](Self::all_from_text), and [`Store`](ErrorKind::Store) if the file has
-    /// no run or cannot be read.
+    /// Returns the errors of [`all_from_text`](Self::all_from_text), and
+    /// [`Store`](ErrorKind::Store) if the file has no run or cannot be read.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| {
             let message = format!("the recording {} cannot be read: {error}", path.display());
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        // A truncated file may end within a character. The replacement character makes its last
-        // line invalid JSON.
+        // A truncated file may end within a character. The replacement character makes the last
+        // line of such a file invalid JSON.
         Self::from_text(&String::from_utf8_lossy(&bytes))
     }
 
@@ -67,8 +67,8 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// As [`all_from_text`](Self::all_from_text), and [`Store`](ErrorKind::Store) if the text has
-    /// no run.
+    /// Returns the errors of [`all_from_text`](Self::all_from_text), and
+    /// [`Store`](ErrorKind::Store) if the text has no run.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         Self::all_from_text(text)?
             .into_iter()
@@ -76,16 +76,17 @@ impl Recording {
             .ok_or_else(|| parse_error("line 0: there is no run"))
     }
 
-    /// Parses all runs of a text, in the order in which they started. A truncated last line is
-    /// skipped: the run ends there, as if it had been dropped.
+    /// Parses all runs of a text, in the order in which the runs started. A truncated last line is
+    /// skipped. A run with a truncated last line ends before this line, as if the run had been
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) with the number of the line if a line cannot be parsed, a run
+    /// Returns [`Store`](ErrorKind::Store) with the line number if a line cannot be parsed, a run
     /// has an unknown version, or a line belongs to no run.
     pub fn all_from_text(text: &str) -> Result<Vec<Self>, Error> {
         let mut reader = RecordingParser::default();
-        // A truncated last line was not written completely, and is skipped.
+        // A truncated last line was not written completely and is skipped.
         parse_values(text, |line| reader.push_line(line)).map_err(parse_error)?;
         Ok(reader.into_recordings().collect())
     }
@@ -100,13 +101,13 @@ impl Recording {
         self.0.entries.iter().filter_map(RecordingEntry::event)
     }
 
-    /// Returns the number of steps.
+    /// Returns the number of steps of the run.
     pub fn step_count(&self) -> usize {
         self.events().filter(|event| ends_step(event)).count()
     }
 }
 
-/// Builds runs from lines.
+/// Builds recorded runs from the lines of a recording.
 #[derive(Default)]
 pub(super) struct RecordingParser(Vec<ParsedRun>);
 

@@ -23,7 +23,7 @@ pub(super) enum RecordingEntry {
     },
     Request(RequestFingerprint),
     /// The value of an effect, with its number among the effects of its kind since the last event.
-    /// In version 1 the number is often missing; then the first unused value is taken.
+    /// In version 1 the number is often missing, and the first unused value is then used.
     Value {
         kind: EffectKind,
         name: String,
@@ -50,7 +50,7 @@ impl RecordingEntry {
         }
     }
 
-    /// Returns how the agent ended the loop, if the entry is that.
+    /// Returns the reason why the agent ended the loop, if the entry is the end of a loop.
     pub(super) fn loop_end(&self) -> Option<&LoopEnd> {
         match self {
             Self::LoopEnd(ending) => Some(ending),
@@ -59,7 +59,7 @@ impl RecordingEntry {
     }
 }
 
-/// Whether an event ends a step.
+/// Returns whether an event ends a step.
 pub(super) fn ends_step(event: &Event) -> bool {
     event.turn_complete().is_some() || event.tool_output().is_some()
 }

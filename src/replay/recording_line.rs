@@ -1,4 +1,4 @@
-//! The lines of a recording: one JSON object each.
+//! The lines of a recording, each of which is a JSON object.
 //!
 //! ```text
 //! {"type":"run","run":1,"version":2,"history":{…},"resuming":false}      first
@@ -26,7 +26,8 @@ use crate::replay::fingerprint::RequestFingerprint;
 use crate::replay::version1::ValueV1;
 use crate::world::{EffectKind, TimeLimitReached};
 
-/// Raised when a reader of the previous version would misread a line.
+/// The version of the format, which is increased when a reader of the previous version would
+/// misread a line.
 pub(super) const FORMAT_VERSION: u32 = 2;
 
 /// A line of a recording.

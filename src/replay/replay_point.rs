@@ -11,11 +11,11 @@ use crate::request::Request;
 use crate::tool::IntoToolOutput;
 use crate::usage::Usage;
 
-/// A step of a recorded run: inspect it, change a result or the prompt, and continue with a new
-/// run.
+/// A step of a recorded run. Inspect the step, change a result or the prompt, and continue with a
+/// new run.
 ///
-/// Made by [`Recording::at_step`] and [`ReplayRun::replay_point`](super::ReplayRun::replay_point).
-/// The recording is not changed.
+/// [`Recording::at_step`] and [`ReplayRun::replay_point`](super::ReplayRun::replay_point) create
+/// replay points. The recording is not changed.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -55,14 +55,15 @@ use crate::usage::Usage;
 pub struct ReplayPoint {
     recording: Recording,
     journal: Journal,
-    /// The history with which a new run continues. It includes all results of the turn's calls.
+    /// The history with which a new run continues. The history includes all results of the turn's
+    /// calls.
     continuation_history: History,
     input: Input,
 }
 
 impl Recording {
-    /// Selects a step, starting at 0. A number after the last step selects the end of the
-    /// recording.
+    /// Selects a step of the recording, starting at 0. A number after the last step selects the end
+    /// of the recording.
     pub fn at_step(&self, step: usize) -> ReplayPoint {
         ReplayPoint::new(self, step)
     }
@@ -81,7 +82,7 @@ impl ReplayPoint {
         let (events, left) = events.split_at(behind);
         let journal = journal_from_events(recording, events.iter().copied().cloned());
         let onward = journal_from_events(recording, events.iter().copied().cloned());
-        // The recording has the results of the turn's other calls.
+        // The recording contains the results of the turn's other calls.
         let results = left.iter().take_while(|event| is_tool_event(event));
         results.for_each(|event| onward.observe(event));
         let onward = onward.history();
@@ -103,17 +104,18 @@ impl ReplayPoint {
         self.journal.usage()
     }
 
-    /// Returns the journal up to this step, with those of sub-agents.
+    /// Returns the journal of the run up to this step, with the journals of its sub-agents.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Selects the turn that contains the call, and changes the call's result. Everything after the
-    /// results of that turn is discarded; its other calls keep their results.
+    /// Selects the turn that contains the call, and changes the call's result. The other calls of
+    /// the turn keep their results, and everything after the results of that turn is discarded.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the call has no result in the recording.
+    /// Returns [`InvalidRequest`](ErrorKind::InvalidRequest) if the call has no result in the
+    /// recording.
     pub fn with_tool_result(
         self,
         call_id: &str,
@@ -144,7 +146,8 @@ impl ReplayPoint {
         Ok(Self { journal, continuation_history: onward, input: Input::default(), ..self })
     }
 
-    /// Selects the start of the run and replaces the prompt. The rest of the run is discarded.
+    /// Selects the start of the run and replaces the prompt. The rest of the recorded run is
+    /// discarded.
     pub fn with_prompt(self, prompt: impl Into<Input>) -> Self {
         let input = prompt.into();
         let onward = self.recording.history().clone();
@@ -152,19 +155,20 @@ impl ReplayPoint {
         Self { journal, continuation_history: onward, input, ..self }
     }
 
-    /// Returns the request that [`run`](Self::run) would send first, before hooks change it. It has
-    /// no tools from [sources](Agent::with_tool_source), since their lists are not loaded for it.
+    /// Returns the request that [`run`](Self::run) would send first, before hooks change the
+    /// request. The returned request has no tools from [sources](Agent::with_tool_source), since
+    /// the tool lists of sources are not loaded for this method.
     pub fn request(&self, agent: &Agent) -> Request {
         let mut history = self.continuation_history.settled();
         history.extend(self.input.0.iter().cloned());
         agent.build_request(&history)
     }
 
-    /// Continues from this step with a new run, with the agent's own provider and tools. Its
-    /// counters and limits start at zero, like those of any other run.
+    /// Continues from this step with a new run that uses the agent's own provider and tools. The
+    /// counters and limits of the new run start at zero, as in any other run.
     ///
-    /// Open calls get the results that the recording has for them, so no tool runs twice; a call
-    /// without a recorded result is answered as interrupted. The history is a
+    /// Open calls get the results that the recording has for them, so no tool runs twice. A call
+    /// without a recorded result is answered as interrupted. The history of the new run is a
     /// [fork](History::fork), so later calls get idempotency keys of their own.
     pub fn run(&self, agent: &Agent) -> Run {
         agent.run_from(agent.fork_history(&self.continuation_history), self.input.clone())

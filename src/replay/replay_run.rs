@@ -20,15 +20,15 @@ use crate::request::Request;
 use crate::stream::Step;
 use crate::usage::Usage;
 
-/// The replay of a recording: the stream of its events, produced again by the agent's own loop.
+/// The replay of a recording, as the stream of events that the agent's own loop produces again.
 ///
-/// It sends no request, runs no tool and does not wait. The state can be inspected between two
-/// polls; [`play_until`](Self::play_until) replays up to a step.
+/// A replay sends no request, runs no tool and does not wait. The state can be inspected between
+/// two polls; [`play_until`](Self::play_until) replays up to a step.
 ///
-/// The replay of a failed run ends like the run: its error follows `Finished` as an `Err`. The
-/// first difference from the recording is an `Err` of kind
-/// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) with a
-/// [`ReplayMismatch`](super::ReplayMismatch) as its source; it is the last item.
+/// The replay of a failed run ends like the run, with an `Err` of the run's error after `Finished`.
+/// The first difference from the recording is the last item of the stream. This item is an `Err` of
+/// kind [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) with a
+/// [`ReplayMismatch`](super::ReplayMismatch) as its source.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -71,22 +71,22 @@ pub struct ReplayRun {
 impl Recording {
     /// Replays the run with the agent's own loop, without network access and without tools.
     ///
-    /// `agent` must be built like the recorded one. Its settings are used, and its provider is only
-    /// queried for its name. Tools, their sources, hooks, validations and the compactor are not
-    /// called: their answers are in the recording. Ids are the recorded ones, and no time passes.
-    /// The same agent produces the same events and the same requests; any difference is a
-    /// [`ReplayMismatch`](super::ReplayMismatch).
+    /// `agent` must be built like the recorded agent. The settings of `agent` are used, and its
+    /// provider is only queried for its name. Tools, their sources, hooks, validations and the
+    /// compactor are not called, since their answers are in the recording. Ids are the recorded
+    /// ids, and no time passes. The same agent produces the same events and the same requests; any
+    /// difference is a [`ReplayMismatch`](super::ReplayMismatch).
     ///
-    /// An interrupted run is interrupted at the same event. The replay of a dropped run ends where
-    /// the recording ends, without a `Finished`.
+    /// An interrupted run is interrupted at the same event in its replay. The replay of a dropped
+    /// run ends where the recording ends, without a `Finished`.
     pub fn replay(&self, agent: &Agent) -> ReplayRun {
         self.replay_with_body(agent, loop_body)
     }
 
     /// Replays the run with a custom body, for a run that [`Agent::run_with_body`] started.
     ///
-    /// The body itself runs. Its inputs from [`RunContext`] are replayed; any other external call
-    /// that it makes is executed again.
+    /// The body itself runs. The inputs that the body gets from [`RunContext`] are replayed; any
+    /// other external call of the body is executed again.
     pub fn replay_with_body<B, St>(&self, agent: &Agent, body: B) -> ReplayRun
     where
         B: FnMut(RunContext, State) -> St + Send + 'static,
@@ -119,12 +119,13 @@ impl ReplayRun {
         }
     }
 
-    /// Replays to the end of the next step and returns the event that ends it, or `None` if the
-    /// recording ends first.
+    /// Replays to the end of the next step and returns the event that ends the step. Returns `None`
+    /// if the recording ends before the next step does.
     ///
     /// # Errors
     ///
-    /// The first difference from the recorded run, or the error with which the recorded run failed.
+    /// Returns the first difference from the recorded run, or the error with which the recorded run
+    /// failed.
     pub async fn next_step(&mut self) -> Result<Option<Event>, Error> {
         while let Some(event) = self.next().await {
             let event = event?;
@@ -140,7 +141,7 @@ impl ReplayRun {
     ///
     /// # Errors
     ///
-    /// As [`next_step`](Self::next_step).
+    /// Returns an error in the same cases as [`next_step`](Self::next_step).
     pub async fn play_until(&mut self, step: usize) -> Result<bool, Error> {
         while self.steps_played < step {
             if self.next_step().await?.is_none() {
@@ -150,7 +151,7 @@ impl ReplayRun {
         Ok(true)
     }
 
-    /// Returns the number of steps that were played.
+    /// Returns the number of steps that were played so far.
     pub fn steps_played(&self) -> usize {
         self.steps_played
     }
@@ -166,13 +167,13 @@ impl ReplayRun {
         self.run.usage()
     }
 
-    /// Returns the journal of the run.
+    /// Returns the journal of the run at the current position.
     pub fn journal(&self) -> &Journal {
         self.run.journal()
     }
 
-    /// Returns the requests up to the current position, as they were passed to the provider. A
-    /// wire's encoder turns one into bytes, for example
+    /// Returns the requests up to the current position, as they were passed to the provider. The
+    /// encoder of a wire turns a request into bytes, for example
     /// [`anthropic::encode`](crate::provider::anthropic::encode).
     pub fn requests(&self) -> Vec<Request> {
         self.player.requests()
@@ -199,7 +200,7 @@ impl Stream for ReplayRun {
         }
         if this.player.is_over() && !this.run.has_pending_error() {
             this.is_terminated = true;
-            // The last request may have been sent without any event after it.
+            // The last request may have been sent without any event after the request.
             if this.player.has_request_left() {
                 let _ = this.run.poll_next_unpin(cx);
             }

@@ -38,9 +38,9 @@ struct PlayerState {
     next_entry_index: usize,
     /// The number of emitted events.
     event_count: usize,
-    /// The entries since the last event that were already used.
+    /// The indices of the entries since the last event that were already used.
     consumed_entries: HashSet<usize>,
-    /// The number of requests for each kind of effect since the last event.
+    /// The number of times that each kind of effect was requested since the last event.
     effect_counter: EffectCounter,
     /// Whether a future or a stream waits for an entry that the recording does not have.
     is_waiting: bool,
@@ -118,8 +118,8 @@ impl RunPlayer {
         Err(mismatch.into_error())
     }
 
-    /// Returns the next event or turn error of the recording, from `from` or after the last emitted
-    /// event. At the end of the recording, it stays pending.
+    /// Returns the next event or turn error of the recording, from the index `from` or after the
+    /// last emitted event. At the end of the recording, the poll stays pending.
     pub(super) fn poll_entry<T>(
         &self,
         from: &mut usize,
@@ -141,14 +141,14 @@ impl RunPlayer {
         Poll::Pending
     }
 
-    /// Returns the user input that comes before the next request, if there is any.
+    /// Returns the user input before the next request, if there is any input.
     fn next_input(&self) -> Option<Event> {
         use AppendReason::{FollowUp, Steer};
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
     }
 
-    /// Returns the rewrite that tombstones items next, if there is one.
+    /// Returns the rewrite that tombstones items next, if there is such a rewrite.
     fn next_tombstone(&self) -> Option<Event> {
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(next, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
@@ -168,7 +168,7 @@ impl RunPlayer {
         played.unwrap_or_default()
     }
 
-    /// Returns the outcome of the run, if it finished.
+    /// Returns the outcome of the run, if the run finished.
     fn outcome(&self) -> Option<&Outcome> {
         self.0.parsed_run.entries.last().and_then(RecordingEntry::event).and_then(Event::outcome)
     }
@@ -211,14 +211,14 @@ impl RunPlayer {
         })
     }
 
-    /// Whether the recording is replayed to its end.
+    /// Returns whether the recording was replayed to its end.
     pub(super) fn is_over(&self) -> bool {
         let state = self.lock();
         self.next_event(state.next_entry_index).is_none()
             && self.find_entry(&state, RecordingEntry::loop_end).is_none()
     }
 
-    /// Whether a request that was sent after the last event has not been replayed.
+    /// Returns whether a request that was sent after the last event has not been replayed.
     pub(super) fn has_request_left(&self) -> bool {
         let state = self.lock();
         self.find_entry(&state, RecordingEntry::request).is_some()
@@ -229,12 +229,13 @@ impl RunPlayer {
         self.lock().mismatch.clone()
     }
 
-    /// Returns once that the replay waits for an entry that the recording does not have.
+    /// Returns whether the replay waits for an entry that the recording does not have, and resets
+    /// this state.
     pub(super) fn take_waiting(&self) -> bool {
         std::mem::take(&mut self.lock().is_waiting)
     }
 
-    /// Returns the mismatch of a replay that stops before the recording does.
+    /// Returns the mismatch of a replay that ends before the recording does.
     pub(super) fn missing_event(&self) -> Option<ReplayMismatch> {
         let state = self.lock();
         let (_, recorded) = self.next_event(state.next_entry_index)?;
@@ -250,7 +251,8 @@ impl RunPlayer {
         entries.find_map(|(at, entry)| Some((at, entry.event()?)))
     }
 
-    /// Returns the first unused entry before the next event for which `fits` returns a value.
+    /// Returns the index and value of the first unused entry before the next event for which `fits`
+    /// returns a value.
     fn find_entry<'a, T>(
         &'a self,
         state: &PlayerState,

@@ -41,20 +41,20 @@ struct RunLog {
 
 #[derive(Default)]
 struct RecorderState {
-    /// The number of the run; `None` before the first line.
+    /// The number of the run, or `None` before the first line is recorded.
     run_number: Option<u32>,
-    /// Parses the lines again, for the recording that a callback receives at the end.
+    /// The parser of the recorded lines, for the recording that a callback receives at the end.
     parser: RecordingParser,
     requests: Vec<Request>,
     fingerprints: FingerprintTracker,
-    /// The number of requests for each kind of effect since the last event.
+    /// The number of times that each kind of effect was requested since the last event.
     effect_counter: EffectCounter,
 }
 
 impl Agent {
-    /// Records every later run of the agent.
+    /// Sets a recorder that records every later run of the agent.
     ///
-    /// A [`Recorder`] only observes: it does not change the run.
+    /// A [`Recorder`] only observes a run and does not change the run.
     pub fn with_recorder(self, recorder: &Recorder) -> Self {
         let recorder = recorder.clone();
         let inner = self.world_factory();
@@ -85,7 +85,7 @@ impl RunRecorder {
 impl World for RunRecorder {
     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
         let drawn = self.world.draw(key, live);
-        // Events contain the other values.
+        // The values of other effects are contained in events.
         if matches!(key.kind, EffectKind::Facts | EffectKind::Notes) {
             let nth = self.log.count_effect(key);
             self.log.write_value_if_set(key, nth, &drawn);
@@ -158,12 +158,12 @@ impl RunLog {
         }
     }
 
-    /// Counts an effect and returns its number since the last event.
+    /// Counts an effect and returns the number of the effect since the last event.
     fn count_effect(&self, key: &EffectKey) -> u32 {
         lock_ignoring_poison(&self.state).effect_counter.count(key)
     }
 
-    /// Records a value unless it is a default.
+    /// Records a value unless the value is a default.
     fn write_value_if_set(&self, key: &EffectKey, nth: u32, made: &EffectValue) {
         match made.to_json() {
             Ok(json) if is_default_json(&json) && key.kind != EffectKind::Step => {}
@@ -213,7 +213,7 @@ impl RunLog {
         self.recorder.write_buffered();
     }
 
-    /// Ends the recording, when the run is dropped.
+    /// Ends the recording when the run is dropped.
     fn finish(&self) {
         let state = std::mem::take(&mut *lock_ignoring_poison(&self.state));
         if state.run_number.is_some() {
@@ -236,7 +236,7 @@ impl RunLog {
     }
 }
 
-/// Whether a value is a default, such as `null` or an empty list, and can be left out.
+/// Returns whether a value is a default, such as `null` or an empty list, and can be left out.
 fn is_default_json(json: &RawJson) -> bool {
     matches!(json.as_str(), "null" | "false" | "{}" | "[]")
 }

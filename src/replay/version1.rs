@@ -12,7 +12,7 @@ use crate::event::{AppendReason, Event};
 use crate::replay::recording_entry::RecordingEntry;
 use crate::world::EffectKind;
 
-/// A value line of version 1. Lines with an unknown tag are skipped.
+/// A value line in version 1 of the format. Lines with an unknown tag are skipped.
 #[derive(Deserialize)]
 pub(super) struct ValueV1 {
     of: String,
@@ -47,9 +47,9 @@ impl ValueV1 {
     }
 }
 
-/// Moves the notes of hooks before the event that contains them: version 1 recorded them after the
-/// turn that the hooks observed. A request that is prepared again because the previous one gave way
-/// gets the number that the current version would record.
+/// Moves the notes of hooks before the event that contains them, since version 1 recorded the notes
+/// after the turn that the hooks observed. A request that is prepared again because the run
+/// stopped waiting for its pool gets the number that the current version would record.
 pub(super) fn reorder_v1(entries: &mut Vec<RecordingEntry>) {
     let mut notes = Vec::new();
     let mut gave_way = 0;

@@ -16,7 +16,7 @@ pub use retries::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, RawJson};
 
-/// One request to a model, with everything that a provider needs to send it.
+/// A request to a model, with everything that a provider needs to send it.
 ///
 /// ```
 /// use turnstream::{History, Item, Request, env::SystemIds};
@@ -28,9 +28,9 @@ use crate::item::{History, RawJson};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The full history. The ids of tool calls are checked against it.
+    /// The full history. The ids of new tool calls are checked against this history.
     pub history: History,
-    /// The items that are sent; by default the whole history. Encoders settle it first.
+    /// The items that are sent; by default, the whole history. Encoders settle the items first.
     pub context: History,
     /// The system prompt.
     pub system: System,
@@ -40,11 +40,13 @@ pub struct Request {
     pub model: Option<String>,
     /// How the model answers: limits, sampling, reasoning and output format.
     pub options: Options,
-    /// Whether the provider may send the request again when it fails. Not part of a recording.
+    /// Whether the provider may send the request again when it fails. This setting is not part of a
+    /// recording.
     pub retries: Retries,
-    /// Maximum number of bytes of text, reasoning and call arguments in the turn, together; `None`
-    /// for the default of a [`TurnBuilder`](crate::turn::TurnBuilder), 64 MiB. An agent sets it
-    /// from its [`Limits`](crate::agent::Limits). Not part of a recording.
+    /// The maximum number of bytes of text, reasoning and call arguments in the turn, together.
+    /// `None` stands for the default of a [`TurnBuilder`](crate::turn::TurnBuilder), 64 MiB. An
+    /// agent sets this limit from its [`Limits`](crate::agent::Limits). The limit is not part of a
+    /// recording.
     pub max_turn_bytes: Option<usize>,
 }
 
@@ -53,29 +55,31 @@ pub struct Request {
 pub struct System {
     /// The part that stays the same from request to request, so that the provider can cache it.
     pub stable: String,
-    /// The part that changes between requests, for example the date. Sent after the stable part.
+    /// The part that changes between requests, for example the date. The volatile part is sent
+    /// after the stable part.
     pub volatile: String,
 }
 
 /// A tool's declaration, as it is sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// At most 64 letters, digits, `_` and `-`, which is what every provider accepts.
+    /// The name of the tool: at most 64 letters, digits, `_` and `-`, a format that every provider
+    /// accepts.
     pub name: String,
     /// A description of the tool, for the model.
     pub description: String,
-    /// The JSON Schema of the arguments, of type `object`. It is serialized once, and all clones of
-    /// the spec share the text.
+    /// The JSON Schema of the arguments, of type `object`. The schema is serialized once, and all
+    /// clones of the spec share the text.
     pub parameters: RawJson,
-    /// Whether the model sees the tool only after a search for it, if the provider
-    /// [searches tools](crate::Provider::has_tool_search) itself. For all other providers this has
-    /// no effect.
+    /// Whether the model sees the tool only after a search for it, if the provider [searches
+    /// tools](crate::Provider::has_tool_search) itself. For all other providers, this field has no
+    /// effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deferred: bool,
 }
 
 impl ToolSpec {
-    /// Creates a spec. The schema is a `serde_json::Value`, or JSON that is serialized already.
+    /// Creates a spec. The schema is a `serde_json::Value`, or JSON that is already serialized.
     ///
     /// ```
     /// use serde_json::json;
@@ -133,24 +137,26 @@ impl Request {
         self
     }
 
-    /// Sets whether the provider may send the request again when it fails.
+    /// Sets whether the provider may send the request again when the request fails.
     pub fn with_retries(mut self, retries: Retries) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Sets the maximum number of bytes of text, reasoning and call arguments in the turn.
+    /// Sets the maximum number of bytes of text, reasoning and call arguments in the turn,
+    /// together.
     pub fn with_max_turn_bytes(mut self, max_bytes: usize) -> Self {
         self.max_turn_bytes = Some(max_bytes);
         self
     }
 
-    /// Checks for errors that are independent of the wire: two tools with the same name.
+    /// Returns an error if the request is invalid for every wire, which means that two tools have
+    /// the same name.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         ensure_distinct_names(&self.tools)
     }
 
-    /// Sets the tools.
+    /// Sets the tools that the model may call.
     pub fn with_tools(mut self, tools: impl Into<Arc<[ToolSpec]>>) -> Self {
         self.tools = tools.into();
         self

@@ -12,8 +12,9 @@ use crate::item::RawJson;
 ///
 /// The provider decides about fields that are not set. An option that a wire cannot express is an
 /// [`Unsupported`](crate::ErrorKind::Unsupported) error whose
-/// [`parameter`](crate::Error::parameter) names the field, unless the field's docs say that it has
-/// no effect there. Options that have no field here can be set with [`extra`](Self::extra).
+/// [`parameter`](crate::Error::parameter) names the field, unless the field's docs say that the
+/// option has no effect on such a wire. Options without a field in this struct can be set with
+/// [`extra`](Self::extra).
 ///
 /// ```
 /// use turnstream::request::{Effort, Options, Reasoning};
@@ -29,58 +30,59 @@ use crate::item::RawJson;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
-    /// Maximum number of output tokens. Wires that require one have a default.
+    /// The maximum number of output tokens. Wires that require a maximum have a default.
     ///
-    /// If a turn used all of them and has a tool call whose arguments are not valid JSON, it counts
-    /// as truncated, whatever stop reason the server reports; see
+    /// If a turn used all of these tokens and has a tool call whose arguments are invalid JSON, the
+    /// turn counts as truncated, whatever stop reason the server reports. See
     /// [`TurnBuilder::with_max_output_tokens`](crate::turn::TurnBuilder::with_max_output_tokens).
     pub max_output_tokens: Option<u32>,
-    /// Sampling temperature, from 0 (always the likeliest token) to 1 or 2, depending on the
+    /// The sampling temperature, from 0 (always the likeliest token) to 1 or 2, depending on the
     /// provider.
     #[serde(deserialize_with = "deserialize_number")]
     pub temperature: Option<f32>,
-    /// Nucleus sampling: samples from the likeliest tokens whose probabilities add up to this
-    /// value, from 0 to 1.
+    /// The threshold of nucleus sampling, from 0 to 1. The model samples from the likeliest tokens
+    /// whose probabilities add up to this value.
     #[serde(deserialize_with = "deserialize_number")]
     pub top_p: Option<f32>,
-    /// Samples from this number of the likeliest tokens.
+    /// The number of the likeliest tokens from which the model samples.
     pub top_k: Option<u32>,
-    /// Makes sampling repeatable, as far as the provider can.
+    /// A seed that makes sampling repeatable, as far as the provider supports that.
     pub seed: Option<u64>,
-    /// Penalises tokens by how often they have appeared, from -2 to 2.
+    /// The penalty for tokens by the number of times that they have appeared, from -2 to 2.
     #[serde(deserialize_with = "deserialize_number")]
     pub frequency_penalty: Option<f32>,
-    /// Penalises tokens that have appeared at all, from -2 to 2.
+    /// The penalty for tokens that have appeared at all, from -2 to 2.
     #[serde(deserialize_with = "deserialize_number")]
     pub presence_penalty: Option<f32>,
-    /// Strings at which the model stops. The answer ends before the first one that occurs.
+    /// Strings at which the model stops. The answer ends before the first stop sequence that
+    /// occurs.
     pub stop_sequences: Vec<String>,
     /// Whether the model may, must or must not call tools.
     pub tool_choice: ToolChoice,
     /// Whether one turn may contain several tool calls; `Some(false)` requests at most one.
     pub parallel_tool_calls: Option<bool>,
-    /// How much the model reasons before it answers. Setting it also requests the reasoning's text,
-    /// if the provider shows it.
+    /// How much the model reasons before it answers. If this field is set, the reasoning's text is
+    /// also requested, if the provider shows the text.
     pub reasoning: Option<Reasoning>,
-    /// The format of the answer. A schema is rewritten for the wire; if that is not possible, the
-    /// [`parameter`](crate::Error::parameter) of the error is the location in the schema, for
-    /// example `#/properties/tags`.
+    /// The format of the answer. A schema is rewritten for the wire. If a schema cannot be
+    /// rewritten, the [`parameter`](crate::Error::parameter) of the error is the location in the
+    /// schema, for example `#/properties/tags`.
     pub output: Output,
-    /// How long the provider may cache the prefix of the request for later ones. Has no effect on a
-    /// wire that caches automatically.
+    /// How long the provider may cache the prefix of the request for later requests. This option
+    /// has no effect on a wire that caches automatically.
     pub cache: Cache,
-    /// An opaque id of the end user that does not identify the person, for the provider's abuse
-    /// checks.
+    /// An opaque id of the end user that does not identify the person. Providers use the id for
+    /// abuse checks.
     pub user: Option<String>,
-    /// Stored with the request by providers that store requests.
+    /// Key-value pairs that are stored with the request by providers that store requests.
     pub metadata: BTreeMap<String, String>,
-    /// Fields merged into the body unchanged, after all others: objects field by field; any other
-    /// value replaces the one in the body.
+    /// Fields that are merged into the request body unchanged, after all other fields. Objects are
+    /// merged field by field; any other value replaces the value in the body.
     pub extra: Map<String, Value>,
 }
 
 /// Deserializes a number from its text. With the feature `serde_json/arbitrary_precision`, a number
-/// inside an internally tagged enum arrives in that form.
+/// inside an internally tagged enum is deserialized from text.
 fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
     RawJson::deserialize(from)?.deserialize_as().map_err(de::Error::custom)
 }
@@ -88,7 +90,7 @@ fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>,
 impl Options {
     /// Returns these options, with fields that are not set taken from `defaults`. A field with its
     /// default value counts as not set. The entries of `metadata` and `extra` are merged; for a key
-    /// in both, the entry of these options wins.
+    /// in both, the entry of these options is used.
     ///
     /// ```
     /// use turnstream::request::Options;
@@ -102,7 +104,7 @@ impl Options {
         fn non_default_or<T: Default + PartialEq>(own: T, default: T) -> T {
             if own == T::default() { default } else { own }
         }
-        // Every field is named, so that the compiler reports one that is missing.
+        // Every field is named, so that the compiler reports a missing field.
         let Self { mut metadata, mut extra, .. } = defaults;
         metadata.extend(self.metadata);
         extra.extend(self.extra);
@@ -127,10 +129,10 @@ impl Options {
     }
 
     /// Returns an error if an option is set that is not in `known`, a list of field names such as
-    /// `temperature`. Encoders use it to reject options that their wire cannot express.
+    /// `temperature`. Encoders use this method to reject options that their wire cannot express.
     ///
-    /// [`cache`](Self::cache) and [`extra`](Self::extra) are never rejected, and neither is
-    /// `parallel_tool_calls` unless it is `Some(false)`.
+    /// The options [`cache`](Self::cache) and [`extra`](Self::extra) are never rejected;
+    /// `parallel_tool_calls` is rejected only if it is `Some(false)`.
     ///
     /// ```
     /// use turnstream::request::Options;
@@ -143,10 +145,11 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported), with the name of the first such option as its
-    /// [`parameter`](Error::parameter).
+    /// Returns an [`Unsupported`](ErrorKind::Unsupported) error whose
+    /// [`parameter`](Error::parameter) is the name of the first option that is set and not in
+    /// `known`.
     pub fn ensure_only_supported(&self, wire: &str, known: &[&str]) -> Result<(), Error> {
-        // Every field is named, so that the compiler reports one that is missing.
+        // Every field is named, so that the compiler reports a missing field.
         let Self {
             max_output_tokens,
             temperature,
@@ -188,8 +191,8 @@ impl Options {
     }
 }
 
-/// Creates the error for an option or content that a wire cannot express: of kind
-/// [`Unsupported`](ErrorKind::Unsupported), with `option` as its [`parameter`](Error::parameter).
+/// Creates the [`Unsupported`](ErrorKind::Unsupported) error for an option or content that a wire
+/// cannot express. The error's [`parameter`](Error::parameter) is `option`.
 pub fn unsupported_error(wire: &str, option: &str) -> Error {
     let message = format!("the {wire} wire cannot express `{option}`");
     Error::new(ErrorKind::Unsupported, message).with_parameter(option)
@@ -200,10 +203,10 @@ pub fn unsupported_error(wire: &str, option: &str) -> Error {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolChoice {
-    /// The model decides.
+    /// The model decides whether to call tools.
     #[default]
     Auto,
-    /// The model must not call tools. They stay declared in the request.
+    /// The model must not call tools. The tools stay declared in the request.
     None,
     /// The model must call at least one tool.
     Required,
@@ -216,28 +219,28 @@ pub enum ToolChoice {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reasoning {
-    /// No reasoning.
+    /// The model does not reason.
     Off,
-    /// Reasoning with this effort.
+    /// The model reasons with this effort.
     Effort(Effort),
-    /// Reasoning with at most this number of tokens.
+    /// The model reasons with at most this number of tokens.
     Budget(u32),
 }
 
-/// How much effort a model puts into reasoning, in ascending order.
+/// How much effort a model puts into reasoning; the variants are in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Effort {
-    /// As little as possible.
+    /// As little reasoning as possible.
     Minimal,
-    /// Less than usual.
+    /// Less reasoning than usual.
     Low,
-    /// A medium amount.
+    /// A medium amount of reasoning.
     Medium,
-    /// More than usual.
+    /// More reasoning than usual.
     High,
-    /// As much as the model can.
+    /// As much reasoning as the model supports.
     Max,
 }
 
@@ -246,17 +249,19 @@ pub enum Effort {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Output {
-    /// Plain text.
+    /// The answer is plain text.
     #[default]
     Text,
-    /// One JSON value of any shape. Most providers require the prompt to ask for JSON, too.
+    /// The answer is a single JSON value of any shape. Most providers also require that the prompt
+    /// asks for JSON.
     Json,
-    /// One JSON value that matches a schema.
+    /// The answer is a single JSON value that matches a schema.
     Schema(OutputSchema),
 }
 
 impl Output {
-    /// One JSON value that [`Turn::parse`](crate::turn::Turn::parse) deserializes into `T`.
+    /// Creates the format for a JSON value that [`Turn::parse`](crate::turn::Turn::parse)
+    /// deserializes into `T`.
     #[cfg(feature = "schemars")]
     pub fn for_type<T: schemars::JsonSchema>() -> Self {
         Self::Schema(OutputSchema::for_type::<T>())
@@ -268,24 +273,24 @@ impl Output {
 /// Each wire accepts a subset of JSON Schema. Ranges, lengths and formats that a wire does not
 /// support are moved into the schema's description, as a hint for the model. An answer therefore
 /// has to be validated even if the provider guarantees the format. A schema that a wire cannot
-/// express at all is an [`Unsupported`](crate::ErrorKind::Unsupported) error; on some wires, maps
-/// with arbitrary keys are.
+/// express at all is an [`Unsupported`](crate::ErrorKind::Unsupported) error; an example are maps
+/// with arbitrary keys on some wires.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputSchema {
-    /// A name for the model: at most 64 letters, digits, `_` and `-`. Has no effect on a wire that
-    /// has no field for it.
+    /// A name of the schema for the model: at most 64 letters, digits, `_` and `-`. The name has no
+    /// effect on a wire that has no field for it.
     pub name: String,
-    /// The schema.
+    /// The JSON Schema of the answer.
     pub schema: Value,
 }
 
 #[cfg(feature = "schemars")]
 impl OutputSchema {
-    /// The schema of a type, with the type's name.
+    /// Creates the schema of a type. The schema's name is the type's name.
     ///
-    /// Most wires require the root to be a struct, so an enum must be wrapped in a struct's field.
-    /// The model may omit a field that has `#[serde(default)]`, except on wires without optional
-    /// fields, where the model always writes it.
+    /// Most wires require the root of the schema to be a struct, so an enum must be wrapped in a
+    /// struct's field. The model may omit a field that has `#[serde(default)]`. On wires without
+    /// optional fields, the model always writes such a field.
     ///
     /// ```
     /// use turnstream::request::OutputSchema;
@@ -303,7 +308,8 @@ impl OutputSchema {
     pub fn for_type<T: schemars::JsonSchema>() -> Self {
         let mut schema = schemars::schema_for!(T).to_value();
         if let Some(schema) = schema.as_object_mut() {
-            // These are meant for people and for JSON Schema tools, and would only cost tokens.
+            // These fields are meant for people and for JSON Schema tools, and would only cost
+            // tokens.
             schema.shift_remove("$schema");
             schema.shift_remove("title");
         }
@@ -326,9 +332,10 @@ impl OutputSchema {
 pub enum Cache {
     /// No part of the request is marked for caching.
     Off,
-    /// The provider's usual duration, some minutes.
+    /// The prefix is cached for the provider's usual duration, some minutes.
     #[default]
     Short,
-    /// The longer of the provider's durations, about an hour, if it has two.
+    /// The prefix is cached for the longer of the provider's durations, about an hour, if the
+    /// provider has two durations.
     Long,
 }

@@ -7,14 +7,14 @@ use crate::error::Error;
 
 /// Whether the provider that receives a request may send it again when it fails.
 ///
-/// Only the outermost layer retries: a provider that retries, or that falls back to another
+/// Only the outermost layer retries. A provider that retries, or that falls back to a second
 /// provider, tells the providers inside it not to retry the errors that it handles itself.
 /// [`Retry`](crate::provider::Retry), [`Fallback`](crate::provider::Fallback) and
-/// [`Agent::with_fallback`](crate::Agent::with_fallback) do so. A provider of your own that wraps
-/// another one passes the request on unchanged.
+/// [`Agent::with_fallback`](crate::Agent::with_fallback) change the setting in this way. A provider
+/// of your own that wraps an inner provider passes the request on unchanged.
 ///
-/// This setting concerns how a request is sent and not its content, so it is not part of a
-/// recording, and any two values compare as equal.
+/// This setting concerns how a request is sent and not its content. The setting is therefore not
+/// part of a recording, and any two `Retries` values compare as equal.
 ///
 /// ```
 /// use turnstream::request::Retries;
@@ -30,8 +30,8 @@ use crate::error::Error;
 #[derive(Clone, Default)]
 pub struct Retries {
     handled_errors: HandledErrors,
-    /// Whether a connection that was closed while idle may be replaced immediately although the
-    /// caller handles every error.
+    /// Decides for which errors a connection that was closed while idle may be replaced
+    /// immediately, although the caller handles every error.
     reconnect_predicate: Option<Arc<ErrorPredicate>>,
     /// Whether the connection of the previous attempt was closed while idle.
     is_new_connection_required: bool,
@@ -51,13 +51,14 @@ enum HandledErrors {
 }
 
 impl Retries {
-    /// The caller does all retries, and the provider sends the request once.
+    /// Creates the setting with which the caller does all retries, and the provider sends the
+    /// request once.
     pub fn none() -> Self {
         Self { handled_errors: HandledErrors::All, ..Self::default() }
     }
 
-    /// Also excludes errors for which `handled` returns true: the provider returns them without a
-    /// retry, because the caller has a better way to handle them than to wait.
+    /// Also excludes errors for which `handled` returns true. The provider returns such errors
+    /// without a retry, because the caller has a better way to handle them than to wait.
     pub fn with_exception(self, handled: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         let handled = match self.handled_errors {
             HandledErrors::None => HandledErrors::Matching(Arc::new(handled)),
@@ -76,7 +77,8 @@ impl Retries {
         self
     }
 
-    /// Whether a request whose connection was closed while idle may be sent again immediately.
+    /// Returns whether a request whose connection was closed while idle may be sent again
+    /// immediately.
     pub(crate) fn can_reconnect(&self, error: &Error) -> bool {
         match (&self.handled_errors, &self.reconnect_predicate) {
             (HandledErrors::None | HandledErrors::Matching(_), _) => true,
@@ -91,13 +93,13 @@ impl Retries {
         self
     }
 
-    /// Whether the request must not use a connection that was used before.
+    /// Returns whether the request must not use a connection that was used before.
     #[cfg(feature = "http")]
     pub(crate) fn is_new_connection_required(&self) -> bool {
         self.is_new_connection_required
     }
 
-    /// Whether a request that failed with this error may be sent again.
+    /// Returns whether a request that failed with this error may be sent again.
     pub fn can_retry(&self, error: &Error) -> bool {
         match &self.handled_errors {
             HandledErrors::None => true,
@@ -106,13 +108,13 @@ impl Retries {
         }
     }
 
-    /// Whether the request is sent only once, whatever the error.
+    /// Returns whether the request is sent only once, whatever the error.
     pub fn is_none(&self) -> bool {
         matches!(self.handled_errors, HandledErrors::All)
     }
 }
 
-/// Always equal; see the type's docs.
+/// Any two `Retries` values are equal; see the type's docs.
 impl PartialEq for Retries {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -7,7 +7,8 @@ use crate::session::{Entry, Lease, SessionInfo};
 
 /// The operations of a [`Store`](crate::session::Store), without futures.
 pub(super) trait BlockingStore {
-    /// With a lease, it implements [`append_leased`](crate::session::Store::append_leased).
+    /// Appends entries. If `lease` is given, this implements
+    /// [`append_leased`](crate::session::Store::append_leased).
     fn append(
         &mut self,
         lease: Option<&Lease>,
@@ -23,8 +24,9 @@ pub(super) trait BlockingStore {
     fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error>;
 }
 
-/// Implements `Store` for a type whose field `sessions` has a method `run`: it takes a closure, and
-/// returns a future that executes the closure on a [`BlockingStore`] when it is first polled.
+/// Implements `Store` for a type whose field `sessions` has a method `run`. That method takes a
+/// closure, and returns a future that executes the closure on a [`BlockingStore`] when the future
+/// is first polled.
 macro_rules! impl_store_from_blocking {
     ($store:ty) => {
         impl $crate::session::Store for $store {

@@ -13,18 +13,18 @@ use crate::session::{Entry, Session, SessionState};
 use crate::usage::Usage;
 
 impl Session {
-    /// Replaces a range of the history as the compactor proposes. Returns the tokens that it used
-    /// (zero if it called no model), or `None` if nothing gets shorter.
+    /// Replaces a range of the history as the compactor proposes. Returns the tokens that the
+    /// compactor used (zero if it called no model), or `None` if the history would not get shorter.
     ///
-    /// The replaced items stay in the store, see [`entries`](Self::entries), and their call ids
+    /// The replaced items stay in the store (see [`entries`](Self::entries)), and their call ids
     /// stay reserved. As in an agent's run, the compaction leaves its
     /// [record](crate::context::record_stale_usage), and the note of an earlier
     /// [reactive](crate::context::mark_reactive_compaction) compaction is kept. If a run is active,
-    /// one of the two callers gets a [`Conflict`](crate::ErrorKind::Conflict).
+    /// either the run or this call fails with a [`Conflict`](crate::ErrorKind::Conflict).
     ///
     /// # Errors
     ///
-    /// The errors of the compactor, and those of [`checkpoint`](Self::checkpoint).
+    /// Returns the errors of the compactor, and the errors of [`checkpoint`](Self::checkpoint).
     pub async fn compact(
         &self,
         compactor: &(impl Compactor + ?Sized),
@@ -44,7 +44,7 @@ impl Session {
     /// Replaces a range of the [history](Self::history) with `items`, for example a summary.
     ///
     /// If the note of an earlier [reactive](crate::context::mark_reactive_compaction) compaction is
-    /// in the range, it is kept after the items.
+    /// in the range, the note is kept after the items.
     ///
     /// ```
     /// use turnstream::Item;
@@ -71,9 +71,9 @@ impl Session {
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the range cannot be replaced with
-    /// these items, see [`Compaction::validate`], or has a call that waits for its result;
-    /// [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if it cannot
-    /// be written. The history is unchanged then.
+    /// these items (see [`Compaction::validate`]), or if the range has a call that waits for its
+    /// result. [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if
+    /// the checkpoint cannot be written. The history is unchanged after an error.
     pub async fn checkpoint(
         &self,
         range: Range<usize>,
@@ -95,8 +95,8 @@ impl Session {
     ) -> Result<(), Error> {
         let history = restored.history();
         compaction.validate(&history)?;
-        // Also checked together with the results that settling adds for the pending calls at the
-        // end.
+        // The history is also checked together with the results that settling adds for the pending
+        // calls at the end.
         let settled = history.settled();
         if settled.iter().take(history.len()).eq(history.iter()) {
             compaction.validate(&settled)?;
@@ -107,16 +107,17 @@ impl Session {
         self.append_and_fold(None, version, restored, vec![entry]).await.map(drop)
     }
 
-    /// Marks items of the [history](Self::history) as [tombstones](Item::tombstone): they stay in
-    /// the history but are not sent any more. `positions` are indexes that start at 0.
+    /// Marks items of the [history](Self::history) as [tombstones](Item::tombstone), which stay in
+    /// the history but are not sent any more. `positions` are item indices that start at 0.
     /// [`History::tombstone_edits`](crate::History::tombstone_edits) describes which items are
     /// marked together.
     ///
-    /// The change is durable when this returns. Nothing is written if the items are tombstones
-    /// already. While a run is active, use [`RunHandle::tombstone`](crate::RunHandle::tombstone)
-    /// instead; otherwise one of the two callers gets a [`Conflict`](crate::ErrorKind::Conflict).
-    /// Token [estimates](crate::context::estimate_request_tokens()) still count the items until the
-    /// next turn is complete.
+    /// The change is durable when the future returns. Nothing is written if the items are already
+    /// tombstones. While a run is active, use [`RunHandle::tombstone`](crate::RunHandle::tombstone)
+    /// instead; otherwise, either the run or this call fails with a
+    /// [`Conflict`](crate::ErrorKind::Conflict). Token
+    /// [estimates](crate::context::estimate_request_tokens()) still count the marked items until
+    /// the next turn is complete.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -138,11 +139,11 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) as for
-    /// [`History::tombstone_edits`](crate::History::tombstone_edits), also for a call that is
-    /// [pending](SessionState::Pending) or was left open; [`Store`](crate::ErrorKind::Store) and
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) in the same cases as
+    /// [`History::tombstone_edits`](crate::History::tombstone_edits), and for a call that is
+    /// [pending](SessionState::Pending) or was left open. [`Store`](crate::ErrorKind::Store) and
     /// [`Conflict`](crate::ErrorKind::Conflict) if the change cannot be written. The history is
-    /// unchanged then.
+    /// unchanged after an error.
     pub async fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
         let (version, restored) = self.current_fold().await?;
@@ -154,18 +155,20 @@ impl Session {
             .map(drop)
     }
 
-    /// Creates another session from the first `at` entries of this one. No entry is copied. To fork
-    /// at the latest entry, pass [`version`](Self::version).
+    /// Creates another session from the first `at` entries of this session. No entry is copied. To
+    /// fork at the latest entry, pass the current [`version`](Self::version).
     ///
-    /// The fork has its own id, and so have the idempotency keys of its tool calls. Calls that are
-    /// open at the fork point belong to this session: in the fork, they are answered as
-    /// interrupted, except [pending](SessionState::Pending) calls that have not been started since.
+    /// The fork has its own id, so the idempotency keys of its tool calls differ from those of this
+    /// session. Calls that are open at the fork point belong to this session. In the fork, these
+    /// calls are answered as interrupted, except [pending](SessionState::Pending) calls that this
+    /// session has not started in the meantime.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](crate::ErrorKind::Conflict) if a session with this id exists,
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if this session has fewer entries or is
-    /// not in the store yet, [`Store`](crate::ErrorKind::Store) if the fork cannot be written.
+    /// [`Conflict`](crate::ErrorKind::Conflict) if a session with this id exists.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if this session has fewer than `at`
+    /// entries or is not in the store yet. [`Store`](crate::ErrorKind::Store) if the fork cannot be
+    /// written.
     pub async fn fork_at(&self, at: u64, id: impl Into<String>) -> Result<Self, Error> {
         let id = id.into();
         catch_store_panic(async { self.store().fork(self.id(), at, &id).await }).await?;
@@ -183,12 +186,13 @@ impl Session {
     }
 
     /// Creates another session from the entries before the user's latest prompt, for example to
-    /// rephrase the prompt after a refusal: some providers refuse again while the refused prompt is
+    /// rephrase the prompt after a refusal. Some providers refuse again while the refused prompt is
     /// in the context.
     ///
-    /// It is a [`fork_at`](Self::fork_at) at the prompt that [`History::before_last_prompt`] would
-    /// find, but searched in the entries: items that were compacted since then are restored in the
-    /// fork. A session without a prompt is forked at its latest entry.
+    /// This method calls [`fork_at`](Self::fork_at) at the prompt that
+    /// [`History::before_last_prompt`] would find. The prompt is searched in the entries, so items
+    /// that were compacted after the prompt are restored in the fork. A session without a prompt is
+    /// forked at its latest entry.
     ///
     /// [`History::before_last_prompt`]: crate::History::before_last_prompt
     ///
@@ -217,8 +221,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The errors of [`fork_at`](Self::fork_at), and [`Store`](crate::ErrorKind::Store) if the
-    /// entries cannot be read.
+    /// Returns the errors of [`fork_at`](Self::fork_at), and [`Store`](crate::ErrorKind::Store) if
+    /// the entries cannot be read.
     pub async fn fork_before_last_prompt(&self, id: impl Into<String>) -> Result<Self, Error> {
         let is_prompt = |entry: &Entry| matches!(entry, Entry::Item(item) if item.is_prompt());
         let entries = self.entries().await?;
@@ -227,12 +231,12 @@ impl Session {
         self.fork_at((last - prompt) as u64, id).await
     }
 
-    /// The calls that were open at the point where this session was forked; they belong to the
-    /// original session.
+    /// Returns the calls that were open at the point where this session was forked. The returned
+    /// calls belong to the original session.
     ///
     /// # Errors
     ///
-    /// If the store cannot list or load sessions.
+    /// Returns an error if the store cannot list or load sessions.
     pub(super) async fn inherited_open_calls(&self) -> Result<Vec<ToolCall>, Error> {
         let listed = catch_store_panic(async { self.store().list().await }).await?;
         let listed = listed.into_iter().find(|listed| listed.id == self.id());

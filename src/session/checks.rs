@@ -6,7 +6,7 @@ use std::fmt::Display;
 use crate::error::{Error, ErrorKind};
 use crate::session::Conflict;
 
-/// Rejects an empty id: such a session could not be found again.
+/// Rejects an empty session id, because a session with an empty id could not be found again.
 pub(super) fn ensure_id_not_empty(id: &str) -> Result<(), Error> {
     match id.is_empty() {
         true => Err(Error::new(ErrorKind::InvalidRequest, "a session needs an id")),
@@ -58,7 +58,7 @@ pub(super) fn ensure_has_no_forks(id: &str, fork: Option<impl Display>) -> Resul
     }
 }
 
-/// The error for a failed operation of the underlying storage.
+/// Creates the error for a failed operation of the underlying storage.
 pub(super) fn store_error(
     what: impl Display,
     source: impl StdError + Send + Sync + 'static,
@@ -66,7 +66,7 @@ pub(super) fn store_error(
     Error::new(ErrorKind::Store, format!("{what}: {source}")).with_source(source)
 }
 
-/// The error for stored data that no store would write.
+/// Creates the error for stored data that no store would write.
 pub(super) fn corrupt_data_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Store, message)
 }

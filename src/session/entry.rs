@@ -5,11 +5,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::event::RewriteReason;
 use crate::item::{History, Item, PendingCall, RawJson};
 
-/// An entry of a session. Entries are stored in the order in which they happened.
+/// An entry of a session. Entries are stored in the order in which they were created.
 ///
-/// It is serialized as one flat JSON object with a `type` field: an item has its own type, and the
-/// other entries have types in addition to those. An unknown `type` is an error, because a reader
-/// that skipped it would lose data.
+/// An entry is serialized as one flat JSON object with a `type` field. The type of an item is the
+/// item's own type, and all other entries have further types. An unknown `type` is an error,
+/// because a reader that skipped the entry would lose data.
 ///
 /// ```
 /// use turnstream::Item;
@@ -25,9 +25,10 @@ use crate::item::{History, Item, PendingCall, RawJson};
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Entry {
-    /// The items `from..to` of the history were replaced. Their entries stay in the store.
+    /// The items `from..to` of the history were replaced. The entries of the replaced items stay in
+    /// the store.
     Rewritten {
-        /// The reason.
+        /// The reason for the rewrite.
         why: RewriteReason,
         /// The index of the first replaced item, in the history as it was before this entry.
         from: usize,
@@ -36,11 +37,11 @@ pub enum Entry {
         /// The replacement items.
         items: Vec<Item>,
     },
-    /// A run ended with calls that wait for a verdict or an external result. None of them has
-    /// started, unless a crash left a call open before and its tool is
+    /// A run ended with calls that wait for a verdict or an external result. None of these calls
+    /// has started, unless a crash left a call open before and its tool is
     /// [idempotent](crate::Tool::idempotent).
     Pending {
-        /// The calls as they would run; calls of sub-agents have the path to them.
+        /// The calls as they would run. A call of a sub-agent has the path to that call.
         calls: Vec<PendingCall>,
     },
     /// The sub-agent that an open call runs was suspended.
@@ -50,15 +51,15 @@ pub enum Entry {
         /// The history of the sub-agent so far.
         history: History,
     },
-    /// Open calls are continued: after this entry, each of them may have started, even if it was
-    /// [pending](Self::Pending) or left open by a crash.
+    /// The open calls of the session are continued. After this entry, each open call may have
+    /// started, even if the call was [pending](Self::Pending) or left open by a crash.
     ///
-    /// When the session is loaded, results after this entry are placed after the results before it,
-    /// whatever the order of their calls. For this reason, it is also written between the results
-    /// of calls that just continue.
+    /// When the session is loaded, results after this entry are placed after the results before the
+    /// entry, regardless of the order of their calls. For this reason, this entry is also written
+    /// between the results of calls that just continue.
     Resumed,
-    /// An item was added: a message or a result. Results of one turn are stored in the order in
-    /// which they arrived, and are loaded in the order of their calls.
+    /// An item was added, for example a message or a result. The results of one turn are stored in
+    /// the order in which they arrived, and are loaded in the order of their calls.
     #[serde(untagged)]
     Item(Item),
 }

@@ -6,25 +6,26 @@ use crate::session::Entry;
 use crate::session::restore::EntryFold;
 use crate::turn::{PartialTurn, TurnEvent};
 
-/// Converts events to entries, one at a time. Performs no I/O.
+/// Converts events to session entries, one event at a time, without performing I/O.
 ///
-/// A turn is written when it is complete, as one entry for each item; a result is written when it
+/// A complete turn is written as one entry for each of its items. A result is written when it
 /// arrives. Restoring the entries results in the same history as folding the events.
 #[derive(Clone, Debug)]
 pub(super) struct EntryRecorder {
     /// The fold of the entries so far.
     fold: EntryFold,
-    /// The turn that is streaming.
+    /// The turn that is currently streaming.
     partial_turn: PartialTurn,
     /// The calls for which a result is accepted.
     open_calls: OpenCalls<CallName>,
-    /// Calls were open at the start, and no entry has recorded yet that they may have started.
+    /// Whether calls were open at the start and no entry has recorded yet that these calls may have
+    /// started.
     awaits_resumed_entry: bool,
-    /// Later results of open calls are placed after the results so far.
+    /// Whether later results of open calls are placed after the results so far.
     has_flushed_results: bool,
 }
 
-/// A call's id, and its name as the model wrote it, which the result has in the history.
+/// A call's id, and the tool name as the model wrote it, which the result has in the history.
 #[derive(Clone, Debug)]
 struct CallName {
     call_id: String,
@@ -50,7 +51,7 @@ impl EntryRecorder {
         }
     }
 
-    /// The fold of the entries so far.
+    /// Returns the fold of the entries so far.
     pub(super) fn fold(&self) -> &EntryFold {
         &self.fold
     }
@@ -132,7 +133,8 @@ impl EntryRecorder {
         entries
     }
 
-    /// Records the first result of an open call and ignores others, like the journal's fold.
+    /// Records the first result of an open call and ignores all other results, like the journal's
+    /// fold.
     fn record_result(&mut self, result: &ToolResult, entries: &mut Vec<Entry>) {
         let is_it = |call: &CallName| call.call_id == result.call_id;
         if let Some(CallName { name, .. }) = self.open_calls.take_first_unanswered(is_it) {
@@ -153,19 +155,20 @@ impl EntryRecorder {
         }
     }
 
-    /// The journal's fold writes the open turn at this point.
+    /// Writes the open turn at the same point as the journal's fold does.
     fn flush_turn(&mut self, entries: &mut Vec<Entry>) {
         self.flush_results();
         let partial = std::mem::take(&mut self.partial_turn);
         self.push_items(partial.items(), entries);
     }
 
-    /// The journal's fold writes the buffered results at this point.
+    /// Marks the buffered results as flushed, at the point where the journal's fold writes them.
     fn flush_results(&mut self) {
         self.has_flushed_results |= self.fold.last_buffered_position().is_some();
     }
 
-    /// A result that is appended directly is placed after the buffered results.
+    /// Marks the buffered results as flushed if `result` is appended directly, because such a
+    /// result is placed after the buffered results.
     fn flush_results_before(&mut self, result: &ToolResult) {
         self.has_flushed_results |=
             self.fold.call_position(&result.call_id) < self.fold.last_buffered_position();
@@ -189,7 +192,7 @@ impl EntryRecorder {
             | Entry::Resumed => false,
         };
         if is_held && self.has_flushed_results && holds(self) {
-            // Without this entry, restoring would place the result in call order.
+            // Without this entry, restoring the session would place the result in call order.
             self.fold.push(Entry::Resumed);
             entries.push(Entry::Resumed);
             self.has_flushed_results = false;

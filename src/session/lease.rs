@@ -10,18 +10,18 @@ use futures::future::{BoxFuture, Shared};
 
 use crate::error::{Error, ErrorKind};
 
-/// The right to run a session, which at most one run has at a time. Clones share it, and dropping
-/// the last one releases it.
+/// The right to run a session, which at most one run has at a time. Clones share the lease, and
+/// dropping the last clone releases the lease.
 ///
 /// [`Session::run`](crate::session::Session::run) and [`resume`](crate::session::Session::resume)
-/// take it with [`Store::lease`](crate::session::Store::lease) before they read the entries, and
-/// their run writes with [`Store::append_leased`](crate::session::Store::append_leased). If the
-/// lease can be taken, no other run executes the session's open calls: the run that started them
-/// has ended or lost its lease.
+/// take the lease with [`Store::lease`](crate::session::Store::lease) before they read the entries.
+/// The session's run writes with [`Store::append_leased`](crate::session::Store::append_leased). If
+/// the lease can be taken, no other run executes the session's open calls, because the run that
+/// started these calls has ended or lost its lease.
 ///
-/// Each lease has an epoch, which is higher than those of all earlier leases of the session. A
-/// store rejects appends under an older lease than the latest, so a process that has not noticed
-/// the loss of its lease cannot write.
+/// Each lease has an epoch, which is higher than the epochs of all earlier leases of the session. A
+/// store rejects appends under any lease except the latest, so a process that has not noticed the
+/// loss of its lease cannot write.
 #[derive(Clone)]
 pub struct Lease {
     epoch: u64,
@@ -30,24 +30,24 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Creates a lease that is held while `hold` exists: dropping `hold` must release the lease.
+    /// Creates a lease that is held while `hold` exists. Dropping `hold` must release the lease.
     pub fn new(epoch: u64, hold: impl Any + Send + Sync) -> Self {
         Self { epoch, hold: Arc::new(hold), lost: None }
     }
 
-    /// Creates the lease of a store that does not support leases: it does not exclude other runs.
-    /// Its epoch is 0.
+    /// Creates the lease of a store that does not support leases. Such a lease does not exclude
+    /// other runs, and its epoch is 0.
     pub fn unguarded() -> Self {
         Self::new(0, ())
     }
 
     /// Sets a future that becomes ready when the lease is lost. The session's run is dropped when
-    /// it is ready.
+    /// this future is ready.
     pub fn with_loss(self, lost: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { lost: Some(lost.boxed().shared()), ..self }
     }
 
-    /// Returns the epoch. All earlier leases of the session have lower epochs.
+    /// Returns the epoch of the lease. All earlier leases of the session have lower epochs.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -57,7 +57,7 @@ impl Lease {
         (*self.hold).downcast_ref()
     }
 
-    /// Ready once the lease is known to be lost.
+    /// Polls whether the lease is lost. Returns ready once the lease is known to be lost.
     pub(super) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.lost {
             // A shared future must not be polled again after it was ready.
@@ -74,12 +74,12 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict): another run has the session's
-/// lease, in this process or in another one. The call that failed wrote nothing and started
-/// nothing.
+/// The source of an error of kind [`Conflict`](ErrorKind::Conflict) which means that another run
+/// holds the session's lease, in this process or in another process. The call that failed wrote
+/// nothing and started nothing.
 ///
-/// Try again later, after [`Session::reload`](crate::session::Session::reload): the other run
-/// changes the session and its [`state`](crate::session::Session::state).
+/// Call [`Session::reload`](crate::session::Session::reload) and try again later, because the other
+/// run changes the session and its [`state`](crate::session::Session::state).
 ///
 /// ```
 /// use turnstream::Agent;
@@ -106,7 +106,7 @@ pub struct AlreadyLeased {
 }
 
 impl AlreadyLeased {
-    /// Returns it if the error's source chain contains it.
+    /// Looks up an `AlreadyLeased` in the error's source chain.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
@@ -118,13 +118,13 @@ impl From<AlreadyLeased> for Error {
     }
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict): the run has lost its session's
-/// lease.
+/// The source of an error of kind [`Conflict`](ErrorKind::Conflict) which means that the run has
+/// lost its session's lease.
 ///
-/// The run was dropped: its tools are cancelled, and it has not written results for its open calls.
-/// The session may continue in another process.
+/// After the lease is lost, the run is dropped: its tools are cancelled, and no results are written
+/// for its open calls. The session may continue in another process.
 /// [`Session::resume`](crate::session::Session::resume) takes a new lease, or fails with
-/// [`AlreadyLeased`] if another run has it by then.
+/// [`AlreadyLeased`] if another run already holds the lease.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease of the session `{id}` is lost")]
 pub struct LeaseLost {
@@ -135,7 +135,7 @@ pub struct LeaseLost {
 }
 
 impl LeaseLost {
-    /// Returns it if the error's source chain contains it.
+    /// Looks up a `LeaseLost` in the error's source chain.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }

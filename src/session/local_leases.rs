@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 use crate::session::{AlreadyLeased, Lease, LeaseLost};
 
-/// The leases of a store's sessions that this process holds. Clones share them.
+/// The leases of a store's sessions that this process holds. Clones share the leases.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocalLeases(Arc<Mutex<LeaseTable>>);
 
@@ -18,7 +18,7 @@ struct LeaseTable {
     held: HashMap<String, u64>,
 }
 
-/// Releases the lease when it is dropped.
+/// The value that a local lease holds, which releases the lease when it is dropped.
 struct LocalHold {
     leases: LocalLeases,
     id: String,
@@ -37,13 +37,13 @@ impl LocalLeases {
         Ok(Lease::new(epoch, LocalHold { leases: self.clone(), id: id.to_owned() }))
     }
 
-    /// Whether the lease is of this type and of this session.
+    /// Returns whether the lease is a local lease of this session.
     #[cfg(feature = "sqlite")]
     pub(super) fn is_of(lease: &Lease, id: &str) -> bool {
         lease.hold::<LocalHold>().is_some_and(|hold| hold.id == id)
     }
 
-    /// Checks that the lease is the one that was taken last.
+    /// Checks that the lease is the session's latest lease.
     pub(super) fn check(&self, id: &str, lease: &Lease) -> Result<(), Error> {
         let epoch = lease.epoch();
         match lock_ignoring_poison(&self.0).held.get(id) == Some(&epoch) {

@@ -12,17 +12,18 @@ use crate::session::AlreadyLeased;
 use crate::session::checks::store_error;
 use crate::session::private_files::{FileId, create_private_dir, private_file_options};
 
-/// The beginning of each lock file. A file that begins differently belongs to another program.
+/// The beginning of each lock file. A file with another beginning belongs to another program.
 const PREFIX: &str = "turnstream lease ";
 
 /// The maximum number of attempts to open a file that is removed concurrently.
 const MAX_ATTEMPTS: usize = 100;
 
 /// A file that is locked exclusively while this value exists (with `flock` or the system's
-/// equivalent). The system unlocks it when the process ends in any way.
+/// equivalent). The system unlocks the file when the process ends in any way.
 #[derive(Debug)]
 pub(super) struct LockFile {
-    /// The mutex guards the file's cursor. No code blocks while it is held.
+    /// The locked file. The mutex guards the file's cursor, and no code blocks while the mutex is
+    /// locked.
     file: Mutex<File>,
     path: PathBuf,
     removal: LockRemoval,
@@ -32,18 +33,18 @@ pub(super) struct LockFile {
 #[derive(Debug)]
 pub(super) enum LockRemoval {
     Always,
-    /// Only if no session file exists at this path.
+    /// The lock file is removed only if no session file exists at this path.
     WithoutSession(PathBuf),
 }
 
 impl LockFile {
-    /// Creates the file if it does not exist, with the permissions of `like`, and locks it. Does
-    /// not wait.
+    /// Creates the file if it does not exist, with the permissions of `like`, and locks the file
+    /// without waiting.
     ///
     /// # Errors
     ///
-    /// An error with [`AlreadyLeased`] as its source if the file is already locked, by this process
-    /// or another one. A file that is not a lock file is an error, and is not changed.
+    /// Returns an error with [`AlreadyLeased`] as its source if the file is already locked, by this
+    /// process or another process. A file that is not a lock file is an error, and is not changed.
     pub(super) fn lock(
         path: PathBuf,
         id: &str,
@@ -75,7 +76,7 @@ impl LockFile {
                 }
                 Err(TryLockError::Error(error)) => return Err(cannot(error)),
             }
-            // The previous owner may have removed the file meanwhile.
+            // The previous owner may have removed the file in the meantime.
             if !is_at_path(&file, &path) {
                 continue;
             }
@@ -88,14 +89,14 @@ impl LockFile {
         Err(cannot(io::Error::new(ErrorKind::NotFound, "it is removed repeatedly")))
     }
 
-    /// Whether this is the file at the path. If it is not, another process may have locked the
-    /// current one.
+    /// Returns whether the locked file is the file at the path. If this method returns `false`,
+    /// another process may have locked the current file at the path.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         self.path == path && is_at_path(&self.lock_file(), path)
     }
 
-    /// Increments the number in the file and returns it. The first number is a timestamp, so that
-    /// it is higher than the numbers of a file that was removed.
+    /// Increments the epoch in the file and returns the new epoch. The first epoch is a timestamp,
+    /// so that it is higher than the epochs in a file that was removed.
     pub(super) fn raise_epoch(&self, now: SystemTime) -> Result<u64, Error> {
         let raise = |file: &mut File| {
             let epoch = match read_epoch(file)? {
@@ -105,7 +106,7 @@ impl LockFile {
             let text = format!("{PREFIX}{epoch}\n");
             file.rewind()?;
             file.write_all(text.as_bytes())?;
-            // It need not be durable, because no lease outlives the system.
+            // The epoch need not be durable, because no lease outlives the system.
             file.set_len(text.len() as u64)?;
             Ok(epoch)
         };
@@ -114,7 +115,7 @@ impl LockFile {
         })
     }
 
-    /// The number in the file; `None` if it has none.
+    /// Reads the epoch in the file. Returns `None` if the file has no epoch.
     pub(super) fn epoch(&self) -> Option<u64> {
         read_epoch(&mut self.lock_file()).ok().flatten()
     }
@@ -124,23 +125,23 @@ impl LockFile {
     }
 }
 
-/// The first epoch: the microseconds since 1970.
+/// Returns the first epoch, which is the number of microseconds since 1970.
 pub(super) fn first_epoch(now: SystemTime) -> u64 {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     // Epochs are also stored as signed numbers.
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX).unsigned_abs().max(1)
 }
 
-/// Reads the number in a file. Returns `None` if the file is new, or lost its contents in a power
+/// Reads the epoch in a file. Returns `None` if the file is new, or lost its contents in a power
 /// failure.
 ///
 /// # Errors
 ///
-/// If it is not a lock file of this crate.
+/// Returns an error if the file is not a lock file of this crate.
 fn read_epoch(file: &mut File) -> io::Result<Option<u64>> {
     let mut text = Vec::new();
     file.seek(SeekFrom::Start(0))?;
-    // Longer than the prefix and the digits of any number.
+    // The limit is longer than the prefix and the digits of any epoch.
     file.take(64).read_to_end(&mut text)?;
     if text.iter().all(|byte| *byte == 0) {
         return Ok(None);
@@ -152,7 +153,8 @@ fn read_epoch(file: &mut File) -> io::Result<Option<u64>> {
     }
 }
 
-/// Removes the lock file of a deleted session, unless a run has the lock: then the run removes it.
+/// Removes the lock file of a deleted session. If a run holds the lock, the run removes the file
+/// later.
 pub(super) fn remove_unused_lock(path: &Path, id: &str) {
     if path.exists() {
         drop(LockFile::lock(path.to_owned(), id, path, LockRemoval::Always));
@@ -173,7 +175,8 @@ enum Rights {
     OfFolder,
 }
 
-/// Users who can write the session must be able to take its lease. Errors are ignored.
+/// Copies the permissions of one file to another, because users who can write the session must be
+/// able to take its lease. Errors are ignored.
 #[cfg(unix)]
 fn copy_rights(like: &Path, to: &Path, rights: Rights) {
     use std::os::unix::fs::PermissionsExt;
@@ -187,7 +190,7 @@ fn copy_rights(like: &Path, to: &Path, rights: Rights) {
     let _ = fs::set_permissions(to, fs::Permissions::from_mode(mode));
 }
 
-/// On other systems, the folder's permissions apply.
+/// Copies no permissions, because the folder's permissions apply on other systems.
 #[cfg(not(unix))]
 fn copy_rights(_like: &Path, _to: &Path, _rights: Rights) {}
 
@@ -204,7 +207,7 @@ impl Drop for LockFile {
             let _ = fs::remove_file(&self.path);
         }
         // A child process that is being started may share the open file for a moment, so dropping
-        // it is not enough.
+        // the file is not sufficient to unlock it.
         let _ = file.unlock();
     }
 }

@@ -19,9 +19,10 @@ use crate::session::local_leases::LocalLeases;
 use crate::session::prune::prunable_ids;
 use crate::session::{Entry, ForkOrigin, Lease, SessionInfo};
 
-/// A store in memory, whose sessions are dropped with its last clone. Clones share the sessions.
+/// A store in memory, whose sessions are dropped with the last clone of the store. Clones share the
+/// sessions.
 ///
-/// It is meant for tests, and for sessions that need not outlive the process.
+/// A memory store is meant for tests, and for sessions that need not outlive the process.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     sessions: SharedSessions,
@@ -36,7 +37,7 @@ struct SharedSessions {
 }
 
 struct StoredSession {
-    /// The entries that are not inherited.
+    /// The entries that are not inherited from another session.
     own_entries: Vec<Entry>,
     fork_origin: Option<ForkOrigin>,
     updated_at: SystemTime,
@@ -58,7 +59,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Sets the clock for the time of the last write; the system clock by default.
+    /// Sets the clock for the time of the last write, which is the system clock by default.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.sessions.clock = Arc::new(clock);
         self

@@ -1,12 +1,12 @@
 //! Sessions: conversations that a store keeps while they happen, so that they outlive the process.
 //!
 //! A session is an ordered list of [`Entry`]s in a [`Store`]. The list only grows: compacted items
-//! stay, and their replacement is appended. The version of a session is the number of its entries.
-//! Each append names the version that it follows, so two writers cannot interleave.
+//! stay in the list, and their replacement is appended. The version of a session is the number of
+//! its entries. Each append names the version that it follows, so two writers cannot interleave.
 //!
-//! A [`Session`] is a handle to one of them: [`Session::run`] starts a run, [`Session::resume`]
-//! continues interrupted work, and [`Session::fork_at`] makes a new session from the first entries.
-//! [`persist_to`](PersistExt::persist_to) writes the events of a hand-written loop. The
+//! A [`Session`] is a handle to a session. [`Session::run`] starts a run, [`Session::resume`]
+//! continues interrupted work, and [`Session::fork_at`] creates a new session from the first
+//! entries. [`persist_to`](PersistExt::persist_to) writes the events of a hand-written loop. The
 //! [guide](crate::guide::sessions) describes what is durable at which point.
 
 mod blocking_store;

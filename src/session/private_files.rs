@@ -1,4 +1,4 @@
-//! File operations that the stores on disk share.
+//! File operations that all stores on disk share.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -18,15 +18,15 @@ impl FileId {
         Self(file.dev(), file.ino())
     }
 
-    /// An open file cannot be replaced on these systems.
+    /// Returns the same id for all files, because an open file cannot be replaced on these systems.
     #[cfg(not(unix))]
     pub(super) fn from_metadata(_file: &Metadata) -> Self {
         Self(0, 0)
     }
 }
 
-/// The time of the last change to a file or its metadata, which programs cannot set. A constant on
-/// systems that do not provide it.
+/// Returns the time of the last change to a file or its metadata, which programs cannot set.
+/// Returns a constant on systems that do not provide this time.
 #[cfg(unix)]
 pub(super) fn change_time(file: &Metadata) -> (i64, i64) {
     use std::os::unix::fs::MetadataExt;
@@ -42,7 +42,7 @@ pub(super) fn change_time(_file: &Metadata) -> (i64, i64) {
 /// Resolves the symbolic links of a path, even if the target file does not exist yet.
 pub(super) fn resolve_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // The same limit as the operating system's.
+    // The limit is the same as the limit of the operating system.
     for _ in 0..40 {
         if let Ok(path) = path.canonicalize() {
             return path;
@@ -60,7 +60,8 @@ pub(super) fn resolve_links(path: &Path) -> PathBuf {
     path
 }
 
-/// Options to create files that only the owner can access; existing files keep their permissions.
+/// Returns options to create files that only the owner can access. Existing files keep their
+/// permissions.
 pub(super) fn private_file_options() -> OpenOptions {
     #[allow(unused_mut, reason = "elsewhere the permissions of the folder apply")]
     let mut options = OpenOptions::new();

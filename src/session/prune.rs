@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use crate::session::SessionInfo;
 
-/// The ids of the sessions that were last written before a point in time. A fork comes before its
-/// original, and the original of a session that stays is not included.
+/// Returns the ids of the sessions that were last written before a point in time. A fork comes
+/// before its original session. The original of a session that is kept is not included.
 pub(super) fn prunable_ids(sessions: &[SessionInfo], before: SystemTime) -> Vec<&str> {
     let by_id: HashMap<&str, &SessionInfo> = sessions.iter().map(|it| (&*it.id, it)).collect();
     let origin = |session: &SessionInfo| {
@@ -19,7 +19,8 @@ pub(super) fn prunable_ids(sessions: &[SessionInfo], before: SystemTime) -> Vec<
     let mut removed = Vec::new();
     for session in sessions {
         let mut next = Some(session).filter(|session| !forks.contains_key(&*session.id));
-        // The session itself, and then its original if this was the original's last fork.
+        // The loop visits the session itself, and then its original session if this was the
+        // original's last fork.
         while let Some(session) = next.filter(|session| session.updated_at < before) {
             removed.push(&*session.id);
             next = origin(session).filter(|origin| match forks.get_mut(&*origin.id) {

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::item::{History, Item, ItemKind, OpenCalls, PendingCall, ToolCall};
 use crate::session::Entry;
 
-/// Restores the history from entries. The history has the given id, which must be the session's id.
+/// Restores the history from a session's entries. The history has the given id, which must be the
+/// session's id.
 ///
-/// The result is the history that the run's journal had, without the turn that was open: results
+/// The result is the history that the run's journal had, without the turn that was open. Results
 /// are in call order, and rewrites are applied. Call ids of compacted items stay reserved.
-/// Inconsistent entries, such as a second result for a call, are kept as they are;
+/// Inconsistent entries, such as a second result for a call, are kept unchanged;
 /// [`settled`](History::settled) repairs the history.
 ///
 /// ```
@@ -30,32 +31,34 @@ pub fn restore_history(
     restored.history()
 }
 
-/// Whether a session is waiting for something, as derived from its entries.
+/// The state of a session, as derived from its entries, which says whether the session waits for
+/// verdicts or for the model.
 ///
-/// As JSON it is an object with a `type`: `idle`, `pending` with its `calls`, or `unfinished` with its `open_calls`.
+/// The JSON of a session state is an object with a `type`: `idle`, `pending` with its `calls`, or
+/// `unfinished` with its `open_calls`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionState {
-    /// It is not waiting: it is empty, or the model has answered.
+    /// The session is not waiting, because it is empty or because the model has answered.
     #[default]
     Idle,
-    /// A run ended with calls that wait for a verdict or an external result. None of them has
-    /// started, unless a crash left a call open before and its tool is
-    /// [idempotent](crate::Tool::idempotent). [`Session::resume`](crate::session::Session::resume)
-    /// takes the verdicts.
+    /// A run ended with calls that wait for a verdict or an external result. None of these calls
+    /// has started, unless a crash left a call open before and its tool is
+    /// [idempotent](crate::Tool::idempotent). Pass the verdicts to
+    /// [`Session::resume`](crate::session::Session::resume).
     Pending {
-        /// The calls as they would run; calls of sub-agents have the path to them.
+        /// The calls as they would run. A call of a sub-agent has the path to that call.
         calls: Vec<PendingCall>,
     },
     /// A run was interrupted, or ended before the model had answered.
     Unfinished {
-        /// The calls that have no result. They may have started, and may even have completed.
+        /// The calls that have no result. Open calls may have started, and may even have completed.
         open_calls: Vec<ToolCall>,
     },
 }
 
 impl SessionState {
-    /// Returns the state of a session with these entries, which are all its entries.
+    /// Returns the state of a session with these entries, which must be all entries of the session.
     ///
     /// ```
     /// use turnstream::Item;
@@ -76,12 +79,13 @@ impl SessionState {
 pub(super) struct EntryFold {
     /// The history without the buffered results.
     history: History,
-    /// The ids of the calls in a turn whose last item was not read yet.
+    /// The ids of the calls in a turn whose last item has not been read yet.
     turn_call_ids: Vec<String>,
-    /// The open calls, with the results since the last entry of another kind. A history has results
-    /// in call order; a store has them in the order in which they arrived.
+    /// The open calls, with the results that were read after the last entry of another kind. A
+    /// history has results in call order, but a store has results in the order in which they
+    /// arrived.
     buffered_calls: OpenCalls<String, Item>,
-    /// The calls of the last `Pending` entry; empty if calls were resumed since.
+    /// The calls of the last `Pending` entry. Empty if calls were resumed after that entry.
     pending_calls: Arc<[PendingCall]>,
 }
 
@@ -92,7 +96,7 @@ impl EntryFold {
         Self { history, turn_call_ids: turn, buffered_calls: calls, pending_calls: Arc::default() }
     }
 
-    /// The same fold under another id.
+    /// Returns the same fold with another history id.
     pub(super) fn fork(&self, id: &str) -> Self {
         Self { history: self.history.fork_with_id(id), ..self.clone() }
     }
@@ -131,7 +135,8 @@ impl EntryFold {
         }
     }
 
-    /// Starts a new batch: later results of the open calls are placed after the results so far.
+    /// Starts a new batch of results. Later results of the open calls are placed after the results
+    /// so far.
     fn start_result_batch(&mut self) {
         self.flush_results();
         for ToolCall { call_id, .. } in self.open_calls() {
@@ -174,17 +179,17 @@ impl EntryFold {
         self.history.extend(self.buffered_calls.take_buffered_results());
     }
 
-    /// The position of the open call that a result with this id would answer.
+    /// Returns the position of the open call that a result with this call id would answer.
     pub(super) fn call_position(&self, call_id: &str) -> Option<usize> {
         self.buffered_calls.position(|id| id == call_id)
     }
 
-    /// The position of the last call, in call order, whose result is buffered.
+    /// Returns the position of the last call, in call order, whose result is buffered.
     pub(super) fn last_buffered_position(&self) -> Option<usize> {
         self.buffered_calls.last_buffered_position()
     }
 
-    /// The calls that have no result.
+    /// Returns the calls that have no result.
     pub(super) fn open_calls(&self) -> Vec<ToolCall> {
         self.history().unanswered_calls()
     }
@@ -219,7 +224,7 @@ impl Extend<Entry> for EntryFold {
     }
 }
 
-/// Whether the model must answer next.
+/// Returns whether the model must answer next.
 fn awaits_model(history: &History) -> bool {
     let last = history.live_newest_first().next();
     last.is_some_and(|item: &Item| {

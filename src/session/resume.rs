@@ -1,4 +1,4 @@
-//! Running and resuming sessions.
+//! Starts and resumes runs of sessions.
 
 use std::collections::HashMap;
 
@@ -14,23 +14,25 @@ impl Session {
     /// Starts a run with new input, as [`Agent::run_from`] does, and writes its events to the
     /// session.
     ///
-    /// Calls that a crash left open are settled first, which is durable before anything runs. A
-    /// call without a result is answered as interrupted, and the run's first events report this. If
-    /// its tool is [idempotent](Tool::idempotent), it is executed again instead, with the same
-    /// idempotency key; the input is then [steered](crate::RunHandle::steer) in after the results.
-    /// If such a run ends earlier, because the call needs an approval, the input is returned as
-    /// undelivered. Pending calls are answered as interrupted; use [`resume`](Self::resume) to run
-    /// them. Calls that were open where this session was [forked](Self::fork_at) are also answered
-    /// as interrupted, because they belong to the original session.
+    /// Calls that a crash left open are settled first, and the settling is durable before anything
+    /// runs. A call without a result is answered as interrupted, and the run's first events report
+    /// this. If the call's tool is [idempotent](Tool::idempotent), the call is executed again
+    /// instead, with the same idempotency key. The input is then [steered](crate::RunHandle::steer)
+    /// in after the results. If such a run ends earlier, because the call needs an approval, the
+    /// input is returned as undelivered. Pending calls are answered as interrupted; use
+    /// [`resume`](Self::resume) to run pending calls. Calls that were open where this session was
+    /// [forked](Self::fork_at) are also answered as interrupted, because these calls belong to the
+    /// original session.
     ///
-    /// This takes the session's [lease](Lease) first, and the run keeps it. So the calls that are
-    /// settled here are not running anywhere else.
+    /// This method takes the session's [lease](Lease) first, and the run keeps the lease. So the
+    /// calls that are settled here are not running anywhere else.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict), with [`AlreadyLeased`](crate::session::AlreadyLeased) as
-    /// its source if another run has the lease, and otherwise if another process has written to the
-    /// session meanwhile; [`Store`](ErrorKind::Store) if the store fails. Nothing is run then.
+    /// [`Conflict`](ErrorKind::Conflict) if another process has written to the session in the
+    /// meantime. [`Conflict`](ErrorKind::Conflict), with
+    /// [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if another run has the
+    /// lease. [`Store`](ErrorKind::Store) if the store fails. Nothing is run after an error.
     pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
         let lease = self.lease().await?;
         let (version, restored) = self.current_fold().await?;
@@ -43,20 +45,21 @@ impl Session {
         self.continue_run(agent, lease, version, restored, reruns, input.into()).await
     }
 
-    /// Continues a session without new input: with calls that are pending or open, or with a user
+    /// Continues a session without new input, from calls that are pending or open, or from a user
     /// message that the model has not answered yet.
     ///
     /// [Pending](SessionState::Pending) calls run with their verdicts, as in [`Agent::resume`].
-    /// Before the first of them starts, an entry that they may have started is durable, so a call
-    /// that is not idempotent never starts twice.
+    /// Before the first pending call starts, an entry is durable which says that the pending calls
+    /// may have started. So a call that is not idempotent never starts twice.
     ///
-    /// Calls that a crash left [open](SessionState::Unfinished) do not need a verdict. If their
-    /// tool is [idempotent](Tool::idempotent), they are executed again with the same idempotency
-    /// key, and hooks and approvals apply again; the others are answered as interrupted, and the
-    /// run's first events report this. A [`Verdict::Output`] for an open call answers it, and any
-    /// other verdict applies to a call that is executed again. Then the model is called.
+    /// Calls that a crash left [open](SessionState::Unfinished) do not need a verdict. If the tool
+    /// of an open call is [idempotent](Tool::idempotent), the call is executed again with the same
+    /// idempotency key, and hooks and approvals apply again. All other open calls are answered as
+    /// interrupted, and the run's first events report this. A [`Verdict::Output`] for an open call
+    /// answers the call, and any other verdict applies to a call that is executed again. After the
+    /// open calls have results, the model is called.
     ///
-    /// This takes the session's [lease](Lease), like [`run`](Self::run).
+    /// This method takes the session's [lease](Lease), like [`run`](Self::run).
     ///
     /// ```
     /// use serde_json::json;
@@ -91,10 +94,10 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session has nothing to continue, for
-    /// the reasons of [`Agent::resume`] if calls are pending, and if a verdict is for a call that
-    /// is not open or is given twice; [`Store`](ErrorKind::Store) and
-    /// [`Conflict`](ErrorKind::Conflict) as for [`run`](Self::run). Nothing is run then.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session has nothing to continue, if a
+    /// verdict is for a call that is not open, or if a verdict is given twice. If calls are
+    /// pending, the errors of [`Agent::resume`] also apply. [`Store`](ErrorKind::Store) and
+    /// [`Conflict`](ErrorKind::Conflict) as for [`run`](Self::run). Nothing is run after an error.
     pub async fn resume(
         &self,
         agent: &Agent,
@@ -156,7 +159,8 @@ impl Session {
         Ok(SessionRun::new(self, lease, version, restored, events, run))
     }
 
-    /// The open calls that can be executed again or were given a result, with their verdicts.
+    /// Returns the open calls that can be executed again or were given a result, with their
+    /// verdicts.
     async fn calls_to_rerun(
         &self,
         agent: &Agent,
@@ -173,7 +177,8 @@ impl Session {
         let open: Vec<ToolCall> =
             open.iter().map(|call| agent.toolkit().unwrapped_call(call).into_owned()).collect();
         let foreign = match open.iter().any(is_idempotent) {
-            // If the store fails to tell which calls are inherited, none of them is executed again.
+            // If the store fails to report which calls are inherited, no open call is executed
+            // again.
             true => self.inherited_open_calls().await.unwrap_or_else(|_| open.clone()),
             false => Vec::new(),
         };
@@ -188,8 +193,8 @@ impl Session {
     }
 }
 
-/// The verdicts by call id. Each must be for an open call. If a call wraps another call, the
-/// verdict is for the inner call, which is the one that runs.
+/// Returns the verdicts by call id. Each verdict must be for an open call. If a call wraps another
+/// call, the verdict is for the inner call, which is the call that runs.
 fn verdicts_by_call_id(
     agent: &Agent,
     open: &[ToolCall],

@@ -4,7 +4,7 @@ use crate::session::Entry;
 
 /// The readable part of a damaged session, and a list of the damage.
 ///
-/// Salvaging a session does not write to it. The entries can be appended to a new session:
+/// Salvaging a session does not write to the session. The salvaged entries can be appended to a new session:
 ///
 /// ```
 /// use turnstream::Item;
@@ -36,31 +36,31 @@ use crate::session::Entry;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SalvageReport {
-    /// The readable entries, in order, including inherited ones.
+    /// The readable entries, in order, including inherited entries.
     pub entries: Vec<Entry>,
-    /// The damaged parts, in order; empty if nothing is damaged.
+    /// The damaged parts, in order. Empty if nothing is damaged.
     pub damage: Vec<Damage>,
 }
 
-/// A part of a session that differs from what was written.
+/// A part of a session that differs from the data that was written.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Damage {
-    /// The number of readable entries before it.
+    /// The number of readable entries before the damaged part.
     pub entries_before: usize,
-    /// A human-readable location: a file and its lines, or an entry and its session.
+    /// A human-readable location of the damage, such as a file and its lines, or an entry and its session.
     pub location: String,
     /// A description of the damage.
     pub reason: String,
-    /// The number of entries that were lost there; `None` if it is unknown.
+    /// The number of entries that were lost in the damaged part. `None` if the number is unknown.
     pub lost_entries: Option<u64>,
-    /// The entries in this part that can be parsed. They may differ from the entries that were
+    /// The entries in the damaged part that can be parsed. Suspect entries may differ from the entries that were
     /// written.
     pub suspect_entries: Vec<Entry>,
 }
 
 impl SalvageReport {
-    /// Adds damage after the entries so far.
+    /// Adds a damaged part after the entries so far.
     pub(super) fn push_damage(&mut self, place: String, reason: String, lost: Option<u64>) {
         let (after, doubtful) = (self.entries.len(), Vec::new());
         self.damage.push(Damage {
@@ -72,8 +72,8 @@ impl SalvageReport {
         });
     }
 
-    /// The first `at` entries, counted with their original numbers. If it is unknown how many
-    /// entries were lost at some point, everything after it is left out.
+    /// Keeps the first `at` entries, counted with their original numbers. If it is unknown how many entries were lost
+    /// at some point, everything after that point is left out.
     pub(super) fn truncated(mut self, at: u64) -> Self {
         let mut damage: Vec<Damage> = Vec::new();
         let mut lost: u64 = 0;
@@ -97,7 +97,7 @@ impl SalvageReport {
         Self { entries: self.entries, damage }
     }
 
-    /// Appends another part.
+    /// Appends the entries and the damage of another report.
     pub(super) fn chain(mut self, next: Self) -> Self {
         let before = self.entries.len();
         self.entries.extend(next.entries);

@@ -13,21 +13,22 @@ use crate::session::checks::{corrupt_data_error, ensure_id_not_empty};
 use crate::session::restore::EntryFold;
 use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 
-/// A conversation that is written to a store while it happens. Clones share the same state.
+/// A conversation that is written to a store while it happens. Clones of a session share the same
+/// state.
 ///
-/// Its methods return only what is durable. [`run`](Self::run) starts a run,
+/// The methods of a session return only durable data. [`run`](Self::run) starts a run,
 /// [`resume`](Self::resume) continues interrupted work, and
 /// [`persist_to`](crate::session::PersistExt::persist_to) writes the events of a hand-written loop.
 ///
 /// The history has the session's id, so tools identify their calls by `{session id}/{call id}`,
 /// even after a restart.
 ///
-/// A session has at most one run at a time: [`run`](Self::run) and [`resume`](Self::resume) take
-/// its [lease](Lease). If two runs are started, in one process or in two, the second fails with an
-/// error whose source is [`AlreadyLeased`](crate::session::AlreadyLeased). The lease ends with the
-/// run: with its last event, or when the run is dropped. Hand-written loops and
-/// [checkpoints](Self::checkpoint) do not take a lease: if two of them write, the second append
-/// fails with a [`Conflict`].
+/// A session has at most one run at a time, because [`run`](Self::run) and [`resume`](Self::resume)
+/// take the session's [lease](Lease). If two runs are started, in one process or in two, the second
+/// run fails with an error whose source is [`AlreadyLeased`](crate::session::AlreadyLeased). The
+/// lease is released after the run's last event, or when the run is dropped. Hand-written loops and
+/// [checkpoints](Self::checkpoint) do not take a lease. If two of them write concurrently, the
+/// second append fails with a [`Conflict`].
 ///
 /// ```
 /// use turnstream::Agent;
@@ -61,7 +62,8 @@ struct SessionCache {
     /// The number of entries that were read or written.
     version: u64,
     fold: EntryFold,
-    /// The last entry, if it is known. It differs if the session was deleted and created again.
+    /// The last entry, if it is known. The store has a different entry if the session was deleted
+    /// and created again.
     last_entry: Option<Entry>,
     state: CacheState,
     /// The number of changes to this cache.
@@ -74,9 +76,10 @@ struct SessionCache {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CacheState {
     Current,
-    /// The store may have more entries: an append failed, or its future was dropped.
+    /// The store may have more entries, because an append failed or its future was dropped.
     Stale,
-    /// The store has other entries: it has fewer, or it returned an impossible version.
+    /// The store has different entries, because it has fewer entries, or because it returned an
+    /// impossible version.
     Invalid,
 }
 
@@ -96,12 +99,12 @@ impl SessionCache {
 }
 
 impl Session {
-    /// Opens a session. A session that does not exist in the store is empty; its first append
-    /// creates it.
+    /// Opens a session. A session that does not exist in the store is empty, and its first append
+    /// creates the session in the store.
     ///
     /// # Errors
     ///
-    /// [`Store`](crate::ErrorKind::Store) if it cannot be read, and
+    /// [`Store`](crate::ErrorKind::Store) if the session cannot be read, and
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the id is empty.
     pub async fn open(store: impl Store + 'static, id: impl Into<String>) -> Result<Self, Error> {
         let id: Arc<str> = id.into().into();
@@ -129,9 +132,9 @@ impl Session {
         &self.id
     }
 
-    /// Returns the durable part of the history: it does not include the turn that is streaming, and
-    /// of a turn's results only those received so far. The history can be sent after
-    /// [`History::settled`].
+    /// Returns the durable part of the history. The durable part does not include a turn that is
+    /// streaming, and includes only the results that were already received. The history can be sent
+    /// after [`History::settled`].
     pub fn history(&self) -> History {
         self.lock_cache().fold.history()
     }
@@ -141,28 +144,28 @@ impl Session {
         self.lock_cache().version
     }
 
-    /// Returns whether the session is idle, pending or unfinished. During a run, this is the state
-    /// in which the session would be if the run were dropped now.
+    /// Returns whether the session is idle, pending or unfinished. During a run, the returned state
+    /// is the state that the session would have if the run were dropped now.
     pub fn state(&self) -> SessionState {
         self.lock_cache().fold.session_state()
     }
 
     /// Reads the entries that other writers have appended.
     ///
-    /// A run does this on its own if an earlier append failed or was dropped.
+    /// A run reads these entries on its own if an earlier append failed or was dropped.
     ///
     /// # Errors
     ///
-    /// [`Store`](crate::ErrorKind::Store) if it cannot be read.
+    /// [`Store`](crate::ErrorKind::Store) if the session cannot be read.
     pub async fn reload(&self) -> Result<(), Error> {
         self.refresh_cache().await
     }
 
-    /// Returns all entries, including those of compacted items.
+    /// Returns all entries of the session, including the entries of compacted items.
     ///
     /// # Errors
     ///
-    /// [`Store`](crate::ErrorKind::Store) if they cannot be read.
+    /// [`Store`](crate::ErrorKind::Store) if the entries cannot be read.
     pub async fn entries(&self) -> Result<Vec<Entry>, Error> {
         Ok(self.read_entries_from(0).await?.unwrap_or_default())
     }
@@ -171,8 +174,8 @@ impl Session {
         &self.store
     }
 
-    /// The version, and the fold of the entries up to it. Reads from the store first if the cache
-    /// is not current.
+    /// Returns the version, and the fold of the entries up to that version. Reads the entries from
+    /// the store first if the cache is not current.
     pub(super) async fn current_fold(&self) -> Result<(u64, EntryFold), Error> {
         if self.lock_cache().state != CacheState::Current {
             self.refresh_cache().await?;
@@ -180,8 +183,8 @@ impl Session {
         Ok(self.cached_fold())
     }
 
-    /// Takes the lease and then refreshes the cache, because another process may have had the lease
-    /// since.
+    /// Takes the lease and then refreshes the cache, because another process may have held the
+    /// lease in the meantime.
     pub(super) async fn lease(&self) -> Result<Lease, Error> {
         let lease = catch_store_panic(async { self.store.lease(&self.id).await }).await?;
         let last = self.lock_cache().last_epoch;
@@ -189,12 +192,12 @@ impl Session {
         if ![0, last.wrapping_add(1)].contains(&lease.epoch()) {
             self.refresh_cache().await?;
         }
-        // If that failed, the next lease reads again.
+        // If refreshing the cache failed, the next lease reads the entries again.
         self.lock_cache().last_epoch = lease.epoch();
         Ok(lease)
     }
 
-    /// The version and the fold as they are cached.
+    /// Returns the version and the fold as they are cached.
     pub(super) fn cached_fold(&self) -> (u64, EntryFold) {
         let cell = self.lock_cache();
         (cell.version, cell.fold.clone())
@@ -233,7 +236,7 @@ impl Session {
         if cell.change_count == changes {
             cell.update(version, restored, last);
         } else if cell.state != CacheState::Invalid && cell.version < version {
-            // An append happened or failed meanwhile, so the cache keeps its state.
+            // An append happened or failed in the meantime, so the cache keeps its state.
             (cell.version, cell.fold, cell.last_entry) = (version, restored, last);
         }
         Ok(())
@@ -243,8 +246,8 @@ impl Session {
         catch_store_panic(async { self.store.load(&self.id, from).await }).await
     }
 
-    /// Appends entries to those of `restored`, under the lease if there is one. Returns the new
-    /// version and fold. Does nothing if `entries` is empty.
+    /// Appends entries to the entries of `restored`, under the lease if there is a lease. Returns
+    /// the new version and fold. Does nothing if `entries` is empty.
     pub(super) async fn append_and_fold(
         &self,
         lease: Option<&Lease>,
@@ -261,8 +264,8 @@ impl Session {
         Ok((version, restored))
     }
 
-    /// Appends entries after the `expected` ones; `restored` is the fold that includes them. If the
-    /// future is dropped, it is unknown whether they were written.
+    /// Appends entries after the first `expected` entries. `restored` is the fold that includes the
+    /// appended entries. If the future is dropped, it is unknown whether the entries were written.
     pub(super) fn append_entries(
         &self,
         lease: Option<Lease>,
@@ -336,7 +339,7 @@ impl Drop for AppendGuard<'_> {
     }
 }
 
-/// Awaits a store's future and converts its panic to an error.
+/// Awaits a store's future and converts a panic of the store to an error.
 pub(super) async fn catch_store_panic<T>(
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {

@@ -18,36 +18,39 @@ use crate::session::persist_to::PersistTo;
 use crate::session::restore::EntryFold;
 use crate::session::{Lease, Session};
 
-/// A run of a session: a stream of its events, each of which is yielded after it is durable.
+/// A run of a session, which is a stream of events. Each event is yielded after it is durable.
 ///
-/// It is a [`Run`] whose events are written before they are yielded. If the store fails, or if
-/// another process has written to the session, the run is dropped synchronously and the error is
-/// the last item, without a `Finished` before it. If the run itself fails, its error follows
-/// `Finished`, as with a [`Run`].
+/// A session run is a [`Run`] whose events are written before they are yielded. If the store fails,
+/// or if another process has written to the session, the run is dropped synchronously. The error is
+/// then the last item, without a `Finished` event before it. If the run itself fails, its error
+/// follows `Finished`, as with a [`Run`].
 ///
-/// It has the session's [lease](Lease) until it has yielded [`Finished`](Event::Finished) or an
-/// error, or is dropped. If the lease is lost before that, the run is dropped, and an error whose
-/// source is [`LeaseLost`](crate::session::LeaseLost) is the last item: at the latest at the next
-/// append, and earlier if the store detects the loss.
+/// A session run holds the session's [lease](Lease) until it has yielded
+/// [`Finished`](Event::Finished) or an error, or until it is dropped. If the lease is lost before
+/// the run ends, the run is dropped, and an error whose source is
+/// [`LeaseLost`](crate::session::LeaseLost) is the last item. The loss is detected at the latest at
+/// the next append, and earlier if the store detects it.
 ///
-/// The first events report the calls that were answered as interrupted before the run started. They
-/// are in the run's initial [history](RunHandle::history), which is the starting point for a fold
-/// of its events, but are not among the new items of its outcome.
+/// The first events report the calls that were answered as interrupted before the run started. The
+/// results of these calls are in the run's initial [history](RunHandle::history), which is the
+/// starting point for a fold of the run's events. However, these results are not among the new
+/// items of the run's outcome.
 ///
-/// Like a [`Run`], it dereferences to its [`RunHandle`]. The handle's history and journal include
-/// the turn that is streaming, and may be one event ahead of the yielded events; the durable
-/// history is [`Session::history`].
+/// Like a [`Run`], a session run dereferences to its [`RunHandle`]. The handle's history and
+/// journal include the turn that is streaming, and may be one event ahead of the yielded events.
+/// The durable history is [`Session::history`].
 ///
-/// Dropping it cancels everything, as with a [`Run`]. A turn that was streaming is not stored; to
-/// store its partial output, [interrupt](RunHandle::interrupt) the run and poll it to its end.
+/// Dropping a session run cancels everything, as with a [`Run`]. A turn that was streaming is not
+/// stored. To store the partial output of such a turn, [interrupt](RunHandle::interrupt) the run
+/// and poll it to its end.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionRun {
-    /// The events of settling, which are already written.
+    /// The events that report the settled calls. The results of these calls are already written.
     settle_events: VecDeque<Event>,
     run: PersistTo<Run>,
     handle: Arc<RunHandle>,
     outcome: Option<Box<Outcome>>,
-    /// The number of entries that the session had at the start.
+    /// The number of entries that the session had when the run was created.
     #[cfg(feature = "hub")]
     starts_at: u64,
 }
@@ -73,26 +76,26 @@ impl SessionRun {
         }
     }
 
-    /// The number of entries that the session had when the run was created.
+    /// Returns the number of entries that the session had when the run was created.
     #[cfg(feature = "hub")]
     pub(crate) fn starts_at(&self) -> u64 {
         self.starts_at
     }
 
-    /// Provides a value to the tools of this run; see [`Run::with_data`]. Call it before the first
-    /// poll.
+    /// Provides a value to the tools of this run; see [`Run::with_data`]. Call this method before
+    /// the first poll.
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
         self.handle.insert_run_data(value);
         self
     }
 
     /// Drives the run to its end. Dropping the future cancels the run. An interactive run waits for
-    /// verdicts only while another handle exists that can give them, as with [`Run::outcome`].
+    /// verdicts only while another handle exists that can give verdicts, as with [`Run::outcome`].
     ///
     /// # Errors
     ///
-    /// The errors of the store. If the run itself fails, the error is in its outcome:
-    /// [`into_result`](Outcome::into_result) returns it.
+    /// Returns the errors of the store. If the run itself fails, the error is in the run's outcome,
+    /// and [`into_result`](Outcome::into_result) returns it.
     pub async fn outcome(mut self) -> Result<Outcome, Error> {
         self.handle.require_external_handle();
         loop {
@@ -102,7 +105,7 @@ impl SessionRun {
             match self.next().await {
                 Some(event) => drop(event?),
                 None if self.outcome.is_some() => {}
-                // The run yielded its error before.
+                // The run has already yielded its error.
                 None => return Err(Error::new(ErrorKind::Other, "the run was broken off")),
             }
         }

@@ -12,8 +12,8 @@ pub(super) struct SettleEntries {
 }
 
 impl SettleEntries {
-    /// Makes the entries that turn the history into its [`History::settled`] form; none if it is
-    /// settled.
+    /// Creates the entries that turn the history into its [`History::settled`] form. No entries are
+    /// created if the history is already settled.
     pub(super) fn for_history(history: &History) -> Self {
         let mut settling = Self::default();
         if history.is_settled() {

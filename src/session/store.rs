@@ -11,26 +11,27 @@ use crate::session::{Entry, Lease};
 
 /// A store for sessions.
 ///
-/// A session is identified by an id, which is any non-empty text. Its entries are numbered from 0,
-/// and its version is the number of entries. Two appends to a session never interleave: each names
-/// the version that it follows. If two appends name the same version, one is written completely,
-/// and the other fails with a [`Conflict`].
+/// A session is identified by an id, which is any non-empty text. The entries of a session are
+/// numbered from 0, and its version is the number of entries. Two appends to a session never
+/// interleave, because each append names the version that it follows. If two appends name the same
+/// version, one append is written completely, and the other append fails with a [`Conflict`].
 ///
 /// In a durable store, entries survive a crash of the process once their append has returned. If
-/// the future of an append is dropped, the append may or may not happen, but never partially; call
-/// [`load`](Self::load) to find out.
+/// the future of an append is dropped, the append may or may not be written, but never partially.
+/// Call [`load`](Self::load) to determine whether such an append was written.
 ///
 /// With the feature `testing`, `session::suite` tests a store against this contract.
 pub trait Store: Send + Sync {
-    /// Appends entries after the `expected` existing ones, and returns the new version. A session
-    /// that does not exist has version 0, and its first append creates it. An append without
-    /// entries writes nothing.
+    /// Appends entries after the `expected` existing entries, and returns the new version. A
+    /// session that does not exist has version 0, and its first append creates the session. An
+    /// append without entries writes nothing.
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with a [`Conflict`] as its source, if the session has
-    /// another version, and [`Store`](ErrorKind::Store) if the entries cannot be written. Nothing
-    /// was written then, unless the error message of a remote store says that this is unknown.
+    /// another version, and [`Store`](ErrorKind::Store) if the entries cannot be written. After an
+    /// error, nothing was written, unless the error message of a remote store says that this is
+    /// unknown.
     fn append<'a>(
         &'a self,
         id: &'a str,
@@ -38,17 +39,17 @@ pub trait Store: Send + Sync {
         entries: Vec<Entry>,
     ) -> BoxFuture<'a, Result<u64, Error>>;
 
-    /// [`append`](Self::append) under a lease: it fails if another lease of the session was taken
-    /// since. The check and the write are one atomic step, so every append that succeeds was
-    /// written before the next lease was taken.
+    /// Appends entries like [`append`](Self::append), but under a lease. The append fails if
+    /// another lease of the session was acquired in the meantime. The check and the write are one
+    /// atomic step, so every append that succeeds was written before the next lease was acquired.
     ///
     /// The default implementation ignores the lease and calls [`append`](Self::append).
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with a [`LeaseLost`](crate::session::LeaseLost) as its
-    /// source, if the lease is lost; nothing was written then. Otherwise the errors of
-    /// [`append`](Self::append).
+    /// source, if the lease is lost; nothing was written in this case. All errors of
+    /// [`append`](Self::append) are also possible.
     fn append_leased<'a>(
         &'a self,
         lease: &'a Lease,
@@ -60,12 +61,12 @@ pub trait Store: Send + Sync {
         self.append(id, expected, entries)
     }
 
-    /// Takes the [lease](Lease) of a session, which need not exist yet. It does not wait for
-    /// another owner. The lease ends when its last clone is dropped, or when the process or machine
-    /// that took it ends.
+    /// Takes the [lease](Lease) of a session, which need not exist yet. This method does not wait
+    /// while another run holds the lease. The lease ends when its last clone is dropped, or when
+    /// the process or machine that took the lease ends.
     ///
-    /// If the future is dropped, the lease may or may not have been taken; if it was, it is
-    /// released again.
+    /// If the future is dropped, the lease may or may not have been taken. A lease that was taken
+    /// is released again.
     ///
     /// The default implementation returns leases that [do not exclude other
     /// runs](Lease::unguarded).
@@ -73,19 +74,19 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict), with an [`AlreadyLeased`](crate::session::AlreadyLeased)
-    /// as its source, if another run has the lease, [`InvalidRequest`](ErrorKind::InvalidRequest)
+    /// as its source, if another run holds the lease. [`InvalidRequest`](ErrorKind::InvalidRequest)
     /// if the id is empty, and [`Store`](ErrorKind::Store) if the store fails.
     fn lease<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Lease, Error>> {
         let _ = id;
         ready(Ok(Lease::unguarded())).boxed()
     }
 
-    /// Returns the entries from number `from` on, including inherited ones; `None` if the session
-    /// does not exist.
+    /// Returns the entries from number `from` on, including inherited entries. Returns `None` if
+    /// the session does not exist.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if they cannot be read.
+    /// [`Store`](ErrorKind::Store) if the entries cannot be read.
     fn load<'a>(
         &'a self,
         id: &'a str,
@@ -96,12 +97,13 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if they cannot be read.
+    /// [`Store`](ErrorKind::Store) if the sessions cannot be read.
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>>;
 
-    /// Returns a page of [`list`](Self::list): at most `limit` sessions, starting after the session
-    /// `after`, or with the first one. A session that is written between two pages moves to the
-    /// front, so later pages do not contain it.
+    /// Returns a page of the session [list](Self::list) with at most `limit` sessions. The page
+    /// starts after the session `after`, or with the first session if `after` is `None`. A session
+    /// that is written between two pages moves to the front of the list, so later pages do not
+    /// contain it.
     ///
     /// The default implementation reads the whole list.
     ///
@@ -124,7 +126,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The errors of [`list`](Self::list).
+    /// Returns the errors of [`list`](Self::list).
     fn list_page<'a>(
         &'a self,
         after: Option<&'a SessionInfo>,
@@ -141,42 +143,42 @@ pub trait Store: Send + Sync {
     }
 
     /// Creates the session `new` from the first `at` entries of another session. No entry is
-    /// copied, and later appends to one of them do not affect the other. [`list`](Self::list)
-    /// reports the origin; a [`Session`](crate::session::Session) uses it to find open calls that
-    /// belong to the original session.
+    /// copied, and later appends to either session do not affect the other session.
+    /// [`list`](Self::list) reports the origin of a fork. A [`Session`](crate::session::Session)
+    /// uses the origin to find open calls that belong to the original session.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if `new` exists,
+    /// [`Conflict`](ErrorKind::Conflict) if the session `new` exists.
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session `id` does not exist or has
-    /// fewer entries, [`Store`](ErrorKind::Store) if the fork cannot be written.
+    /// fewer than `at` entries. [`Store`](ErrorKind::Store) if the fork cannot be written.
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Deletes a session with all its entries. Returns whether it existed.
+    /// Deletes a session with all its entries. Returns whether the session existed.
     ///
-    /// The next append of a process that has the session open fails with a [`Conflict`]; the id can
-    /// be used again afterwards. This does not take a lease, so an active run of the session ends
-    /// with that conflict. Unreadable sessions can be deleted too. If the future is dropped, the
-    /// session may or may not be deleted.
+    /// After a deletion, the next append of a process that has the session open fails with a
+    /// [`Conflict`]. The id of the deleted session can be used again. This method does not take a
+    /// lease, so an active run of the session ends with that conflict. Unreadable sessions can also
+    /// be deleted. If the future is dropped, the session may or may not be deleted.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if another session was forked from it, which
-    /// would lose its first entries; [`Store`](ErrorKind::Store) if it cannot be deleted; and
-    /// [`Unsupported`](ErrorKind::Unsupported) if the store does not support this, as in the
-    /// default implementation.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if another session was forked from the
+    /// session, because the fork would lose its first entries. [`Store`](ErrorKind::Store) if the
+    /// session cannot be deleted. [`Unsupported`](ErrorKind::Unsupported) if the store does not
+    /// support deletion, as in the default implementation.
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
         let _ = id;
         ready(Err(removal_unsupported_error())).boxed()
     }
 
     /// Deletes the sessions that were last written before a point in time, by the store's clock.
-    /// Returns their ids, in the order in which they were deleted.
+    /// Returns the ids of the deleted sessions, in the order in which they were deleted.
     ///
-    /// A session is kept while a fork of it is kept, if it is written meanwhile, or if it cannot be
-    /// read. Leases are ignored: a run that has not written anything since then loses its session.
-    /// Each session is deleted as by [`delete`](Self::delete); if the future is dropped, some of
-    /// them may be deleted.
+    /// A session is kept while a fork of the session is kept, if the session is written in the
+    /// meantime, or if it cannot be read. Leases are ignored, so a run that has written nothing
+    /// after the given time loses its session. Each session is deleted as by
+    /// [`delete`](Self::delete). If the future is dropped, some of the sessions may be deleted.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -266,19 +268,21 @@ impl<T: Store + ?Sized> Store for std::sync::Arc<T> {
 /// An entry in a store's list of sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// The session's id.
+    /// The id of the session.
     pub id: String,
-    /// The number of entries, including inherited ones.
+    /// The number of entries of the session, including inherited entries.
     pub version: u64,
-    /// The session and version that it was forked from.
+    /// The original session and the version at which this session was forked. `None` if the session
+    /// is not a fork.
     pub origin: Option<ForkOrigin>,
-    /// The time of the last write, with millisecond precision or better: sessions are listed and
-    /// pruned by it.
+    /// The time of the last write, with millisecond precision or better. Sessions are listed and
+    /// pruned by this time.
     pub updated_at: SystemTime,
 }
 
 impl SessionInfo {
-    /// The order of the list: most recently written first.
+    /// Compares two sessions by the order of the list, which starts with the most recently written
+    /// session.
     pub(super) fn list_order(&self, other: &Self) -> Ordering {
         other.updated_at.cmp(&self.updated_at).then_with(|| self.id.cmp(&other.id))
     }
@@ -293,8 +297,8 @@ pub struct ForkOrigin {
     pub at: u64,
 }
 
-/// The source of an error of kind [`Conflict`](ErrorKind::Conflict): another writer has appended to
-/// the session.
+/// The source of an error of kind [`Conflict`](ErrorKind::Conflict) which means that another writer
+/// has appended to the session.
 ///
 /// ```
 /// use futures::executor::block_on;
@@ -315,14 +319,14 @@ pub struct ForkOrigin {
 pub struct Conflict {
     /// The id of the session.
     pub id: String,
-    /// The version that the append was expected to follow.
+    /// The version that the append expected to follow.
     pub expected: u64,
-    /// The version that the store has.
+    /// The version that the session has in the store.
     pub found: u64,
 }
 
 impl Conflict {
-    /// Returns the conflict in the error's source chain, if there is one.
+    /// Looks up a `Conflict` in the error's source chain.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }

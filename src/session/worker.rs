@@ -1,4 +1,4 @@
-//! A thread for blocking work.
+//! Runs blocking work on a thread.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
@@ -13,17 +13,18 @@ use crate::lock::lock_ignoring_poison;
 
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// A value that lives on a dedicated thread, which runs jobs on it one at a time.
+/// A value that lives on a dedicated thread, which runs jobs on the value one at a time.
 ///
 /// The first job starts the thread. When the last clone is dropped, the thread completes all
-/// submitted jobs, drops the value and ends. The drop blocks until then, for at most
-/// [`JOIN_TIMEOUT`].
+/// submitted jobs, drops the value and ends. Dropping the last clone blocks until the thread has
+/// ended, for at most [`JOIN_TIMEOUT`].
 pub(super) struct Worker<T> {
     shared: Arc<SharedWorker<T>>,
 }
 
-/// A job may wait while another process holds a lock; dropping the value takes only milliseconds.
-/// Tests always wait until the thread has ended.
+/// The maximum time to wait until the thread has ended. A job may wait while another process holds
+/// a lock; dropping the value takes only milliseconds. Tests always wait until the thread has
+/// ended.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 5 });
 
 struct SharedWorker<T> {
@@ -32,7 +33,7 @@ struct SharedWorker<T> {
 }
 
 enum WorkerState<T> {
-    /// The thread was not started yet.
+    /// The thread has not been started yet.
     Idle(T),
     Running(WorkerThread<T>),
     /// The thread could not be started, and the value was dropped.
@@ -42,20 +43,21 @@ enum WorkerState<T> {
 struct WorkerThread<T> {
     id: ThreadId,
     job_sender: mpsc::Sender<Job<T>>,
-    /// Disconnected when the thread has dropped the value.
+    /// The receiver of the exit signal, which is disconnected when the thread has dropped the
+    /// value.
     exit_signal: mpsc::Receiver<Infallible>,
 }
 
 impl<T: Send + 'static> Worker<T> {
-    /// Creates a worker whose thread, with the given name, is started later.
+    /// Creates a worker whose thread, with the given name, is started by the first job.
     pub(super) fn new(name: &'static str, value: T) -> Self {
         Self {
             shared: Arc::new(SharedWorker { name, state: Mutex::new(WorkerState::Idle(value)) }),
         }
     }
 
-    /// Runs a job and returns its result. The first poll submits it; dropping the future after that
-    /// does not cancel it.
+    /// Runs a job and returns the result of the job. The first poll submits the job; dropping the
+    /// future after the first poll does not cancel the job.
     pub(super) async fn run<R: Send + 'static>(
         &self,
         job: impl FnOnce(&mut T) -> Result<R, Error> + Send + 'static,
@@ -85,7 +87,8 @@ impl<T: Send + 'static> Worker<T> {
         }
     }
 
-    /// Changes the value before the first job is submitted; does nothing after that.
+    /// Changes the value before the first job is submitted. Does nothing after the first job was
+    /// submitted.
     pub(super) fn configure(&mut self, change: impl FnOnce(&mut T)) {
         match &mut *self.shared.lock_state() {
             WorkerState::Idle(value) => change(value),

@@ -1,26 +1,26 @@
-//! The byte-order mark at the start of a body.
+//! Handles the byte-order mark at the start of a body.
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Skips a byte-order mark at the start of a body, however it is chunked.
+/// Skips a byte-order mark at the start of a body, whatever the chunks of the body are.
 #[derive(Default)]
 pub(super) struct ByteOrderMark {
     /// The number of bytes of the mark that have matched.
     matched_bytes: usize,
-    /// Whether the mark was skipped or is known to be absent.
+    /// Whether the byte-order mark was skipped or is known to be absent.
     is_done: bool,
 }
 
 impl ByteOrderMark {
-    /// Whether the start of the body has been processed, with or without a mark.
+    /// Returns whether the start of the body has been processed, with or without a byte-order mark.
     pub(super) fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Returns how many bytes of the next chunk belong to the mark.
+    /// Returns the number of bytes of the next chunk that belong to the byte-order mark.
     ///
-    /// If the bytes of this and earlier chunks turn out not to be a mark, also returns the bytes to
-    /// put back: the body starts with them.
+    /// If the bytes of this and earlier chunks turn out not to be a byte-order mark, the second
+    /// value contains the bytes to put back at the start of the body.
     pub(super) fn consume(&mut self, chunk: &[u8]) -> (usize, &'static [u8]) {
         if self.is_done {
             return (0, &[]);

@@ -13,21 +13,22 @@ use crate::error::{Error, ErrorKind};
 /// The event type of a frame without an `event` field.
 const DEFAULT_EVENT: &str = "message";
 
-/// The event type of a frame with a field `error`. The specification has no such field, but older
-/// versions of llama.cpp and servers built on it send their errors in one:
+/// The event type of a frame with a field `error`. The specification has no such field. Older
+/// versions of llama.cpp and servers built on it send their errors in this field:
 /// <https://github.com/ggml-org/llama.cpp/issues/16104>.
 const ERROR_EVENT: &str = "error";
 
-/// One event of the stream, borrowed from the [`FrameReader`](super::FrameReader).
+/// A single event of a stream, borrowed from the [`FrameReader`](super::FrameReader).
 ///
-/// The fields `id` and `retry` are omitted: they are for reconnecting, but an interrupted turn is
-/// requested again instead.
+/// The fields `id` and `retry` are omitted, because both are meant for reconnecting, and an
+/// interrupted turn is requested again instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame<'a> {
-    /// The event type; `message` if the server sent none, as the specification requires.
+    /// The event type. If the server sent no event type, the value is `message`, as the
+    /// specification requires.
     pub event: &'a str,
-    /// The values of the `data` lines, joined with line feeds. May be empty.
+    /// The values of the `data` lines, joined with line feeds. The data may be empty.
     pub data: &'a str,
 }
 
@@ -49,7 +50,8 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     ///
-    /// [`Protocol`](ErrorKind::Protocol) if it is not JSON or does not match the type.
+    /// Returns a [`Protocol`](ErrorKind::Protocol) error if the data is not JSON or does not match
+    /// the type.
     pub fn json<T: Deserialize<'a>>(&self) -> Result<T, Error> {
         serde_json::from_str(self.data).map_err(|error| {
             let message = format!("a frame cannot be read: {error}");
@@ -59,7 +61,7 @@ impl<'a> Frame<'a> {
 
     /// Borrows a frame whose lines are all described by [`FrameFields`].
     ///
-    /// Bytes that are not UTF-8 are replaced; the resulting text is stored in `rooms`.
+    /// Bytes that are not UTF-8 are replaced, and the resulting text is stored in `rooms`.
     pub(super) fn from_fields(
         frame: &'a [u8],
         fields: &FrameFields,
@@ -95,7 +97,7 @@ impl<'a> From<&'a Event> for Frame<'a> {
 #[error("a server-sent event is larger than {max} bytes")]
 #[non_exhaustive]
 pub struct FrameTooLarge {
-    /// The limit in bytes.
+    /// The maximum size of a frame, in bytes.
     pub max: usize,
 }
 
@@ -112,11 +114,12 @@ pub(super) struct FrameFields {
 /// How a complete frame is handled.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FrameKind {
-    /// It dispatches no event.
+    /// A frame that dispatches no event.
     Empty,
-    /// Apart from comments, it has exactly one `data:` line and at most one `event:` line.
+    /// A frame that has, apart from comments, exactly one `data:` line and at most one `event:`
+    /// line.
     Simple,
-    /// It has other lines and needs [`parse_with_library`].
+    /// A frame that has other lines and needs [`parse_with_library`].
     NeedsParser,
 }
 
@@ -142,12 +145,13 @@ impl FrameFields {
         *field = Some(end - value.len()..end);
     }
 
-    /// Returns how the frame is handled, after all its lines have been scanned.
+    /// Returns how the frame is handled. All lines of the frame must have been scanned.
     pub(super) fn frame_kind(&self) -> FrameKind {
         // > If the data buffer is an empty string, set the data buffer and the event type buffer
         // > to the empty string and return.
         //
-        // A `data:` line without a value leaves a line feed in that buffer, hence is dispatched.
+        // A `data:` line without a value leaves a line feed in that buffer, so the frame is
+        // dispatched.
         match self.data {
             _ if self.needs_parser => FrameKind::NeedsParser,
             Some(_) => FrameKind::Simple,
@@ -158,16 +162,17 @@ impl FrameFields {
 
 /// Parses a frame with `eventsource-stream`.
 ///
-/// The crate receives one line at a time, because it moves the rest of its buffer after each line.
-/// The comment in front keeps a U+FEFF from being the first character, on which it panics. Every
-/// line ends in a line feed, because it would wait forever after a final carriage return.
+/// The parser receives one line at a time, because it moves the rest of its buffer after each line.
+/// The comment in front keeps U+FEFF from being the first character, which would cause a panic in
+/// the parser. Every line ends in a line feed, because the parser would wait forever after a final
+/// carriage return.
 ///
-/// If the frame has a field `error`, that is its data.
+/// If the frame has a field `error`, the data of the event is the value of that field.
 pub(super) fn parse_with_library(frame: &[u8]) -> Option<Event> {
     let is_error = |line: &&[u8]| line.starts_with(b"error:");
     let lines = frame
         .split(|byte| matches!(byte, b'\n' | b'\r'))
-        // The gap within a CRLF; a frame has no blank lines.
+        // This line is the gap within a CRLF; a frame has no blank lines.
         .filter(|line| !line.is_empty() && !is_comment_line(line));
     let tells_of_error = lines.clone().any(|line| is_error(&line));
     let lines = lines
@@ -177,7 +182,8 @@ pub(super) fn parse_with_library(frame: &[u8]) -> Option<Event> {
     let lines = once(":\n".to_owned()).chain(lines).chain(once("\n".to_owned()));
     EventStream::new(stream::iter(lines.map(Ok::<_, Infallible>)))
         .next()
-        // Never pending, because all lines are available; never an error, because all are UTF-8.
+        // The stream is never pending, because all lines are available. The stream never returns an
+        // error, because all lines are UTF-8.
         .now_or_never()??
         .ok()
 }
@@ -186,7 +192,7 @@ fn is_comment_line(line: &[u8]) -> bool {
     line.starts_with(b":")
 }
 
-/// Borrows `bytes` as text, or repairs a copy of them in `room`.
+/// Borrows `bytes` as text. If the bytes are not UTF-8, a repaired copy is stored in `room`.
 fn text<'a>(bytes: &'a [u8], room: &'a mut String) -> &'a str {
     str::from_utf8(bytes).unwrap_or_else(|_| replace_invalid_utf8(bytes, room))
 }

@@ -14,15 +14,15 @@ use crate::sse::frame::{Frame, FrameFields, FrameKind, FrameTooLarge, parse_with
 
 /// Splits the chunks of a body into frames.
 ///
-/// The work is linear in the number of bytes, however they are chunked: each byte is searched for
-/// line ends once, and copied at most once, if its frame spans chunks. A frame within one chunk
-/// that has, apart from comments, one `data:` line and at most one `event:` line is borrowed from
-/// that chunk without allocating.
+/// The work is linear in the number of bytes, whatever the size of the chunks. Each byte is
+/// searched for line ends once. A byte is copied at most once, if its frame spans several chunks. A
+/// frame within a single chunk that has, apart from comments, one `data:` line and at most one
+/// `event:` line is borrowed from that chunk without allocating.
 ///
-/// It follows the specification, including that bytes that are not UTF-8 are replaced by U+FFFD.
-/// There are two exceptions: a frame that exceeds the size limit is an error, so that a server
-/// cannot exhaust memory, and [`finish`](Self::finish) returns a frame that the end of the body cut
-/// off.
+/// The reader follows the specification; for example, bytes that are not UTF-8 are replaced by
+/// U+FFFD. There are two exceptions. A frame that exceeds the size limit is an error, so that a
+/// server cannot exhaust memory. The method [`finish`](Self::finish) returns a frame that was cut
+/// off by the end of the body.
 #[derive(Default)]
 pub struct FrameReader {
     max_frame_bytes: SizeLimit,
@@ -31,14 +31,16 @@ pub struct FrameReader {
     chunk: Bytes,
     /// The position in `chunk` at which the pending frame starts, or continues after `carry`.
     frame_start: usize,
-    /// The position up to which `chunk` has been searched: the end of the last complete line.
+    /// The position up to which `chunk` has been searched, which is the end of the last complete
+    /// line.
     scanned: usize,
     byte_order_mark: ByteOrderMark,
-    /// Whether the last chunk ended in a carriage return, so that a line feed now belongs to it.
+    /// Whether the last chunk ended in a carriage return, so that a line feed at the start of the
+    /// next chunk belongs to the same line end.
     follows_cr: bool,
     /// The bytes of the pending frame from earlier chunks.
     carry: Vec<u8>,
-    /// Whether `carry` and `fields` belong to a frame that was returned, so that they can be
+    /// Whether `carry` and `fields` belong to a frame that was returned, so that both can be
     /// cleared.
     is_lent: bool,
     /// The offset in the pending frame at which its unfinished line starts.
@@ -52,7 +54,8 @@ pub struct FrameReader {
     pub(super) work_counters: crate::sse::tests::Work,
 }
 
-/// Chunks up to this size are appended to `carry` directly if they contain no line end.
+/// The maximum size of a chunk that is appended directly to `carry` if the chunk contains no line
+/// end.
 const MAX_SMALL_CHUNK_BYTES: usize = 16;
 
 struct SizeLimit(usize);
@@ -66,7 +69,7 @@ impl Default for SizeLimit {
 /// The location of a frame that is about to be returned.
 #[derive(Clone, Copy)]
 enum CutFrame {
-    /// In `chunk`, starting at this position.
+    /// The frame is in `chunk`, starting at this position.
     InChunk(usize),
     InCarry,
     Parsed,
@@ -81,7 +84,7 @@ impl FrameReader {
 
     /// Creates a reader for frames of up to `max` bytes.
     ///
-    /// The size includes the frame's lines and the line ends between them.
+    /// The size of a frame includes its lines and the line ends between the lines.
     #[must_use]
     pub fn limited_to_bytes(max: usize) -> Self {
         Self { max_frame_bytes: SizeLimit(max), ..Self::default() }
@@ -89,11 +92,11 @@ impl FrameReader {
 
     /// Adds the next bytes of the body.
     ///
-    /// Call it when [`next_frame`](Self::next_frame) returns `None`: chunks that are fed earlier
-    /// are stored in an unbounded queue.
+    /// Call this method when [`next_frame`](Self::next_frame) returns `None`. Chunks that are fed
+    /// earlier are stored in an unbounded queue.
     pub fn feed(&mut self, chunk: Bytes) {
         if self.has_failed {
-            // Nothing is read after an error.
+            // No bytes are read after an error.
         } else if self.is_drained() {
             if !self.carry_small_chunk(&chunk) {
                 self.open_chunk(chunk);
@@ -103,11 +106,11 @@ impl FrameReader {
         }
     }
 
-    /// Returns the next frame; `None` if it needs more bytes.
+    /// Returns the next frame, or `None` if the reader needs more bytes.
     ///
     /// # Errors
     ///
-    /// If the frame is larger than the limit. No frames follow this error.
+    /// Returns an error if the frame is larger than the limit. No frames follow this error.
     pub fn next_frame(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
         if self.is_drained() {
             self.release_chunk();
@@ -117,15 +120,16 @@ impl FrameReader {
         Some(cut.map(|cut| self.lend_frame(cut)))
     }
 
-    /// Like [`next_frame`](Self::next_frame), but for the end of the body: also returns a last
-    /// frame without its blank line.
+    /// Returns the next frame at the end of the body, including a last frame without its blank
+    /// line. In all other respects, `finish` is like [`next_frame`](Self::next_frame).
     ///
-    /// The specification discards that frame. Here it may be the error of a server that is shutting
-    /// down, and the framing does not decide whether a turn is complete.
+    /// The specification discards a last frame without its blank line. This reader returns the
+    /// frame, because it may be the error of a server that is shutting down. The framing does not
+    /// decide whether a turn is complete.
     ///
     /// # Errors
     ///
-    /// If the frame is larger than the limit. No frames follow this error.
+    /// Returns an error if the frame is larger than the limit. No frames follow this error.
     pub fn finish(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
         let cut = match self.cut_frame() {
             Some(cut) => cut,
@@ -134,7 +138,7 @@ impl FrameReader {
         Some(cut.map(|cut| self.lend_frame(cut)))
     }
 
-    /// Whether all chunks have been read. A frame may still be pending.
+    /// Returns whether all chunks have been read. A frame may still be pending.
     fn is_drained(&self) -> bool {
         self.frame_start == self.chunk.len() && self.queued_chunks.is_empty()
     }
@@ -155,7 +159,8 @@ impl FrameReader {
             };
             let next = match self.chunk[end..] {
                 [b'\r', b'\n', ..] => end + 2,
-                // The line ends here, although a line feed may still follow in the next chunk.
+                // The line ends at this carriage return, although a line feed may still follow in
+                // the next chunk.
                 [b'\r'] => {
                     self.follows_cr = true;
                     end + 1
@@ -194,7 +199,8 @@ impl FrameReader {
         self.finish_frame(0..0)
     }
 
-    /// Finishes the pending frame, which is in `carry` or else in this part of `chunk`.
+    /// Finishes the pending frame, which is in `carry`, or in this range of `chunk` if `carry` is
+    /// empty.
     fn finish_frame(&mut self, frame: Range<usize>) -> Option<CutFrame> {
         self.line_start = 0;
         let cut = match self.fields.frame_kind() {
@@ -233,12 +239,12 @@ impl FrameReader {
 
     /// Finds the next line end in the chunk.
     ///
-    /// No byte is searched twice: the caller sets `scanned` to the end that is found, and without
-    /// one the chunk is finished.
+    /// No byte is searched twice, because the caller sets `scanned` to the line end that is found.
+    /// If no line end is found, the chunk is finished.
     fn find_line_end(&mut self) -> Option<usize> {
         let rest = &self.chunk[self.scanned..];
         let found = match rest {
-            // A blank line needs no search, and every second line is blank.
+            // A blank line needs no search, and every second line of a body is blank.
             [] | [b'\n' | b'\r', ..] => rest.first().map(|_| 0),
             [_, rest @ ..] => memchr2(b'\n', b'\r', rest).map(|len| len + 1),
         };
@@ -250,7 +256,7 @@ impl FrameReader {
     /// Moves the rest of a chunk to `carry` until the next chunk arrives.
     fn carry_rest(&mut self) -> Result<(), FrameTooLarge> {
         let size = self.carry.len() + self.chunk.len() - self.frame_start;
-        // The end of a line does not count until another line follows.
+        // The end of a line does not count towards the size until another line follows.
         if size > self.line_start && size > self.max_frame_bytes.0 {
             return Err(self.fail());
         }
@@ -298,7 +304,8 @@ impl FrameReader {
             && *first == b'\n'
         {
             self.scanned = 1;
-            // Within a frame it counts, as if the chunk had not been split here.
+            // Within a frame, the line feed counts towards the size, as if the chunk had not been
+            // split here.
             match self.line_start {
                 0 => self.frame_start = 1,
                 _ => self.line_start += 1,
@@ -306,7 +313,7 @@ impl FrameReader {
         }
     }
 
-    /// Drops a chunk that was read, so that the connection can reuse its memory.
+    /// Drops a chunk that was read, so that the connection can reuse the chunk's memory.
     fn release_chunk(&mut self) {
         self.chunk = Bytes::new();
         self.frame_start = 0;
@@ -326,7 +333,7 @@ impl FrameReader {
     }
 }
 
-/// Shows the state of the reader, but not the content.
+/// Shows the state of the reader, but not the content of its buffers.
 impl fmt::Debug for FrameReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FrameReader")

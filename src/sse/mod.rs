@@ -1,10 +1,10 @@
 //! Splits the bytes of an HTTP body into frames of server-sent events, and writes such frames.
 //!
 //! The body arrives in chunks; a frame consists of the lines up to a blank line. A [`FrameReader`]
-//! is fed the chunks and returns frames. It does no I/O, spawns nothing and never waits: `None`
-//! means that it needs the next chunk.
+//! is fed the chunks and returns frames. The reader does no I/O, spawns nothing and never waits;
+//! when it returns `None`, it needs the next chunk.
 //!
-//! A frame with at most one `event:` and one `data:` line, which is what model providers send, is
+//! A frame with at most one `event:` line and one `data:` line, as model providers send, is
 //! borrowed from the chunk. Any other frame is parsed by the crate `eventsource-stream`.
 //!
 //! ```

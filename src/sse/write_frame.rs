@@ -1,12 +1,12 @@
-//! Writes frames.
+//! Writes server-sent event frames.
 
 use memchr::memchr2;
 
-/// Appends a frame to `out`.
+/// Appends a server-sent event frame to `out`.
 ///
-/// Data with several lines becomes several `data` lines. A reader joins them with line feeds,
-/// whether their line ends here are LF, CR or CRLF. Line ends in `event` are removed, so that its
-/// value cannot inject other fields.
+/// Data with several lines becomes several `data` lines. A reader joins these lines with line
+/// feeds, whether the line ends in `data` are LF, CR or CRLF. Line ends in `event` are removed, so
+/// that the value of `event` cannot inject other fields.
 ///
 /// ```
 /// # use turnstream::sse::write_frame;

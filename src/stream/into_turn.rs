@@ -10,7 +10,8 @@ use pin_project::pin_project;
 use crate::error::Error;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
-/// Future for the [`into_turn`](crate::stream::TurnStreamExt::into_turn) method.
+/// The future that is returned by the [`into_turn`](crate::stream::TurnStreamExt::into_turn)
+/// method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]

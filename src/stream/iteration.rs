@@ -12,7 +12,7 @@ use crate::stream::{IntoStep, Step};
 /// executor.
 const MAX_EMPTY_BODIES: u32 = 128;
 
-/// How a loop ended.
+/// The reason why a loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LoopEndReason {
@@ -24,21 +24,21 @@ pub enum LoopEndReason {
     NoDecision,
     /// The body yielded an error.
     Failed,
-    /// The body, or the closure that makes it, panicked.
+    /// The body, or the closure that creates the body, panicked.
     Panicked,
     /// The input of a [`loop_over`](crate::stream::loop_over) ended.
     InputEnded,
 }
 
-/// Observes each state that a body is built with, and the end of the loop.
+/// Observes each state from which a body is built, and the end of the loop.
 pub trait LoopObserver<S> {
-    /// A body is about to be built with this state.
+    /// Observes the state from which a body is about to be built.
     fn observe_state(&mut self, state: &S);
-    /// The loop ended, with a final state or without one.
+    /// Observes the end of the loop, with its final state if there is a final state.
     fn observe_end(&mut self, ended: LoopEndReason, state: Option<S>);
 }
 
-/// Observes nothing.
+/// An observer that ignores all states and the end of the loop.
 impl<S> LoopObserver<S> for () {
     #[inline]
     fn observe_state(&mut self, _: &S) {}
@@ -46,15 +46,15 @@ impl<S> LoopObserver<S> for () {
     fn observe_end(&mut self, _: LoopEndReason, _: Option<S>) {}
 }
 
-/// The active body, the state that the next body is built with, or how the loop ended: at most one
-/// of the three is set.
+/// The active body, the state from which the next body is built, or the reason why the loop ended.
+/// At most one of the three is set.
 #[pin_project]
 #[derive(Debug)]
 pub(super) struct Iteration<B, S, O> {
-    /// `None` before the first body, between two, and after the end.
+    /// The active body. `None` before the first body, between two bodies, and after the end.
     #[pin]
     body: Option<B>,
-    /// `Some` before the first body and between two.
+    /// The state of the next body, before the first body and between two bodies.
     next: Option<S>,
     end_reason: Option<LoopEndReason>,
     empty_bodies: u32,
@@ -76,7 +76,7 @@ impl<B, S, O> Iteration<B, S, O> {
         self.end_reason
     }
 
-    /// The state that the next body is built with.
+    /// Returns the state from which the next body is built.
     pub(super) fn next(&self) -> Option<&S> {
         self.next.as_ref()
     }
@@ -85,8 +85,8 @@ impl<B, S, O> Iteration<B, S, O> {
         &self.observer
     }
 
-    /// Whether [`MAX_EMPTY_BODIES`] bodies in a row ended without an item, so that the loop should
-    /// yield to the executor. Returning `true` resets the count.
+    /// Returns whether [`MAX_EMPTY_BODIES`] bodies in a row ended without an item, so that the loop
+    /// should yield to the executor. Returning `true` resets the count of these bodies.
     pub(super) fn should_yield(self: Pin<&mut Self>) -> bool {
         let this = self.project();
         let due = *this.empty_bodies >= MAX_EMPTY_BODIES;
@@ -98,7 +98,7 @@ impl<B, S, O> Iteration<B, S, O> {
 }
 
 impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
-    /// Builds the next body, if there is a state for it. A panic in `make` ends the loop and
+    /// Builds the next body, if there is a state for the body. A panic in `make` ends the loop and
     /// propagates.
     pub(super) fn start_body(self: Pin<&mut Self>, make: impl FnOnce(S) -> B) {
         let mut guard = EndOnPanic { iteration: self, armed: true };
@@ -162,7 +162,7 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
                     return Poll::Ready(Some(<B::Item as IntoStep>::wrap_value(value)));
                 }
                 Ok(Step::Next(state)) => {
-                    // The body is dropped before the next one is built.
+                    // The current body is dropped before the next body is built.
                     drop_body(this.body);
                     *this.next = Some(state);
                     *this.empty_bodies += 1;
@@ -182,14 +182,14 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
     }
 }
 
-/// Not inlined, so that the stack frame has no space for a second body while one is polled: the
-/// body may itself poll a loop.
+/// Drops the body. The function is not inlined, so that the stack frame has no space for a second
+/// body while a body is polled. The body may itself poll a loop.
 #[inline(never)]
 fn drop_body<B>(mut body: Pin<&mut Option<B>>) {
     body.set(None);
 }
 
-/// Drops the body and ends the loop if user code panics, including in a `Drop`.
+/// Drops the body and ends the loop if user code panics, including code in a `Drop`.
 struct EndOnPanic<'a, B, S, O: LoopObserver<S>> {
     iteration: Pin<&'a mut Iteration<B, S, O>>,
     armed: bool,

@@ -1,4 +1,5 @@
-//! Parses a turn that is written as JSON lines, one object per line as soon as it is complete.
+//! Parses a turn that is written as JSON lines, where each object is parsed as soon as its line is
+//! complete.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,14 +19,14 @@ use crate::turn::{ParseError, PartialTurn, Text, Turn, TurnEvent};
 /// The default maximum length of a line, in bytes.
 const DEFAULT_MAX_LINE_BYTES: usize = 1024 * 1024;
 
-/// One parsed line of a turn's text, or the notice that the lines so far are void.
+/// A parsed line of a turn's text, or the notice that the lines so far are void.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonLine<T> {
-    /// An object.
+    /// A line that was parsed as an object.
     Object(T),
     /// A line that cannot be parsed. Later lines are still parsed.
     Invalid(LineError),
-    /// The turn starts over: every line so far is void, and lines are counted from 1 again.
+    /// The turn starts again, so every line so far is void, and lines are counted from 1 again.
     Retracted,
 }
 
@@ -34,7 +35,8 @@ pub enum JsonLine<T> {
 pub struct LineError {
     /// The line number within the turn, from 1.
     pub line: usize,
-    /// Why the line cannot be parsed. Its `text` is the line, and its own line number is 1.
+    /// The reason why the line cannot be parsed. The error's `text` is the line, and its own line
+    /// number is 1.
     pub error: ParseError,
 }
 
@@ -50,15 +52,16 @@ impl std::error::Error for LineError {
     }
 }
 
-/// Stream for the [`json_lines`](crate::stream::TurnStreamExt::json_lines) method.
+/// The stream that is returned by the [`json_lines`](crate::stream::TurnStreamExt::json_lines)
+/// method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct JsonLines<S, T> {
-    /// `None` once the stream ended.
+    /// The stream of events, or `None` after this stream ended.
     #[pin]
     events: Option<S>,
     line_parser: LineParser,
-    /// `Some` after the turn is complete, until its last line was parsed.
+    /// The complete turn, until its last line was parsed.
     completed_turn: Option<Arc<Turn>>,
     object_type: PhantomData<fn() -> T>,
 }
@@ -74,8 +77,8 @@ impl<S, T> JsonLines<S, T> {
         }
     }
 
-    /// Sets the maximum length of a line in bytes; the default is 1 MiB. A longer line is not kept,
-    /// and is yielded as [`TooLong`](ParseError::TooLong).
+    /// Sets the maximum length of a line in bytes, which is 1 MiB by default. A longer line is
+    /// discarded and yielded as [`TooLong`](ParseError::TooLong).
     pub fn with_max_line_bytes(mut self, bytes: usize) -> Self {
         self.line_parser.max_line_bytes = bytes;
         self
@@ -144,17 +147,17 @@ impl<S, T> fmt::Debug for JsonLines<S, T> {
     }
 }
 
-/// Splits pieces of text into lines and parses them. A line that lies within one piece is not
-/// copied.
+/// Splits pieces of text into lines and parses the lines. A line that lies within a single piece is
+/// not copied.
 #[derive(Default)]
 struct LineParser {
-    /// The piece that is being split, and the byte offset of its unread rest.
+    /// The piece that is being split, and the byte offset of the unread rest of the piece.
     current_piece: Option<(Text, usize)>,
-    /// The beginning of the current line, from earlier pieces.
+    /// The start of the current line, from earlier pieces.
     partial_line: String,
-    /// Whether to discard the rest of the current line: it is too long, which was already reported.
+    /// Whether to discard the rest of the current line, which is too long and was already reported.
     is_skipping: bool,
-    /// The number of lines that were complete.
+    /// The number of complete lines so far.
     line_number: usize,
     max_line_bytes: usize,
 }
@@ -168,7 +171,7 @@ impl LineParser {
         *self = Self { max_line_bytes: self.max_line_bytes, ..Self::default() };
     }
 
-    /// The next complete line that contains an object or an error.
+    /// Returns the next complete line that contains an object or an error.
     fn next<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
         while let Some((piece, at)) = self.current_piece.take() {
             let rest = piece.get(at..).unwrap_or_default();
@@ -201,7 +204,7 @@ impl LineParser {
         None
     }
 
-    /// Buffers the beginning of a line, unless it is already too long.
+    /// Buffers the start of a line, unless the line is already too long.
     fn buffer_partial_line<T>(&mut self, chunk: &str) -> Option<JsonLine<T>> {
         if self.is_skipping {
             return None;
@@ -215,7 +218,7 @@ impl LineParser {
         None
     }
 
-    /// The last line, which no line feed ends.
+    /// Returns the last line if no line feed ends the line.
     fn take_last_line<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
         let begun = std::mem::take(&mut self.partial_line);
         self.line_number += 1;

@@ -1,4 +1,4 @@
-//! The loop over the items of an input, which passes a state from item to item.
+//! A loop over the items of an input, which passes a state from item to item.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,12 +11,12 @@ use pin_project::pin_project;
 use crate::stream::iteration::{Iteration, LoopObserver};
 use crate::stream::{IntoStep, LoopEndReason};
 
-/// Runs `body` once for each item of `input`, with the state that the previous iteration left.
+/// Runs `body` once for each item of `input`, with the state that the previous iteration returned.
 ///
-/// Like `scan`, but each item yields a stream of items. `Next(state)` ends the body and passes its
-/// state to the iteration for the next input item; `Stop`, `StopWith`, an error and a body that
-/// ends without any of these end the loop. An input item is pulled only when the consumer polls and
-/// no body is active.
+/// `loop_over` is like `scan`, but each input item yields a stream of items. `Next(state)` ends the
+/// body and passes its state to the iteration for the next input item. `Stop`, `StopWith`, an error
+/// and a body that ends without any of these steps end the loop. An input item is pulled only when
+/// the consumer polls and no body is active.
 ///
 /// Dropping the stream drops the active body and the input.
 ///
@@ -39,9 +39,9 @@ where
     LoopOver { input, make_body: body, iteration: Iteration::new(state, LastState(None)) }
 }
 
-/// [`loop_over`] as a method of the input stream.
+/// Provides [`loop_over`] as a method of the input stream.
 pub trait LoopOverExt: Stream + Sized {
-    /// Runs `body` once for each item, with the state that the previous iteration left; see
+    /// Runs `body` once for each item, with the state that the previous iteration returned; see
     /// [`loop_over`].
     fn loop_over<S, B, F>(self, state: S, body: F) -> LoopOver<Self, F, B, S>
     where
@@ -55,7 +55,7 @@ pub trait LoopOverExt: Stream + Sized {
 
 impl<I: Stream> LoopOverExt for I {}
 
-/// Stream for the [`loop_over`] function.
+/// The stream that is returned by the [`loop_over`] function.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct LoopOver<I, F, B, S> {
@@ -66,7 +66,7 @@ pub struct LoopOver<I, F, B, S> {
     iteration: Iteration<B, S, LastState<S>>,
 }
 
-/// The final state, if the loop ended with one.
+/// The final state, if the loop ended with a state.
 struct LastState<S>(Option<S>);
 
 impl<S> LoopObserver<S> for LastState<S> {
@@ -80,13 +80,14 @@ impl<S> LoopObserver<S> for LastState<S> {
 }
 
 impl<I, F, B, S> LoopOver<I, F, B, S> {
-    /// How the loop ended, or `None` while it runs.
+    /// Returns the reason why the loop ended, or `None` while the loop runs.
     pub fn end_reason(&self) -> Option<LoopEndReason> {
         self.iteration.end_reason()
     }
 
-    /// The state between two input items, and the final state after the input ended or a body
-    /// yielded [`Step::StopWith`](crate::stream::Step::StopWith). `None` while a body is active.
+    /// Returns the state between two input items, and the final state after the input ended or a
+    /// body yielded [`Step::StopWith`](crate::stream::Step::StopWith). Returns `None` while a body
+    /// is active.
     pub fn state(&self) -> Option<&S> {
         self.iteration.next().or(self.iteration.observer().0.as_ref())
     }
@@ -121,8 +122,8 @@ where
     B: Stream,
     B::Item: IntoStep<State = S>,
 {
-    /// Pulls input items and builds bodies until one of them yields an item.
-    // NOTE: like `LoopStream::run_next_body`, but for the input.
+    /// Pulls input items and builds bodies until a body yields an item.
+    // NOTE: this method is like `LoopStream::run_next_body`, but for the input.
     #[cold]
     fn run_next_body(
         self: Pin<&mut Self>,
@@ -130,7 +131,7 @@ where
     ) -> Poll<Option<<B::Item as IntoStep>::Item>> {
         let mut this = self.project();
         loop {
-            // Without a state the loop has ended.
+            // The loop has ended if there is no state.
             if this.iteration.next().is_none() {
                 return Poll::Ready(None);
             }

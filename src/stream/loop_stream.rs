@@ -11,23 +11,23 @@ use pin_project::pin_project;
 use crate::stream::iteration::{Iteration, LoopObserver};
 use crate::stream::{IntoStep, LoopEndReason};
 
-/// Builds a body from the state, streams it, and repeats with the state that the body's last step
-/// returns, until a step ends the loop.
+/// Builds a body from the state, streams the body, and repeats with the state of the body's last
+/// step, until a step ends the loop.
 ///
-/// Like `unfold`, but each state yields a stream of items instead of a single one. `body` is a
-/// closure from a state to a stream of [`Step`](crate::stream::Step)s, or of `Result`s of them; an
-/// `Err` is yielded to the consumer and ends the loop. A body that must await something first can
-/// be written as `async move { … }.flatten_stream()`.
+/// `loop_stream` is like `unfold`, but each state yields a stream of items instead of a single
+/// item. `body` is a closure from a state to a stream of [`Step`](crate::stream::Step)s, or of
+/// `Result`s of steps. An `Err` is yielded to the consumer and ends the loop. A body that must
+/// first await a future can be written as `async move { … }.flatten_stream()`.
 ///
-/// - The next body is built only when the consumer polls for an item, and after the last body was
-///   dropped.
+/// - The next body is built only when the consumer polls for an item, and after the previous body
+///   was dropped.
 /// - Dropping the stream drops the active body, once.
 /// - The loop runs in constant stack space and never allocates or boxes, for any number of
-///   iterations. After many bodies in a row without an item it yields to the executor.
+///   iterations. After many bodies in a row without an item, the loop yields to the executor.
 /// - A body that ends without a `Next`, `Stop` or `StopWith` ends the loop, too.
-///   [`end_reason`](LoopStream::end_reason) reports how the loop ended.
-/// - A panic in the body propagates to the caller; the body is dropped, and later polls return
-///   `None`.
+///   [`end_reason`](LoopStream::end_reason) returns the reason why the loop ended.
+/// - A panic in the body propagates to the caller. The body is dropped, and later polls of the
+///   stream return `None`.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
@@ -50,7 +50,7 @@ where
     LoopStream::with_observer(state, body, ())
 }
 
-/// Stream for the [`loop_stream`] function.
+/// The stream that is returned by the [`loop_stream`] function.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct LoopStream<F, B, S, O = ()> {
@@ -64,7 +64,7 @@ impl<F, B, S, O> LoopStream<F, B, S, O> {
         Self { make_body: make, iteration: Iteration::new(state, observer) }
     }
 
-    /// Drops the active body and starts again with another state.
+    /// Drops the active body and starts the loop again with another state.
     pub(crate) fn restart(self: Pin<&mut Self>, state: S)
     where
         O: LoopObserver<S>,
@@ -72,7 +72,7 @@ impl<F, B, S, O> LoopStream<F, B, S, O> {
         self.project().iteration.restart(state);
     }
 
-    /// How the loop ended, or `None` while it runs.
+    /// Returns the reason why the loop ended, or `None` while the loop runs.
     pub fn end_reason(&self) -> Option<LoopEndReason> {
         self.iteration.end_reason()
     }
@@ -107,7 +107,7 @@ where
     B::Item: IntoStep<State = S>,
     O: LoopObserver<S>,
 {
-    /// Builds bodies until one yields an item. Kept out of `poll_next`, so that an item of the
+    /// Builds bodies until a body yields an item. Kept out of `poll_next`, so that an item of the
     /// active body costs no more than in a hand-written loop.
     #[cold]
     fn run_next_body(
@@ -116,7 +116,7 @@ where
     ) -> Poll<Option<<B::Item as IntoStep>::Item>> {
         let mut this = self.project();
         loop {
-            // Without a state the loop has ended.
+            // The loop has ended if there is no state.
             if this.iteration.next().is_none() {
                 return Poll::Ready(None);
             }

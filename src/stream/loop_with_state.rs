@@ -9,11 +9,11 @@ use crate::lock::lock_ignoring_poison;
 use crate::stream::iteration::LoopObserver;
 use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 
-/// Like [`loop_stream`](crate::stream::loop_stream), and also returns a cell to read the state
-/// from.
+/// Creates a loop like [`loop_stream`](crate::stream::loop_stream), and also returns a cell from
+/// which the state can be read.
 ///
-/// The cell contains the state that the active body was built with and, at the end, the final state
-/// of [`Step::StopWith`](crate::stream::Step::StopWith). It outlives the stream.
+/// The cell contains the state from which the active body was built and, at the end, the final
+/// state of [`Step::StopWith`](crate::stream::Step::StopWith). The cell outlives the stream.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
@@ -40,10 +40,10 @@ where
     (LoopStream::with_observer(state, body, cell.clone()), cell)
 }
 
-/// Stream for the [`loop_with_state`] function.
+/// The stream that is returned by the [`loop_with_state`] function.
 pub type LoopWithState<F, B, S> = LoopStream<F, B, S, StateCell<S>>;
 
-/// Reads the state of a loop. Clones refer to the same loop.
+/// A cell that reads the state of a loop. Clones of the cell refer to the same loop.
 pub struct StateCell<S>(Arc<Mutex<CellContents<S>>>);
 
 struct CellContents<S> {
@@ -52,12 +52,13 @@ struct CellContents<S> {
 }
 
 impl<S: Clone> StateCell<S> {
-    /// The state that the active body was built with, or the final one.
+    /// Returns the state from which the active body was built, or the final state.
     pub fn get(&self) -> S {
         self.with_contents(|seen| seen.state.clone())
     }
 
-    /// How the loop ended; `None` while it runs, and also if its stream was dropped early.
+    /// Returns the reason why the loop ended. Returns `None` while the loop runs, and also if its
+    /// stream was dropped early.
     pub fn end_reason(&self) -> Option<LoopEndReason> {
         self.with_contents(|seen| seen.end_reason)
     }
@@ -74,11 +75,11 @@ impl<S: Clone> LoopObserver<S> for StateCell<S> {
     fn observe_state(&mut self, state: &S) {
         let state = state.clone();
         let before = self.with_contents(|seen| std::mem::replace(&mut seen.state, state));
-        // Outside the lock: a `Drop` may read the cell.
+        // The old state is dropped outside the lock, because its `Drop` may read the cell.
         drop(before);
     }
 
-    // Not part of the code that runs for each item.
+    // `observe_end` is not part of the code that runs for each item.
     #[inline(never)]
     fn observe_end(&mut self, ended: LoopEndReason, state: Option<S>) {
         let before = self.with_contents(|seen| {

@@ -1,7 +1,7 @@
 //! Loops over your state, and the adapters that connect a streaming turn to the loop's next step.
 //!
-//! Nothing here spawns a task or keeps a queue: the next body is built when the consumer polls for
-//! the next item, and dropping a stream synchronously drops everything it owns.
+//! No function here spawns a task or keeps a queue. The next body is built when the consumer polls
+//! for the next item, and dropping a stream synchronously drops everything that the stream owns.
 
 mod into_turn;
 mod iteration;
@@ -32,23 +32,22 @@ pub use text_deltas::TextDeltas;
 use crate::error::Error;
 use crate::turn::{Turn, TurnBuilder, TurnEvent};
 
-/// Methods on any stream of turn events.
+/// Provides methods on any stream of turn events.
 pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     /// Forwards every event of a turn as a [`Step::Value`], then calls `then` with the finished
     /// turn to decide how the loop continues.
-    ///
-    /// `then` runs when the consumer polls again after it took
-    /// [`TurnComplete`](TurnEvent::TurnComplete); the upstream is dropped by then. The [`Steps`] it
-    /// returns follow the turn's events.
+    /// `then` runs when the consumer polls again after [`TurnComplete`](TurnEvent::TurnComplete);
+    /// the upstream is dropped before `then` runs. The [`Steps`] that `then` returns follow the
+    /// turn's events.
     ///
     /// A turn that ends without `TurnComplete` becomes an error of kind
     /// [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn). The error carries the partial turn if
-    /// the stream was sealed, as every provider's stream is. A panic in `then`, or in the steps it
-    /// returns, is caught and becomes an error of kind [`Panic`](crate::ErrorKind::Panic). After an
-    /// error the stream yields `None`.
+    /// the stream was sealed, as every provider's stream is. A panic in `then`, or in its steps, is
+    /// caught and becomes an error of kind [`Panic`](crate::ErrorKind::Panic). After an error, the
+    /// stream yields `None`.
     ///
-    /// Dropping the stream drops the upstream, the running `then` or its steps, whichever is
-    /// active.
+    /// Dropping the stream drops the upstream, the running `then` or the steps of `then`, whichever
+    /// is active.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -83,7 +82,7 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         OnTurnComplete::new(self, then)
     }
 
-    /// Enforces the [`TurnStream`] contract on the stream, for the turn that answers a
+    /// Enforces the [`TurnStream`] contract on the stream. The turn answers a
     /// [`Request`](crate::Request) or follows a [`History`](crate::History); see [`seal`].
     fn seal(self, before: impl Into<TurnBuilder>) -> TurnStream
     where
@@ -92,7 +91,7 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         seal(before, self)
     }
 
-    /// Yields only the pieces of text, and errors. Everything else is dropped, including refusals
+    /// Yields only the pieces of text, and errors. All other events are dropped, including refusals
     /// and the notice that the turn was retracted, which voids the text so far.
     ///
     /// ```
@@ -118,18 +117,19 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         TextDeltas::new(self)
     }
 
-    /// Parses each line of the turn's text as JSON into a `T` as soon as the line is complete.
-    /// Drops all other events, but passes errors on.
+    /// Parses each line of the turn's text as JSON into a `T` as soon as the line is complete. All
+    /// other events are dropped, but errors are passed on.
     ///
     /// A line that cannot be parsed is yielded as [`JsonLine::Invalid`], and parsing continues with
-    /// the next line. An `Err` therefore always ends the stream: it is the upstream's own error, or
-    /// reports that the list may be incomplete because the model refused or was cut off (its source
-    /// is a [`ParseError`](crate::turn::ParseError)). A [`JsonLine::Retracted`] voids every line
-    /// before it; the lines of the retry are counted from 1 again.
+    /// the next line. An `Err` therefore always ends the stream. The `Err` is the upstream's own
+    /// error, or reports that the list may be incomplete because the model refused or was cut off.
+    /// In the second case, its source is a [`ParseError`](crate::turn::ParseError). A
+    /// [`JsonLine::Retracted`] voids every line before it; the lines of the retry are counted from
+    /// 1 again.
     ///
-    /// Only a line feed ends a line; the last line may lack one. Empty lines and lines that begin
-    /// with three backticks are skipped. Only the current line is buffered. To get the turn as
-    /// well, observe the events upstream, for example with `inspect_ok` of `TryStreamExt`.
+    /// Only a line feed ends a line; the last line may lack a line feed. Empty lines and lines that
+    /// start with three backticks are skipped. Only the current line is buffered. To also get the
+    /// turn, observe the events upstream, for example with `inspect_ok` of `TryStreamExt`.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -165,12 +165,12 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
         JsonLines::new(self)
     }
 
-    /// Drives the turn to its end and returns it. Dropping the future drops the stream.
+    /// Drives the turn to its end and returns the turn. Dropping the future drops the stream.
     ///
     /// # Errors
     ///
-    /// Errors of the stream, and [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) if it ends
-    /// without `TurnComplete`.
+    /// Returns the errors of the stream, and [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn)
+    /// if the stream ends without `TurnComplete`.
     fn into_turn(self) -> IntoTurn<Self>
     where
         Self: Sized,

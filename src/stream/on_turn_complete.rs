@@ -14,13 +14,14 @@ use crate::event::Event;
 use crate::stream::{Step, Steps};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
-/// Stream for the [`on_turn_complete`](crate::stream::TurnStreamExt::on_turn_complete) method.
+/// The stream that is returned by the
+/// [`on_turn_complete`](crate::stream::TurnStreamExt::on_turn_complete) method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct OnTurnComplete<'a, T, Then, Fut, S> {
     #[pin]
     stage: Stage<'a, T, Fut, S>,
-    /// `None` once the turn is complete.
+    /// The closure for the next step, or `None` after the turn is complete.
     then: Option<Then>,
 }
 
@@ -101,7 +102,8 @@ where
     }
 }
 
-/// Runs user code; a panic becomes an error. The value that panicked is dropped right after.
+/// Runs user code, and converts a panic into an error. The value that panicked is dropped
+/// immediately.
 fn catch_panic_in_then<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, "`then`", f)
 }

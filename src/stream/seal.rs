@@ -14,16 +14,17 @@ use crate::turn::{TurnBuilder, TurnEvent};
 
 /// The result of one poll of a [`TurnSource`].
 ///
-/// `Ready(Some(Ok(())))` means that something was or may have been pushed into the builder;
+/// `Ready(Some(Ok(())))` means that an event was or may have been pushed into the builder.
 /// `Ready(None)` means that the source has ended.
 pub type TurnPoll = Poll<Option<Result<(), Error>>>;
 
-/// A source that a turn can be read from: a stream of turn events, or a driver that decodes a wire.
+/// A source from which a turn can be read: a stream of turn events, or a driver that decodes a
+/// wire.
 pub trait TurnSource {
     /// Pushes the next piece of the turn into `turn`.
     ///
-    /// Returns `Ready(Some(Ok(())))` if something was or may have been pushed, and `Ready(None)` at
-    /// the end. It is not called again after `Ready(None)` or an error.
+    /// Returns `Ready(Some(Ok(())))` if an event was or may have been pushed, and `Ready(None)` at
+    /// the end. `poll_turn` is not called again after `Ready(None)` or an error.
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll;
 }
 
@@ -40,7 +41,7 @@ impl From<&History> for TurnBuilder {
     }
 }
 
-/// Makes a builder for the turn that follows the request's history, with the request's limits on
+/// Creates a builder for the turn that follows the request's history, with the request's limits on
 /// bytes and output tokens.
 impl From<&Request> for TurnBuilder {
     fn from(request: &Request) -> Self {
@@ -53,18 +54,19 @@ impl From<&Request> for TurnBuilder {
     }
 }
 
-/// Makes a stream of one turn's events from `source`, for the turn that answers a [`Request`] or
-/// follows a [`History`]. The stream keeps this contract, whatever the source yields:
+/// Creates a stream of one turn's events from `source`, for the turn that answers a [`Request`] or
+/// follows a [`History`]. The stream keeps this contract for any source:
 ///
-/// - Call ids are unique within the history and the turn; see
-///   [`TurnBuilder`](crate::turn::TurnBuilder) for how they are changed.
-/// - `TurnComplete` is yielded exactly once, as the last event. The source is dropped before.
-/// - A source that ends without a complete turn, and only this, results in an error of kind
-///   [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) that carries the partial turn.
-/// - Any other error carries the partial turn as well, unless it is empty.
-/// - A turn that is too large ends with an error of kind
-///   [`TooLarge`](crate::ErrorKind::TooLarge); see [`Request::max_turn_bytes`]. If only a history
-///   is given, the builder's default limit applies.
+/// - Call ids are unique within the history and the turn; [`TurnBuilder`](crate::turn::TurnBuilder)
+///   describes how duplicate ids are changed.
+/// - `TurnComplete` is yielded exactly once, as the last event. The source is dropped before
+///   `TurnComplete` is yielded.
+/// - Only a source that ends without a complete turn results in an error of kind
+///   [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn), which carries the partial turn.
+/// - Any other error carries the partial turn as well, unless the partial turn is empty.
+/// - A turn that is too large ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge);
+///   see [`Request::max_turn_bytes`]. If only a history is given, the builder's default limit
+///   applies.
 /// - After the last event or an error, every poll returns `None`.
 ///
 /// Dropping the stream drops the source.
@@ -77,11 +79,12 @@ pub fn seal(
 
 #[pin_project]
 struct Sealed<T> {
-    /// `None` once the source ended; it is dropped before the last event is yielded.
+    /// The source, or `None` after the source ended; the source is dropped before the last event is
+    /// yielded.
     #[pin]
     source: Option<T>,
     turn: TurnBuilder,
-    /// Is yielded after the events that came before it.
+    /// The error that is yielded after the events that came before it.
     pending_error: Option<Error>,
 }
 
@@ -108,7 +111,7 @@ impl<T: TurnSource> Stream for Sealed<T> {
                 }
                 Some(Err(error)) => {
                     this.source.set(None);
-                    // Nothing may follow `TurnComplete`.
+                    // No item may follow `TurnComplete`.
                     *this.pending_error = (!this.turn.is_complete()).then(|| this.turn.fail(error));
                 }
                 None => {
@@ -122,7 +125,7 @@ impl<T: TurnSource> Stream for Sealed<T> {
     }
 }
 
-/// A turn whose limits can be set before it is read.
+/// A turn whose limits can be set before the turn is read.
 trait LimitTurn: Stream<Item = Result<TurnEvent, Error>> + Send {
     fn set_limits(self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>);
 }
@@ -137,12 +140,13 @@ impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
 
 /// A boxed stream of one turn's events that keeps the contract listed at [`seal`].
 ///
-/// Dropping it cancels the turn: the connection is closed, and no work continues.
+/// Dropping the stream cancels the turn, so that the connection is closed and no work continues.
 #[must_use = "streams do nothing unless polled"]
 pub struct TurnStream(Pin<Box<dyn LimitTurn>>);
 
 impl TurnStream {
-    /// Sets the limits, even if the provider [sealed](seal) the turn without the request.
+    /// Sets the limits of the turn, even if the provider [sealed](seal) the turn without the
+    /// request.
     pub(crate) fn with_limits(mut self, max_bytes: usize, max_output_tokens: Option<u32>) -> Self {
         self.0.as_mut().set_limits(max_bytes, max_output_tokens);
         self

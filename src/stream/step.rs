@@ -4,15 +4,15 @@ use std::future::{Ready, ready};
 
 use futures::stream::{Once, once};
 
-/// One item of the body of a loop.
+/// An item of the body of a loop.
 ///
-/// A `Next`, `Stop` or `StopWith` ends the iteration: the body is dropped, so anything it would
-/// yield later is lost.
+/// A `Next`, `Stop` or `StopWith` ends the iteration. The body is then dropped, so any item that it
+/// would yield later is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step<A, S> {
-    /// An item for the consumer.
+    /// An item that is yielded to the consumer.
     Value(A),
-    /// Ends this iteration; the next one begins with this state.
+    /// Ends this iteration; the next iteration starts with this state.
     Next(S),
     /// Ends the loop.
     Stop,
@@ -20,18 +20,18 @@ pub enum Step<A, S> {
     StopWith(S),
 }
 
-/// The item types that a loop's body may yield: a [`Step`], or a `Result` of one.
+/// The item types that a loop's body may yield: a [`Step`], or a `Result` of a step.
 ///
 /// An `Err` is yielded to the consumer and ends the loop.
 pub trait IntoStep {
-    /// The type inside a [`Step::Value`].
+    /// The type of the value in a [`Step::Value`].
     type Value;
     /// The state of the loop.
     type State;
     /// The item type of the loop's stream.
     type Item;
 
-    /// Returns the step, or as `Err` the item that is yielded last and ends the loop.
+    /// Returns the step. An `Err` contains the item that is yielded last and ends the loop.
     fn into_step(self) -> Result<Step<Self::Value, Self::State>, Self::Item>;
 
     /// Wraps a value as an item of the loop's stream.
@@ -70,7 +70,8 @@ impl<A, S, E> IntoStep for Result<Step<A, S>, E> {
     }
 }
 
-/// Returns a body that continues the loop with `state`. Chain it after a stream of values.
+/// Returns a body that continues the loop with `state`. The body can be chained after a stream of
+/// values.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
@@ -86,12 +87,12 @@ pub fn next<A, S>(state: S) -> Once<Ready<Step<A, S>>> {
     once(ready(Step::Next(state)))
 }
 
-/// Returns a body that ends the loop. It can be chained after a stream of values.
+/// Returns a body that ends the loop. The body can be chained after a stream of values.
 pub fn stop<A, S>() -> Once<Ready<Step<A, S>>> {
     once(ready(Step::Stop))
 }
 
-/// Returns a body that ends the loop with a final state. It can be chained after a stream of
+/// Returns a body that ends the loop with a final state. The body can be chained after a stream of
 /// values.
 pub fn stop_with<A, S>(state: S) -> Once<Ready<Step<A, S>>> {
     once(ready(Step::StopWith(state)))

@@ -1,4 +1,4 @@
-//! The boxed stream of steps, so that all arms of a body have one type.
+//! The boxed stream of steps, with which all arms of a body have the same type.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::stream::Step;
 
-/// A boxed stream of steps over [`Event`]s: the common return type for the arms of a body.
+/// A boxed stream of steps over [`Event`]s, which is the common return type for the arms of a body.
 ///
-/// Dropping it drops the boxed stream.
+/// Dropping the `Steps` drops the boxed stream.
 #[must_use = "streams do nothing unless polled"]
 pub struct Steps<'a, S>(BoxStream<'a, Result<Step<Event, S>, Error>>);
 
@@ -38,7 +38,7 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
         Self::from_step(Step::StopWith(state))
     }
 
-    /// Yields `events` to the consumer before the steps of `self`.
+    /// Adds `events`, which are yielded to the consumer before the steps of `self`.
     pub fn preceded_by(self, events: impl IntoIterator<Item = Event, IntoIter: Send + 'a>) -> Self {
         let values = stream::iter(events).map(|event| Ok(Step::Value(event)));
         Self::new(values.chain(self))

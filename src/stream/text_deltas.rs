@@ -9,7 +9,8 @@ use pin_project::pin_project;
 use crate::error::Error;
 use crate::turn::{Text, TurnEvent};
 
-/// Stream for the [`text_deltas`](crate::stream::TurnStreamExt::text_deltas) method.
+/// The stream that is returned by the [`text_deltas`](crate::stream::TurnStreamExt::text_deltas)
+/// method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]

@@ -14,14 +14,14 @@ use crate::error::Error;
 use crate::task::owned_task::OwnedTask;
 use crate::task::shared_buffer::{FillBuffer, SharedBuffer};
 
-/// Stream for the [`in_task`](crate::task::InTaskExt::in_task) method.
+/// The stream returned by the [`in_task`](crate::task::InTaskExt::in_task) method.
 #[must_use = "streams do nothing unless polled"]
 pub struct InTask<T> {
     buffer: Arc<SharedBuffer<T>>,
     task: OwnedTask,
     /// Whether the task was spawned.
     is_spawned: bool,
-    /// Whether `None` was returned.
+    /// Whether the stream has returned `None`.
     is_terminated: bool,
 }
 
@@ -45,7 +45,7 @@ impl<T: Send + 'static> Stream for InTask<T> {
             return Poll::Ready(None);
         }
         if !this.is_spawned {
-            // Panics before any state changes.
+            // If there is no runtime, this call panics before any state changes.
             let runtime = Handle::current();
             this.task.spawn_on(&runtime);
             this.is_spawned = true;

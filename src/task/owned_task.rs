@@ -12,44 +12,46 @@ use tokio::runtime::Handle;
 use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 
-/// A future that a task polls. Dropping this drops the future synchronously. If another thread is
-/// polling the future at that moment, it is dropped when the poll returns.
+/// A future that a task polls. Dropping the `OwnedTask` drops the future synchronously. If another
+/// thread is polling the future at that moment, the future is dropped when the poll returns.
 ///
 /// The future is also dropped if it panics or if the runtime ends.
 pub(crate) struct OwnedTask(Arc<TaskCell>);
 
 struct TaskCell {
-    /// No user code runs while the lock is held: the future is taken out to be polled or dropped.
+    /// The state of the future. No user code runs while the lock is held, because the future is
+    /// taken out to be polled or dropped.
     state: Mutex<TaskState>,
-    /// Woken after the future was dropped, so that the task ends.
+    /// Wakes the task after the future was dropped, so that the task ends.
     task_waker: AtomicWaker,
 }
 
 enum TaskState {
-    /// The future, between two polls.
+    /// The future is stored here between two polls.
     Idle(BoxFuture<'static, ()>),
-    /// The task has the future, and polls it.
+    /// The task has taken the future and is polling it.
     Polling,
     /// The future completed or was dropped.
     Done,
 }
 
 impl OwnedTask {
-    /// Wraps a future that is not yet polled.
+    /// Wraps a future that was not polled yet.
     pub(crate) fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
         let state = Mutex::new(TaskState::Idle(future.boxed()));
         Self(Arc::new(TaskCell { state, task_waker: AtomicWaker::new() }))
     }
 
-    /// Spawns the task that polls the future. Must be called only once.
+    /// Spawns the task that polls the future. This method must be called only once.
     pub(crate) fn spawn_on(&self, runtime: &Handle) {
         runtime.spawn(PollTask(Arc::clone(&self.0)));
     }
 
-    /// Drops the future, unless it completed.
+    /// Drops the future, unless it has completed.
     pub(crate) fn close(&self) {
         let future = self.0.replace(TaskState::Done);
-        // Wakes the task, so that it sees the state and ends. Before the drop, which may panic.
+        // The task is woken so that it sees the state and ends. The wake-up comes before the drop,
+        // which may panic.
         self.0.task_waker.wake();
         drop(future);
     }
@@ -66,7 +68,7 @@ impl TaskCell {
         std::mem::replace(&mut *lock_ignoring_poison(&self.state), state)
     }
 
-    /// Takes the future out to be polled; `None` if it is not stored here.
+    /// Takes the future out to be polled; returns `None` if the future is not stored here.
     fn take(&self) -> Option<BoxFuture<'static, ()>> {
         let mut state = lock_ignoring_poison(&self.state);
         match std::mem::replace(&mut *state, TaskState::Polling) {
@@ -79,7 +81,7 @@ impl TaskCell {
         }
     }
 
-    /// Puts the future back after a poll. Drops it if the task was closed meanwhile.
+    /// Puts the future back after a poll. If the task was closed during the poll, drops the future.
     fn put_back(&self, future: BoxFuture<'static, ()>) -> Poll<()> {
         let mut state = lock_ignoring_poison(&self.state);
         if let TaskState::Done = *state {
@@ -105,7 +107,7 @@ impl Future for PollTask {
             Ok(Poll::Pending) => self.0.put_back(future),
             Ok(Poll::Ready(())) | Err(_) => {
                 self.0.replace(TaskState::Done);
-                // A panic in a `Drop` affects no other code here.
+                // A panic in a `Drop` does not affect other code here.
                 let _ = catch_panic(|| drop(future));
                 Poll::Ready(())
             }
@@ -115,7 +117,7 @@ impl Future for PollTask {
 
 impl Drop for PollTask {
     fn drop(&mut self) {
-        // Still present only if the runtime dropped the task.
+        // The future is still present only if the runtime dropped the task.
         let future = self.0.replace(TaskState::Done);
         let _ = catch_panic(|| drop(future));
     }

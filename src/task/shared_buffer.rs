@@ -15,19 +15,20 @@ use crate::lock::lock_ignoring_poison;
 /// The number of items in a row after which the task yields to other tasks.
 const MAX_ITEMS_PER_POLL: usize = 64;
 
-/// The items that the stream is ahead by. No user code runs while the lock is held.
+/// The items that the task has polled and the consumer has not received yet. No user code runs
+/// while the lock is held.
 pub(super) struct SharedBuffer<T> {
     state: Mutex<BufferState<T>>,
     capacity: usize,
-    /// Woken by a new item and by the end.
+    /// Wakes the consumer when an item is added or the buffer ends.
     consumer_waker: AtomicWaker,
-    /// Woken when the buffer has capacity again.
+    /// Wakes the task when the buffer has capacity again.
     task_waker: AtomicWaker,
 }
 
 struct BufferState<T> {
     buffered: VecDeque<Result<T, Error>>,
-    /// Set after the last item, or when the consumer is gone.
+    /// Whether the last item was added or the consumer was dropped.
     has_ended: bool,
 }
 
@@ -46,7 +47,7 @@ impl<T> SharedBuffer<T> {
         self.with_state(|state| state.buffered.len())
     }
 
-    /// Polls for the next item. Called by the consumer.
+    /// Polls for the next item; called by the consumer.
     pub(super) fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Error>>> {
         self.consumer_waker.register(cx.waker());
         let (item, was_full) = self.with_state(|state| {
@@ -77,7 +78,7 @@ impl<T> SharedBuffer<T> {
         self.with_state(|state| state.buffered.len() < self.capacity)
     }
 
-    /// Adds an item. Returns it as an error if the consumer is gone.
+    /// Adds an item. Returns the item as an error if the consumer was dropped.
     fn push(&self, item: Result<T, Error>) -> Result<(), Result<T, Error>> {
         self.with_state(|state| {
             if state.has_ended {
@@ -90,7 +91,7 @@ impl<T> SharedBuffer<T> {
         Ok(())
     }
 
-    /// Ends the buffer, with this error as the last item if there is one.
+    /// Ends the buffer, with this error as the last item if `error` is `Some`.
     fn end(&self, error: Option<Error>) {
         self.with_state(|state| {
             if !std::mem::replace(&mut state.has_ended, true) {
@@ -105,9 +106,9 @@ impl<T> SharedBuffer<T> {
     }
 }
 
-/// Fills the buffer from the stream.
+/// A future that fills the buffer from the stream.
 pub(super) struct FillBuffer<T> {
-    /// `None` after its end.
+    /// The stream; `None` after its end.
     stream: Option<BoxStream<'static, Result<T, Error>>>,
     buffer: Arc<SharedBuffer<T>>,
 }
@@ -120,7 +121,7 @@ impl<T> FillBuffer<T> {
         Self { stream: Some(stream), buffer }
     }
 
-    /// Drops the stream and ends the buffer, with this error if there is one.
+    /// Drops the stream and ends the buffer, with this error as the last item if `error` is `Some`.
     fn finish(&mut self, error: Option<Error>) {
         let stream = self.stream.take();
         // A panic in a `Drop` must not keep the consumer waiting.
@@ -158,7 +159,7 @@ impl<T> Future for FillBuffer<T> {
 
 impl<T> Drop for FillBuffer<T> {
     fn drop(&mut self) {
-        // Still present only if the runtime ended or the consumer is gone.
+        // The stream is still present only if the runtime ended or the consumer was dropped.
         if self.stream.is_some() {
             let message = "the runtime ended before the stream";
             self.finish(Some(Error::new(ErrorKind::Other, message)));

@@ -11,11 +11,11 @@ use crate::testing::response_stream::{BodyStep, ResponseBody, StreamResponse};
 use crate::testing::signatures::Signatures;
 use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 
-/// The answer of a [`ModelServer`](crate::testing::ModelServer) to one request: a turn, an error,
-/// or a raw body; and the faults that are injected into it.
+/// The answer of a [`ModelServer`](crate::testing::ModelServer) to one request. An answer is a
+/// turn, an error, or a raw body, together with the faults that are injected into it.
 ///
-/// A [`Reply`] and an `&str` convert into an answer. So does an [`Error`]: it becomes an error
-/// response in the vendor's format, with its status and its `retry-after`.
+/// A [`Reply`] and an `&str` convert into an answer. An [`Error`] converts into an error response
+/// in the vendor's format, with the status and the `retry-after` of the error.
 ///
 /// ```
 /// use serde_json::json;
@@ -50,7 +50,7 @@ pub struct Answer {
 enum ResponseContent {
     Reply(Reply),
     Error(Error),
-    /// A raw body.
+    /// A raw body, which is sent as given.
     Raw {
         content_type: String,
         body: Bytes,
@@ -58,11 +58,11 @@ enum ResponseContent {
 }
 
 impl Answer {
-    /// Makes an answer that is a turn of the model.
+    /// Creates an answer that is a turn of the model.
     ///
     /// A reply that starts with an error that has a status becomes an error response; any other
     /// error is sent in the stream. If the wire cannot express a part of the reply, the server
-    /// answers with status 500 and a message that names the part.
+    /// answers with status 500 and a message that names this part.
     pub fn reply(reply: impl Into<Reply>) -> Self {
         let moves = reply.into();
         match moves.initial_error() {
@@ -71,21 +71,22 @@ impl Answer {
         }
     }
 
-    /// Makes an error response with this status, and with the message that vendors use for it.
+    /// Creates an error response with this status, and with the message that vendors use for this
+    /// status.
     ///
     /// For a custom message, convert an [`Error`] into the answer.
     pub fn error(status: u16) -> Self {
         Self::from_content(ResponseContent::Error(error_response::error_for_status(status)))
     }
 
-    /// Makes an HTML page, as a gateway in front of the provider sends it.
+    /// Creates an answer with an HTML page, like those of a gateway in front of the provider.
     pub fn html_page(status: u16) -> Self {
         let page =
             format!("<html>\r\n<head><title>{status}</title></head>\r\n<body></body></html>\r\n");
         Self::raw("text/html", page).with_status(status)
     }
 
-    /// Makes an answer with these bytes and status 200.
+    /// Creates an answer with these bytes and status 200.
     ///
     /// ```
     /// use turnstream::testing::Answer;
@@ -102,27 +103,28 @@ impl Answer {
         })
     }
 
-    /// Changes the status.
+    /// Sets the status of the answer.
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// Adds a header, written as given. It replaces a header of the same name that the answer has
-    /// by default, such as `content-type`.
+    /// Adds a header, which is written as given. The header replaces a default header of the same
+    /// name, such as `content-type`.
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Injects a fault.
+    /// Injects a fault into the answer.
     pub fn with_fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
         self
     }
 
-    /// Returns the body on a wire as it is sent, up to its end or the point where a fault
-    /// interrupts it: for a test of a decoder, or to find out at how many positions it can be cut.
+    /// Returns the body on a wire as it is sent, up to its end or to the point where a fault
+    /// interrupts the body. The body can be used to test a decoder, or to find the number of
+    /// positions at which the body can be cut.
     ///
     /// ```
     /// use turnstream::testing::{Answer, Wire};

@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind};
 use crate::testing::Wire;
 use crate::testing::response_stream::StreamResponse;
 
-/// Makes the error for a status, with a message that any vendor might use.
+/// Creates the error for a status, with a message that any vendor might use.
 pub(super) fn error_for_status(status: u16) -> Error {
     let (kind, message) = match status {
         401 => (ErrorKind::Auth, "invalid API key"),
@@ -21,7 +21,7 @@ pub(super) fn error_for_status(status: u16) -> Error {
     Error::new(kind, message).with_status(status)
 }
 
-/// Makes a response with the status and the body of an error.
+/// Creates a response with the status and the body of an error.
 pub(super) fn error_response(wire: Wire, error: &Error) -> StreamResponse {
     let server = wire.server_wire();
     let status = error.status().unwrap_or_else(|| (server.status)(error.kind()));
@@ -33,7 +33,7 @@ pub(super) fn error_response(wire: Wire, error: &Error) -> StreamResponse {
     response
 }
 
-/// Makes the response for a script that the server cannot express on the wire.
+/// Creates the response for a script that the server cannot express on the wire.
 pub(super) fn server_error(wire: Wire, what: &str) -> StreamResponse {
     error_response(wire, &Error::new(ErrorKind::Server, what).with_status(500))
 }

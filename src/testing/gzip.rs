@@ -7,7 +7,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Writing to memory does not fail.
+/// The message for a write error, which cannot happen because writing to memory does not fail.
 const WRITE_INVARIANT: &str = "a vector takes all that is written to it";
 
 /// A body that is compressed while it is sent.
@@ -19,8 +19,8 @@ impl Gzip {
         Self(GzEncoder::new(Vec::new(), Compression::fast()))
     }
 
-    /// Compresses and flushes a chunk, so that the client can read all of it before the next one is
-    /// sent.
+    /// Compresses and flushes a chunk, so that the client can read the complete chunk before the
+    /// next chunk is sent.
     pub(super) fn compress_chunk(&mut self, bytes: &[u8]) -> Bytes {
         let packed = self.0.write_all(bytes).and_then(|()| self.0.flush());
         packed.expect(WRITE_INVARIANT);

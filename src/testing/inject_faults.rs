@@ -1,4 +1,4 @@
-//! Frames the steps of a response and injects its faults.
+//! Encodes the steps of a response as frames, and injects the faults of the response.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::testing::gzip::Gzip;
 use crate::testing::http::BodyPart;
 use crate::testing::response_stream::{BodyStep, ResponseBody, count_frames};
 
-/// Returns the parts to send, with all faults injected.
+/// Returns the parts of the body to send, with all faults injected.
 pub(super) fn inject(body: ResponseBody, faults: &[Fault], wire: Wire) -> Vec<BodyPart> {
     let mut parts = match body {
         ResponseBody::Stream(steps, format) => {
@@ -61,8 +61,8 @@ pub(super) fn inject(body: ResponseBody, faults: &[Fault], wire: Wire) -> Vec<Bo
     parts
 }
 
-/// Returns where a fault interrupts a body, and the part that is sent there. An error in the stream
-/// is not one of these faults, since it is an event.
+/// Returns the position at which a fault interrupts a body, and the part that is sent there.
+/// Returns `None` for an error in the stream, since that error is an event.
 fn fault_position(fault: &Fault) -> Option<(FaultPosition, Option<BodyPart>)> {
     match fault {
         Fault::Cut(after) => Some((*after, Some(BodyPart::Cut))),
@@ -105,7 +105,8 @@ fn inject_frame_faults(
     for fault in faults {
         match fault {
             Fault::Error(after, error) => {
-                // An error follows a complete event: the one that contains the byte.
+                // An error follows a complete event, which is the event that contains the byte at
+                // the position.
                 let n = match after {
                     FaultPosition::Events(n) => *n,
                     FaultPosition::Bytes(n) => count_events_within(&steps, *n, format),
@@ -138,7 +139,7 @@ fn inject_frame_faults(
     steps
 }
 
-/// Keeps the first `n` frames, and everything before the next frame.
+/// Keeps the first `n` frames and the steps before the next frame, and removes all later steps.
 fn truncate_after_frames(steps: &mut Vec<BodyStep>, n: usize) {
     let mut frames = 0;
     let next = steps.iter().position(|step| {
@@ -211,7 +212,7 @@ fn compress(parts: Vec<BodyPart>) -> Vec<BodyPart> {
     parts
 }
 
-/// Keeps `n` bytes, followed by `end`.
+/// Keeps the first `n` bytes of the parts, followed by `end`.
 fn truncate_at(parts: Vec<BodyPart>, n: usize, end: Option<BodyPart>) -> Vec<BodyPart> {
     let mut kept = Vec::new();
     let mut room = n;

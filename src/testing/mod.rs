@@ -1,12 +1,12 @@
 //! Servers on the loopback device that stand in for a provider in tests and examples.
 //!
-//! [`ModelServer`] speaks the real wires from a script, so that tests cover the whole path: HTTP,
-//! frames, decoding. An [`Answer`] is the response to one request; a [`Fault`] is an error on the
-//! way to the client. [`lint`] checks requests as a strict vendor does, and [`http`] is the
-//! underlying HTTP server. [`provider_suite`] has tests for authors of a provider. [`mcp`] is a
-//! server of tools instead of a model.
+//! [`ModelServer`] speaks the real wires from a script, so that tests cover HTTP, frames and
+//! decoding. An [`Answer`] is the response to one request; a [`Fault`] is an error on the way to
+//! the client. [`lint`] checks requests as a strict vendor does, and [`http`] is the underlying
+//! HTTP server. [`provider_suite`] has tests for authors of a provider. [`mcp`] is a server of
+//! tools instead of a model.
 //!
-//! The following server works over every wire, and injects faults from one script:
+//! The following server works over every wire, and injects faults into the answers of its script:
 //!
 //! ```
 //! use std::time::Duration;

@@ -15,16 +15,17 @@ use crate::testing::{Answer, ReceivedRequest, Wire};
 
 /// A server on 127.0.0.1 that speaks the wires of the providers and answers from a function.
 ///
-/// [`start`](Self::start) serves all wires, selected by the path of a request, so that one test can
-/// cover every wire. The other constructors serve one wire each. The function returns an [`Answer`]
-/// or a value that converts into one, such as a [`Reply`](crate::provider::Reply) or a text.
+/// [`start`](Self::start) serves all wires, selected by the path of a request, so that a single
+/// test can cover every wire. Each other constructor serves a single wire. The function returns an
+/// [`Answer`] or a value that converts into an answer, such as a [`Reply`](crate::provider::Reply)
+/// or a text.
 ///
-/// The server is strict: a request that the vendor would reject with status 400 is rejected in the
-/// vendor's format, and the function is not called; see [`lint`](crate::testing::lint). The same
-/// holds for a signature that the server did not issue, or that comes back with a different text.
-/// [`lenient`](Self::lenient) turns these checks off.
+/// The server is strict. A request that the vendor would reject with status 400 is rejected in the
+/// vendor's format, and the function is not called; see [`lint`](crate::testing::lint). A request
+/// is also rejected if it has a signature that the server did not issue, or that comes back with a
+/// different text. [`lenient`](Self::lenient) disables these checks.
 ///
-/// The server records every request. Dropping it closes all connections.
+/// The server records every request. Dropping the server closes all connections.
 ///
 /// ```
 /// use turnstream::testing::ModelServer;
@@ -63,26 +64,28 @@ struct ServerState {
 }
 
 impl ModelServer {
-    /// Starts a server that serves all wires, each on its own path, with any prefix before it:
-    /// `/v1/messages`, `/v1/chat/completions`, `/v1/responses`,
-    /// `/v1beta/models/{model}:streamGenerateContent`, `/api/chat`.
+    /// Starts a server that serves all wires, each on its own path. The paths are `/v1/messages`,
+    /// `/v1/chat/completions`, `/v1/responses`, `/v1beta/models/{model}:streamGenerateContent` and
+    /// `/api/chat`, with any prefix.
     ///
-    /// The function receives each parsed request.
+    /// The function `script` receives each parsed request.
     ///
     /// # Errors
     ///
-    /// If no port of 127.0.0.1 is available.
+    /// Returns an error if no port of 127.0.0.1 is available.
     ///
     /// # Panics
     ///
-    /// If called outside a tokio runtime, or in one without I/O and time.
+    /// Panics if called outside a tokio runtime, or if the I/O or time driver of the runtime is not
+    /// enabled.
     pub async fn start<A: Into<Answer>>(
         script: impl Fn(&ReceivedRequest) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         Self::start_for_wire(None, move |asked| script(asked).into()).await
     }
 
-    /// Accepts any request whose body is a JSON object.
+    /// Disables the checks of requests, so that any request whose body is a JSON object is
+    /// accepted.
     pub fn lenient(self) -> Self {
         self.state.lenient.store(true, Ordering::Relaxed);
         self
@@ -94,21 +97,21 @@ impl ModelServer {
         self
     }
 
-    /// Returns the base URL for a provider of any served wire, without a trailing slash. It also
-    /// works with `/v1` or any other path appended.
+    /// Returns the base URL for a provider of any served wire, without a trailing slash. The URL
+    /// also works with `/v1` or any other path appended.
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// Returns the bodies of all requests, in order, including rejected ones; `null` for a body
-    /// that is not JSON.
+    /// Returns the bodies of all requests, in order, including rejected requests. A body that is
+    /// not JSON is returned as `null`.
     pub fn requests(&self) -> Vec<Value> {
         let requests = self.server.requests();
         requests.iter().map(|r| serde_json::from_slice(&r.body).unwrap_or_default()).collect()
     }
 
-    /// Returns the violations of all requests that were rejected as invalid. With this, a test can
-    /// detect a rejection even if its agent recovers from it.
+    /// Returns the violations of all requests that were rejected as invalid. A test can thus detect
+    /// a rejection even if its agent recovers from the rejection.
     pub fn violations(&self) -> Vec<String> {
         lock_ignoring_poison(&self.state.violations).clone()
     }
@@ -135,15 +138,15 @@ macro_rules! servers_of_one_wire {
             #[doc = concat!("Starts a server that speaks ", $what)]
             ///
             /// The function receives the body of each request, and the number of requests before
-            /// it.
+            /// that request.
             ///
             /// # Errors
             ///
-            /// As [`start`](Self::start).
+            /// Returns an error in the same cases as [`start`](Self::start).
             ///
             /// # Panics
             ///
-            /// As [`start`](Self::start).
+            /// Panics in the same cases as [`start`](Self::start).
             pub async fn $name<A: Into<Answer>>(
                 script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
             ) -> std::io::Result<Self> {
@@ -203,7 +206,7 @@ impl ServerState {
         {
             violations.push(format!("{name}: header is required"));
         }
-        // For such requests the vendors answer with one document; this server only streams.
+        // The vendors answer such requests with a single document; this server only streams.
         if !(vendor.server_wire.wants_stream)(&asked.body) {
             violations.push("this server only streams, and `stream` is not true".to_owned());
         }

@@ -1,28 +1,28 @@
-//! A request as a scripted server receives it.
+//! A request that a scripted server has received.
 
 use serde_json::Value;
 
 use crate::testing::Wire;
 use crate::testing::http::HttpRequest;
 
-/// A request to a [`ModelServer`](crate::testing::ModelServer), as its script sees it.
+/// A request to a [`ModelServer`](crate::testing::ModelServer), as passed to the server's script.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ReceivedRequest {
-    /// The number of requests that the script received before, on all wires.
+    /// The number of requests on all wires that the script received before this request.
     pub index: usize,
     /// The wire of the request.
     pub wire: Wire,
-    /// The requested model.
+    /// The name of the requested model.
     pub model: String,
-    /// The body.
+    /// The body of the request, as JSON.
     pub body: Value,
     /// The raw request, with its headers.
     pub http: HttpRequest,
 }
 
 impl ReceivedRequest {
-    /// Parses a request to a wire. The error is the reason why it is invalid.
+    /// Parses a request to a wire. An `Err` is the reason why the request is invalid.
     pub(super) fn parse(wire: Wire, http: HttpRequest) -> Result<Self, String> {
         let body: Value = match serde_json::from_slice(&http.body) {
             Ok(body @ Value::Object(_)) => body,
@@ -33,7 +33,7 @@ impl ReceivedRequest {
         Ok(Self { index: 0, wire, model, body, http })
     }
 
-    /// Makes a placeholder request for a wire.
+    /// Creates a placeholder request for a wire.
     pub(super) fn for_wire(wire: Wire) -> Self {
         let model = String::from("scripted");
         let body = serde_json::json!({

@@ -20,13 +20,13 @@ pub(super) enum ResponseBody {
     Raw(Bytes),
 }
 
-/// One step of a stream: something that is sent, or that happens.
+/// A step of a stream, in which bytes are sent or something else happens.
 #[derive(Debug)]
 pub(super) enum BodyStep {
     Frame(ServerFrame),
     /// Bytes without meaning for the client.
     Noise(Bytes),
-    /// A wait, or the end.
+    /// A wait, or the end of the body.
     Part(BodyPart),
 }
 
@@ -36,7 +36,7 @@ impl StreamResponse {
         Self { status, headers, body }
     }
 
-    /// Makes a response with one JSON document.
+    /// Creates a response with one JSON document.
     pub(super) fn json(status: u16, body: &Value) -> Self {
         Self::new(
             status,

@@ -9,12 +9,12 @@ use crate::testing::response_stream::{BodyStep, count_frames};
 use crate::testing::signatures::{Signatures, sign_text};
 use crate::usage::Usage;
 
-/// The creation time of every answer, in seconds since 1970. It is constant, so that the same
+/// The creation time of every answer, in seconds since 1970. The time is constant, so that the same
 /// script gives the same bytes.
 const CREATED_AT: u64 = 1_700_000_000;
 
-/// Writes the stream that answers a request, and records its signatures in `signatures`. The error
-/// is for the author of the script: it names content that the wire cannot express.
+/// Returns the stream that answers a request, and records its signatures in `signatures`. An `Err`
+/// is for the author of the script and names content that the wire cannot express.
 pub(super) fn script_to_body_steps(
     moves: Vec<ReplyStep>,
     asked: &ReceivedRequest,

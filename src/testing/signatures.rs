@@ -5,20 +5,20 @@ use std::collections::{HashMap, HashSet};
 use crate::fnv::fnv1a_64;
 use crate::provider::server::IssuedItem;
 
-/// The prefix of every generated signature: "scripted:" in base 64.
+/// The prefix of every generated signature, which is "scripted:" in base 64.
 pub(super) const SIGNATURE_PREFIX: &str = "c2NyaXB0ZWQ6";
 
-/// Signs a text. The signature is valid base 64, like those of the vendors. It depends only on the
-/// text, so that another server accepts it as well.
+/// Returns a signature for a text. The signature is valid base 64, like the signatures of vendors.
+/// The signature depends only on the text, so that another server also accepts the signature.
 pub(super) fn sign_text(content: &str) -> String {
-    // Sixteen hexadecimal digits are valid base 64, too.
+    // Sixteen hexadecimal digits are also valid base 64.
     format!("{SIGNATURE_PREFIX}{:016x}", fnv1a_64(content.bytes()))
 }
 
 /// The signatures that a server issued in scripted answers.
 #[derive(Debug, Default)]
 pub(super) struct Signatures {
-    /// The texts that each signature was issued for.
+    /// The texts for which each signature was issued.
     issued: HashMap<String, HashSet<String>>,
     /// For each item on the Responses wire, the reasoning item before it.
     reasoning_by_item: HashMap<String, String>,
@@ -39,13 +39,13 @@ impl Signatures {
         }
     }
 
-    /// Whether the signature was issued for this text.
+    /// Returns whether the signature was issued for this text.
     pub(super) fn is_issued_for(&self, signature: &str, content: &str) -> bool {
         let given = self.issued.get(signature);
         signature == sign_text(content) || given.is_some_and(|over| over.contains(content))
     }
 
-    /// Whether the signature was issued for any text.
+    /// Returns whether the signature was issued for any text.
     pub(super) fn was_issued(&self, signature: &str) -> bool {
         self.issued.contains_key(signature)
     }

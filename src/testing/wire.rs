@@ -1,4 +1,4 @@
-//! The wires, and the data that a test server has about each.
+//! The wires, and the data that a test server has about each wire.
 
 use std::fmt;
 
@@ -13,34 +13,34 @@ use crate::testing::signatures::Signatures;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Wire {
-    /// Anthropic Messages: `…/messages`.
+    /// The Anthropic Messages wire, with the path `…/messages`.
     Anthropic,
-    /// `OpenAI` Chat Completions: `…/chat/completions`.
+    /// The `OpenAI` Chat Completions wire, with the path `…/chat/completions`.
     OpenAiChat,
-    /// `OpenAI` Responses: `…/responses`.
+    /// The `OpenAI` Responses wire, with the path `…/responses`.
     OpenAiResponses,
-    /// Gemini: `…/models/{model}:streamGenerateContent`.
+    /// The Gemini wire, with the path `…/models/{model}:streamGenerateContent`.
     Gemini,
-    /// Ollama's native API: `…/api/chat`.
+    /// The wire of Ollama's native API, with the path `…/api/chat`.
     Ollama,
 }
 
-/// The data that a test server has about a wire. A new wire needs an entry here, and a lint.
+/// The data that a test server has about a wire. A new wire needs such data, and a lint.
 pub(super) struct WireProfile {
     /// The server side of the wire.
     pub(super) server_wire: &'static ServerWire,
-    /// Returns the vendor's objections to the body of a request to a model.
+    /// A function that returns the vendor's objections to the body of a request to a model.
     pub(super) lint: fn(&str, &Value) -> Vec<String>,
-    /// Returns the vendor's objections to the signatures in a request.
+    /// A function that returns the vendor's objections to the signatures in a request.
     pub(super) check_signatures: fn(&Signatures, &Value) -> Vec<String>,
-    /// A header that every request must have.
+    /// The name of a header that every request must have.
     pub(super) required_header: Option<&'static str>,
-    /// A frame of an unknown type: its name and its data.
+    /// A frame of an unknown type, as its name and its data.
     pub(super) unknown_event: (Option<&'static str>, &'static str),
 }
 
 impl Wire {
-    /// All wires, for a test that covers each of them.
+    /// All wires, for a test that covers each wire.
     pub const ALL: [Self; 5] =
         [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama];
 
@@ -49,7 +49,7 @@ impl Wire {
         self.server_wire().name
     }
 
-    /// Returns the wire that a path belongs to, with any prefix before it.
+    /// Returns the wire that a path belongs to, whatever prefix the path has.
     pub(super) fn from_path(path: &str) -> Option<Self> {
         let (path, _query) = path.split_once('?').unwrap_or((path, ""));
         Self::ALL.into_iter().find(|wire| path.ends_with(wire.server_wire().path_suffix))
@@ -98,7 +98,7 @@ impl Wire {
             Self::Ollama => &WireProfile {
                 server_wire: &ollama::server::SERVER_WIRE,
                 lint: |_, body| lint::ollama(body),
-                // This wire has no signatures.
+                // The wire has no signatures to check.
                 check_signatures: |_, _| Vec::new(),
                 required_header: None,
                 unknown_event: (None, r#"{"weather":{"sky":["blue"]}}"#),

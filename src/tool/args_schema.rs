@@ -11,7 +11,7 @@ pub(super) use small::Schema;
 pub(super) use whole::Schema;
 
 impl Schema {
-    /// Parses arguments that fit the schema, or returns where they do not fit.
+    /// Parses `arguments` that fit the schema, or returns the reason why the arguments do not fit.
     pub(super) fn parse_arguments(
         &self,
         spec: &ToolSpec,
@@ -23,7 +23,7 @@ impl Schema {
     }
 }
 
-/// The built-in check, which supports the keywords that tool schemas usually use.
+/// The built-in schema check, which supports the keywords that tool schemas usually use.
 mod small {
     use serde_json::{Map, Value};
 
@@ -45,7 +45,8 @@ mod small {
         }
     }
 
-    /// Stops at the first value that does not fit, and allocates nothing before that.
+    /// Checks the value up to the first part that does not fit, without an allocation before that
+    /// part.
     pub(super) fn check(schema: &Value, value: &Value, path: &str) -> Result<(), String> {
         let schema = match schema {
             Value::Object(schema) => schema,
@@ -127,7 +128,7 @@ mod small {
                 "array" => value.is_array(),
                 "string" => value.is_string(),
                 "number" => value.is_number(),
-                // JSON Schema counts 1.0 as an integer.
+                // JSON Schema treats 1.0 as an integer.
                 "integer" => {
                     value.is_i64()
                         || value.is_u64()
@@ -142,7 +143,8 @@ mod small {
         }
     }
 
-    /// JSON Schema compares numbers by their value: 1 is 1.0.
+    /// Compares two JSON values as JSON Schema does: two numbers are equal if their values are
+    /// equal, such as 1 and 1.0.
     fn json_eq(a: &Value, b: &Value) -> bool {
         a == b || (a.is_number() && b.is_number() && a.as_f64() == b.as_f64())
     }
@@ -167,7 +169,7 @@ mod small {
     }
 }
 
-/// The check by a complete JSON Schema validator.
+/// The schema check by a complete JSON Schema validator.
 #[cfg(feature = "validate")]
 mod whole {
     use jsonschema::ValidationError;
@@ -177,10 +179,12 @@ mod whole {
     use super::{Error, ToolSpec, small};
     use crate::error::ErrorKind;
 
-    /// The validator collects the errors of all alternatives of a schema, each with all its
-    /// locations. For arguments with more values than this, those errors are not requested.
+    /// The maximum number of values in arguments that are diagnosed completely. The validator
+    /// collects the errors of all alternatives of a schema, each with all its locations. The errors
+    /// are not requested for larger arguments.
     const MAX_DIAGNOSED_VALUES: usize = 1000;
-    /// The number of elements of each list that are checked for errors in larger arguments.
+    /// The number of elements of each list that are checked for errors if the arguments have more
+    /// than [`MAX_DIAGNOSED_VALUES`] values.
     const MAX_DIAGNOSED_LIST_ELEMENTS: usize = 16;
 
     pub(in crate::tool) struct Schema(jsonschema::Validator);
@@ -201,7 +205,8 @@ mod whole {
             }
         }
 
-        /// Returns why arguments do not fit, with bounded memory for arguments of any size.
+        /// Returns the reason why arguments do not fit, with bounded memory for arguments of any
+        /// size.
         fn violation_reason(&self, schema: &Value, args: &Value) -> String {
             let unknown = || "they do not fit the schema".to_owned();
             if !has_alternatives(schema)
@@ -229,7 +234,7 @@ mod whole {
         }
     }
 
-    /// Whether a schema has keywords for which the validator tries all alternatives.
+    /// Returns whether a schema has keywords for which the validator tries all alternatives.
     fn has_alternatives(schema: &Value) -> bool {
         match schema {
             Value::Object(fields) => fields.iter().any(|(name, value)| {
@@ -240,12 +245,12 @@ mod whole {
         }
     }
 
-    /// Whether an error may be caused by the elements that were left out.
+    /// Returns whether an error may be caused by the list elements that were left out.
     fn is_caused_by_truncation(error: &ValidationError<'_>) -> bool {
         matches!(error.kind(), ValidationErrorKind::MinItems { .. } | ValidationErrorKind::Contains)
     }
 
-    /// Whether a value consists of at most `left` values.
+    /// Returns whether a value consists of at most `left` values.
     fn has_at_most_values(value: &Value, left: &mut usize) -> bool {
         let Some(rest) = left.checked_sub(1) else { return false };
         *left = rest;
@@ -256,8 +261,8 @@ mod whole {
         }
     }
 
-    /// Returns a value with only the first elements of its lists. `None` if it still consists of
-    /// more than `left` values.
+    /// Returns a copy of the value with only the first elements of its lists, or `None` if the copy
+    /// still consists of more than `left` values.
     fn truncate_lists(value: &Value, left: &mut usize) -> Option<Value> {
         *left = left.checked_sub(1)?;
         Some(match value {
@@ -277,7 +282,8 @@ mod whole {
         })
     }
 
-    /// Formats a JSON pointer (RFC 6901) like the paths of the built-in check: `deep.list[1]`.
+    /// Formats a JSON pointer (RFC 6901) like the paths of the built-in check, for example
+    /// `deep.list[1]`.
     fn format_json_pointer(pointer: &str, args: &Value) -> String {
         let mut place = String::new();
         let mut here = Some(args);

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-/// A type that the arguments of a tool can be deserialised into: any type that is
-/// [`DeserializeOwned`] and [`JsonSchema`], and whose JSON is an object; `()` for a tool without
-/// arguments.
+/// A type that the arguments of a tool can be deserialised into. Such a type is
+/// [`DeserializeOwned`] and [`JsonSchema`], and its JSON is an object. The type `()` is for a tool
+/// without arguments.
 ///
-/// Types that are never a JSON object, such as numbers, strings and lists, do not compile here: the
+/// Types that are never a JSON object, such as numbers, strings and lists, do not compile here. The
 /// compiler reports that `MustBeAnObject` cannot be inferred (E0283). Use a struct with a field for
-/// each argument. The type parameter serves no other purpose.
+/// each argument. The type parameter `MustBeAnObject` serves no other purpose.
 ///
 /// ```compile_fail,E0283
 /// use turnstream::Tool;
@@ -35,8 +35,8 @@ use serde::de::DeserializeOwned;
 )]
 pub trait ToolArguments<MustBeAnObject>: DeserializeOwned + JsonSchema + Send + 'static {}
 
-/// Marker for types whose JSON may be an object. It cannot be named outside of this module and is
-/// always inferred.
+/// Marker for types whose JSON may be an object. The marker cannot be named outside of this module
+/// and is always inferred.
 #[derive(Debug)]
 pub struct MayBeAnObject;
 
@@ -46,8 +46,8 @@ pub struct NotAnObject;
 
 impl<A: DeserializeOwned + JsonSchema + Send + 'static> ToolArguments<MayBeAnObject> for A {}
 
-/// Implements the second marker for types that are never a JSON object; each is preceded by its
-/// type parameters.
+/// Implements [`ToolArguments`] with the marker [`NotAnObject`] for types that are never a JSON
+/// object; each type is preceded by its type parameters.
 macro_rules! never_an_object {
     ($([$($parameter:tt)*] $name:ty),* $(,)?) => {
         $(

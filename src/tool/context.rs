@@ -1,5 +1,5 @@
-//! The context of a call: what a tool can read besides its arguments, and where it records its
-//! effects.
+//! The context of a call, from which a tool reads values besides its arguments, and in which it
+//! records its effects.
 
 use std::any::Any;
 use std::mem;
@@ -13,11 +13,11 @@ use crate::lock::lock_ignoring_poison;
 use crate::tool::RunData;
 use crate::turn::Turn;
 
-/// The context of the call that a tool answers. The tool also records its effects here. The context
-/// is owned, so it can move into a task or a thread.
+/// The context of the call that a tool answers. The tool also records its effects in the context.
+/// The context is owned, so it can move into a task or a thread.
 ///
-/// The records become the [`report`](crate::item::ToolResult::report) of the result, even if the
-/// tool fails, panics or times out.
+/// The recorded effects become the [`report`](crate::item::ToolResult::report) of the result, even
+/// if the tool fails, panics or times out.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     call_id: String,
@@ -56,51 +56,52 @@ impl ToolContext {
         &self.turn
     }
 
-    /// Returns a key that is the same for every attempt at this call, also after a resume:
-    /// `{history id}/{call id}`.
+    /// Returns the key `{history id}/{call id}`, which is the same for every attempt at this call,
+    /// also after a resume.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }
 
-    /// Returns whether this is a dry run: the tool reports what it would do and changes nothing.
-    /// Only a tool that [supports dry runs](crate::Tool::with_dry_run_support) is called in one.
+    /// Returns whether this call is a dry run, in which the tool reports what it would do and
+    /// changes nothing. Only a tool that [supports dry runs](crate::Tool::with_dry_run_support) is
+    /// called in a dry run.
     pub fn is_dry_run(&self) -> bool {
         self.is_dry_run
     }
 
-    /// Returns whether the call is over, so that its result is not awaited any longer.
+    /// Returns whether the call has ended, so that its result is not awaited any longer.
     ///
-    /// A future is dropped in that case. Use this for work that cannot be dropped: a blocking
-    /// thread should check it between its steps.
+    /// The future of an ended call is dropped. Use `is_cancelled` for work that cannot be dropped.
+    /// A blocking thread should check `is_cancelled` between its steps.
     pub fn is_cancelled(&self) -> bool {
         self.call_record.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Returns the run's value of this type; see [`Run::with_data`](crate::Run::with_data).
+    /// Returns the run's value of type `T`; see [`Run::with_data`](crate::Run::with_data).
     pub fn data<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.data.get()
     }
 
-    /// Returns all data of the run. A tool that runs an agent itself passes it to that agent's
-    /// [`Run::with_data`](crate::Run::with_data). Mark such a tool as
-    /// [`running_sub_agents`](crate::Tool::running_sub_agents): otherwise, in a
-    /// [pool](crate::agent::Pool) with a limit on concurrency, its agent waits forever for the slot
+    /// Returns all data of the run. A tool that runs an agent itself passes this data to that
+    /// agent's [`Run::with_data`](crate::Run::with_data). Mark such a tool as
+    /// [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, in a
+    /// [pool](crate::agent::Pool) with a limit on concurrency, the agent waits forever for the slot
     /// that the tool itself occupies.
     pub fn run_data(&self) -> &RunData {
         &self.data
     }
 
-    /// Records that the call changed something that existed: a path, an id, an address.
+    /// Records that the call changed the existing thing `target`: a path, an id or an address.
     pub fn record_change(&self, target: impl Into<String>) {
         self.record_side_effect(SideEffect::of_change(target));
     }
 
-    /// Records that the call created something.
+    /// Records that the call created `target`, such as a path, an id or an address.
     pub fn record_creation(&self, target: impl Into<String>) {
         self.record_side_effect(SideEffect::of_creation(target));
     }
 
-    /// Records a side effect.
+    /// Records a side effect of the call.
     pub fn record_side_effect(&self, effect: SideEffect) {
         self.call_record.with_report(|report| report.side_effects.push(effect));
     }
@@ -112,12 +113,12 @@ impl ToolContext {
         self.call_record.with_report(|report| report.evidence.push(json.limit_depth()));
     }
 
-    /// Returns the records so far that are not part of a result yet.
+    /// Returns the effects recorded so far that are not part of a result yet.
     pub fn effect_report(&self) -> EffectReport {
         self.call_record.with_report(|report| report.clone())
     }
 
-    /// Returns the policy's extension if it has this type.
+    /// Returns the policy's extension if the extension has type `T`.
     pub(crate) fn policy_extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.policy_extension.clone()?.downcast().ok()
     }
@@ -126,7 +127,7 @@ impl ToolContext {
 /// The state that a call shares with its contexts.
 #[derive(Debug, Default)]
 pub(super) struct CallRecord {
-    /// Set when the call's future is dropped.
+    /// Whether the call's future was dropped.
     cancelled: AtomicBool,
     effect_report: Mutex<EffectReport>,
 }
@@ -136,7 +137,7 @@ impl CallRecord {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Takes all records so far.
+    /// Takes all effects recorded so far.
     pub(super) fn take_report(&self) -> EffectReport {
         self.with_report(mem::take)
     }

@@ -5,11 +5,12 @@ use crate::tool::settings::ToolFlag;
 use crate::tool::{Tool, ToolOutput, ToolSpec};
 
 impl Tool {
-    /// Makes a tool that runs outside of the toolkit: its calls are left pending until the
-    /// application answers them.
+    /// Creates a tool that runs outside of the toolkit. Calls of the tool are left pending until
+    /// the application answers them.
     ///
-    /// Arguments are checked as by [`Tool::raw`]. Without a [`ToolPolicy`](crate::tool::ToolPolicy)
-    /// no one can be notified of the calls, and they are answered as skipped.
+    /// Arguments are checked as by [`Tool::raw`]. Without a
+    /// [`ToolPolicy`](crate::tool::ToolPolicy), calls of the tool are answered as skipped, since
+    /// the application cannot be notified of the calls.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -25,7 +26,7 @@ impl Tool {
     ///
     /// # Errors
     ///
-    /// As [`Tool::raw`].
+    /// Returns an error in the same cases as [`Tool::raw`].
     pub fn external(spec: ToolSpec) -> Result<Self, Error> {
         // Calls of this tool never start, so its closure never runs.
         let tool = Self::raw(spec, |_, _| async { ToolOutput::error("It runs elsewhere.") })?;

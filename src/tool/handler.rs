@@ -1,4 +1,4 @@
-//! The trait that a tool is built on: it turns arguments into a call that is ready to start.
+//! The trait that a tool is built on, which turns arguments into a call that is ready to start.
 
 use std::fmt;
 
@@ -8,11 +8,12 @@ use crate::error::catch_panic;
 use crate::request::ToolSpec;
 use crate::tool::{ToolContext, ToolUpdate};
 
-/// The updates that a running tool streams. The stream is dropped after its first
+/// The stream of updates from a running tool. The stream is dropped after its first
 /// [`ToolUpdate::Output`].
 pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 
-/// The trait that a [`Tool`](crate::Tool) is built on, for tools that cannot be written as a closure.
+/// The trait that a [`Tool`](crate::Tool) is built on, for tools that cannot be written as a
+/// closure.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -42,12 +43,12 @@ pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 /// assert_eq!(Tool::from_handler(Shout(spec)).name(), "shout");
 /// ```
 pub trait ToolHandler: Send + Sync {
-    /// Returns the name, description and schema that the model sees.
+    /// Returns the tool's name, description and schema that the model sees.
     fn spec(&self) -> &ToolSpec;
 
     /// Parses the arguments and returns a call that is ready to start with them, without running
-    /// anything. Errors in the arguments are thus found before an approval is requested. A call
-    /// that may not run is dropped.
+    /// anything. Errors in the arguments are thus found before an approval is requested. The
+    /// returned call is dropped if it may not run.
     ///
     /// `arguments` is a JSON object; missing arguments are `{}`. If a
     /// [repair](crate::tool::ToolPolicy::repair_arguments) or a
@@ -56,25 +57,26 @@ pub trait ToolHandler: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The reason why the arguments do not fit, with the path, as a text for the model. Nothing
-    /// runs then.
+    /// Returns an error if the arguments do not fit. The error is a text for the model with the
+    /// path and the reason, and the call does not run.
     fn prepare(&self, arguments: &str) -> Result<PreparedCall, String>;
 }
 
-/// A call whose arguments were parsed and which has not started. If it is dropped, nothing runs.
+/// A call whose arguments were parsed and which has not started. If the prepared call is dropped,
+/// nothing runs.
 pub struct PreparedCall(Option<StartCall>);
 
 type StartCall = Box<dyn FnOnce(ToolContext) -> UpdateStream + Send>;
 
 impl PreparedCall {
-    /// Makes a prepared call from a function that starts it and returns its stream of updates. The
-    /// stream advances only while it is polled and is dropped with the run: no work may continue
-    /// after that.
+    /// Creates a prepared call from the function `begin`, which starts the call and returns the
+    /// stream of its updates. The stream advances only while it is polled, and is dropped with the
+    /// run. No work of the call may continue after that.
     pub fn new(begin: impl FnOnce(ToolContext) -> UpdateStream + Send + 'static) -> Self {
         Self(Some(Box::new(begin)))
     }
 
-    /// Starts the call. The error is the message of a panic.
+    /// Starts the call. An `Err` has the message of a panic.
     pub(super) fn start(mut self, cx: ToolContext) -> Result<UpdateStream, String> {
         let begin = self.0.take().expect("a call starts once, by value");
         catch_panic(|| begin(cx))
@@ -95,7 +97,7 @@ impl fmt::Debug for PreparedCall {
     }
 }
 
-/// A handler made from a spec and a function that prepares calls.
+/// A handler created from a spec and a function that prepares calls.
 pub(super) struct FnHandler<F> {
     pub(super) spec: ToolSpec,
     pub(super) prepare_fn: F,

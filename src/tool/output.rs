@@ -7,19 +7,20 @@ use crate::event::Event;
 use crate::item::{self, Content, Part, ResultKind, ToolCall, ToolResult};
 use crate::tool::Suspension;
 
-/// An update that a running tool streams: any number of `Progress` and `NestedEvent`, then one
-/// `Output`, or one `Suspended` if the tool is a sub-agent that waits.
+/// An update that a running tool streams. A stream has any number of `Progress` and `NestedEvent`,
+/// then one `Output`, or one `Suspended` if the tool is a sub-agent that waits.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ToolUpdate {
-    /// Progress of the call, for observers of the run. The model does not see it.
+    /// Progress of the call, for observers of the run. The model does not see the progress.
     Progress(item::RawJson),
     /// An event of a sub-agent that runs inside the tool, for observers of the run.
     NestedEvent(Box<Event>),
-    /// The result. The stream is not polled after it.
+    /// The result of the call. The stream of updates is not polled after the result.
     Output(ToolOutput),
-    /// The end without a result: calls of the sub-agent wait for a verdict, and the call that runs
-    /// it stays open until the run is resumed. The stream is not polled after it.
+    /// The end of the stream without a result, because calls of the sub-agent wait for a verdict.
+    /// The call that runs the sub-agent stays open until the run is resumed. The stream is not
+    /// polled after this update.
     Suspended(Box<Suspension>),
 }
 
@@ -33,21 +34,22 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
-    /// Makes a successful result.
+    /// Creates the output of a successful call.
     pub fn ok(content: impl Into<Content>) -> Self {
         Self { content: content.into(), failed: false }
     }
 
-    /// Makes a failure. The text should tell the model how to react.
+    /// Creates the output of a failed call. The text should tell the model how to react.
     pub fn error(content: impl Into<Content>) -> Self {
         Self { content: content.into(), failed: true }
     }
 
-    /// Makes a successful result from a value, as JSON text.
+    /// Creates the output of a successful call from a value, as JSON text.
     ///
     /// # Errors
     ///
-    /// If the value does not serialise to JSON, for example a map whose keys are not strings.
+    /// Returns an error if the value does not serialise to JSON, for example a map whose keys are
+    /// not strings.
     pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         let text = serde_json::to_string(value).map_err(|error| {
             Error::new(ErrorKind::Other, "the result is not JSON").with_source(error)
@@ -67,23 +69,23 @@ impl ToolOutput {
 }
 
 impl ToolUpdate {
-    /// Makes a progress update from a value. A value that does not serialise to JSON becomes
+    /// Creates a progress update from a value. A value that does not serialise to JSON becomes
     /// `null`.
     pub fn progress<T: serde::Serialize + ?Sized>(value: &T) -> Self {
         let null = |_| serde_json::Value::Null.into();
         Self::Progress(item::RawJson::new(value).unwrap_or_else(null))
     }
 
-    /// Makes the final update from a result.
+    /// Creates the final update of a call from its result.
     pub fn output(output: impl IntoToolOutput) -> Self {
         Self::Output(output.into_tool_output())
     }
 }
 
-/// A value that a tool's closure may return: text, numbers, JSON, parts, or a `Result` of these.
-/// Wrap any other type that implements `Serialize` in [`Json`].
+/// A value that a tool's closure may return: text, numbers, JSON, parts, or a `Result` of these
+/// types. Wrap any other type that implements `Serialize` in [`Json`].
 ///
-/// For the error of a `Result`, the model reads its message and those of all its sources;
+/// For the error of a `Result`, the model reads the messages of the error and of all its sources;
 /// [`IntoToolError`] lists the error types.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the output of a tool",
@@ -92,7 +94,7 @@ impl ToolUpdate {
     note = "any other type that implements `serde::Serialize` is returned as `turnstream::tool::Json(value)`"
 )]
 pub trait IntoToolOutput {
-    /// Converts the value into an output.
+    /// Converts the value into the output of a tool.
     fn into_tool_output(self) -> ToolOutput;
 }
 
@@ -114,9 +116,10 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
     }
 }
 
-/// The error of a tool: any type that `?` converts into a `Box<dyn Error + Send + Sync>`, such as
-/// an error type, a string, or an `anyhow::Error`. Convert an error that only implements `Display`,
-/// or a `Box<dyn Error>` that is not `Send`, to a string: `.map_err(|error| error.to_string())`.
+/// The error of a tool. Any type that `?` converts into a `Box<dyn Error + Send + Sync>` can be
+/// used, such as an error type, a string, or an `anyhow::Error`. Convert an error that only
+/// implements `Display`, or a `Box<dyn Error>` that is not `Send`, to a string: `.map_err(|error|
+/// error.to_string())`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a tool",
     label = "a tool's closure returns this error",
@@ -135,7 +138,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> IntoToolError for E {
     }
 }
 
-/// Returns a value from a tool as JSON text.
+/// A wrapper that returns a value from a tool as JSON text.
 ///
 /// ```
 /// use turnstream::tool::{Json, Tool};

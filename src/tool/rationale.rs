@@ -7,12 +7,12 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The argument in which a model states the rationale for a call of a tool [with
+/// The argument in which a model states the rationale for a call, if the tool [asks for a
 /// rationale](crate::Tool::with_rationale).
 pub(super) const RATIONALE_FIELD: &str = "_why";
 
-/// The rationale that a model gives for a call, besides the arguments: the expected outcome, the
-/// stop condition and the risk.
+/// The rationale that a model gives for a call, besides the arguments. A rationale consists of the
+/// expected outcome, the stop condition and the risk.
 ///
 /// ```
 /// use turnstream::tool::{Risk, Rationale};
@@ -32,12 +32,12 @@ pub struct Rationale {
     /// The condition under which the model's work is finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_condition: Option<String>,
-    /// How much harm the call can do.
+    /// The amount of harm that the call can do, in the model's estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
 }
 
-/// How much harm a call can do, in the model's estimate.
+/// The amount of harm that a call can do, in the model's estimate.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, DeriveDeserialize,
 )]
@@ -63,8 +63,9 @@ impl Rationale {
         }
     }
 
-    /// Like `split_arguments`, but removes the rationale only if nothing is lost: its value is an
-    /// object with no other fields, and every field could be parsed.
+    /// Separates the rationale like `split_arguments`, but only if no part of the rationale is
+    /// lost. No part is lost if the value is an object with no other fields, and every field could
+    /// be parsed.
     pub(crate) fn split_well_formed(arguments: &str) -> (Self, Cow<'_, str>) {
         let Some(fields) = RawFields::parse(arguments) else {
             return (Self::default(), Cow::Borrowed(arguments));
@@ -76,12 +77,12 @@ impl Rationale {
         (fields.rationale(), rest)
     }
 
-    /// Returns whether the rationale has no field.
+    /// Returns whether the rationale has no fields.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Parses the fields that are valid.
+    /// Parses the valid fields of a rationale.
     fn from_raw_json(json: &RawValue) -> Self {
         let Ok(RawFields(fields)) = serde_json::from_str::<RawFields<'_>>(json.get()) else {
             return Self::default();
@@ -107,7 +108,7 @@ impl Rationale {
 }
 
 impl Risk {
-    /// Returns the risk as it is written in JSON, for example `low`.
+    /// Returns the risk as written in JSON, for example `low`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -134,9 +135,10 @@ impl fmt::Display for Risk {
 struct RawFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> RawFields<'a> {
-    /// Parses the fields of arguments that have a rationale; `None` if they have none.
+    /// Parses the fields of arguments that have a rationale, or returns `None` if the arguments
+    /// have no rationale.
     fn parse(arguments: &'a str) -> Option<Self> {
-        // The field's name may also be written with escapes.
+        // The name of the rationale field may also be written with escapes.
         if !arguments.contains(RATIONALE_FIELD) && !arguments.contains("\\u") {
             return None;
         }
@@ -144,13 +146,15 @@ impl<'a> RawFields<'a> {
         fields.0.iter().any(|(name, _)| name == RATIONALE_FIELD).then_some(fields)
     }
 
-    /// If the field occurs twice, the last one counts, as is usual in JSON.
+    /// Returns the rationale. If the rationale field occurs twice, the last value is used, as is
+    /// usual in JSON.
     fn rationale(&self) -> Rationale {
         let last = self.0.iter().rev().find(|(name, _)| name == RATIONALE_FIELD);
         last.map_or_else(Rationale::default, |(_, json)| Rationale::from_raw_json(json))
     }
 
-    /// Whether [`rationale`](Self::rationale) returns everything that the model wrote in the field.
+    /// Returns whether [`rationale`](Self::rationale) returns all that the model wrote in the
+    /// field.
     fn is_well_formed(&self) -> bool {
         let mut rationales = self.0.iter().filter(|(name, _)| name == RATIONALE_FIELD);
         let (Some((_, json)), None) = (rationales.next(), rationales.next()) else { return false };
@@ -191,7 +195,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
     }
 }
 
-/// Borrowed if the name has no escapes.
+/// The name of a field, which is borrowed if the name has no escapes.
 #[derive(DeriveDeserialize)]
 #[serde(transparent)]
 struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -4,12 +4,12 @@ use std::any::{Any, TypeId, type_name};
 use std::fmt;
 use std::sync::Arc;
 
-/// Values that belong to one run and not to its agent: the current user, a connection, an output
-/// directory. At most one value of each type. Cheap to clone.
+/// Values that belong to a run and not to its agent: the current user, a connection, an output
+/// directory. Has at most one value of each type, and is cheap to clone.
 ///
 /// [`Run::with_data`](crate::Run::with_data) adds a value, and
 /// [`ToolContext::data`](crate::tool::ToolContext::data) returns it. A sub-agent has the data of
-/// its parent. The data is not part of the history: it must be passed again when a run is resumed.
+/// its parent. The data is not part of the history and must be passed again when a run is resumed.
 ///
 /// ```
 /// use turnstream::tool::RunData;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct RunData(Arc<Vec<DataEntry>>);
 
-/// How deep sub-agents may still be nested below the run with this data.
+/// The number of levels by which sub-agents may still be nested below the run with this data.
 #[derive(Clone, Copy)]
 pub(crate) struct RemainingSubAgentDepth(pub(crate) u32);
 
@@ -35,14 +35,14 @@ struct DataEntry {
 }
 
 impl RunData {
-    /// Makes an empty set of data.
+    /// Creates an empty set of data.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a value, and replaces a value of the same type. If the value is a `RunData` itself, all
-    /// of its values are added: a tool uses this to pass its [own
-    /// data](crate::tool::ToolContext::run_data) to a run that it starts. Mark such a tool as
+    /// of its values are added. A tool can thus pass its [own
+    /// data](crate::tool::ToolContext::run_data) to a run that the tool starts. Mark such a tool as
     /// [`running_sub_agents`](crate::Tool::running_sub_agents).
     pub fn insert<T: Any + Send + Sync>(mut self, value: T) -> Self {
         let values = Arc::make_mut(&mut self.0);
@@ -55,14 +55,14 @@ impl RunData {
         self
     }
 
-    /// Returns the value of this type.
+    /// Returns the value of type `T`, or `None` if there is no such value.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let entry = self.0.iter().find(|entry| entry.type_id == TypeId::of::<T>())?;
         Arc::clone(&entry.value).downcast().ok()
     }
 }
 
-/// Adds an entry, and replaces the entry of the same type.
+/// Adds an entry, which replaces an existing entry of the same type.
 fn replace_entry(entries: &mut Vec<DataEntry>, entry: DataEntry) {
     match entries.iter_mut().find(|other| other.type_id == entry.type_id) {
         Some(other) => *other = entry,
@@ -70,7 +70,7 @@ fn replace_entry(entries: &mut Vec<DataEntry>, entry: DataEntry) {
     }
 }
 
-/// Shows only the types, because the values may be secret.
+/// Prints only the types of the values, because the values may be secret.
 impl fmt::Debug for RunData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.iter().map(|entry| entry.name)).finish()

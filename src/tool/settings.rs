@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-/// The time limit of a call, unless its tool or its toolkit sets another one.
+/// The default time limit of a call, for tools and toolkits that set no other limit.
 ///
-/// Sub-agents have no limit by default. External calls and waits for an approval have none either.
+/// Sub-agents have no limit by default. External calls and waits for an approval have no limit
+/// either.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The settings of a tool: all of it except its handler.
+/// The settings of a tool, which are all parts of the tool except its handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ToolSettings {
     pub(super) timeout: Option<Duration>,
@@ -18,15 +19,15 @@ pub(super) struct ToolSettings {
 /// A property that a tool declares.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ToolFlag {
-    /// Each call runs alone.
+    /// Each call runs while no other call of the turn is running.
     Exclusive,
     RequiresApproval,
     SupportsDryRun,
-    /// It runs outside of the toolkit.
+    /// The tool runs outside of the toolkit.
     External,
     /// Each call runs agents, whose requests and calls are counted instead of the call itself.
     RunsSubAgents,
-    /// An interrupted call may run again.
+    /// An interrupted call of the tool may run again.
     Idempotent,
     /// Repeating the same call with the same result does not mean that the run is stuck.
     Pollable,

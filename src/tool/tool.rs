@@ -11,11 +11,11 @@ use crate::tool::handler::FnHandler;
 use crate::tool::settings::{ToolFlag, ToolSettings};
 use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 
-/// A tool: its name, description and schema for the model, and the code that runs its calls. Cheap
-/// to clone.
+/// A tool, with its name, description and schema for the model, and the code that runs its calls.
+/// Cheap to clone.
 ///
-/// A failure of any kind, including a panic, becomes a result that the model reads. It never ends
-/// the run.
+/// A failure of a tool, including a panic, becomes a result that the model reads. A failure never
+/// ends the run.
 ///
 /// ```
 /// use turnstream::tool::Tool;
@@ -38,14 +38,14 @@ use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 pub struct Tool {
     pub(super) handler: Arc<dyn ToolHandler>,
     pub(super) settings: ToolSettings,
-    /// `Some` if the tool runs an agent.
+    /// The agent that the tool runs; `None` for tools that run no agent.
     pub(super) agent: Option<AgentBacking>,
 }
 
-/// Resumes a suspended call with these arguments.
+/// A function that resumes a suspended call with these arguments.
 type ResumeFn = dyn Fn(ToolContext, &str) -> UpdateStream + Send + Sync;
 
-/// The parts that only a tool made from an agent has.
+/// The parts that only a tool created from an agent has.
 #[derive(Clone)]
 pub(super) struct AgentBacking {
     agent: Arc<dyn Any + Send + Sync>,
@@ -53,12 +53,12 @@ pub(super) struct AgentBacking {
 }
 
 impl Tool {
-    /// Makes a tool from a handler. The name and the schema of the handler are not checked here.
+    /// Creates a tool from a handler, without checking the name and the schema of the handler.
     pub fn from_handler(handler: impl ToolHandler + 'static) -> Self {
         Self { handler: Arc::new(handler), settings: ToolSettings::default(), agent: None }
     }
 
-    /// Returns the name, description and schema that the model sees.
+    /// Returns the tool's name, description and schema that the model sees.
     pub fn spec(&self) -> &ToolSpec {
         self.handler.spec()
     }
@@ -68,34 +68,36 @@ impl Tool {
         &self.spec().name
     }
 
-    /// Runs each call alone: no other call of the turn runs at the same time.
+    /// Makes each call of the tool run alone, so that no other call of the turn runs at the same
+    /// time.
     ///
-    /// Earlier calls of the turn end first, and later ones start after it has ended. Calls of other
-    /// tools may run concurrently, up to
+    /// Earlier calls of the turn end first, and later calls start after the exclusive call has
+    /// ended. Calls of other tools may run concurrently, up to
     /// [`Toolkit::with_max_concurrency`](crate::Toolkit::with_max_concurrency).
     pub fn exclusive(self) -> Self {
         self.with_flag(ToolFlag::Exclusive)
     }
 
-    /// Sets the time limit of a call: a call that takes longer than `limit` is dropped, and its
+    /// Sets the time limit of a call. A call that takes longer than `limit` is dropped, and its
     /// result is of kind [`Timeout`](crate::item::ResultKind::Timeout). The turn's other calls
-    /// continue. Without this setting, the limit is that of
-    /// [`Toolkit::with_timeout`](crate::Toolkit::with_timeout), or
+    /// continue. By default, the limit is set by
+    /// [`Toolkit::with_timeout`](crate::Toolkit::with_timeout), or is
     /// [`DEFAULT_TIMEOUT`](crate::tool::DEFAULT_TIMEOUT), 10 minutes.
     /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) removes the limit.
     ///
     /// The time starts when the call is first polled. The tool is polled before its timer, so a
-    /// result that is ready counts even if the time is up. Tools advance only while the
-    /// [`ToolRun`](crate::tool::ToolRun) is polled: if its consumer pauses, so do the tools. The
-    /// time from an emitted event to the next poll is therefore not counted.
+    /// result that is ready is accepted even after the time limit. Tools advance only while the
+    /// [`ToolRun`](crate::tool::ToolRun) is polled, so tools pause when the consumer of the run
+    /// pauses. The time limit therefore does not count the time from an emitted event to the next
+    /// poll.
     ///
     /// A thread cannot be dropped. Blocking work should check
-    /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled) between its steps; a result that it
-    /// returns after the timeout is discarded.
+    /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled) between its steps; a result that
+    /// the thread returns after the timeout is discarded.
     ///
-    /// The timer is tokio's. Outside a tokio runtime, or in one whose time driver is not enabled,
-    /// the default limit does not apply, and a call with an explicit limit that is not done at its
-    /// first poll ends with an error.
+    /// The timer is tokio's. If there is no tokio runtime or its time driver is not enabled, the
+    /// default limit does not apply. A call with an explicit limit then ends with an error unless
+    /// it completes in its first poll.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.settings.timeout = Some(limit);
         self
@@ -106,29 +108,30 @@ impl Tool {
         self.with_flag(ToolFlag::RequiresApproval)
     }
 
-    /// Marks a tool whose calls run agents of their own, as tools made by
-    /// [`Agent::as_tool`](crate::Agent::as_tool) do. Such a call takes none of the slots that its
-    /// tree of agents [shares](crate::agent::Pool::with_max_concurrency): the agents that it runs
-    /// need those slots, and would otherwise wait for them forever. The default time limit of tools
-    /// does not apply.
+    /// Marks a tool whose calls run agents of their own, as tools created by
+    /// [`Agent::as_tool`](crate::Agent::as_tool) do. A call of such a tool occupies none of the
+    /// slots that its tree of agents [shares](crate::agent::Pool::with_max_concurrency). The agents
+    /// that the call runs need these slots, and would otherwise wait for them forever. The default
+    /// time limit of tools does not apply to calls that run agents.
     pub fn running_sub_agents(self) -> Self {
         self.with_flag(ToolFlag::RunsSubAgents)
     }
 
-    /// Lets calls run in a [dry run](crate::Toolkit::with_dry_run) as well: the tool either checks
-    /// [`is_dry_run`](crate::tool::ToolContext::is_dry_run) or never changes anything.
+    /// Lets calls also run in a [dry run](crate::Toolkit::with_dry_run). The tool must either check
+    /// [`is_dry_run`](crate::tool::ToolContext::is_dry_run) or never change anything.
     pub fn with_dry_run_support(self) -> Self {
         self.with_flag(ToolFlag::SupportsDryRun)
     }
 
-    /// Declares that a call may run again after a crash interrupted it: if it runs twice with the
-    /// same arguments and the same [idempotency key](crate::tool::ToolContext::idempotency_key),
-    /// the effect is that of running once.
+    /// Declares that a call may run again after a crash interrupted it. If the call runs twice with
+    /// the same arguments and the same [idempotency
+    /// key](crate::tool::ToolContext::idempotency_key), the effect must be that of running once.
     ///
-    /// A tool that only reads is idempotent. So is one that passes the key to a service which
-    /// recognises repeated keys. A call of any other tool that had started and has no result when a
-    /// [session](crate::session::Session) is opened never runs again: its result tells the model
-    /// that it was interrupted. A call that runs again passes hooks and approvals again.
+    /// A tool that only reads is idempotent. A tool that passes the key to a service which
+    /// recognises repeated keys is also idempotent. A call of any other tool never runs again if it
+    /// had started and has no result when a [session](crate::session::Session) is opened. The
+    /// result of a call that does not run again tells the model that the call was interrupted. A
+    /// call that runs again passes hooks and approvals again.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -146,17 +149,19 @@ impl Tool {
         self.with_flag(ToolFlag::Idempotent)
     }
 
-    /// Declares that the model is expected to call the tool repeatedly, and that its result may
-    /// stay the same for a long time, for example because it polls the progress of a job.
+    /// Declares that the model is expected to call the tool repeatedly, for example because the
+    /// tool polls the progress of a job. The result of the tool may then stay the same for a long
+    /// time.
     ///
-    /// An agent ignores such calls when it counts [repeated turns](crate::agent::RepeatCounter),
-    /// whatever their results are: the model is not asked to try something else, and the run does
-    /// not end as [`Repeating`](crate::event::EndReason::Repeating). A turn that only polls is not
-    /// counted, and does not reset the count: the turns A, poll, A count as A, A. Polling is
-    /// therefore bounded only by the limit on requests and by [budgets](crate::Agent::with_budget);
-    /// a tool that waits for a while before it answers uses less of both. The detector of a
-    /// [missing termination](crate::agent::detect::MissingTermination) counts such turns like any
-    /// others.
+    /// An agent ignores calls of a pollable tool when it counts [repeated
+    /// turns](crate::agent::RepeatCounter), whatever their results are. The model is not asked to
+    /// try something else, and the run does not end as
+    /// [`Repeating`](crate::event::EndReason::Repeating). A turn that only polls is not counted and
+    /// does not reset the count, so the turns A, poll, A count as A, A. Polling is therefore
+    /// bounded only by the limit on requests and by [budgets](crate::Agent::with_budget). A tool
+    /// that waits for a while before it answers uses fewer requests and less of the budgets. The
+    /// detector of a [missing termination](crate::agent::detect::MissingTermination) counts polling
+    /// turns like any other turns.
     ///
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
@@ -190,12 +195,13 @@ impl Tool {
         self.settings.has_flag(ToolFlag::RunsSubAgents)
     }
 
-    /// Returns whether each call runs alone.
+    /// Returns whether each call of the tool runs alone; see [`exclusive`](Self::exclusive).
     pub fn is_exclusive(&self) -> bool {
         self.settings.has_flag(ToolFlag::Exclusive)
     }
 
-    /// Returns the tool's own time limit, if it has one; see [`with_timeout`](Self::with_timeout).
+    /// Returns the tool's own time limit, or `None` if the tool has no limit of its own; see
+    /// [`with_timeout`](Self::with_timeout).
     pub fn timeout(&self) -> Option<Duration> {
         self.settings.timeout
     }
@@ -215,17 +221,17 @@ impl Tool {
         self.settings.has_flag(ToolFlag::External)
     }
 
-    /// Whether both tools have the same spec and the same settings.
+    /// Returns whether both tools have the same spec and the same settings.
     pub(crate) fn is_described_like(&self, other: &Self) -> bool {
         self.settings == other.settings && (self.is_run_like(other) || self.spec() == other.spec())
     }
 
-    /// Whether both tools share one handler, so that their calls run the same code.
+    /// Returns whether both tools share one handler, so that their calls run the same code.
     pub(crate) fn is_run_like(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.handler, &other.handler)
     }
 
-    /// Makes a tool from a function that prepares its calls.
+    /// Creates a tool from a function that prepares its calls.
     pub(crate) fn from_prepare_fn(
         spec: ToolSpec,
         prepare: impl Fn(&ToolSpec, &str) -> Result<PreparedCall, String> + Send + Sync + 'static,
@@ -242,8 +248,8 @@ impl Tool {
         Self { agent: Some(AgentBacking { agent, resume_fn: Arc::new(resume) }), ..self }
     }
 
-    /// Calls `observe` with the arguments of each call that fit the schema, before any approval is
-    /// requested.
+    /// Adds a function that is called with the arguments of each call that fit the schema, before
+    /// any approval is requested.
     #[cfg(feature = "mcp")]
     pub(crate) fn with_prepare_observer(
         self,
@@ -259,18 +265,19 @@ impl Tool {
         Self { settings, agent, ..Self::from_prepare_fn(spec, prepare) }
     }
 
-    /// Starts a call within another tool's call, with the context of that call.
+    /// Starts a call within another tool's call, with the context of that outer call.
     #[cfg(feature = "mcp")]
     pub(crate) fn begin(&self, arguments: &str, cx: ToolContext) -> Result<UpdateStream, String> {
         self.handler.prepare(arguments)?.start(cx)
     }
 
-    /// Returns the agent that the tool's calls run, if the tool was made from one.
+    /// Returns the agent that the tool's calls run, or `None` if the tool was not created from an
+    /// agent.
     pub(crate) fn agent<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         Arc::clone(&self.agent.as_ref()?.agent).downcast().ok()
     }
 
-    /// Prepares a call that resumes its suspended run, if the tool was made from an agent.
+    /// Prepares a call that resumes its suspended run, if the tool was created from an agent.
     pub(super) fn prepare_resumed(&self, arguments: &str) -> Option<PreparedCall> {
         let resume = Arc::clone(&self.agent.as_ref()?.resume_fn);
         let arguments = arguments.to_owned();

@@ -11,11 +11,11 @@ use crate::error::Error;
 use crate::item::{RawJson, ToolCall, ToolResult};
 use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
-/// A policy for the calls of a turn: it decides which calls run, handles approvals, and can inspect
-/// and change results.
+/// A policy for the calls of a turn, which decides which calls run, handles approvals, and can
+/// inspect and change results.
 ///
-/// Every method has a default; together the defaults run every call that does not require an
-/// approval. An error or a panic in a method ends the run; a panic is an error of kind
+/// Every method has a default. With all defaults, every call that does not require an approval
+/// runs. An error or a panic in a method ends the run; a panic is an error of kind
 /// [`Hook`](crate::ErrorKind::Hook). See
 /// [`ToolRun::with_policy`](crate::tool::ToolRun::with_policy).
 ///
@@ -40,15 +40,16 @@ use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 /// ```
 pub trait ToolPolicy: Send {
     /// Returns replacement arguments, as JSON text, for a call whose arguments are not JSON, not an
-    /// object, or do not fit its tool; `why` is the reason. `None`, the default, repairs nothing.
+    /// object, or do not fit its tool. `why` is the reason why the arguments are invalid. With
+    /// `None`, the default, the arguments are not repaired.
     ///
-    /// The replacement is checked once. If it fits, the call continues as if the model had written
-    /// it: [`before_call`](Self::before_call), the approver and the tool see the repaired
-    /// arguments. The history keeps the model's arguments, so a resumed call is repaired again. If
-    /// the replacement does not fit either, the model receives `why`, the error in its own
-    /// arguments.
+    /// The replacement is checked once. If the replacement fits, the call continues as if the model
+    /// had written it: [`before_call`](Self::before_call), the approver and the tool see the
+    /// repaired arguments. The history keeps the model's arguments, so a resumed call is repaired
+    /// again. If the replacement does not fit either, the model receives `why`, the error in its
+    /// own arguments.
     ///
-    /// The method runs synchronously in the poll that checks the call.
+    /// `repair_arguments` runs synchronously in the poll that checks the call.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -92,25 +93,25 @@ pub trait ToolPolicy: Send {
     ///
     /// # Errors
     ///
-    /// An error ends the run.
+    /// Returns an error to end the run.
     fn repair_arguments(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
         let _ = (call, why);
         Ok(None)
     }
 
-    /// Decides whether a call runs. Called once for each call that could run: the call is complete,
-    /// its tool is known, and its arguments fit, if necessary after a
+    /// Decides whether a call runs. `before_call` is called once for each call that could run. Such
+    /// a call is complete, its tool is known, and its arguments fit, if necessary after a
     /// [repair](Self::repair_arguments).
     ///
-    /// Calls are decided one after the other, in call order, and only when the call could start
-    /// within the concurrency limit. A call that needs an approval or an external result anyway is
-    /// decided as soon as it is next in order. Running calls continue in the meantime.
+    /// Calls are decided sequentially, in call order, and only when the call could start within the
+    /// concurrency limit. A call that needs an approval or an external result anyway is decided as
+    /// soon as it is next in order. Running calls continue while a call is being decided.
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         let _ = call;
         ready(Ok(Permission::allow())).boxed()
     }
 
-    /// Called when a call starts to wait for a verdict: for an approval, or for the result of an
+    /// Observes that a call starts to wait for a verdict: for an approval, or for the result of an
     /// [external](crate::Tool::external) tool. `call` has the arguments that would run.
     ///
     /// If the call needs an approval,
@@ -119,8 +120,8 @@ pub trait ToolPolicy: Send {
         let _ = call;
     }
 
-    /// Returns the verdict on a call that waits, if there is one. It is called before the verdict
-    /// is requested, and in every poll from then on.
+    /// Returns the verdict on a waiting call, or `None` while there is no verdict. `verdict` is
+    /// called before the verdict is requested, and in every later poll.
     ///
     /// If a verdict arrives between two polls, the implementation must wake the task.
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
@@ -128,40 +129,40 @@ pub trait ToolPolicy: Send {
         None
     }
 
-    /// Returns whether the run waits for calls that need an approval (interactive use) or leaves
-    /// them pending when all other calls have ended (the default). It is called when no call is
-    /// running. External calls are always left pending.
+    /// Returns whether the run waits for calls that need an approval (interactive use), or leaves
+    /// such calls pending when all other calls have ended (the default). `waits_for_verdicts` is
+    /// called when no call is running. External calls are always left pending.
     fn waits_for_verdicts(&self) -> bool {
         false
     }
 
     /// Returns a future that waits for a concurrency slot shared with other runs, before a call
-    /// starts. `None`, the default, starts the call immediately. The future's output is dropped
-    /// when the call ends.
+    /// starts. With `None`, the default, the call starts immediately. The future's output is
+    /// dropped when the call ends.
     ///
-    /// While the future is pending, the call and all later ones wait. The future is dropped if
+    /// While the future is pending, the call and all later calls wait. The future is dropped if
     /// another call must start first, or if the turn's own concurrency limit leaves no slot for the
-    /// call; the method is then called again later. It is called only for tools that do not [run
-    /// agents](crate::Tool::runs_sub_agents).
+    /// call. If the future was dropped, `acquire_slot` is called again later. `acquire_slot` is
+    /// called only for tools that do not [run agents](crate::Tool::runs_sub_agents).
     fn acquire_slot(&mut self, call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
         let _ = call;
         None
     }
 
-    /// Called when a call starts, with its context. If the call is dropped without a result, for
-    /// example because the run is dropped, the context's [report](ToolContext::effect_report) has
-    /// the effects that the call recorded until then.
+    /// Observes the start of a call, with the call's context. If the call is dropped without a
+    /// result, for example because the run is dropped, the context's
+    /// [report](ToolContext::effect_report) has the effects that the call recorded until then.
     fn on_start(&mut self, context: &ToolContext) {
         let _ = context;
     }
 
-    /// Inspects each result, and may change it, before the consumer sees it. This includes results
-    /// of calls that did not run; the result's kind shows which they are. The method runs
-    /// synchronously in the poll in which the result arrives.
+    /// Inspects each result, and may change the result, before the consumer sees it. Results of
+    /// calls that did not run are also inspected; the kind of such a result shows why the call did
+    /// not run. `after_call` runs synchronously in the poll in which the result arrives.
     ///
     /// # Errors
     ///
-    /// The result is emitted unchanged, then the run ends with the error.
+    /// Returns an error to end the run, after the result was emitted unchanged.
     fn after_call(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
         let _ = (call, result);
         Ok(())
@@ -171,18 +172,18 @@ pub trait ToolPolicy: Send {
     ///
     /// # Errors
     ///
-    /// The run ends with the error, and `null` is emitted as the progress.
+    /// Returns an error to end the run; `null` is emitted instead of the progress.
     fn redact_progress(&mut self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         let _ = (call, data);
         Ok(())
     }
 
     /// Changes each piece of evidence that a call has recorded, before
-    /// [`after_call`](Self::after_call) and before the consumer sees it.
+    /// [`after_call`](Self::after_call) is called and before the consumer sees the evidence.
     ///
     /// # Errors
     ///
-    /// The run ends with the error, and the evidence becomes `null`.
+    /// Returns an error to end the run; the evidence then becomes `null`.
     fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut RawJson) -> Result<(), Error> {
         let _ = (call, evidence);
         Ok(())
@@ -199,50 +200,51 @@ pub trait ToolPolicy: Send {
 pub struct Permission {
     /// Whether the call runs.
     pub decision: PermissionDecision,
-    /// Arguments that replace the model's, as JSON text. They are checked like the model's; if they
-    /// do not fit, the call is answered with an error.
+    /// Arguments that replace the model's, as JSON text. The replacement arguments are checked like
+    /// the model's; if they do not fit, the call is answered with an error.
     pub arguments: Option<String>,
 }
 
-/// Whether a call runs.
+/// The decision whether a call runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionDecision {
     /// The call runs, unless its tool requires an approval.
     Allow,
     /// The call requires an approval.
     RequireApproval,
-    /// The call does not run, and the model receives this reason.
+    /// The call does not run, and the model receives this text as the reason.
     Deny(String),
 }
 
 /// The answer to a call that waits for an approval or an external result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The call runs. An external call stays pending: only an `Output` or a `Deny` answers it.
+    /// The call runs. An external call stays pending, since only an `Output` or a `Deny` answers
+    /// it.
     Approve,
-    /// The call does not run, and the model receives this reason.
+    /// The call does not run, and the model receives this text as the reason.
     Deny(String),
-    /// The call does not run, and this is its result.
+    /// The call does not run, and this output is its result.
     Output(ToolOutput),
 }
 
 impl Permission {
-    /// The call runs, unless its tool requires an approval.
+    /// Creates a decision that the call runs, unless its tool requires an approval.
     pub fn allow() -> Self {
         Self { decision: PermissionDecision::Allow, arguments: None }
     }
 
-    /// The call requires an approval.
+    /// Creates a decision that the call requires an approval.
     pub fn require_approval() -> Self {
         Self { decision: PermissionDecision::RequireApproval, arguments: None }
     }
 
-    /// The call does not run. The model receives the reason.
+    /// Creates a decision that the call does not run. The model receives `why` as the reason.
     pub fn deny(why: impl Into<String>) -> Self {
         Self { decision: PermissionDecision::Deny(why.into()), arguments: None }
     }
 
-    /// Replaces the arguments of the call, as JSON text.
+    /// Sets arguments, as JSON text, that replace those of the call.
     pub fn with_arguments(mut self, arguments: impl Into<String>) -> Self {
         self.arguments = Some(arguments.into());
         self
@@ -250,12 +252,12 @@ impl Permission {
 }
 
 impl Verdict {
-    /// The call does not run. The model receives the reason.
+    /// Creates a verdict that the call does not run. The model receives `why` as the reason.
     pub fn deny(why: impl Into<String>) -> Self {
         Self::Deny(why.into())
     }
 
-    /// The call does not run, and this is its result.
+    /// Creates a verdict that the call does not run, with `output` as its result.
     pub fn output(output: impl IntoToolOutput) -> Self {
         Self::Output(output.into_tool_output())
     }

@@ -8,7 +8,8 @@ use crate::request::ToolSpec;
 use crate::tool::Tool;
 use crate::tool::settings::{ToolFlag, ToolSettings};
 
-/// The spec and the settings of a tool: all of it except the code that runs it.
+/// The spec and the settings of a tool, which are all parts of the tool except the code that runs
+/// it.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate field in a recording")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ToolRecord {

@@ -9,8 +9,8 @@ use crate::tool::Tool;
 
 /// Tools that may change while an agent runs, such as those of an MCP server or of plug-ins.
 ///
-/// [`Agent::with_tool_source`](crate::Agent::with_tool_source) takes one; its docs describe how a
-/// run reacts when the list changes.
+/// Pass a source to [`Agent::with_tool_source`](crate::Agent::with_tool_source), whose docs
+/// describe how a run reacts when the tool list changes.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -53,18 +53,19 @@ use crate::tool::Tool;
 /// ```
 pub trait ToolSource: Send + Sync {
     /// Returns the source's name, such as that of a server, which appears in errors and in messages
-    /// to the model. It is read once, when the source is passed to an agent.
+    /// to the model. The name is read once, when the source is passed to an agent.
     fn name(&self) -> &str;
 
-    /// Returns the current tools, in an order that is stable while they do not change.
+    /// Returns the current tools, in an order that is stable while the tools do not change.
     ///
-    /// A run calls it before each of its requests, so it should be cheap when nothing has changed. The
-    /// future does nothing before it is polled, and dropping it cancels the listing.
+    /// A run calls `list_tools` before each of its requests, so `list_tools` should be cheap when
+    /// nothing has changed. The future does nothing before it is polled, and dropping the future
+    /// cancels the listing.
     ///
     /// # Errors
     ///
-    /// If the tools cannot be listed. A source should not return an empty list in that case: the
-    /// run would continue without its tools.
+    /// Returns an error if the tools cannot be listed. A source should not return an empty list in
+    /// that case, since the run would continue without its tools.
     fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>>;
 }
 
@@ -83,13 +84,13 @@ impl<S: ToolSource + ?Sized> ToolSource for Arc<S> {
 pub struct ToolList {
     /// The tools, in the order in which the model sees them.
     pub tools: Vec<Tool>,
-    /// Texts for the model about tools that were left out: one text for each, with the reason. The
-    /// model receives each text once, for as long as it stays in the list.
+    /// Texts for the model about tools that were left out, with one text and reason for each such
+    /// tool. The model receives each text once, for as long as the text stays in the list.
     pub notes: Vec<String>,
 }
 
 impl ToolList {
-    /// Makes a list with nothing left out.
+    /// Creates a tool list without notes, for a source that left out no tool.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
         Self { tools: tools.into_iter().collect(), notes: Vec::new() }
     }

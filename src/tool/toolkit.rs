@@ -25,7 +25,7 @@ const DEFAULT_MAX_RESULT_BYTES: usize = 64 * 1024;
 
 type OnTruncate = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync;
 
-/// The tools of an agent, and how its calls run. Cheap to clone.
+/// The tools of an agent, and the settings with which its calls run. Cheap to clone.
 ///
 /// ```
 /// use turnstream::tool::{Tool, ToolSpec, Toolkit};
@@ -57,9 +57,9 @@ impl Default for Toolkit {
 }
 
 impl Toolkit {
-    /// Makes a toolkit from tools.
+    /// Creates a toolkit from tools.
     ///
-    /// Two tools with the same name are an error: a request that offers both fails with
+    /// Two tools with the same name are an error. A request that offers both tools fails with
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), and nothing is sent. Use
     /// [`with_replaced_tool`](Self::with_replaced_tool) to replace a tool.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
@@ -80,17 +80,17 @@ impl Toolkit {
         }
     }
 
-    /// Lets the model search for tools instead of listing them all: a request lists two tools,
-    /// whose bytes stay the same for any number of tools and when tools are added.
+    /// Lets the model search for tools instead of listing all tools in each request. A request then
+    /// lists two tools, whose bytes stay the same for any number of tools and when tools are added.
     ///
     /// The model finds tools with `search_tools`, whose result has their schemas, and calls them
-    /// with `call_tool`. A call inside of `call_tool` is treated as a call of the inner tool:
-    /// policies, hooks, approvals, limits and events see the inner tool's name and arguments, and
-    /// the arguments are checked against its schema. Only the history keeps the outer call, and the
-    /// outer name in the result, as the model wrote them. The model may also call a tool directly
-    /// by its own name.
+    /// with `call_tool`. A call inside of `call_tool` is treated as a call of the inner tool.
+    /// Policies, hooks, approvals, limits and events see the inner tool's name and arguments, and
+    /// the arguments are checked against the inner tool's schema. Only the history keeps the outer
+    /// call, and the outer name in the result, as written by the model. The model may also call a
+    /// tool directly by its own name.
     ///
-    /// This is [`with_search`](Self::with_search) with the default settings.
+    /// This method is [`with_search`](Self::with_search) with the default settings.
     ///
     /// ```
     /// use serde_json::json;
@@ -124,8 +124,8 @@ impl Toolkit {
         self.with_search(ToolSearch::new())
     }
 
-    /// Lets the model search for tools instead of listing them, as [`searchable`](Self::searchable)
-    /// does, with settings.
+    /// Lets the model search for tools instead of listing all tools, like
+    /// [`searchable`](Self::searchable), with the settings in `search`.
     ///
     /// The other methods of the toolkit behave as follows:
     ///
@@ -134,10 +134,10 @@ impl Toolkit {
     ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if a tool is named `search_tools` or
     ///   `call_tool`, or if two tools have the same name.
     /// - [`with_rationale`](Self::with_rationale) adds the rationale to the schemas of the tools
-    ///   that can be found. `search_tools` and `call_tool` stay as they are.
-    /// - [`restricted_to`](Self::restricted_to) keeps the tools that it names. If `call_tool` is
-    ///   one of them, it also keeps all tools that are not listed. Otherwise the toolkit is not
-    ///   searchable any more.
+    ///   that can be found. `search_tools` and `call_tool` stay unchanged.
+    /// - [`restricted_to`](Self::restricted_to) keeps the tools that its `specs` name. If
+    ///   `call_tool` is one of these tools, all tools that are not listed are kept too. If
+    ///   `call_tool` is not named, the toolkit is not searchable any more.
     /// - [`specs`](Self::specs) returns the listed specs, and [`get`](Self::get) finds all tools.
     ///
     /// A provider with its own [tool search](crate::Provider::has_tool_search) receives the
@@ -148,7 +148,7 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().cloned())
     }
 
-    /// Adds a tool.
+    /// Adds a tool to the toolkit.
     pub fn with_tool(self, tool: Tool) -> Self {
         let tools = self.tools.iter().cloned().chain([tool]);
         self.rebuild_with_tools(tools)
@@ -175,30 +175,31 @@ impl Toolkit {
         self.rebuild_with_tools(tools)
     }
 
-    /// Sets the maximum number of calls of a turn that run concurrently; 4 by default.
+    /// Sets the maximum number of calls of a turn that run concurrently, which is 4 by default.
     ///
-    /// Sub-agents multiply this number, because each of them has its own limit.
+    /// Sub-agents multiply the number of concurrent calls, because each sub-agent has its own
+    /// limit.
     pub fn with_max_concurrency(mut self, calls: NonZeroUsize) -> Self {
         self.max_concurrency = calls.get();
         self
     }
 
-    /// Runs only the first call of each turn; the others are answered as skipped.
+    /// Makes only the first call of each turn run; the other calls are answered as skipped.
     pub fn first_call_only(mut self) -> Self {
         self.first_call_only = true;
         self
     }
 
-    /// Sets whether calls run as a dry run, which changes nothing: only tools that [support dry
-    /// runs](Tool::with_dry_run_support) are called, and calls of other tools are answered with a
+    /// Sets whether calls run as a dry run, which changes nothing. Only tools that [support dry
+    /// runs](Tool::with_dry_run_support) are called. Calls of other tools are answered with a
     /// description of what would have been called.
     pub fn with_dry_run(mut self, dry_run: bool) -> Self {
         self.is_dry_run = dry_run;
         self
     }
 
-    /// Sets the time limit for calls of tools without a [limit of their own](Tool::with_timeout);
-    /// by default [`DEFAULT_TIMEOUT`], 10 minutes.
+    /// Sets the time limit for calls of tools without a [limit of their own](Tool::with_timeout).
+    /// The default limit is [`DEFAULT_TIMEOUT`], 10 minutes.
     /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) removes the limit. Sub-agents have no
     /// limit by default.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
@@ -206,10 +207,10 @@ impl Toolkit {
         self
     }
 
-    /// Sets the maximum length of a result's text in bytes; 65,536 by default.
+    /// Sets the maximum length of a result's text in bytes, which is 65,536 by default.
     ///
-    /// A longer text is [truncated](crate::item::Content::truncate_middle) before the consumer or
-    /// the model sees it: its head and its tail are kept.
+    /// A longer result text is [truncated](crate::item::Content::truncate_middle) before the
+    /// consumer or the model sees it. The start and the end of the text are kept.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self
@@ -217,10 +218,10 @@ impl Toolkit {
 
     /// Sets a function that stores results elsewhere before they are truncated.
     ///
-    /// `keep` is called with the complete result before it is truncated, synchronously in the poll
-    /// in which the result arrives. The text that it returns, for example the path of a file with
-    /// the complete result, is added to the marker that the model reads. If it panics, no text is
-    /// added.
+    /// `keep` is called with the complete result before the result is truncated, synchronously in
+    /// the poll in which the result arrives. The text that `keep` returns, for example the path of
+    /// a file with the complete result, is added to the marker that the model reads. If `keep`
+    /// panics, no text is added.
     ///
     /// ```
     /// use turnstream::Toolkit;
@@ -247,8 +248,8 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().cloned())
     }
 
-    /// Returns the same toolkit with only the tools that `specs` names; it treats all others as
-    /// unknown.
+    /// Returns the same toolkit with only the tools that `specs` names. The returned toolkit treats
+    /// all other tools as unknown.
     pub fn restricted_to(&self, specs: &[ToolSpec]) -> Self {
         let is_named = |name: &str| specs.iter().any(|spec| spec.name == name);
         #[cfg(feature = "tool-search")]
@@ -265,12 +266,12 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().filter(is_offered).cloned())
     }
 
-    /// Returns the same toolkit with these tools after its own.
+    /// Returns the same toolkit with `tools` added after its own tools.
     pub(crate) fn merged_with(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
         self.rebuild_with_tools(self.tools.iter().cloned().chain(tools))
     }
 
-    /// Returns the tool of this name; the first one if there are several.
+    /// Returns the tool named `name`, or the first such tool if there are several.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         #[cfg(feature = "tool-search")]
         if let Some(tool) = self.search.as_ref().and_then(|search| search.get(name)) {
@@ -303,10 +304,10 @@ impl Toolkit {
         Arc::clone(&self.specs)
     }
 
-    /// Returns the specs for a provider with its own [tool
-    /// search](crate::Provider::has_tool_search): those of all tools, where tools that are not
-    /// always listed are marked as [deferred](ToolSpec::deferred). If the toolkit is not
-    /// searchable, they are the [`specs`](Self::specs).
+    /// Returns the specs of all tools, for a provider with its own [tool
+    /// search](crate::Provider::has_tool_search). Tools that are not always listed are marked as
+    /// [deferred](ToolSpec::deferred). If the toolkit is not searchable, these are the
+    /// [`specs`](Self::specs).
     pub fn deferred_specs(&self) -> Arc<[ToolSpec]> {
         #[cfg(feature = "tool-search")]
         if let Some(search) = &self.search {
@@ -315,13 +316,13 @@ impl Toolkit {
         self.specs()
     }
 
-    /// Whether these are all the specs that a request with this toolkit offers, not a selection.
+    /// Returns whether `specs` are all the specs that a request with this toolkit offers.
     pub(crate) fn offers_all(&self, specs: &Arc<[ToolSpec]>) -> bool {
         Arc::ptr_eq(specs, &self.specs) || Arc::ptr_eq(specs, &self.deferred_specs())
     }
 
-    /// Returns the inner call of a `call_tool` call if the toolkit is searchable; otherwise the
-    /// call itself.
+    /// Returns the inner call of a `call_tool` call if the toolkit is searchable. Any other call is
+    /// returned unchanged.
     #[cfg_attr(
         not(feature = "tool-search"),
         expect(clippy::unused_self, reason = "only a searchable toolkit has such calls")
@@ -334,7 +335,7 @@ impl Toolkit {
         Cow::Borrowed(call)
     }
 
-    /// Whether a call of this name may contain another call.
+    /// Returns whether a call with this tool name may contain another call.
     #[cfg_attr(
         not(feature = "tool-search"),
         expect(clippy::unused_self, reason = "only a searchable toolkit has such calls")
@@ -365,7 +366,7 @@ impl Toolkit {
         }
     }
 
-    /// Returns the same toolkit with other tools.
+    /// Returns the same toolkit with `tools` instead of its own tools.
     fn rebuild_with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
         let audit = |tool: Tool| if self.adds_rationale { tool.with_rationale() } else { tool };
         let tools: Arc<[Tool]> = tools.into_iter().map(audit).collect();
@@ -383,7 +384,7 @@ impl Toolkit {
         self.max_concurrency
     }
 
-    /// Returns the time limit for a call of the tool; `None` means unlimited.
+    /// Returns the time limit for a call of the tool; `None` means that there is no time limit.
     pub(super) fn time_limit(&self, tool: &Tool) -> Option<TimeLimit> {
         let limit = match (tool.timeout(), self.timeout) {
             (Some(limit), _) => TimeLimit::Explicit(limit),

@@ -1,4 +1,4 @@
-//! Tools made from closures.
+//! Tools created from closures.
 
 #[cfg(feature = "schemars")]
 use std::any::type_name;
@@ -17,13 +17,13 @@ use crate::tool::{IntoToolOutput, PreparedCall, Tool, ToolContext, ToolSpec, Too
 use crate::tool::{args_schema, validate_spec};
 
 impl Tool {
-    /// Makes a tool from an async closure. The schema is derived from its argument type: a struct
-    /// with a field for each argument, or `()` for none.
+    /// Creates a tool from an async closure. The schema is derived from the closure's argument
+    /// type, which is a struct with a field for each argument, or `()` for no arguments.
     ///
-    /// The closure takes the arguments and a [`ToolContext`], and returns a future. serde
+    /// The closure receives the arguments and a [`ToolContext`], and returns a future. serde
     /// deserialises the arguments; a mismatch is reported to the model with its path, and the
-    /// closure does not run. The future's output becomes the result: [`IntoToolOutput`] lists the
-    /// types, and [`Json`](crate::tool::Json) wraps any other type that serialises.
+    /// closure does not run. The future's output becomes the result. [`IntoToolOutput`] lists the
+    /// output types, and [`Json`](crate::tool::Json) wraps any other type that serialises.
     ///
     /// ```
     /// use turnstream::Tool;
@@ -48,9 +48,10 @@ impl Tool {
     ///
     /// # Panics
     ///
-    /// If the name is not valid for every provider (1 to 64 letters, digits, `_` and `-`), or the
-    /// schema of the argument type is not that of an object, as with an enum. Both are known when
-    /// the program is written. Types that are never an object, such as `String`, do not compile.
+    /// Panics if the name is invalid for a provider (valid names have 1 to 64 letters, digits, `_`
+    /// and `-`). Also panics if the schema of the argument type is not that of an object, as with
+    /// an enum. Names and argument types are known when the program is written. Types that are
+    /// never an object, such as `String`, do not compile.
     #[cfg(feature = "schemars")]
     #[track_caller]
     pub fn new<A, MustBeAnObject, F, Fut, R>(name: &str, description: &str, run: F) -> Self
@@ -63,12 +64,12 @@ impl Tool {
         Self::streaming(name, description, into_update_stream_fn(run))
     }
 
-    /// Makes a tool from an async closure that shares state with the program: each call receives a
-    /// clone of the state. It should be cheap to clone, such as an [`Arc`], a connection pool or a
-    /// channel.
+    /// Creates a tool from an async closure that shares state with the program. Each call receives
+    /// a clone of the state. The state should be cheap to clone, such as an [`Arc`], a connection
+    /// pool or a channel.
     ///
     /// A closure passed to [`Tool::new`] must clone captured state before its `async move` block;
-    /// this method does that. For values that belong to one run, use
+    /// `stateful` clones the state for each call. For values that belong to one run, use
     /// [`Run::with_data`](crate::Run::with_data).
     ///
     /// ```
@@ -89,7 +90,7 @@ impl Tool {
     ///
     /// # Panics
     ///
-    /// As [`Tool::new`].
+    /// Panics in the same cases as [`Tool::new`].
     #[cfg(feature = "schemars")]
     #[track_caller]
     pub fn stateful<S, A, MustBeAnObject, F, Fut, R>(
@@ -108,7 +109,7 @@ impl Tool {
         Self::new(name, description, move |args, cx| run(state.clone(), args, cx))
     }
 
-    /// Makes a tool from a closure that returns a stream of [`ToolUpdate`]s.
+    /// Creates a tool from a closure that returns a stream of [`ToolUpdate`]s.
     ///
     /// ```
     /// use futures::stream;
@@ -128,7 +129,7 @@ impl Tool {
     ///
     /// # Panics
     ///
-    /// As [`Tool::new`].
+    /// Panics in the same cases as [`Tool::new`].
     #[cfg(feature = "schemars")]
     #[track_caller]
     pub fn streaming<A, MustBeAnObject, F, St>(name: &str, description: &str, run: F) -> Self
@@ -145,11 +146,11 @@ impl Tool {
         }
     }
 
-    /// Makes a tool from an async closure with typed arguments and an explicit schema.
+    /// Creates a tool from an async closure with typed arguments and an explicit schema.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is not valid for every
+    /// Returns [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is invalid for a
     /// provider or the schema is not of type `object`.
     pub fn typed<A, F, Fut, R>(spec: ToolSpec, run: F) -> Result<Self, Error>
     where
@@ -161,11 +162,11 @@ impl Tool {
         Self::typed_streaming(spec, into_update_stream_fn(run))
     }
 
-    /// Makes a streaming tool with typed arguments and an explicit schema.
+    /// Creates a streaming tool with typed arguments and an explicit schema.
     ///
     /// # Errors
     ///
-    /// As [`Tool::typed`].
+    /// Returns an error in the same cases as [`Tool::typed`].
     pub fn typed_streaming<A, F, St>(spec: ToolSpec, run: F) -> Result<Self, Error>
     where
         A: DeserializeOwned + Send + 'static,
@@ -176,15 +177,17 @@ impl Tool {
         Ok(Self::from_typed_fn(spec, |_, arguments| json::parse_arguments(arguments), run))
     }
 
-    /// Makes a tool from an async closure that takes its arguments as JSON.
+    /// Creates a tool from an async closure that takes its arguments as JSON.
     ///
-    /// The arguments are checked against the schema: `type`, `properties`, `required`, `enum`,
-    /// `const`, `items` and `additionalProperties`; with the feature `validate`, all of JSON
-    /// Schema. A mismatch is reported to the model with its path, and the closure does not run.
+    /// The arguments are checked against the schema keywords `type`, `properties`, `required`,
+    /// `enum`, `const`, `items` and `additionalProperties`. With the feature `validate`, all
+    /// keywords of JSON Schema are checked. A mismatch is reported to the model with its path, and
+    /// the closure does not run.
     ///
     /// # Errors
     ///
-    /// As [`Tool::typed`]; with the feature `validate`, also if the schema is not valid.
+    /// Returns an error in the same cases as [`Tool::typed`]; with the feature `validate`, also if
+    /// the schema is invalid.
     pub fn raw<F, Fut, R>(spec: ToolSpec, run: F) -> Result<Self, Error>
     where
         F: Fn(serde_json::Value, ToolContext) -> Fut + Send + Sync + 'static,
@@ -194,12 +197,12 @@ impl Tool {
         Self::raw_streaming(spec, into_update_stream_fn(run))
     }
 
-    /// Makes a streaming tool that takes its arguments as JSON. They are checked as by
+    /// Creates a streaming tool that takes its arguments as JSON. The arguments are checked as by
     /// [`raw`](Self::raw).
     ///
     /// # Errors
     ///
-    /// As [`Tool::raw`].
+    /// Returns an error in the same cases as [`Tool::raw`].
     pub fn raw_streaming<F, St>(spec: ToolSpec, run: F) -> Result<Self, Error>
     where
         F: Fn(serde_json::Value, ToolContext) -> St + Send + Sync + 'static,
@@ -211,7 +214,7 @@ impl Tool {
         Ok(Self::from_typed_fn(spec, read, run))
     }
 
-    /// Makes a tool from a function that parses its arguments and a closure that streams updates.
+    /// Creates a tool from a function that parses its arguments and a closure that streams updates.
     fn from_typed_fn<A, F, St>(
         spec: ToolSpec,
         read: impl Fn(&ToolSpec, &str) -> Result<A, String> + Send + Sync + 'static,
@@ -225,15 +228,15 @@ impl Tool {
         let run = Arc::new(run);
         Self::from_prepare_fn(spec, move |spec, arguments| {
             let (args, run) = (read(spec, arguments)?, Arc::clone(&run));
-            // The closure runs in the first poll of the stream, so that everything it does before
-            // it returns counts as work of the tool.
+            // The closure runs in the first poll of the stream, so that its synchronous part counts
+            // as work of the tool.
             let begin = move |cx| stream::once(async move { run(args, cx) }).flatten().boxed();
             Ok(PreparedCall::new(begin))
         })
     }
 }
 
-/// Turns a closure that returns one output into one that streams it.
+/// Turns a closure that returns one output into a closure that streams this output.
 fn into_update_stream_fn<A, F, Fut, R>(
     run: F,
 ) -> impl Fn(A, ToolContext) -> IntoStream<Map<Fut, ToUpdate<R>>>
@@ -255,7 +258,8 @@ fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSp
         parameters = serde_json::json!({ "type": "object", "properties": {} });
     }
     if let Some(schema) = parameters.as_object_mut() {
-        // Only people and JSON Schema tools use these; for the model they would only cost tokens.
+        // Only people and JSON Schema tools use these keywords, which would only cost tokens for
+        // the model.
         schema.shift_remove("$schema");
         schema.shift_remove("title");
     }

@@ -1,4 +1,4 @@
-//! Calls inside of other calls: with tool search, most tools are called through `call_tool`.
+//! Calls inside of other calls. With tool search, most tools are called through `call_tool`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,20 +9,21 @@ use crate::item::{Item, ToolResult};
 #[cfg(feature = "tool-search")]
 pub(crate) use crate::tool::search::unwrapped_call;
 
-/// Returns the call unchanged: without the feature `tool-search`, no call contains another one.
+/// Returns the call unchanged, since without the feature `tool-search` no call contains another
+/// call.
 #[cfg(not(feature = "tool-search"))]
 pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
     Cow::Borrowed(call)
 }
 
-/// The names of tools that were called inside of other calls, by call id. The history itself has
-/// the names that the model used.
+/// The names of tools that were called inside of other calls, by call id. The history itself
+/// contains the names that the model used.
 #[derive(Debug, Default)]
 pub(crate) struct InnerToolNames<'a>(HashMap<&'a str, String>);
 
 impl<'a> InnerToolNames<'a> {
-    /// Processes the next item of a history. If it is a result, it is returned with the name of the
-    /// tool that ran.
+    /// Processes the next item of a history. If the item is a result, it is returned with the name
+    /// of the tool that ran.
     pub(crate) fn next_result(&mut self, item: &'a Item) -> Option<Cow<'a, ToolResult>> {
         if let Some(call) = item.as_tool_call()
             && let Cow::Owned(inner) = unwrapped_call(call)

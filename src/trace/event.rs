@@ -1,4 +1,4 @@
-//! One step of a run as data.
+//! A step of a run, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,10 @@ use crate::item::{Evidence, RawJson, SideEffect};
 use crate::tool::Rationale;
 use crate::trace::{NormalizedError, RemainingBudget, ToolExit};
 
-/// One step of a run: a call and its result, a message after which the run continued, or the end.
+/// A step of a run: a call and its result, a message after which the run continued, or the end.
 ///
-/// It serialises to one flat JSON object. Unknown values are left out, and readers ignore unknown
-/// fields. Its `Display` format is [`Yaml`](crate::trace::Yaml).
+/// An event serialises to one flat JSON object. Unknown values are left out, and readers ignore
+/// unknown fields. The `Display` format of an event is [`Yaml`](crate::trace::Yaml).
 ///
 /// ```
 /// use turnstream::trace::TraceEvent;
@@ -36,17 +36,18 @@ use crate::trace::{NormalizedError, RemainingBudget, ToolExit};
 pub struct TraceEvent {
     /// The number of the step, starting at 1. Sub-agents count their own steps.
     pub step: u32,
-    /// The number of the request in the run that led to the step, starting at 1; 0 if unknown.
+    /// The number of the request that led to the step, counted in the run from 1; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turn: u32,
-    /// The model that answered, or that the request was sent to; empty if unknown.
+    /// The model that answered, or to which the request was sent; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
-    /// The ids of the calls that contain the run, if it is a sub-agent's; the outermost call first.
+    /// The ids of the calls that contain the run, with the outermost call first, if the run is a
+    /// sub-agent's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
-    /// The inputs that were recorded before the step, such as the context that was selected for its
-    /// request and the reason.
+    /// The inputs that were recorded before the step, such as the context that was selected for the
+    /// step's request and the reason for the selection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<RawJson>,
     /// The action of the step.
@@ -72,8 +73,8 @@ pub enum TraceAction {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         call_id: String,
         /// The arguments as the model wrote them, without the parts that `why` contains. Arguments
-        /// that are not JSON, or are nested deeper than 100 levels, are stored as a string. `None`
-        /// if the call was made before the trace began.
+        /// that are not JSON, or are nested deeper than 100 levels, are stored as a string. The
+        /// field is `None` if the call was made before the trace started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<RawJson>,
         /// The rationale of the call, if its tool has a [rationale](crate::Tool::with_rationale).
@@ -84,17 +85,18 @@ pub enum TraceAction {
     Say {
         /// The text of the message, shortened to one line.
         text: String,
-        /// The stop reason of the turn.
+        /// The stop reason of the turn that contains the message.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         turn_stopped: String,
     },
     /// The end of the run.
     Stop {
-        /// `success` if the run was completed with a [proof](TraceResult::verification_evidence).
-        /// Otherwise the [reason](crate::event::EndReason), such as `completed`, `blocked` or
+        /// The value `success` if the run was completed with a
+        /// [proof](TraceResult::verification_evidence). Otherwise, the
+        /// [reason](crate::event::EndReason) why the run ended, such as `completed`, `blocked` or
         /// `unproven`.
         stop_reason: String,
-        /// The final text, shortened to one line.
+        /// The final text of the run, shortened to one line.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
     },
@@ -117,27 +119,29 @@ pub struct TraceResult {
     /// How a call ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_exit: Option<ToolExit>,
-    /// The error of the step.
+    /// The error with which the step failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normalized_error: Option<NormalizedError>,
-    /// The evidence that the tool recorded, usually an [`Evidence`]. A single value is serialised
-    /// directly, several as a list.
+    /// The evidence that the tool recorded, usually an [`Evidence`]. A single piece of evidence is
+    /// serialised directly, several pieces as a list.
     #[serde(skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
     pub evidence: Vec<RawJson>,
-    /// The evidence of a success: the [`proof`](crate::Outcome::proof) of the run.
+    /// The evidence that the run succeeded, which is the [`proof`](crate::Outcome::proof) of the
+    /// run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification_evidence: Option<Evidence>,
-    /// The reason why the run is not a success: the requirement that a stop hook reported as
-    /// missing, or the pending calls.
+    /// The reason why the run is not a success, which is the requirement that a stop hook reported
+    /// as missing, or the pending calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// The reason that a stop hook gave for another end of the run.
+    /// The reason that a stop hook gave for the end of the run, unless `missing` contains the
+    /// reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
 impl TraceResult {
-    /// Returns whether the result is empty.
+    /// Returns whether no field of the result is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -148,8 +152,8 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Serialises one value directly and several as a list. A single value that is a list becomes a
-/// list of one.
+/// Serialises a single value directly and several values as a list. A single value that is a list
+/// itself becomes a list with one element.
 mod one_or_many {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! The trace of a run, with one event for each step: as JSON lines for machines, and as YAML for
+//! The trace of a run, with an event for each step, as JSON lines for machines and as YAML for
 //! people.
 
 mod event;

@@ -1,4 +1,4 @@
-//! Reads written traces.
+//! Reads traces that were written as JSON lines.
 
 use std::error::Error as StdError;
 use std::io::BufRead;
@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind};
 use crate::json_lines;
 use crate::trace::TraceEvent;
 
-/// Reads a trace that was [written](super::Trace::write_to) as one JSON object per line. Empty
-/// lines and unknown fields are ignored.
+/// Reads a trace that was [written](super::Trace::write_to) as JSON lines, with one object for each
+/// step. Empty lines and unknown fields are ignored.
 ///
 /// ```
 /// use turnstream::trace::read_jsonl;
@@ -23,8 +23,8 @@ use crate::trace::TraceEvent;
 ///
 /// # Errors
 ///
-/// [`Store`](ErrorKind::Store) with the number of the line, if the line is not a step, or if
-/// reading fails. After a read error, the iterator ends.
+/// Yields [`Store`](ErrorKind::Store) with the line number if a line is not a step, or if reading
+/// fails. After a read error, the iterator ends.
 pub fn read_jsonl(from: impl BufRead) -> impl Iterator<Item = Result<TraceEvent, Error>> {
     json_lines::read_lines(from).filter_map(|read| match read {
         Ok(line) if line.is_blank() => None,

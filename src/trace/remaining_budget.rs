@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::usage::{Prices, Usage};
 
-/// The remaining amount of each budget after a step. A field is `None` if its budget is not
-/// limited.
+/// The remaining amount of each budget after a step. A field is `None` if the budget is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RemainingBudget {
-    /// The number of requests that may still be sent. Each is one step, if every turn has one call.
+    /// The number of requests that may still be sent. Each request is one step, if every turn has
+    /// one call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_remaining: Option<u64>,
     /// The number of tokens that may still be used, in requests and answers.
@@ -26,18 +26,18 @@ pub struct RemainingBudget {
     /// The remaining cost, in millionths of the currency unit of the prices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_remaining: Option<u64>,
-    /// The remaining time in milliseconds.
+    /// The remaining time of the run, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_remaining_ms: Option<u64>,
 }
 
 impl RemainingBudget {
-    /// Returns whether no budget is limited.
+    /// Returns whether all budgets are unlimited.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns the budgets that remain after this use.
+    /// Returns the budgets that remain after the run used these amounts.
     pub(super) fn after_use(&self, used: &UsedBudget, elapsed: Duration) -> Self {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
@@ -52,18 +52,18 @@ impl RemainingBudget {
     }
 }
 
-/// The use of a run so far.
+/// The amounts that a run has used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UsedBudget {
     pub(super) requests: u64,
     pub(super) tool_calls: u64,
     pub(super) usage: Usage,
-    /// In millionths of the currency unit.
+    /// The cost in millionths of the currency unit.
     pub(super) cost_micros: u64,
 }
 
 impl UsedBudget {
-    /// Adds the use of one attempt at a turn.
+    /// Adds the amounts that an attempt at a turn used.
     pub(super) fn add(&mut self, usage: Usage, model: &str, prices: &Prices) {
         self.usage += usage;
         if let Some(price) = prices.get(model) {

@@ -8,7 +8,7 @@ use crate::item::{Evidence, ResultKind, ToolResult};
 /// The maximum length of a summary, in characters.
 const MAX_SUMMARY_CHARS: usize = 240;
 
-/// How a call ended.
+/// The way in which a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub enum ToolExit {
     Failure,
     /// The call exceeded its time limit.
     Timeout,
-    /// The call itself was invalid; nothing ran.
+    /// The call itself was invalid, so nothing ran.
     ValidationError,
 }
 
@@ -27,16 +27,16 @@ pub enum ToolExit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NormalizedError {
-    /// The kind of failure.
+    /// The kind of the failure.
     pub kind: FailureKind,
     /// The first line of the error text that the model reads, shortened.
     #[serde(default)]
     pub summary: String,
 }
 
-/// The kind of a failure: a small closed set.
+/// The kind of a failure, as a small closed set of values.
 ///
-/// For a call, the exit and the kind follow from its result:
+/// For a call, the exit and the kind depend on its result:
 ///
 /// | result | exit | kind |
 /// |---|---|---|
@@ -49,9 +49,9 @@ pub struct NormalizedError {
 /// | [`Interrupted`] | `failure` | `interrupted` |
 /// | [`Truncated`], [`Budget`], [`Skipped`] | `failure` | `not_run` |
 ///
-/// The error that ends a run is one of: `timeout`; `validation` (the request or the answer is
-/// invalid, unsupported or too large); `runtime` (a hook or a store failed, or something panicked);
-/// `provider`.
+/// For the error that ends a run, the kind is `timeout`, `validation`, `runtime` or `provider`. The
+/// kind is `validation` if the request or the answer is invalid, unsupported or too large. The kind
+/// is `runtime` if a hook or a store failed, or if a part of the run panicked.
 ///
 /// [`Ok`]: ResultKind::Ok
 /// [`Error`]: ResultKind::Error
@@ -68,7 +68,7 @@ pub struct NormalizedError {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// The time limit was exceeded.
+    /// The time limit of the call or request was exceeded.
     Timeout,
     /// A value is malformed, or a check did not pass.
     Validation,
@@ -82,12 +82,12 @@ pub enum FailureKind {
     NotRun,
     /// The model could not be reached, or its answer was not usable.
     Provider,
-    /// A kind that a later version added.
+    /// A kind that was added in a later version.
     #[serde(other)]
     Other,
 }
 
-/// Returns how a result ended, and its error if it is one.
+/// Returns how the call of a result ended, and the error of the result if the call failed.
 pub(super) fn exit_of_result(result: &ToolResult) -> (ToolExit, Option<NormalizedError>) {
     let (exit, kind) = match result.kind {
         // A failed check is a failure even if the tool that ran it reports success.
@@ -151,7 +151,7 @@ fn error_summary(text: &str) -> String {
     to_single_line(line.strip_prefix("Error: ").unwrap_or(line))
 }
 
-/// Returns the text in one line, shortened.
+/// Returns the text as a single line, shortened to the maximum length.
 pub(super) fn to_single_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {

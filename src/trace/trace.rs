@@ -17,16 +17,18 @@ use crate::trace::trace_writers::TraceWriters;
 use crate::trace::{RemainingBudget, TraceEvent};
 use crate::usage::Prices;
 
-/// The steps of a run. Clones share the trace.
+/// The trace of a run, which lists the steps of the run. Clones share the trace.
 ///
-/// [`trace_to`](crate::EventStreamExt::trace_to) fills it, and it can be read at any time. A step
-/// is the result of one call, in the order in which results arrive; or a turn without calls after
-/// which the run continued; or the end of the run. A run that is dropped has no end. A trace can be
-/// used for several runs, one after the other: it continues to count steps, and budgets start again
-/// with each run. A run starts at its input, or when the previous run has ended.
+/// [`trace_to`](crate::EventStreamExt::trace_to) fills the trace, which can be read at any time. A
+/// step is the result of a call, a turn without calls after which the run continued, or the end of
+/// the run. Results of calls are listed in the order in which they arrive. No end step is recorded
+/// for a run that is dropped. A trace can be used for several runs, one after the other. Steps are
+/// then counted across runs, and budgets start again with each run. A run starts at its input, or
+/// when the previous run has ended.
 ///
-/// The steps of a sub-agent are listed where they happened. They contain the id of the call that
-/// runs the sub-agent, have numbers of their own, and do not change those of the parent.
+/// The steps of a sub-agent are listed where they happened. Each step of a sub-agent contains the
+/// id of the call that runs the sub-agent, and has a number of its own. Steps of a sub-agent do not
+/// change the numbers and budgets of the parent's steps.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -61,8 +63,8 @@ pub struct Trace(Arc<TraceShared>);
 
 #[derive(Debug, Default)]
 struct TraceShared {
-    /// Locked before `state`, so that lines are written in order and readers of the trace do not
-    /// wait for a writer.
+    /// The writers are locked before `state`, so that lines are written in order and readers of the
+    /// trace do not wait for a writer.
     writers: Mutex<TraceWriters>,
     state: Mutex<TraceState>,
 }
@@ -76,41 +78,41 @@ struct TraceState {
 }
 
 impl Trace {
-    /// Makes a trace without budgets.
+    /// Creates a trace of runs without budgets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a trace of runs that may send at most `steps` requests each.
+    /// Creates a trace of runs that may send at most `steps` requests each.
     pub fn from_max_steps(steps: u32) -> Self {
         let steps_remaining = Some(u64::from(steps));
         Self::from_budgets(RemainingBudget { steps_remaining, ..RemainingBudget::default() })
     }
 
-    /// Makes a trace of runs that have these budgets at their start.
+    /// Creates a trace of runs that have these budgets at their start.
     pub fn from_budgets(budgets: RemainingBudget) -> Self {
         let trace = Self::default();
         trace.lock_state().fold.initial_budget = budgets;
         trace
     }
 
-    /// Sets the prices of tokens, for [`RemainingBudget::cost_remaining`].
+    /// Sets the prices of tokens, from which [`RemainingBudget::cost_remaining`] is computed.
     pub fn with_prices(self, prices: Prices) -> Self {
         self.lock_state().fold.prices = prices;
         self
     }
 
-    /// Adds the open calls of a history, so that the trace knows their arguments when a run
-    /// [resumes](crate::Agent::resume) them.
+    /// Adds the open calls of a history, so that the trace contains the arguments of these calls
+    /// when a run [resumes](crate::Agent::resume) them.
     pub fn with_resumed_history(self, history: &History) -> Self {
         self.lock_state().fold.resume_from(history);
         self
     }
 
-    /// Writes each step to `out` as it happens, as one line of JSON; the steps so far are written
-    /// first. Each line is written completely and flushed.
+    /// Writes each step to `out` when the step happens, as one line of JSON. The steps so far are
+    /// written first. Each line is written completely and flushed.
     ///
-    /// An error of a writer never affects the run: nothing more is written to that writer, and
+    /// An error of a writer never affects the run. Nothing more is written to a failed writer, and
     /// [`failure`](Self::failure) returns the error.
     pub fn write_to(&self, out: impl Write + Send + 'static) {
         let mut sink = self.lock_writers();
@@ -118,27 +120,28 @@ impl Trace {
         sink.add(Box::new(out), &so_far);
     }
 
-    /// Returns the first error of a writer.
+    /// Returns the first error of a writer, if a writer has failed.
     pub fn failure(&self) -> Option<Error> {
         self.lock_writers().failure.clone()
     }
 
-    /// Records an input of the next step, such as the context that was selected for its request and
-    /// the reason. A value that does not serialise to JSON is stored as `null`.
+    /// Records an input of the next step, such as the context that was selected for the step's
+    /// request and the reason for the selection. A value that does not serialise to JSON is stored
+    /// as `null`.
     pub fn add_input(&self, input: impl Serialize) {
         let json = RawJson::new(&input).unwrap_or_else(|_| serde_json::Value::Null.into());
         self.lock_state().fold.add_input(json);
     }
 
-    /// Processes the next event. [`trace_to`](crate::EventStreamExt::trace_to) calls this; call it
-    /// only for events that do not pass through such a stream.
+    /// Processes the next event. [`trace_to`](crate::EventStreamExt::trace_to) calls `observe` for
+    /// each event of its stream, so call `observe` only for other events.
     pub fn observe(&self, event: &Event) {
         let mut sink = self.lock_writers();
         let mut steps = Vec::new();
         {
             let book = &mut *self.lock_state();
             if matches!(event, Event::Appended { why: AppendReason::Input, .. }) {
-                // The previous run may have been dropped.
+                // The previous run may have been dropped before its end.
                 book.started_at = None;
             }
             let elapsed = book.elapsed();
@@ -151,12 +154,12 @@ impl Trace {
         sink.write_steps(&steps);
     }
 
-    /// Returns the steps so far.
+    /// Returns the steps recorded so far.
     pub fn events(&self) -> Vec<TraceEvent> {
         self.lock_state().steps.clone()
     }
 
-    /// Returns the last step so far.
+    /// Returns the last recorded step, or `None` if there is no step.
     pub fn last_event(&self) -> Option<TraceEvent> {
         self.lock_state().steps.last().cloned()
     }
@@ -167,7 +170,7 @@ impl Trace {
         let mut text = String::new();
         for step in &self.lock_state().steps {
             let gap = if text.is_empty() { "" } else { "\n" };
-            // Writing to a string does not fail.
+            // Writing to a string never fails.
             let _ = write!(text, "{gap}{step}");
         }
         text
@@ -183,7 +186,8 @@ impl Trace {
 }
 
 impl TraceState {
-    /// Returns the time since the run's first event. The clock is read only if the time is limited.
+    /// Returns the time since the run's first event. The clock is read only if the time budget is
+    /// limited.
     fn elapsed(&mut self) -> Duration {
         if self.fold.initial_budget.time_remaining_ms.is_none() {
             return Duration::ZERO;

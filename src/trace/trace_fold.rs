@@ -13,16 +13,16 @@ use crate::trace::{TraceAction, TraceEvent, TraceResult};
 use crate::turn::{Turn, TurnEvent};
 use crate::usage::Prices;
 
-/// Values that are nested deeper are stored as text: JSON parsers stop at about 128 levels, and a
-/// step adds some of its own.
+/// The maximum nesting depth of a value that is stored as JSON. Deeper values are stored as text,
+/// since JSON parsers stop at about 128 levels, and a step adds some levels of its own.
 const MAX_JSON_DEPTH: usize = 100;
 
-/// The state after the events so far, as far as the next step needs it.
+/// The parts of the state after the events so far that the next step needs.
 #[derive(Debug, Default)]
 pub(super) struct TraceFold {
     pub(super) initial_budget: RemainingBudget,
     pub(super) prices: Prices,
-    /// The ids of the calls that contain this run, if it is nested.
+    /// The ids of the calls that contain this run, if the run is nested.
     parent_calls: Vec<String>,
     /// The number of the last step.
     last_step_number: u32,
@@ -34,12 +34,12 @@ pub(super) struct TraceFold {
 struct RunTrace {
     turn_number: u32,
     model: String,
-    /// Whether a request was announced and its turn is not complete.
+    /// Whether a request was announced whose turn is not complete.
     is_turn_announced: bool,
     used_budget: UsedBudget,
     /// The calls that have no result yet.
     open_calls: OpenCalls<OpenToolCall>,
-    /// A turn without calls that may be the last one.
+    /// The text of a turn without calls that may be the last turn.
     final_text: Option<FinalText>,
     /// The recorded inputs of the next step.
     inputs: Vec<RawJson>,
@@ -79,8 +79,8 @@ impl TraceFold {
         self.run.inputs.push(limit_depth(input));
     }
 
-    /// Processes the next event; `elapsed` is the time since the run's first event. The steps that
-    /// the event completes are appended to `steps`.
+    /// Processes the next event, and appends the steps that the event completes to `steps`.
+    /// `elapsed` is the time since the run's first event.
     pub(super) fn observe(
         &mut self,
         event: &Event,
@@ -129,7 +129,7 @@ impl TraceFold {
             Event::Finished(outcome) => {
                 let step = self.stop_step(outcome, elapsed);
                 steps.push(step);
-                // A later run answers pending calls.
+                // A later run may answer the pending calls.
                 let RunTrace { open_calls: open, suspended_histories: suspended, .. } =
                     std::mem::take(&mut self.run);
                 if outcome.reason == EndReason::Pending {
@@ -183,7 +183,7 @@ impl TraceFold {
         run.open_calls.extend(turn.tool_calls().map(open));
     }
 
-    /// Emits the step of a turn that turned out not to be the last one.
+    /// Emits the step of a turn that was not the last turn of the run.
     fn emit_message_step(&mut self, elapsed: Duration, steps: &mut Vec<TraceEvent>) {
         let Some(FinalText { text, stop_reason: turn_stopped, turn_number: turn, model }) =
             self.run.final_text.take()
@@ -194,7 +194,8 @@ impl TraceFold {
         steps.push(self.new_step(turn, model, action, TraceResult::default(), elapsed));
     }
 
-    /// Adds a call whose approval is requested. The trace may not have seen its turn.
+    /// Adds a call whose approval is requested, because the trace may not have processed the turn
+    /// of the call.
     fn add_open_call(&mut self, call: &ToolCall) {
         let open = &mut self.run.open_calls;
         if open.find_mut(|open| open.call.call_id == call.call_id).is_none() {
@@ -256,7 +257,7 @@ impl TraceFold {
             let mut within = self.parent_calls.clone();
             within.push(call_id.to_owned());
             let mut child = Self { parent_calls: within, ..Self::default() };
-            // The latest suspended history is the one that the sub-agent continues from.
+            // The sub-agent continues from its latest suspended history.
             if let Some((_, history)) =
                 self.run.suspended_histories.iter().rfind(|(id, _)| id == call_id)
             {
@@ -307,7 +308,7 @@ impl TraceFold {
             | EndReason::HookError
             | EndReason::Other => result.why.clone_from(&outcome.why),
         }
-        // Only the outcome contains the usage of an interrupted attempt.
+        // The usage of an interrupted attempt is contained only in the outcome.
         self.run.used_budget.usage = outcome.usage;
         self.run.used_budget.cost_micros = outcome.cost.unwrap_or(self.run.used_budget.cost_micros);
         let (turn, model) = (self.run.turn_number, self.run.model.clone());
@@ -350,7 +351,8 @@ fn split_rationale(arguments: &str) -> (Rationale, Option<RawJson>) {
     (why, Some(args))
 }
 
-/// Returns the value, or its text if it is nested too deeply to be parsed as a part of a step.
+/// Returns the value, or its text if the value is nested too deeply to be parsed as a part of a
+/// step.
 fn limit_depth(json: RawJson) -> RawJson {
     match nesting_depth(json.as_str()) > MAX_JSON_DEPTH {
         true => serde_json::Value::from(json.as_str()).into(),

@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::trace::Trace;
 
-/// Stream for the [`trace_to`](crate::journal::EventStreamExt::trace_to) method.
+/// The stream that is returned by the [`trace_to`](crate::journal::EventStreamExt::trace_to)
+/// method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]

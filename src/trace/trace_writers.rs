@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, catch_panic};
 use crate::json_lines::LineWriter;
 use crate::trace::TraceEvent;
 
-/// The writers, and the first error.
+/// The writers of a trace, and the first error of a writer.
 #[derive(Debug, Default)]
 pub(super) struct TraceWriters {
     writers: Vec<LineWriter<Error>>,
@@ -14,7 +14,7 @@ pub(super) struct TraceWriters {
 }
 
 impl TraceWriters {
-    /// Adds a writer, and writes the steps so far to it.
+    /// Adds a writer, and writes the steps so far to the writer.
     pub(super) fn add(&mut self, out: Box<dyn Write + Send>, so_far: &[TraceEvent]) {
         let mut out = LineWriter::new(out, write_error);
         if self.write_steps_to(&mut out, so_far) {

@@ -1,4 +1,4 @@
-//! Steps as YAML for people.
+//! The YAML format of steps, for people.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use serde_json::Value;
 
 use crate::trace::TraceEvent;
 
-/// Longer keys, in bytes, are written as explicit keys (`? key`), because for implicit keys "the
-/// `:` indicator must appear at most 1024 Unicode characters beyond the start of the key", escapes
-/// included. <https://yaml.org/spec/1.2.2/#742-flow-mappings>
+/// The maximum length of an implicit key, in bytes. Longer keys are written as explicit keys (`?
+/// key`), because for implicit keys "the `:` indicator must appear at most 1024 Unicode characters
+/// beyond the start of the key", escapes included. <https://yaml.org/spec/1.2.2/#742-flow-mappings>
 const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
 /// A step as block YAML, for people.
 ///
 /// Values of fixed sets, tool names and paths are written as plain scalars. Other texts are in
-/// double quotes, so that they are never parsed as YAML syntax. Values that serve to repeat the
-/// step (arguments, ids, the model) and the final text are left out, unless [all
-/// fields](Self::with_all_fields) are requested.
+/// double quotes, so that they are never parsed as YAML syntax. The final text and the values that
+/// serve to repeat the step (arguments, ids, the model) are left out. [All
+/// fields](Self::with_all_fields) can be requested.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "it is shown where it is written"]
 pub struct Yaml<'a> {
@@ -25,7 +25,7 @@ pub struct Yaml<'a> {
 }
 
 impl Yaml<'_> {
-    /// Includes all fields.
+    /// Includes all fields of the step in the output.
     pub fn with_all_fields(mut self) -> Self {
         self.has_all_fields = true;
         self
@@ -49,8 +49,8 @@ impl fmt::Display for Yaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = serde_json::to_string(self.event).map_err(|_| fmt::Error)?;
         let Ok(mut value) = serde_json::from_str::<Value>(&json) else {
-            // The value is nested too deeply to be parsed: write JSON in one line, which is YAML as
-            // well.
+            // The value is nested too deeply to be parsed. The value is written as JSON in one
+            // line, which is also valid YAML.
             return writeln!(f, "{json}");
         };
         if let (Value::Object(fields), false) = (&mut value, self.has_all_fields) {
@@ -68,10 +68,10 @@ impl fmt::Display for Yaml<'_> {
     }
 }
 
-/// How strings are written.
+/// The style in which strings are written.
 #[derive(Clone, Copy)]
 enum ScalarStyle {
-    /// Without quotes, if the result is a string in YAML.
+    /// Without quotes, if the unquoted text is a string in YAML.
     Plain,
     DoubleQuoted,
 }
@@ -86,7 +86,7 @@ impl ScalarStyle {
     }
 }
 
-/// Writes a value with its fields or elements indented by `depth`. Each line ends with a line
+/// Writes a value whose fields or elements are indented by `depth`. Each line ends with a line
 /// break.
 fn write_block(
     value: &Value,
@@ -135,21 +135,21 @@ fn write_after_key(
     write_block(value, f, depth + 2, style)
 }
 
-/// A value in one line.
+/// A value that is written in one line.
 struct InlineYaml<'a>(&'a Value, ScalarStyle);
 
 impl fmt::Display for InlineYaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::String(text) => Scalar(text, self.1).fmt(f),
-            // Everything else is the same in YAML: `null`, booleans, numbers, and empty
+            // All other values have the same syntax in YAML: `null`, booleans, numbers, and empty
             // collections.
             value => write!(f, "{value}"),
         }
     }
 }
 
-/// A string.
+/// A string that is written as a YAML scalar.
 struct Scalar<'a>(&'a str, ScalarStyle);
 
 impl fmt::Display for Scalar<'_> {
@@ -161,8 +161,8 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// Whether a string needs no quotes in YAML. Some strings that need none are rejected: the rule is
-/// simple enough to show that numbers, dates, booleans and indicators never pass.
+/// Returns whether a string needs no quotes in YAML. Some strings that need no quotes are rejected.
+/// The rule is simple enough to show that numbers, dates, booleans and indicators never pass.
 fn is_plain_scalar(text: &str) -> bool {
     const RESERVED_WORDS: &[&str] = &["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
@@ -172,11 +172,11 @@ fn is_plain_scalar(text: &str) -> bool {
         && !RESERVED_WORDS.iter().any(|it| text.eq_ignore_ascii_case(it))
 }
 
-/// Writes a string in double quotes. YAML has the escapes of JSON there.
+/// Writes a string in double quotes, where YAML supports the escapes of JSON.
 ///
-/// "c-printable ::= x09 | x0A | x0D | [x20-x7E] | x85 | [xA0-xD7FF] | [xE000-xFFFD] |
-/// [x010000-x10FFFF]", and "a byte order mark must not appear inside a document"; line breaks would
-/// be folded. <https://yaml.org/spec/1.2.2/#51-character-set>
+/// YAML allows these characters: "c-printable ::= x09 | x0A | x0D | [x20-x7E] | x85 | [xA0-xD7FF] |
+/// [xE000-xFFFD] | [x010000-x10FFFF]", and "a byte order mark must not appear inside a document".
+/// Line breaks would be folded. <https://yaml.org/spec/1.2.2/#51-character-set>
 fn write_double_quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str("\"")?;
     for c in text.chars() {

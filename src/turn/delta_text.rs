@@ -6,15 +6,15 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smol_str::SmolStr;
 
-/// A short piece of text that is cheap to make and to clone.
+/// A short piece of text that is cheap to create and to clone.
 ///
 /// Up to 23 bytes, the size of most tokens, are stored inline without an allocation. The
-/// representation is private and may change: read it as a `&str`.
+/// representation is private and may change. Read the text as a `&str`.
 #[derive(Clone)]
 pub struct Text(SmolStr);
 
 impl Text {
-    /// The text.
+    /// Returns the text as a string slice.
     pub fn as_str(&self) -> &str {
         &self.0
     }

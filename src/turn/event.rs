@@ -8,88 +8,90 @@ use crate::error::Error;
 use crate::turn::{Text, Turn};
 use crate::usage::Usage;
 
-/// One event of a turn. The last one is always `TurnComplete`.
+/// An event of a turn. The last event of a turn is always `TurnComplete`.
 ///
 /// Folding the other events gives the turn, except for provider data and the provider's own items.
-/// Deltas with the same `index` belong to one item; items are in the order of their first events.
+/// Deltas with the same `index` belong to the same item. Items are in the order of their first
+/// events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TurnEvent {
     /// A piece of the model's text.
     TextDelta {
-        /// The index of its text item.
+        /// The index of the text item that the piece belongs to.
         index: u32,
-        /// The piece.
+        /// The piece of text.
         text: Text,
     },
     /// A piece of the model's reasoning.
     ReasoningDelta {
-        /// The index of its reasoning item.
+        /// The index of the reasoning item that the piece belongs to.
         index: u32,
-        /// The piece.
+        /// The piece of reasoning.
         text: Text,
-        /// Whether this is the reasoning itself or a summary of it.
+        /// Whether the piece belongs to the reasoning itself or to a summary of the reasoning.
         kind: ReasoningKind,
     },
-    /// A piece of a refusal. In the finished turn it is text.
+    /// A piece of a refusal, which is text in the finished turn.
     RefusalDelta {
-        /// The index of its text item.
+        /// The index of the text item that the piece belongs to.
         index: u32,
-        /// The piece.
+        /// The piece of the refusal.
         text: Text,
     },
-    /// The model begins a tool call.
+    /// The start of a tool call by the model.
     ToolCallStart {
-        /// The id of the call, unique within the history.
+        /// The id of the call, which is unique within the history.
         call_id: String,
-        /// The tool's name.
+        /// The name of the called tool.
         name: String,
     },
     /// A piece of a call's arguments, as raw JSON text.
     ToolCallArgsDelta {
-        /// The id of its call.
+        /// The id of the call that the piece belongs to.
         call_id: String,
-        /// The piece.
+        /// The piece of the arguments.
         delta: Text,
     },
-    /// The call's arguments are complete. The call may run only after the turn is complete.
+    /// The end of a call, whose arguments are now complete. The call may run only after the turn is
+    /// complete.
     ToolCallEnd {
-        /// The call.
+        /// The id of the call.
         call_id: String,
     },
-    /// The tokens that this attempt used so far. Replaces the previous update.
+    /// The token usage of this attempt so far, which replaces the previous update.
     UsageUpdate {
-        /// All tokens of this attempt so far.
+        /// The usage of this attempt so far.
         usage: Usage,
     },
-    /// The request failed before any output, and is sent again after a delay that begins now.
+    /// The request failed before any output, and is sent again after a delay that starts now.
     ///
-    /// It is not part of the turn; folds ignore it.
+    /// The event is not part of the turn and is ignored by folds.
     Retrying {
         /// The number of attempts that failed so far, from 1.
         attempt: u32,
         /// The length of the delay, in milliseconds.
         delay_ms: u64,
-        /// Why the last attempt failed.
+        /// The error of the last attempt that failed.
         error: Arc<Error>,
     },
-    /// Everything of the open turn so far is void: a retry or a fallback starts over.
+    /// Everything of the open turn so far is void, because a retry or a fallback starts again.
     Retracted {
-        /// The reason, for a human reader.
+        /// The reason for the retraction, for a human reader.
         why: String,
-        /// The tokens that the void attempt used; they count for the run.
+        /// The token usage of the void attempt, which counts for the run.
         usage: Usage,
     },
-    /// The turn is complete.
+    /// The turn is complete, and no event follows.
     TurnComplete {
-        /// The whole turn.
+        /// The complete turn.
         turn: Arc<Turn>,
     },
 }
 
 impl TurnEvent {
-    /// The piece of text, if this is a text delta.
+    /// Returns the piece of text, if this event is a text delta.
     pub fn text_delta(&self) -> Option<&Text> {
         match self {
             Self::TextDelta { text, .. } => Some(text),
@@ -97,7 +99,7 @@ impl TurnEvent {
         }
     }
 
-    /// The finished turn, if this is `TurnComplete`.
+    /// Returns the finished turn, if this event is `TurnComplete`.
     pub fn turn_complete(&self) -> Option<&Arc<Turn>> {
         match self {
             Self::TurnComplete { turn } => Some(turn),
@@ -106,13 +108,13 @@ impl TurnEvent {
     }
 }
 
-/// Whether reasoning is shown as it is or as a summary.
+/// Whether the text is the reasoning itself or a summary of the reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningKind {
-    /// A summary of the reasoning, made by the provider.
+    /// A summary of the reasoning, written by the provider.
     Summary,
-    /// The reasoning itself. Kinds added by later versions are deserialized as this.
+    /// The reasoning itself. Kinds that later versions add are deserialized as `Trace`.
     #[default]
     #[serde(other)]
     Trace,

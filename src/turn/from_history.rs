@@ -4,12 +4,13 @@ use crate::item::{History, Item, ItemKind};
 use crate::turn::Turn;
 
 impl Turn {
-    /// The completed turn that a history ends with, not counting results of its calls. Tombstones
-    /// are left out. The error says why the history does not end with a turn as the model wrote it.
+    /// Returns the completed turn that a history ends with, not counting results of its calls.
+    /// Tombstones are left out. An `Err` is the reason why the history does not end with a turn as
+    /// the model wrote it.
     ///
-    /// Its calls may run if its stop reason allows it: only a completed turn leaves its `TurnInfo`
-    /// in a history. The provider's raw stop reason is not stored there.
-    // A call that was shortened later is not what the model wrote.
+    /// The turn's calls may run if its stop reason allows this, since only a completed turn leaves
+    /// its `TurnInfo` in a history. The provider's raw stop reason is not stored in the history.
+    // A call that was shortened later differs from the call that the model wrote.
     pub(crate) fn from_history(history: &History) -> Result<Self, &'static str> {
         let mut items: Vec<&Item> = history.iter().filter(|item| !item.tombstone).collect();
         while items.pop_if(|item| item.as_tool_result().is_some()).is_some() {}
@@ -29,7 +30,7 @@ impl Turn {
         let begins = |item: &&Item| !is_item_of_turn(item) || item.turn.is_some();
         let from = before.iter().rposition(begins).map_or(0, |at| at + 1);
         let mut items: Vec<Item> = items[from..].iter().map(|item| (*item).clone()).collect();
-        // A call that was shortened since is not what the model wrote.
+        // A call that was shortened later differs from the call that the model wrote.
         if items.iter().any(|item| item.compacted && item.as_tool_call().is_some()) {
             return Err("an open call was shortened by a compaction");
         }
@@ -48,7 +49,7 @@ impl Turn {
     }
 }
 
-/// Whether an item can be part of a completed turn.
+/// Returns whether an item can be part of a completed turn.
 fn is_item_of_turn(item: &Item) -> bool {
     let said_by_model = match item.kind {
         ItemKind::Text { .. }

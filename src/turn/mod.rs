@@ -1,4 +1,4 @@
-//! One turn of a model, as data: its events, the builder that assembles them, the finished turn.
+//! A turn of a model, as data: its events, the builder that assembles them, and the finished turn.
 
 mod builder;
 mod delta_text;

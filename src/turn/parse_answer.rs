@@ -9,15 +9,15 @@ use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::turn::Turn;
 
-/// Why an answer could not be parsed into a type.
+/// The reason why an answer could not be parsed into a type.
 ///
-/// It is the source of an error of kind [`Malformed`](ErrorKind::Malformed), of kind
-/// [`Filtered`](ErrorKind::Filtered) if the model refused or a filter cut the answer off, or of
-/// kind [`TooLarge`](ErrorKind::TooLarge) if the answer is [too long](Self::TooLong).
+/// A `ParseError` is the source of an error of kind [`Malformed`](ErrorKind::Malformed). The kind
+/// is [`Filtered`](ErrorKind::Filtered) if the model refused or a filter cut the answer off, and
+/// [`TooLarge`](ErrorKind::TooLarge) if the answer is [too long](Self::TooLong).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// The model refused.
+    /// The model refused to answer.
     Refused {
         /// The text of the refusal.
         text: String,
@@ -27,43 +27,45 @@ pub enum ParseError {
         /// The text before the cut.
         text: String,
     },
-    /// The output limit or the context window cut the answer off, or the provider paused it. The
-    /// text is not parsed, even if it happens to be JSON: the rest of a number or a list may be
-    /// missing.
+    /// The output limit or the context window cut the answer off, or the provider paused the
+    /// answer. The text is not parsed, even if it happens to be JSON, because the rest of a number
+    /// or a list may be missing.
     Truncated {
         /// The text before the cut.
         text: String,
     },
     /// The run ended before there was a final answer.
     RunEndedEarly {
-        /// How the run ended, for example `max_turns`.
+        /// The reason why the run ended, for example `max_turns`.
         reason: String,
     },
-    /// The answer has no text. The turn may have calls.
+    /// The answer has no text. The turn may have calls instead.
     NoText,
     /// The answer is not a single JSON value.
     NotJson {
-        /// The syntax error and its position.
+        /// The syntax error, with its position.
         message: String,
-        /// The line in `text`, from 1.
+        /// The line number of the error in `text`, from 1.
         line: usize,
-        /// The byte in the line, from 1; 0 means before the first byte.
+        /// The position of the error in the line, as a byte number from 1; 0 means before the first
+        /// byte.
         column: usize,
         /// The text that was parsed.
         text: String,
     },
     /// The answer is JSON, but does not match the type.
     TypeMismatch {
-        /// The mismatch and its position.
+        /// The mismatch, with its position.
         message: String,
-        /// The path of the value, for example `steps[2].title`; `.` is the whole value.
+        /// The path of the value that does not match, for example `steps[2].title`; `.` is the
+        /// whole value.
         path: String,
         /// The text that was parsed.
         text: String,
     },
     /// The answer is longer than a limit of this crate.
     TooLong {
-        /// The limit, in bytes.
+        /// The maximum length of the answer, in bytes.
         limit: usize,
     },
 }
@@ -71,16 +73,17 @@ pub enum ParseError {
 impl Turn {
     /// Parses the answer as JSON into a type.
     ///
-    /// The answer is the turn's [`answer`](Self::answer). White space and a byte order mark around
-    /// it are ignored, and so is one fence of three backticks, with or without the language `json`,
-    /// which some models put around it. Everything else must be JSON: the parser does not search
-    /// for JSON within other text, because it might find a quotation or an example.
+    /// The parsed text is the turn's [`answer`](Self::answer). White space and a byte order mark
+    /// around the answer are ignored. A fence of three backticks around the answer, with or without
+    /// the language `json`, is also ignored, since some models add a fence. All other text must be
+    /// JSON: the parser does not search for JSON within other text, because it might find a
+    /// quotation or an example.
     ///
     /// # Errors
     ///
-    /// The variant suggests the reaction: ask the model again ([`NotJson`](ParseError::NotJson),
-    /// [`TypeMismatch`](ParseError::TypeMismatch)), raise a limit
-    /// ([`Truncated`](ParseError::Truncated)) or give up ([`Refused`](ParseError::Refused)).
+    /// Returns a [`ParseError`], whose variant suggests the reaction: ask the model again
+    /// ([`NotJson`](ParseError::NotJson), [`TypeMismatch`](ParseError::TypeMismatch)), raise a
+    /// limit ([`Truncated`](ParseError::Truncated)) or give up ([`Refused`](ParseError::Refused)).
     ///
     /// ```
     /// use turnstream::provider::{Provider, Reply, Scripted};
@@ -119,7 +122,8 @@ impl Turn {
 }
 
 impl ParseError {
-    /// Why the turn's answer must not be parsed, whatever its text is; decided by the stop reason.
+    /// Returns the reason why the turn's answer must not be parsed, whatever its text is. The
+    /// reason depends only on the turn's stop reason.
     pub(crate) fn from_stop_reason(turn: &Turn) -> Option<Self> {
         match turn.stop_reason() {
             StopReason::Refusal => Some(Self::Refused { text: turn.text() }),
@@ -131,7 +135,7 @@ impl ParseError {
         }
     }
 
-    /// Parses a whole answer into a type; see [`Turn::parse`].
+    /// Parses a complete answer into a type; see [`Turn::parse`].
     pub fn read_text<T: DeserializeOwned>(answer: &str) -> Result<T, Self> {
         match strip_code_fence(answer) {
             "" => Err(Self::NoText),
@@ -139,7 +143,7 @@ impl ParseError {
         }
     }
 
-    /// Parses one JSON value into a type.
+    /// Parses a single JSON value into a type.
     pub(crate) fn read_json<T: DeserializeOwned>(json: &str) -> Result<T, Self> {
         let mut reader = serde_json::Deserializer::from_str(json);
         match serde_path_to_error::deserialize(&mut reader) {
@@ -210,7 +214,7 @@ impl fmt::Display for ParseError {
     }
 }
 
-/// The text as a single line of at most 300 characters.
+/// Returns the text as a single line of at most 300 characters.
 fn shortened_line(text: &str) -> String {
     const MAX_LINE_CHARS: usize = 300;
     let mut line: String =

@@ -1,4 +1,4 @@
-//! An incomplete turn: the fold of its events so far.
+//! An incomplete turn, which is the fold of its events so far.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,13 +10,14 @@ use crate::small_map::SmallMap;
 use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
-/// A turn that did not complete, with everything known about it.
+/// A turn that did not complete, with all known parts of the turn.
 ///
-/// It is the source of an [`ErrorKind::IncompleteTurn`], and of any other error that ends a turn
-/// after a part of it arrived: [`PartialTurn::from_error`] finds it. It has no `calls()`, because
-/// none of its calls may run.
+/// A partial turn is the source of an [`ErrorKind::IncompleteTurn`], and of any other error that
+/// ends a turn after a part of it arrived. [`PartialTurn::from_error`] finds the partial turn in an
+/// error. The type has no `calls()`, because none of the calls may run.
 ///
-/// It is also the plain fold of turn events: [`absorb`](Self::absorb) adds one event at a time.
+/// A partial turn is also the plain fold of turn events, where [`absorb`](Self::absorb) adds one
+/// event at a time.
 #[derive(Clone, Debug, Default)]
 pub struct PartialTurn {
     pub(super) blocks: Vec<Block>,
@@ -28,12 +29,12 @@ pub struct PartialTurn {
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// A part of the turn that becomes one of its items.
+/// A part of the turn that becomes an item of the turn.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) key: BlockKey,
     pub(super) item: Item,
-    /// Set when a call's arguments are complete.
+    /// Whether the arguments of a call are complete.
     pub(super) has_ended: bool,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Block {
 pub(super) enum BlockKey {
     Text(u32),
     Reasoning(u32),
-    /// Calls are identified by the call id in the item.
+    /// A call, which is identified by the call id in the item.
     Call,
     Other,
 }
@@ -53,13 +54,13 @@ fn limit_data_depth(data: ProviderData) -> ProviderData {
 }
 
 impl PartialTurn {
-    /// Finds the partial turn that an error carries.
+    /// Returns the partial turn that an error carries.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
 
-    /// Adds the next event of the turn. A retraction clears the turn and its usage; a complete
-    /// turn changes nothing.
+    /// Adds the next event of the turn. A retraction clears the turn and its usage; a complete turn
+    /// has no effect.
     pub fn absorb(&mut self, event: &TurnEvent) {
         match event {
             TurnEvent::TextDelta { index, text } | TurnEvent::RefusalDelta { index, text } => {
@@ -89,38 +90,39 @@ impl PartialTurn {
         }
     }
 
-    /// Whether the turn has no items and no usage.
+    /// Returns whether the turn has no items and no usage.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.usage == Usage::default()
     }
 
-    /// The items so far, as they are added to a history: each is marked as interrupted.
+    /// Returns the items so far, as they are added to a history, where each item is marked as
+    /// interrupted.
     pub fn items(&self) -> Vec<Item> {
         let items = self.blocks.iter().map(|block| &block.item);
         items.map(|item| item.clone().with_mark(Mark::Interrupted)).collect()
     }
 
-    /// The text so far.
+    /// Returns the text of the turn so far.
     pub fn text(&self) -> String {
         self.blocks.iter().filter_map(|block| block.item.as_text()).collect()
     }
 
-    /// The tokens counted so far.
+    /// Returns the token usage of the turn so far.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// The model that answers, by the name that the provider reports.
+    /// Returns the model that answers, by the name that the provider reports.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
-    /// The provider's id of the response.
+    /// Returns the provider's id of the response.
     pub fn response_id(&self) -> Option<&str> {
         self.response_id.as_deref()
     }
 
-    /// Makes the error of a turn that ended without its terminal marker.
+    /// Creates the error of a turn that ended without its terminal marker.
     pub fn into_error(mut self, cause: Option<Error>) -> Error {
         let message = match &cause {
             None => "the answer broke off before it was complete".to_owned(),
@@ -171,7 +173,8 @@ impl PartialTurn {
         });
     }
 
-    /// Most turns are one block, so capacity for more is only reserved when a second one comes.
+    /// Adds a block. Most turns have a single block, so capacity for more blocks is reserved only
+    /// with the second block.
     fn push_block(&mut self, block: Block) {
         if self.blocks.is_empty() {
             self.blocks.reserve_exact(1);
@@ -199,7 +202,8 @@ impl PartialTurn {
         found
     }
 
-    /// Checks the newest block first, because consecutive deltas usually belong to one block.
+    /// Finds the block with this key, or adds a new block. The newest block is checked first,
+    /// because consecutive deltas usually belong to the same block.
     pub(super) fn open_block(
         &mut self,
         key: BlockKey,

@@ -8,8 +8,8 @@ use crate::turn::Turn;
 
 /// The calls of a complete turn.
 ///
-/// Only [`Turn::calls`] makes one. The calls may run only if a
-/// [`TurnBuilder`](crate::turn::TurnBuilder) finished the turn after its terminal marker: the calls
+/// Only [`Turn::calls`] creates a `Calls`. The calls may run only if a
+/// [`TurnBuilder`](crate::turn::TurnBuilder) finished the turn after its terminal marker. The calls
 /// of a turn that was deserialized are vetoed.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls<'a> {
@@ -17,29 +17,29 @@ pub struct Calls<'a> {
     veto: Option<Veto>,
 }
 
-/// Why no call of a turn may run, and the result that each call gets instead.
+/// The reason why no call of a turn may run, and the result that each call gets instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Veto {
-    /// The kind of the results.
+    /// The kind of the results that the calls get.
     pub result_kind: ResultKind,
-    /// The text of the results: what happened, and what the model should do.
+    /// The text of the results, which states what happened and what the model should do.
     pub message: &'static str,
 }
 
 impl Turn {
-    /// The tool calls, with the decision whether they may run.
+    /// Returns the tool calls, with the decision whether the calls may run.
     pub fn calls(&self) -> Calls<'_> {
         Calls { turn: self, veto: veto_for(self) }
     }
 }
 
 impl<'a> Calls<'a> {
-    /// Why none of the calls may run, or `None` if they may.
+    /// Returns the reason why none of the calls may run, or `None` if the calls may run.
     pub fn veto(&self) -> Option<Veto> {
         self.veto
     }
 
-    /// The calls in the order in which the model wrote them.
+    /// Returns the calls in the order in which the model wrote them.
     ///
     /// ```
     /// # use turnstream::Turn;
@@ -55,18 +55,18 @@ impl<'a> Calls<'a> {
         self.turn.tool_calls()
     }
 
-    /// The number of calls.
+    /// Returns the number of calls.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether the turn has no calls.
+    /// Returns whether the turn has no calls.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 }
 
-/// The calls in the order in which the model wrote them, as [`Calls::iter`] returns them.
+/// Iterates over the calls in the order in which the model wrote them, like [`Calls::iter`].
 impl<'a> IntoIterator for Calls<'a> {
     type Item = &'a ToolCall;
     type IntoIter = FilterMap<slice::Iter<'a, Item>, fn(&'a Item) -> Option<&'a ToolCall>>;

@@ -13,9 +13,9 @@ type LogFn = dyn Fn(&str, &str) + Send + Sync;
 
 /// Whether error messages of models and tools are sent to a front end.
 ///
-/// Such a message may contain a path, a query or an address that the user should not see. By
-/// default it is replaced with the kind of the error and an id; for a failed tool this is the id of
-/// the call. [`log`](Self::log) receives the id together with the original message.
+/// An error message may contain a path, a query or an address that the user should not see. By
+/// default, each message is replaced with the kind of the error and an id. For a failed tool, this
+/// id is the id of the call. [`log`](Self::log) receives the id together with the original message.
 ///
 /// ```
 /// use turnstream::ui::ErrorTexts;
@@ -31,29 +31,30 @@ pub struct ErrorTexts {
 }
 
 impl ErrorTexts {
-    /// Replaces messages with the kind of the error and an id. This is the default.
+    /// Creates settings that replace messages with the kind of the error and an id. Hiding error
+    /// messages is the default.
     pub fn hidden() -> Self {
         Self { is_shown: false, ids: Arc::new(SystemIds), log: None }
     }
 
-    /// Sends messages unchanged.
+    /// Creates settings that send error messages unchanged.
     pub fn shown() -> Self {
         Self { is_shown: true, ..Self::hidden() }
     }
 
-    /// Calls `log` with the id and the message of each hidden error. It should not block.
+    /// Calls `log` with the id and the message of each hidden error. `log` should not block.
     pub fn log(mut self, log: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
         self.log = Some(Arc::new(log));
         self
     }
 
-    /// Sets the source of the ids.
+    /// Sets the source of the ids of hidden errors.
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self
     }
 
-    /// The error as it is sent.
+    /// Returns the error in the form in which it is sent.
     pub(super) fn error(&self, error: &Error) -> Error {
         if self.is_shown {
             return error.clone();
@@ -61,12 +62,13 @@ impl ErrorTexts {
         Error::new(error.kind(), self.replacement(error.kind().as_str(), &error.to_string()))
     }
 
-    /// The result as it is sent; `None` if nothing in it is hidden.
+    /// Returns the result in the form in which it is sent; `None` if no part of the result is
+    /// hidden.
     pub(super) fn result(&self, result: &ToolResult) -> Option<ToolResult> {
         if self.is_shown { None } else { hide_result(result) }
     }
 
-    /// The event as it is sent; `None` if nothing in it is hidden.
+    /// Returns the event in the form in which it is sent; `None` if no part of the event is hidden.
     pub(super) fn event(&self, event: &Event) -> Option<Event> {
         if self.is_shown {
             return None;
@@ -93,7 +95,7 @@ impl ErrorTexts {
                 self.write_log(&result.call_id, &result.content.text());
                 Some(Event::Tool(ToolEvent::Output(shown)))
             }
-            // Leaves out the sub-agent's history so far: its events were already sent.
+            // The sub-agent's history so far is left out, because its events were already sent.
             Event::Tool(ToolEvent::Suspended { call_id, name, pending, .. }) => {
                 Some(Event::Tool(ToolEvent::Suspended {
                     call_id: call_id.clone(),
@@ -167,14 +169,14 @@ fn hide_results(items: &[Item]) -> Option<Vec<Item>> {
     Some(items.iter().map(hide).collect())
 }
 
-/// Replaces the text of an error result with its kind and the id of its call.
+/// Replaces the text of an error result with the kind of the error and the id of its call.
 fn hide_result(result: &ToolResult) -> Option<ToolResult> {
     let text = format!("{} ({})", result.kind.as_str(), result.call_id);
     let shown = || ToolResult { content: text.into(), report: None, ..result.clone() };
     result.is_error().then(shown)
 }
 
-/// [`ErrorTexts::hidden`].
+/// The default is [`ErrorTexts::hidden`].
 impl Default for ErrorTexts {
     fn default() -> Self {
         Self::hidden()

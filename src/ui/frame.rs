@@ -5,12 +5,13 @@ use std::io::Write;
 use serde::Serialize;
 
 /// Writes an event that has only data. The data is one line, because serialized values contain line
-/// breaks only inside of strings, where they are escaped.
+/// breaks only within strings, where the line breaks are escaped.
 pub(super) fn write_data(out: &mut Vec<u8>, data: &impl Serialize) {
     out.extend_from_slice(b"data: ");
     let begin = out.len();
     if serde_json::to_writer(&mut *out, data).is_err() {
-        // Values of this crate do not fail. If one did, a partial value must not be sent.
+        // Serializing values of this crate does not fail. If a value failed, a partial value must
+        // not be sent.
         out.truncate(begin);
         out.extend_from_slice(b"{\"type\":\"unknown\"}");
     }

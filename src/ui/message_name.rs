@@ -6,11 +6,11 @@ use crate::session::Session;
 /// The source of a message's id.
 ///
 /// The id of a session's message is `{session}:{number}`, where the number is the number of entries
-/// that the session had when the message began. Entries are only ever added, so the id stays the
+/// that the session had at the start of the message. Entries are never removed, so the id stays the
 /// same when a client reconnects, when the history is compacted, and after a restart.
 #[derive(Clone, Debug, Default)]
 pub(super) enum MessageName {
-    /// The client makes an id.
+    /// The client generates the id.
     #[default]
     None,
     Given(String),
@@ -25,7 +25,7 @@ impl MessageName {
         Self::OfSession { session: session.clone(), begins_at: session.version() }
     }
 
-    /// Observes an event before the message, which begins after the run's input.
+    /// Observes an event before the message, which starts after the run's input.
     pub(super) fn observe(&mut self, event: &Event) {
         if let (Self::OfSession { session, begins_at }, Event::Appended { .. }) = (self, event) {
             *begins_at = session.version();
@@ -41,12 +41,12 @@ impl MessageName {
     }
 }
 
-/// The id of the message that begins with entry `entry`.
+/// Returns the id of the message that starts with entry `entry`.
 pub(super) fn message_id(session_id: &str, entry: u64) -> String {
     format!("{session_id}:{entry}")
 }
 
-/// The entry that a message begins with, if the id is one of this session.
+/// Returns the number of the entry that a message starts with, if the id belongs to this session.
 pub(super) fn entry_of_message(id: &str, session_id: &str) -> Option<u64> {
     let number = id.strip_prefix(session_id)?.strip_prefix(':')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,9 +1,9 @@
-//! Sends runs to front ends: a stream of events becomes the response of a web server.
+//! Sends runs to front ends, as responses of a web server.
 //!
 //! Each protocol has a module of pure functions and streams, which do not depend on a web
-//! framework: a [`Response`] has a status, headers and a body, and any server can send it. Dropping
-//! the body drops the stream that it was made from: this cancels a run, whereas a reader of a hub
-//! only stops reading.
+//! framework. A [`Response`] has a status, headers and a body, and any server can send it. Dropping
+//! the body drops the stream from which the body was created. Dropping the stream of a run cancels
+//! the run, whereas dropping a reader of a hub only stops reading.
 //!
 //! | module | clients |
 //! |---|---|
@@ -11,10 +11,13 @@
 //! | [`ag_ui`] | `CopilotKit`, `assistant-ui` and all others that support AG-UI |
 //! | [`ai_sdk`] | `useChat` and everything else that is based on the AI SDK |
 //!
-//! Three rules hold for all of them. The body ends with the protocol's end marker, even after an
-//! error, a panic or a stream that ended early, and nothing follows it. Error messages are
-//! [hidden](ErrorTexts) by default. The data that a client posts is [bounded](ClientLimits) and
-//! never used as the history: the history is in a [session](crate::session).
+//! Three rules apply to all protocols:
+//!
+//! - The body ends with the protocol's end marker, even after an error, a panic or a stream that
+//!   ended early. No data follows the end marker.
+//! - Error messages are [hidden](ErrorTexts) by default.
+//! - The data that a client posts is [bounded](ClientLimits) and never used as the history, because
+//!   the history is in a [session](crate::session).
 
 pub mod ag_ui;
 pub mod ai_sdk;

@@ -5,17 +5,17 @@ use serde::Serialize;
 use crate::event::{Event, ToolEvent};
 use crate::turn::TurnEvent;
 
-/// The state of a sub-agent's run, as it is sent.
+/// The state of a sub-agent's run, in the form in which it is sent.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NestedRun {
     /// The name of the sub-agent's tool.
     name: String,
-    /// `running`, or the reason why it ended.
+    /// The state of the run: `running`, or the reason why it ended.
     state: &'static str,
-    /// The number of turns that have begun.
+    /// The number of turns that were started.
     turn: u32,
-    /// The text of its last turn.
+    /// The text of the sub-agent's last turn.
     text: String,
     calls: Vec<NestedCall>,
 }
@@ -25,7 +25,7 @@ pub(super) struct NestedRun {
 struct NestedCall {
     tool_call_id: String,
     tool_name: String,
-    /// `waiting`, `running`, or the kind of its result.
+    /// The state of the call: `waiting`, `running`, or the kind of its result.
     state: &'static str,
 }
 
@@ -35,7 +35,7 @@ impl NestedRun {
         Self { name, state: "running", turn: 0, text, calls: Vec::new() }
     }
 
-    /// Observes an event. Returns whether the state has changed.
+    /// Observes an event. Returns whether the state of the run has changed.
     pub(super) fn observe(&mut self, event: &Event) -> bool {
         match event {
             Event::TurnStarted { .. } => {
@@ -70,7 +70,7 @@ impl NestedRun {
     }
 }
 
-/// The id of a sub-agent's call, prefixed with the ids of the calls that lead to it.
+/// Returns the id of a sub-agent's call, prefixed with the ids of the calls that lead to it.
 pub(super) fn call_path<S: AsRef<str>>(parents: &[S], call_id: &str) -> String {
     let mut path = String::new();
     for parent in parents {

@@ -15,20 +15,20 @@ use crate::item::{Media, MediaSource, Part};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// Maximum size of a request in bytes; the default is 8 MiB.
+    /// The maximum size of a request in bytes; the default is 8 MiB.
     pub max_bytes: usize,
-    /// Maximum number of messages in a request; the default is 1,000.
+    /// The maximum number of messages in a request; the default is 1,000.
     pub max_messages: usize,
-    /// Maximum number of parts in a message; the default is 1,000.
+    /// The maximum number of parts in a message; the default is 1,000.
     pub max_parts: usize,
-    /// Maximum number of tools that a client may add; the default is 64.
+    /// The maximum number of tools that a client may add; the default is 64.
     pub max_tools: usize,
-    /// Maximum size of an attached file in bytes; the default is 4 MiB.
+    /// The maximum size of an attached file in bytes; the default is 4 MiB.
     pub max_file_bytes: usize,
     /// Whether a file may be given as a URL; the default is `false`. The provider fetches such a
-    /// URL, not this crate.
+    /// URL; this crate does not.
     pub allow_urls: bool,
-    /// Whether a client may send messages of the roles `system` and `developer`; the default is
+    /// Whether a client may send messages with the roles `system` and `developer`; the default is
     /// `false`.
     pub allow_instructions: bool,
 }
@@ -47,18 +47,19 @@ impl Default for ClientLimits {
     }
 }
 
-/// Why a request is rejected, with the HTTP status to respond with.
+/// The reason why a request is rejected, with the HTTP status to respond with.
 ///
 /// | status | meaning |
 /// |---|---|
-/// | 400 | it is not JSON, or asks for something that the client may not do |
+/// | 400 | the request is not JSON, or asks for something that the client may not do |
 /// | 409 | the conversation is in another state than the client assumes |
-/// | 413 | it is too large |
-/// | 415 | its content type is not JSON |
-/// | 422 | it is JSON with a wrong structure |
+/// | 413 | the request is too large |
+/// | 415 | the content type of the request is not JSON |
+/// | 422 | the request is JSON with a wrong structure |
 ///
-/// An [`Error`] of a session converts into one: with 409 for a [conflict](ErrorKind::Conflict), and
-/// otherwise with 500 and a message that contains only the kind.
+/// An [`Error`] of a session converts into a `RequestError` with the status 409 for a
+/// [conflict](ErrorKind::Conflict). Any other error converts with the status 500 and a message that
+/// contains only the kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestError {
@@ -67,12 +68,12 @@ pub struct RequestError {
 }
 
 impl RequestError {
-    /// Makes an error with this status, for example 429. The message is sent to the client.
+    /// Creates an error with this status, for example 429. The message is sent to the client.
     pub fn new(status: u16, message: impl Into<String>) -> Self {
         Self { status, message: message.into() }
     }
 
-    /// The HTTP status.
+    /// Returns the HTTP status to respond with.
     pub fn status(&self) -> u16 {
         self.status
     }
@@ -88,7 +89,7 @@ impl From<Error> for RequestError {
 }
 
 impl ClientLimits {
-    /// Parses a body as JSON. `content_type` is the header of that name.
+    /// Parses a body as JSON. `content_type` is the value of the header `content-type`.
     pub(super) fn parse_json<T: DeserializeOwned>(
         &self,
         content_type: Option<&str>,
@@ -115,7 +116,8 @@ impl ClientLimits {
         Err(RequestError::new(400, format!("messages of the role `{role}` are not allowed")))
     }
 
-    /// Makes a part from a file. Its URL is a `data:` URL, or another URL if that is allowed.
+    /// Creates a part from a file. `url` is a `data:` URL, or another URL if other URLs are
+    /// allowed.
     pub(super) fn file(&self, media_type: &str, url: &str) -> Result<Part, RequestError> {
         let Some(data) = url.strip_prefix("data:") else {
             return self.file_at(media_type, url);
@@ -131,7 +133,7 @@ impl ClientLimits {
         self.file_data(media_type, data)
     }
 
-    /// Makes a part from a file's bytes, which are base64.
+    /// Creates a part from a file's bytes, which are base64.
     pub(super) fn file_data(&self, media_type: &str, base64: &str) -> Result<Part, RequestError> {
         let max = self.max_file_bytes;
         if base64.len() / 4 * 3 > max.saturating_add(2) {
@@ -143,7 +145,7 @@ impl ClientLimits {
         part(media_type, MediaSource::Data(base64.to_owned()))
     }
 
-    /// Makes a part from the URL of a file.
+    /// Creates a part from the URL of a file.
     pub(super) fn file_at(&self, media_type: &str, url: &str) -> Result<Part, RequestError> {
         if !self.allow_urls {
             return Err(RequestError::new(400, "files must be sent as `data:` URLs"));
@@ -172,7 +174,7 @@ fn part(media_type: &str, source: MediaSource) -> Result<Part, RequestError> {
     Ok(if media.media_type.starts_with("image/") { Part::Image(media) } else { Part::File(media) })
 }
 
-/// Whether the text is padded base64 in the standard alphabet.
+/// Returns whether the text is padded base64 in the standard alphabet.
 fn is_base64(text: &str) -> bool {
     let data = text.trim_end_matches('=');
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
 
 /// The time without data after which a comment is sent. Proxies close connections without traffic,
-/// many of them after 30 or 60 seconds.
+/// often after 30 or 60 seconds.
 pub(super) const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A response for a web server: a status, headers, and a body that is streamed.
@@ -24,21 +24,21 @@ pub(super) const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Response<B> {
-    /// The HTTP status.
+    /// The HTTP status of the response.
     pub status: u16,
     /// The headers, with lower-case names.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// The body. Dropping it drops the stream that it was made from.
+    /// The body of the response. Dropping the body drops the stream from which it was created.
     pub body: B,
 }
 
 impl<B> Response<B> {
-    /// Makes a response with a stream of server-sent events.
+    /// Creates a response with a stream of server-sent events.
     pub(super) fn of_stream(body: B, header: Option<(&'static str, &'static str)>) -> Self {
         let mut headers = vec![
             ("content-type", "text/event-stream"),
             ("cache-control", "no-cache"),
-            // Otherwise nginx buffers the response.
+            // Without this header, nginx buffers the response.
             ("x-accel-buffering", "no"),
         ];
         headers.extend(header);
@@ -47,7 +47,7 @@ impl<B> Response<B> {
 }
 
 impl Response<String> {
-    /// Makes a response with a complete text.
+    /// Creates a response with a complete text.
     pub(super) fn of_text(status: u16, media_type: &'static str, body: String) -> Self {
         Self { status, headers: vec![("content-type", media_type)], body }
     }
@@ -55,13 +55,13 @@ impl Response<String> {
 
 /// The body of a streamed [`Response`]. Each item has the bytes of one event.
 ///
-/// It pulls an event when the server polls for bytes, so a slow client slows a run. Dropping it
-/// drops the stream of events: for a run, this includes its request to the model and the running
-/// tools. A reader of a hub neither slows its run nor ends it.
+/// The body pulls an event when the server polls for bytes, so that a slow client slows a run.
+/// Dropping the body drops the stream of events. For a run, the running tools and the request to
+/// the model are also dropped. A body that reads a run in a hub neither slows nor ends the run.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct ResponseBody<S, E = Event> {
-    /// `None` after the last event was sent.
+    /// The stream of events; `None` after the last event was sent.
     #[pin]
     events: Option<S>,
     encoder: Box<dyn EncodeEvents<E> + Send>,
@@ -77,15 +77,15 @@ pub(super) trait EncodeEvents<E = Event> {
     /// Writes an event.
     fn encode(&mut self, event: &E, out: &mut Vec<u8>);
 
-    /// Whether an event is the last one.
+    /// Returns whether an event is the last event of the response.
     fn is_last(&self, event: &E) -> bool;
 
-    /// Whether a stream that ends without a last event has ended normally.
+    /// Returns whether a stream that ends without a last event has ended normally.
     fn may_end_without_last(&self) -> bool {
         false
     }
 
-    /// Writes the end marker. `error` is set if the stream ended before its run
+    /// Writes the end marker. `error` is set if the stream ended before its run has
     /// [finished](Event::Finished).
     fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>);
 
@@ -94,7 +94,7 @@ pub(super) trait EncodeEvents<E = Event> {
 }
 
 impl<S, E> ResponseBody<S, E> {
-    /// Makes a body that has already ended.
+    /// Creates a body that has already ended.
     pub(super) fn empty(encoder: impl EncodeEvents<E> + Send + 'static) -> Self {
         let encoder = Box::new(encoder);
         Self { events: None, encoder, has_begun: true, keep_alive: KeepAlive::new(None) }
@@ -167,8 +167,8 @@ impl<S, E> fmt::Debug for ResponseBody<S, E> {
     }
 }
 
-/// Detects when nothing was sent for a time. It uses a timer of half that time and never reads a
-/// clock.
+/// Detects when no data was sent for a time. The timer runs for half that time, and no clock is
+/// read.
 struct KeepAlive {
     half: Option<Duration>,
     timer: Option<Deadline>,
@@ -181,8 +181,8 @@ impl KeepAlive {
         Self { half: every.map(|every| every / 2), timer: None, has_sent: false }
     }
 
-    /// Whether a comment is due. If not, the task is woken when one may be. Without tokio timers it
-    /// is never due.
+    /// Returns whether a comment is due. If no comment is due, the task is woken when a comment may
+    /// be due. Without tokio timers, no comment is ever due.
     fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(half) = self.half else { return false };
         loop {

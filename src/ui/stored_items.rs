@@ -1,10 +1,11 @@
-//! The items of a session as they are shown: including compacted items, without void items.
+//! The items of a session as they are shown: compacted items are included, and void items are left
+//! out.
 
 use crate::event::RewriteReason;
 use crate::item::Item;
 use crate::session::Entry;
 
-/// Items, with the numbers of their entries.
+/// The items of a session, with the numbers of their entries.
 pub(super) struct StoredItems {
     items: Vec<(u64, Item)>,
     /// The entries that marked other items as void.
@@ -18,8 +19,8 @@ impl StoredItems {
         for (number, entry) in (0..).zip(entries) {
             match entry {
                 Entry::Item(item) if !item.tombstone => items.push((number, item)),
-                // The entry has the items' positions in the history at that time, so they are found
-                // by their content instead.
+                // The entry has the items' positions in the history at that time, so the items are
+                // found by their content instead.
                 Entry::Rewritten { why: RewriteReason::Tombstoned, items: void, .. } => {
                     voided_at.push(number);
                     for void in void.into_iter().filter(|item| item.tombstone) {
@@ -35,7 +36,7 @@ impl StoredItems {
         Self { items, voided_at }
     }
 
-    /// The last entry before this one that marked other items as void.
+    /// Returns the number of the last entry before `number` that marked other items as void.
     pub(super) fn voided_before(&self, number: u64) -> Option<u64> {
         self.voided_at.iter().copied().filter(|at| *at < number).max()
     }

@@ -24,25 +24,25 @@ pub use price::{Price, Prices};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// All input tokens, including cached ones.
+    /// The number of all input tokens, including cached tokens.
     pub input_tokens: u64,
-    /// All output tokens, including reasoning tokens.
+    /// The number of all output tokens, including reasoning tokens.
     pub output_tokens: u64,
-    /// The part of `input_tokens` that was read from a cache.
+    /// The number of input tokens that were read from a cache.
     pub cache_read_input_tokens: u64,
-    /// The part of `input_tokens` that was written to a cache.
+    /// The number of input tokens that were written to a cache.
     pub cache_write_input_tokens: u64,
-    /// The part of `output_tokens` that was spent on reasoning.
+    /// The number of output tokens that were spent on reasoning.
     pub reasoning_tokens: u64,
 }
 
 impl Usage {
-    /// Input and output tokens together.
+    /// Returns the sum of input and output tokens.
     pub fn total(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// The increase since an earlier count. A number that decreased counts as unchanged.
+    /// Returns the increase since an earlier count. A number that decreased counts as unchanged.
     pub fn increase_since(&self, earlier: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
@@ -61,7 +61,7 @@ impl Usage {
 impl Add for Usage {
     type Output = Self;
 
-    // Saturating, because the numbers come from the network.
+    // The sum saturates, because the numbers come from the network.
     fn add(self, other: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),

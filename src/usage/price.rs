@@ -7,7 +7,8 @@ use crate::usage::Usage;
 
 /// The prices of a model's tokens, in currency units per million tokens.
 ///
-/// The user supplies the numbers: vendors change them, and this crate contains none.
+/// The user supplies the numbers, because vendors change their prices. This crate contains no
+/// prices.
 ///
 /// ```
 /// use turnstream::usage::{Price, Usage};
@@ -24,24 +25,25 @@ use crate::usage::Usage;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Price {
-    /// Price of input tokens that were neither read from a cache nor written to one.
+    /// The price of input tokens that were neither read from a cache nor written to a cache.
     pub input: f64,
-    /// Price of output tokens, including reasoning tokens.
+    /// The price of output tokens, including reasoning tokens.
     pub output: f64,
-    /// Price of tokens that were read from a cache.
+    /// The price of tokens that were read from a cache.
     pub cache_read: f64,
-    /// Price of tokens that were written to a cache.
+    /// The price of tokens that were written to a cache.
     pub cache_write: f64,
 }
 
 impl Price {
-    /// The cost of the tokens, in millionths of the currency unit, rounded to the nearest integer.
+    /// Returns the cost of the tokens, in millionths of the currency unit, rounded to the nearest
+    /// integer.
     ///
-    /// A price that is negative or NaN counts as 0; check with [`is_valid`](Self::is_valid).
-    /// The result saturates at `u64::MAX`.
+    /// A price that is negative or NaN counts as 0; to check the prices, use
+    /// [`is_valid`](Self::is_valid). The result saturates at `u64::MAX`.
     pub fn cost(&self, usage: &Usage) -> u64 {
         let cached = usage.cache_read_input_tokens.saturating_add(usage.cache_write_input_tokens);
-        // Units per million tokens are millionths per token.
+        // A price in units per million tokens is equal to a price in millionths per token.
         let cost = token_cost(usage.input_tokens.saturating_sub(cached), self.input)
             + token_cost(usage.cache_read_input_tokens, self.cache_read)
             + token_cost(usage.cache_write_input_tokens, self.cache_write)
@@ -49,7 +51,7 @@ impl Price {
         round_to_u64(cost)
     }
 
-    /// Whether all prices are finite and not negative.
+    /// Returns whether all prices are finite and not negative.
     pub fn is_valid(&self) -> bool {
         [self.input, self.output, self.cache_read, self.cache_write]
             .iter()
@@ -65,7 +67,7 @@ fn token_cost(tokens: u64, price: f64) -> f64 {
     }
 }
 
-/// The nearest whole number; 0 for negative numbers and NaN.
+/// Returns the nearest integer; 0 for negative numbers and NaN.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -75,7 +77,7 @@ fn round_to_u64(number: f64) -> u64 {
     number.round() as u64
 }
 
-/// Prices by model name. Cheap to clone.
+/// A table of prices by model name. The table is cheap to clone.
 ///
 /// ```
 /// use turnstream::usage::{Price, Prices};
@@ -92,7 +94,7 @@ fn round_to_u64(number: f64) -> u64 {
 pub struct Prices(Arc<BTreeMap<String, Price>>);
 
 impl Prices {
-    /// Makes an empty table.
+    /// Creates an empty table.
     pub fn new() -> Self {
         Self::default()
     }
@@ -104,17 +106,18 @@ impl Prices {
         self
     }
 
-    /// The price of a model: the entry with that name, or else the longest entry that the name
-    /// continues after a `-`, `@`, `:` or `.`.
+    /// Returns the price of a model. The price is the entry with that name, or else the longest
+    /// entry that the name continues after a `-`, `@`, `:` or `.`.
     ///
-    /// Note that `gpt-4.1` continues `gpt-4`: add both if their prices differ.
+    /// Note that the name `gpt-4.1` continues `gpt-4`, so add both models if their prices differ.
     pub fn get(&self, model: &str) -> Option<&Price> {
         let ends = model.char_indices().rev().filter(|(_, c)| matches!(c, '-' | '@' | ':' | '.'));
         let starts = ends.filter(|(at, _)| *at > 0).map(|(at, _)| &model[..at]);
         std::iter::once(model).chain(starts).find_map(|name| self.0.get(name))
     }
 
-    /// Converts an amount in currency units to millionths; 0 if it is negative or NaN.
+    /// Converts an amount in currency units to millionths; returns 0 if the amount is negative or
+    /// NaN.
     pub(crate) fn to_micros(sum: f64) -> u64 {
         round_to_u64(sum * 1_000_000.0)
     }
@@ -133,7 +136,7 @@ mod tests {
             output_tokens: output,
             cache_read_input_tokens: read,
             cache_write_input_tokens: write,
-            // They are part of the output tokens.
+            // The reasoning tokens are part of the output tokens.
             reasoning_tokens: output,
         };
         assert_eq!(price.cost(&usage), expected);

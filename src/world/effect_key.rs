@@ -5,24 +5,26 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The key of an effect or of a drawn value. It is the same in every attempt at a run.
+/// The key of an effect or of a drawn value. The key is the same in every attempt at a run.
 ///
-/// It is displayed as `run/iteration/kind/nth`, or `run/iteration/kind:name/nth` with a name.
+/// The key is displayed as `run/iteration/kind/nth`, or as `run/iteration/kind:name/nth` if it has
+/// a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EffectKey {
-    /// The run, identified by the id of its starting history and the number of items in it. Two
-    /// runs on clones of one history have the same value; [fork](crate::History::fork) the history
-    /// to distinguish them.
+    /// The run, identified by the id of its starting history and the number of items in that
+    /// history. Two runs on clones of one history have the same value; [fork](crate::History::fork)
+    /// the history to distinguish the runs.
     pub run: Arc<str>,
-    /// The number of iterations of the loop's body so far; 0 before the first one.
+    /// The number of iterations of the loop's body so far; 0 before the first iteration.
     pub iteration: u32,
     /// The kind of effect or value.
     pub kind: EffectKind,
-    /// The name that your own loop body gave a step; empty otherwise.
+    /// The name that your own loop body gave to a step; empty for all other effects.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub name: Arc<str>,
-    /// The number of this effect among those of this kind and name in the iteration, from 1.
+    /// The number of this effect among the effects of this kind and name in the iteration, counted
+    /// from 1.
     pub nth: u32,
 }
 
@@ -31,46 +33,47 @@ pub struct EffectKey {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EffectKind {
-    /// Effect: hooks prepare a request.
+    /// An effect in which hooks prepare a request.
     Prepared,
-    /// Effect: the run waits for its pool; the value is whether it had to stop waiting without
-    /// sending.
+    /// An effect in which the run waits for its pool. The value is whether the run had to stop
+    /// waiting without sending the request.
     GaveWay,
-    /// Effect: a request and its turn.
+    /// An effect that consists of a request and its turn.
     Turn,
-    /// Effect: the tool calls of a turn run.
+    /// An effect in which the tool calls of a turn run.
     Tools,
-    /// Effect: a history is compacted.
+    /// An effect in which a history is compacted.
     Compacted,
-    /// Effect: validations and stop hooks run after the model stopped.
+    /// An effect in which validations and stop hooks run after the model has stopped.
     AtStop,
-    /// Effect: hooks decide whether the run stops after this turn.
+    /// An effect in which hooks decide whether the run stops after this turn.
     ShouldStop,
-    /// Effect: the agent's [tool sources](crate::tool::ToolSource) list their tools; the value has
-    /// the lists that changed.
+    /// An effect in which the agent's [tool sources](crate::tool::ToolSource) list their tools. The
+    /// value contains the tool lists that changed.
     ToolsListed,
-    /// Effect: a step of your own loop body.
+    /// An effect that is a step of your own loop body.
     Step,
-    /// Effect: the run waits for verdicts.
+    /// An effect in which the run waits for verdicts.
     Suspended,
-    /// Drawn: an id.
+    /// A drawn value: an id.
     Id,
-    /// Drawn: requests of the run's owner, such as an interrupt, and the limits that are reached.
+    /// A drawn value: requests of the run's owner, such as an interrupt, and the limits that are
+    /// reached.
     Facts,
-    /// Drawn: messages of observing hooks for the next request.
+    /// A drawn value: messages of observing hooks for the next request.
     Notes,
-    /// Drawn: input that the run's owner sent for the next request.
+    /// A drawn value: input that the run's owner sent for the next request.
     Said,
-    /// Drawn: items that the run's owner marks as void.
+    /// A drawn value: items that the run's owner marks as void.
     Tombstones,
-    /// Drawn: reports that tool calls had recorded before they were dropped.
+    /// A drawn value: reports that tool calls had recorded before they were dropped.
     Reports,
-    /// Drawn: input that arrived too late to be used.
+    /// A drawn value: input that arrived too late to be used.
     Undelivered,
 }
 
 impl EffectKind {
-    /// The kind's name in snake case.
+    /// Returns the kind's name in snake case.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prepared => "prepared",

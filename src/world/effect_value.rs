@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use crate::error::{Error, ErrorKind};
 use crate::item::RawJson;
 
-/// The value of an effect, either as it was produced or as stored JSON. It is only converted to
-/// JSON if a world needs that.
+/// The value of an effect, either as it was produced or as stored JSON. The value is only converted
+/// to JSON if a world needs JSON.
 pub struct EffectValue(ValueRepr);
 
 enum ValueRepr {
@@ -36,26 +36,26 @@ impl<T: Serialize + Send + 'static> ErasedValue for T {
 }
 
 impl EffectValue {
-    /// Wraps a value that was just produced.
+    /// Creates an effect value from a value that was just produced.
     pub fn new<T: Serialize + Send + 'static>(value: T) -> Self {
         Self(ValueRepr::Typed(Box::new(value)))
     }
 
-    /// Wraps a value that was stored as JSON.
+    /// Creates an effect value from a value that was stored as JSON.
     pub fn from_json(json: RawJson) -> Self {
         Self(ValueRepr::Json(json))
     }
 
-    /// The empty value, which stands for the default of its type.
+    /// Creates the empty value, which stands for the default of the value's type.
     pub fn empty() -> Self {
         Self(ValueRepr::None)
     }
 
-    /// The value as JSON, to be stored; `null` for [`empty`](Self::empty).
+    /// Returns the value as JSON, to be stored; `null` for [`empty`](Self::empty).
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if it cannot be serialized as JSON.
+    /// [`Store`](ErrorKind::Store) if the value cannot be serialized as JSON.
     pub fn to_json(&self) -> Result<RawJson, Error> {
         match &self.0 {
             ValueRepr::None => Ok(serde_json::Value::Null.into()),
@@ -66,7 +66,7 @@ impl EffectValue {
         }
     }
 
-    /// The value itself; `None` for [`empty`](Self::empty).
+    /// Returns the value with its type; `None` for [`empty`](Self::empty).
     ///
     /// # Errors
     ///
@@ -77,7 +77,8 @@ impl EffectValue {
             ValueRepr::Json(json) => {
                 json.deserialize_as().map(Some).map_err(|error| value_error("read", error))
             }
-            // Invariant: a value that was produced for a key has the type that is requested for it.
+            // A value that was produced for a key always has the type that is requested for that
+            // key.
             ValueRepr::Typed(made) => Ok(made.into_any().downcast().ok().map(|made| *made)),
         }
     }

@@ -17,8 +17,8 @@ use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
 use crate::world::{EffectKey, EffectKind, EffectValue, SendRequest, World};
 
-/// The effects of one run: makes the key of each effect, and passes the effect to the world. Clones
-/// share the counters.
+/// The effects of one run. This type creates the key of each effect, and passes the effect to the
+/// world. Clones share the counters.
 #[derive(Clone)]
 pub(crate) struct Effects {
     world: Arc<dyn World>,
@@ -34,13 +34,13 @@ struct EffectCounts {
 }
 
 impl Effects {
-    /// The effects of the run that begins with this history.
+    /// Creates the effects of the run that starts with this history.
     pub(crate) fn new(world: Arc<dyn World>, history: &History) -> Self {
         let run = format!("{}#{}", history.id(), history.len()).into();
         Self { world, run_id: run, counts: Arc::default() }
     }
 
-    /// The run's world.
+    /// Returns the run's world.
     pub(crate) fn world(&self) -> &dyn World {
         &*self.world
     }
@@ -52,13 +52,13 @@ impl Effects {
         counted.effects.clear();
     }
 
-    /// The number of iterations so far.
+    /// Returns the number of iterations so far.
     pub(crate) fn iteration(&self) -> u32 {
         lock_ignoring_poison(&self.counts).iteration
     }
 
     /// Draws a value without waiting. A stored value that cannot be deserialized becomes the
-    /// default.
+    /// default of its type.
     pub(crate) fn draw<T>(&self, kind: EffectKind, live: impl FnOnce() -> T) -> T
     where
         T: Default + Serialize + DeserializeOwned + Send + 'static,
@@ -106,17 +106,17 @@ impl Effects {
         }
     }
 
-    /// Sends a request.
+    /// Sends a request to the model through the world.
     pub(crate) fn turn(&self, request: Request, ask: SendRequest) -> TurnStream {
         self.world.turn(&self.next_key(EffectKind::Turn, ""), request, ask)
     }
 
-    /// Runs the calls of a turn.
+    /// Runs the calls of a turn through the world.
     pub(crate) fn fan_out(&self, calls: ToolRun) -> ToolRun {
         self.world.fan_out(&self.next_key(EffectKind::Tools, ""), calls)
     }
 
-    /// Waits for verdicts on calls.
+    /// Waits for verdicts on calls, for at most `limit`.
     pub(crate) fn suspend(
         &self,
         calls: Vec<PendingCall>,

@@ -5,7 +5,7 @@ use crate::stream::TurnStream;
 use crate::tool::ToolRun;
 use crate::world::{Effect, EffectKey, EffectValue, SendRequest, World};
 
-/// The world of an ordinary run: it performs every effect and stores nothing.
+/// The world of an ordinary run, which performs every effect and stores nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LiveWorld;
 

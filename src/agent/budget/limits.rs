@@ -1,4 +1,4 @@
-//! Limits that end a run.
+//! Limits on the usage of a run that end the run.
 
 use std::time::Duration;
 
@@ -8,16 +8,17 @@ use crate::event::{BudgetExceeded, BudgetKind};
 use crate::trace::RemainingBudget;
 use crate::usage::{Price, Prices, Usage};
 
-/// Limits on what a run may spend. Cheap to clone; without limits by default.
+/// Limits on the tokens, cost, time and calls of a run. Cheap to clone. By default, a budget has no
+/// limits.
 ///
-/// All limits apply to one run: the usage of its sub-agents does not count, since they have budgets
-/// of their own. Only a [`Pool`] bounds a tree of agents together.
+/// All limits apply to one run. The usage of sub-agents does not count, since sub-agents have
+/// budgets of their own. Only a [`Pool`] limits the total usage of a tree of agents.
 ///
-/// Limits are enforced between turns and before tools are started, never within a turn: a response
-/// that crosses a limit is kept, since it was paid for, its calls are answered without being run,
+/// Limits are enforced between turns and before tools are started, never within a turn. A response
+/// that exceeds a limit is kept, since it was paid for; its calls are answered without being run,
 /// and the run ends. Only [`with_time_limit`](Self::with_time_limit) is enforced by a timer. A
-/// limit of 0 is reached before the first request, except a limit of 0 [tool
-/// calls](Self::with_tool_calls), since a model may answer without calls.
+/// limit of 0 is reached before the first request. A limit of 0 [tool calls](Self::with_tool_calls)
+/// is an exception, since a model may answer without calls.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,25 +51,25 @@ pub struct Budget {
     has_wrap_up: bool,
     wrap_up_tokens: u64,
     wrap_up_time: Duration,
-    /// If set, no timer is created, and nothing is charged to the pool.
+    /// Whether no timer is created and nothing is charged to the pool.
     is_offline: bool,
 }
 
 #[derive(Clone, Debug)]
 struct CostLimit {
-    /// In millionths of the prices' unit.
+    /// The maximum cost in millionths of the prices' unit.
     max_cost_millionths: u64,
     prices: Prices,
 }
 
-/// The amounts that a run has spent so far.
+/// The amounts of tokens, money, time and tool calls that a run has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BudgetUsage {
-    /// All tokens, including those of retracted attempts.
+    /// All tokens of the run, including the tokens of retracted attempts.
     pub usage: Usage,
     /// The cost of the tokens, in millionths of the prices' unit.
     pub cost: u64,
-    /// The time since the first poll.
+    /// The time since the first poll of the run.
     pub elapsed: Duration,
     /// The number of tool calls that were started.
     pub tool_calls: u32,
@@ -80,20 +81,21 @@ impl Budget {
         Self::default()
     }
 
-    /// Sets the maximum number of output tokens, including reasoning tokens.
+    /// Sets the maximum number of output tokens of a run, including reasoning tokens.
     pub fn with_output_tokens(mut self, limit: u64) -> Self {
         self.max_output_tokens = Some(limit);
         self
     }
 
-    /// Sets the maximum number of tokens of requests and responses, including cached tokens.
+    /// Sets the maximum number of tokens in all requests and responses of a run, including cached
+    /// tokens.
     pub fn with_total_tokens(mut self, limit: u64) -> Self {
         self.max_total_tokens = Some(limit);
         self
     }
 
-    /// Charges all tokens to a pool that other runs may share, and waits for the pool before each
-    /// request; see [`Pool`].
+    /// Sets the pool that all tokens of a run are charged to, and that other runs may share. A run
+    /// waits for the pool before each request; see [`Pool`].
     pub fn with_pool(mut self, pool: &Pool) -> Self {
         self.pool = Some(pool.clone());
         self
@@ -102,88 +104,93 @@ impl Budget {
     /// Sets the maximum cost of the tokens, in the unit of the prices. A limit that is negative or
     /// NaN counts as 0.
     ///
-    /// A turn is charged at the price of the model that answered, if it has a price, else at that
-    /// of the requested model. If the requested model has no price, the run ends with an error; see
-    /// [`price_of`](Self::price_of).
+    /// A turn is charged at the price of the model that answered, or at the price of the requested
+    /// model if the answering model has no price. If the requested model has no price, the run ends
+    /// with an error; see [`price_of`](Self::price_of).
     pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
         self.cost_limit = Some(CostLimit { max_cost_millionths: Prices::to_micros(limit), prices });
         self
     }
 
-    /// Sets the time limit of the run: wall-clock time from its first poll, including waits for
-    /// approvals and pauses of the consumer.
+    /// Sets the time limit of a run. The wall-clock time counts from the first poll of the run,
+    /// including waits for approvals and pauses of the consumer.
     ///
-    /// When the time is over, the open turn is dropped: its tokens count, and its text is kept,
+    /// When the time is over, the open turn is dropped. Its tokens count, and its text is kept,
     /// marked as interrupted. Running tools are dropped and answered as
-    /// [`Timeout`](crate::item::ResultKind::Timeout), calls that have not started as
+    /// [`Timeout`](crate::item::ResultKind::Timeout). Calls that have not started are answered as
     /// [`Budget`](crate::item::ResultKind::Budget). The run ends as `budget`, and no request is
-    /// sent afterwards. This includes the wrap-up turn of [`with_wrap_up`](Self::with_wrap_up),
-    /// unless [time is reserved](Self::with_wrap_up_time) for it. The limit bounds all attempts of
-    /// a request together; [`Timeouts`](crate::http::Timeouts) bound each attempt.
+    /// sent afterwards. The wrap-up turn of [`with_wrap_up`](Self::with_wrap_up) is sent only if
+    /// [time is reserved](Self::with_wrap_up_time) for it. The time limit applies to all attempts
+    /// of a request together; [`Timeouts`](crate::http::Timeouts) limit each attempt.
     ///
-    /// The timer is tokio's: outside a tokio runtime, or in one without its time driver, a run that
-    /// has to wait for anything ends with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest)
-    /// error.
+    /// The time limit uses tokio's timer. In a tokio runtime without the time driver, or outside a
+    /// tokio runtime, a run that has to wait for anything ends with an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }
 
-    /// Sets how many tool calls may be started. If a turn has more calls, the first ones run, in
-    /// call order; the others are answered as [`Budget`](crate::item::ResultKind::Budget), and the
-    /// run ends. A call that is denied, or cannot run for another reason, does not count. While a
-    /// call waits for a verdict, later calls that might exceed the limit wait as well. Calls of
-    /// [external](crate::Tool::external) tools are not started here, and do not count.
+    /// Sets the maximum number of tool calls that a run may start. If the calls of a turn exceed
+    /// the limit, the first calls run, in call order. The remaining calls are answered as
+    /// [`Budget`](crate::item::ResultKind::Budget), and the run ends. A call that is denied, or
+    /// that cannot run for another reason, does not count. While a call waits for a verdict, later
+    /// calls that might exceed the limit wait as well. Calls of [external](crate::Tool::external)
+    /// tools do not count, since they are not started in this process.
     pub fn with_tool_calls(mut self, limit: u32) -> Self {
         self.max_tool_calls = Some(limit);
         self
     }
 
-    /// Sets a target: the number of output tokens that the model should spend before the run ends.
+    /// Sets a target, which is the number of output tokens that the model should use before the run
+    /// ends.
     pub fn with_target(mut self, target: Target) -> Self {
         self.target = Some(target);
         self
     }
 
-    /// Adds a wrap-up turn: if a limit, or the maximum number of requests, is reached while the
-    /// model wants to continue, it gets one more turn with tools disabled, so that the run ends
-    /// with a text. If a [pool](Self::pool) is exhausted or the [time](Self::with_time_limit) is
-    /// over, the run ends without a wrap-up turn, unless [tokens](Self::with_wrap_up_tokens) or
-    /// [time](Self::with_wrap_up_time) are reserved for it.
+    /// Enables a wrap-up turn. If a limit or the maximum number of requests is reached before the
+    /// model has stopped on its own, the model gets one more turn with tools disabled, so that the
+    /// run ends with a text. If the [pool](Self::pool) is exhausted or the
+    /// [time](Self::with_time_limit) is over, the run ends without a wrap-up turn, unless
+    /// [tokens](Self::with_wrap_up_tokens) or [time](Self::with_wrap_up_time) are reserved for that
+    /// turn.
     pub fn with_wrap_up(mut self) -> Self {
         self.has_wrap_up = true;
         self
     }
 
-    /// Like [`with_wrap_up`](Self::with_wrap_up), and reserves tokens for the wrap-up turn: the
-    /// token limits (output tokens, total tokens, the pool) count as reached this number of tokens
-    /// earlier. If the reserve is at least as large as a limit, that limit is reached before the
-    /// first request.
+    /// Enables a wrap-up turn like [`with_wrap_up`](Self::with_wrap_up), and reserves tokens for
+    /// that turn. The limits on output tokens and total tokens and the limit of the pool count as
+    /// reached `tokens` tokens earlier. If `tokens` is at least as large as a limit, that limit is
+    /// reached before the first request.
     pub fn with_wrap_up_tokens(mut self, tokens: u64) -> Self {
         self.wrap_up_tokens = tokens;
         self.with_wrap_up()
     }
 
-    /// Like [`with_wrap_up`](Self::with_wrap_up), and reserves time for the wrap-up turn: when only
-    /// this part of the [`with_time_limit`](Self::with_time_limit) is left, the running work is
-    /// dropped and the wrap-up turn begins. If that turn is not complete at the end of the time, it
-    /// is dropped as well. If the reserve is at least as long as the limit, it is ignored.
+    /// Enables a wrap-up turn like [`with_wrap_up`](Self::with_wrap_up), and reserves time for that
+    /// turn. When only `time` is left of the [time limit](Self::with_time_limit), the running work
+    /// is dropped and the wrap-up turn starts. If the wrap-up turn is not complete when the time
+    /// limit is over, it is dropped as well. If `time` is at least as long as the time limit, no
+    /// time is reserved.
     pub fn with_wrap_up_time(mut self, time: Duration) -> Self {
         self.wrap_up_time = time;
         self.with_wrap_up()
     }
 
     /// Returns the first limit that is reached, in the order of [`BudgetKind`]: output tokens,
-    /// total tokens, the pool, money, time. Tool calls are not included, since the model may still
-    /// answer after the last call; see [`remaining_calls`](Self::remaining_calls).
+    /// total tokens, pool, cost, time. The limit on tool calls is not included, since the model may
+    /// still answer after the last call; see [`remaining_calls`](Self::remaining_calls).
     ///
-    /// [`BudgetExceeded::limit`] is the configured limit, even if a reserve makes it count as
-    /// reached earlier.
+    /// The `limit` field of the returned [`BudgetExceeded`] is the configured limit, even if the
+    /// limit counts as reached earlier because tokens or time are reserved for a wrap-up turn.
     pub fn exceeded_limit(&self, spent: &BudgetUsage) -> Option<BudgetExceeded> {
         self.exceeded_limit_with_time(spent, self.time_before_wrap_up().or(self.time_limit))
     }
 
-    /// The same if no wrap-up turn can follow: the time reserved for one may be used as well.
+    /// Returns the first limit that is reached if no wrap-up turn can follow. The time reserved for
+    /// a wrap-up turn does not make the time limit count as reached earlier.
     pub(in crate::agent) fn exceeded_limit_ignoring_reserve(
         &self,
         spent: &BudgetUsage,
@@ -218,9 +225,9 @@ impl Budget {
             })
     }
 
-    /// Returns what is left of each limit of the run itself. The pool is left out, since other runs
-    /// share it, and so is the number of requests, which is limited by
-    /// [`Limits::max_turns`](crate::agent::Limits::max_turns).
+    /// Returns the remaining amount for each limit of the run itself. The pool is not included,
+    /// since other runs share it. The number of requests is not included, since
+    /// [`Limits::max_turns`](crate::agent::Limits::max_turns) limits that number.
     pub fn remaining(&self, spent: &BudgetUsage) -> RemainingBudget {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let tool_calls = left(self.max_tool_calls.map(u64::from), u64::from(spent.tool_calls));
@@ -240,38 +247,40 @@ impl Budget {
         }
     }
 
-    /// Returns the prices of the cost limit, if one is set.
+    /// Returns the prices of the cost limit, if a cost limit is set.
     pub fn prices(&self) -> Option<&Prices> {
         self.cost_limit.as_ref().map(|money| &money.prices)
     }
 
-    /// Returns how many more tool calls may be started; `None` if their number is not limited.
+    /// Returns the number of tool calls that may still be started, or `None` if the number of calls
+    /// is not limited.
     pub fn remaining_calls(&self, spent: &BudgetUsage) -> Option<u32> {
         Some(self.max_tool_calls?.saturating_sub(spent.tool_calls))
     }
 
-    /// The limit that a tool call exceeds when no more may be started.
+    /// Returns the limit that a tool call exceeds when no more calls may be started.
     pub(in crate::agent) fn call_limit_exceeded(&self) -> Option<BudgetExceeded> {
         let limit = u64::from(self.max_tool_calls?);
         Some(budget_exceeded(BudgetKind::ToolCalls, limit, limit))
     }
 
-    /// The number of a pool's tokens that are reserved for a wrap-up turn.
+    /// Returns the number of a pool's tokens that are reserved for a wrap-up turn.
     pub(in crate::agent) fn wrap_up_tokens(&self) -> u64 {
         self.wrap_up_tokens
     }
 
-    /// Whether no further request may be sent, including that of a wrap-up turn.
+    /// Returns whether no further request may be sent, including the request of a wrap-up turn.
     pub(in crate::agent) fn is_exhausted(&self, spent: &BudgetUsage) -> bool {
         self.is_time_up(spent.elapsed) || self.pool.as_ref().is_some_and(Pool::is_exhausted)
     }
 
-    /// Returns the price of a model; `None` if no cost limit is set.
+    /// Returns the price of a model, or `None` if no cost limit is set.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if a cost limit is set and the model has no
-    /// price, or one that is negative or NaN: a limit that cannot be enforced is not ignored.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if a cost limit is set and
+    /// the model has no price, or a price that is negative or NaN, since the limit cannot be
+    /// enforced.
     pub fn price_of(&self, model: &str) -> Result<Option<Price>, Error> {
         let Some(money) = &self.cost_limit else { return Ok(None) };
         let refused = |what: &str| {
@@ -284,14 +293,14 @@ impl Budget {
         }
     }
 
-    /// Charges tokens to the pool, if there is one.
+    /// Charges tokens to the pool, if the budget has a pool.
     pub fn charge(&self, usage_delta: Usage) {
         if let (Some(pool), false) = (&self.pool, self.is_offline) {
             pool.charge(usage_delta);
         }
     }
 
-    /// Whether a cost limit is set.
+    /// Returns whether a cost limit is set.
     pub fn has_cost_limit(&self) -> bool {
         self.cost_limit.is_some()
     }
@@ -301,19 +310,19 @@ impl Budget {
         self.pool.as_ref()
     }
 
-    /// Returns the target for output tokens, if one is set.
+    /// Returns the target for output tokens, if a target is set.
     pub fn target(&self) -> Option<&Target> {
         self.target.as_ref()
     }
 
-    /// The same limits for a run without side effects: no timer is created, and nothing is charged
-    /// to the pool.
+    /// Returns the same limits for a run without side effects, for which no timer is created and
+    /// nothing is charged to the pool.
     pub(in crate::agent) fn into_offline(mut self) -> Self {
         self.is_offline = true;
         self
     }
 
-    /// The duration of the run's timer, if it has one.
+    /// Returns the duration of the run's timer, if the run has a timer.
     pub(in crate::agent) fn effective_time_limit(&self) -> Option<Duration> {
         self.time_limit.filter(|_| !self.is_offline)
     }
@@ -323,18 +332,19 @@ impl Budget {
         self.time_limit
     }
 
-    /// When the wrap-up turn must begin, if time is reserved for it.
+    /// Returns the time after which the wrap-up turn must start, if time is reserved for that turn.
     pub(in crate::agent) fn time_before_wrap_up(&self) -> Option<Duration> {
         let before = self.time_limit?.saturating_sub(self.wrap_up_time);
         (self.has_wrap_up && !self.wrap_up_time.is_zero() && !before.is_zero()).then_some(before)
     }
 
-    /// Whether all of the time was used, including the part reserved for a wrap-up turn.
+    /// Returns whether all of the time was used, including the time reserved for a wrap-up turn.
     pub(in crate::agent) fn is_time_up(&self, elapsed: Duration) -> bool {
         self.time_limit.is_some_and(|limit| elapsed >= limit)
     }
 
-    /// The exceeded time limit, after its timer has fired. The clock is not compared.
+    /// Returns the exceeded time limit after its timer has fired, without comparing the elapsed
+    /// time with the limit.
     pub(in crate::agent) fn time_limit_exceeded(
         &self,
         elapsed: Duration,
@@ -343,7 +353,7 @@ impl Budget {
         Some(budget_exceeded(BudgetKind::Time, duration_millis(elapsed), duration_millis(limit)))
     }
 
-    /// Whether a run that reached a limit gets a wrap-up turn.
+    /// Returns whether a run that has reached a limit gets a wrap-up turn.
     pub fn has_wrap_up(&self) -> bool {
         self.has_wrap_up
     }

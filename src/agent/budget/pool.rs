@@ -1,4 +1,4 @@
-//! A pool that several runs share: tokens, and a limit on concurrency.
+//! A pool of tokens that several runs share, with a limit on concurrency.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,40 +11,42 @@ use crate::event::{BudgetExceeded, BudgetKind};
 use crate::lock::lock_ignoring_poison;
 use crate::usage::Usage;
 
-/// How many tokens are reserved for a response if `max_output_tokens` is not set.
+/// The default number of tokens that are reserved for a response if `max_output_tokens` is not set.
 const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 
-/// A shared budget of tokens, and a limit on concurrency, for a tree of agents. A clone refers to
+/// A shared budget of tokens with a limit on concurrency, for a tree of agents. A clone refers to
 /// the same pool.
 ///
 /// # Tokens
 ///
-/// - Before a run sends a request, it reserves the estimated tokens of the request and of the
-///   longest response that its options allow: `max_output_tokens`, or 4,096 if that is not set
+/// - Before a run sends a request, it reserves the estimated number of tokens of the request and of
+///   the longest response that its options allow. The longest response has `max_output_tokens`
+///   tokens or, if that is not set, 4,096 tokens
 ///   ([`with_tokens_per_response`](Self::with_tokens_per_response)).
-/// - A request that does not fit beside the open ones waits in a queue. If no reservation is held,
-///   the first request in the queue is sent while any tokens are left, so a pool that is smaller
-///   than a reservation sends one request at a time.
-/// - At the end of the turn the used tokens are charged to the pool, and the rest of the
-///   reservation is returned. Dropping the turn returns the reservation, too.
+/// - A request for which too few unreserved tokens are left waits in a queue. If no tokens are
+///   reserved, the first request in the queue is sent as long as any tokens are left. A pool that
+///   is smaller than a reservation therefore allows one request at a time.
+/// - At the end of a turn, the used tokens are charged to the pool, and the rest of the reservation
+///   is returned. If a turn is dropped, its reservation is returned as well.
 /// - A run ends as `budget` if its pool is exhausted. A [wrap-up
-///   turn](crate::agent::Budget::with_wrap_up) reserves its tokens like any other turn, so an
-///   exhausted pool allows none.
-/// - With `max_output_tokens` set, a pool is exceeded by at most one request and its response, if
-///   the estimates are right. Without it, it may also be exceeded by the part of each response that
-///   is longer than its reservation.
-/// - Requests of a compactor do not wait, and are charged afterwards.
+///   turn](crate::agent::Budget::with_wrap_up) reserves its tokens like any other turn, so no
+///   wrap-up turn follows when the pool is exhausted.
+/// - If `max_output_tokens` is set and the estimates are right, the limit of a pool is exceeded by
+///   at most one request and its response. If `max_output_tokens` is not set, the limit may also be
+///   exceeded by the part of each response that is longer than its reservation.
+/// - Requests of a compactor do not wait for the pool, and are charged afterwards.
 ///
 /// # Concurrency
 ///
 /// [`with_max_concurrency`](Self::with_max_concurrency) limits the number of open requests and
-/// running tool calls. Only leaves count: a call that runs a sub-agent takes no slot, so that
-/// parents cannot starve their children. A tool whose own code runs an agent with the same pool
-/// must be marked as [`running_sub_agents`](crate::Tool::running_sub_agents); otherwise that agent
-/// waits forever for the slot of the tool.
+/// running tool calls. A call that runs a sub-agent takes no slot, so that parents cannot prevent
+/// their sub-agents from running. A tool whose own code runs an agent with the same pool must be
+/// marked as [`running_sub_agents`](crate::Tool::running_sub_agents). Otherwise, the agent may wait
+/// forever for the slot of the tool.
 ///
-/// Set the pool in the [`Budget`](crate::agent::Budget::with_pool) of every agent of the tree.
-/// Waiting needs no task: a run that waits is pending, and is woken when it can proceed.
+/// Set the pool in the [`Budget`](crate::agent::Budget::with_pool) of every agent of the tree. No
+/// task is spawned for waiting: polling a run that waits returns `Poll::Pending`, and the run is
+/// woken when it can continue.
 ///
 /// ```
 /// use turnstream::Usage;
@@ -62,14 +64,14 @@ pub struct Pool {
     state: Arc<Mutex<PoolState>>,
 }
 
-/// The counts and the queues. The lock is never held while user code runs.
+/// The counts and the queues of a pool. The lock is never held while user code runs.
 #[derive(Debug)]
 struct PoolState {
     tokens_per_response: u64,
     max_concurrency: usize,
     used_tokens: u64,
     reserved_tokens: u64,
-    /// The number of reservations that are held.
+    /// The number of reservations that have not been returned.
     reservation_count: usize,
     token_queue: WaitQueue,
     /// The number of slots that are taken.
@@ -77,7 +79,7 @@ struct PoolState {
     slot_queue: WaitQueue,
 }
 
-/// The waiting futures, in order.
+/// The waiting futures, in queue order.
 #[derive(Debug, Default)]
 struct WaitQueue {
     waiters: VecDeque<Waiter>,
@@ -95,13 +97,14 @@ struct Waiter {
 #[derive(Clone, Copy, Debug)]
 struct WaitRequest {
     amount: u64,
-    /// The number of tokens that must be left after it.
+    /// The number of tokens that must be left in the pool after the requested tokens are reserved.
     min_remaining: u64,
-    /// Goes before all others: the run reached the front of the queue before, and gave way.
+    /// Whether the future is placed at the front of the queue, because its run reached the front
+    /// before and gave way.
     at_front: bool,
 }
 
-/// The wakers to wake or drop after the pool is unlocked, since both run user code.
+/// The wakers to wake or drop after the pool is unlocked, since waking and dropping run user code.
 #[derive(Default)]
 struct DeferredWakers {
     to_wake: Vec<Waker>,
@@ -109,8 +112,9 @@ struct DeferredWakers {
 }
 
 impl WaitQueue {
-    /// The number of waiters before this ticket, or before a new waiter, and the sum of their
-    /// amounts. These tokens are kept for them, since a paused waiter may be polled at any time.
+    /// Returns the number of waiters before this ticket, or before a new waiter, and the sum of the
+    /// amounts that these waiters need. The amounts are not available to later waiters, since a
+    /// paused waiter may be polled at any time.
     fn waiters_ahead(&self, ticket: Option<u64>, wants: WaitRequest) -> (usize, u64) {
         if ticket.is_none() && wants.at_front {
             return (0, 0);
@@ -119,7 +123,7 @@ impl WaitQueue {
         before.fold((0, 0), |(count, sum), it| (count + 1, sum.saturating_add(it.request.amount)))
     }
 
-    /// Enqueues a waiter, or updates the waker of the one with this ticket.
+    /// Adds a waiter to the queue, or updates the waker of the waiter with this ticket.
     fn enqueue_or_update(
         &mut self,
         ticket: &mut Option<u64>,
@@ -144,7 +148,7 @@ impl WaitQueue {
         }
     }
 
-    /// Removes the waiter with this ticket.
+    /// Removes the waiter with this ticket from the queue.
     fn remove_ticket(&mut self, ticket: &mut Option<u64>, wakers: &mut DeferredWakers) {
         let Some(ticket) = ticket.take() else { return };
         if let Some(at) = self.waiters.iter().position(|it| it.ticket == ticket)
@@ -156,8 +160,8 @@ impl WaitQueue {
 }
 
 impl PoolState {
-    /// Collects the wakers of those who can now reserve tokens, or must see that the pool is
-    /// exhausted.
+    /// Collects the wakers of the waiters that can now reserve tokens, or that must be notified
+    /// that the pool is exhausted.
     fn collect_token_wakers(&self, limit: u64, wakers: &mut DeferredWakers) {
         let unused = limit.saturating_sub(self.used_tokens);
         let mut free = unused.saturating_sub(self.reserved_tokens);
@@ -174,7 +178,7 @@ impl PoolState {
         }
     }
 
-    /// Collects the wakers of those who can now take a slot.
+    /// Collects the wakers of the waiters that can now take a slot.
     fn collect_slot_wakers(&self, wakers: &mut DeferredWakers) {
         let free = self.max_concurrency.saturating_sub(self.slots_in_use);
         let waiting = self.slot_queue.waiters.iter().take(free);
@@ -198,24 +202,25 @@ impl Pool {
         Self { token_limit: limit, state: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Creates a pool that counts tokens and does not limit them.
+    /// Creates a pool that counts tokens without limiting their number.
     pub fn unlimited() -> Self {
         Self::new(u64::MAX)
     }
 
-    /// Sets how many tokens are reserved for a response if `max_output_tokens` is not set; 4,096 by
-    /// default.
+    /// Sets the number of tokens that are reserved for a response if `max_output_tokens` is not
+    /// set. The default is 4,096.
     pub fn with_tokens_per_response(self, tokens: u64) -> Self {
         self.with_state_mut(|shared, _| shared.tokens_per_response = tokens);
         self
     }
 
-    /// Sets the maximum number of open requests and running tool calls together; unlimited by
+    /// Sets the maximum total number of open requests and running tool calls, which is unlimited by
     /// default.
     ///
-    /// Slots are granted in order. A consumer that pauses within a turn or a call keeps its slot,
-    /// and one that pauses while its run waits keeps its position in the queue: those after it wait
-    /// until it is polled again or dropped. A request keeps its slot while it waits for a retry.
+    /// Slots are granted in queue order. If a run is not polled within a turn or a call, it keeps
+    /// its slot. If a run is not polled while it waits for a slot, it keeps its position in the
+    /// queue, and later runs wait until the run is polled again or dropped. A request keeps its
+    /// slot while it waits for a retry.
     pub fn with_max_concurrency(self, leaves: NonZeroUsize) -> Self {
         self.with_state_mut(|shared, wakers| {
             shared.max_concurrency = leaves.get();
@@ -224,8 +229,8 @@ impl Pool {
         self
     }
 
-    /// Charges the [total](Usage::total) of the tokens that were used since the last call. It never
-    /// waits, and may charge more than the pool has left.
+    /// Charges the [total](Usage::total) of `usage_delta`, the tokens that were used since the last
+    /// call. This method never waits, and may charge more tokens than the pool has left.
     pub fn charge(&self, usage_delta: Usage) {
         let limit = self.token_limit;
         self.with_state_mut(|shared, wakers| {
@@ -234,13 +239,14 @@ impl Pool {
         });
     }
 
-    /// Reserves tokens for a request and its response, once they are available in queue order.
-    /// Dropping the future gives up the position in the queue, and dropping the
-    /// [`TokenReservation`] returns the tokens.
+    /// Waits in queue order until the tokens for a request and its response are available, and
+    /// reserves them. Dropping the future gives up the position in the queue, and dropping the
+    /// [`TokenReservation`] returns the tokens to the pool.
     ///
-    /// The agent does this on its own. A hand-written loop calls it before each request, before it
-    /// waits for a [slot](Self::acquire_slot), and [charges](Self::charge) the used tokens before
-    /// it drops the reservation.
+    /// An agent with this pool in its budget reserves tokens on its own. A hand-written loop must
+    /// call this method before each request, before the loop waits for a
+    /// [slot](Self::acquire_slot). The loop must [charge](Self::charge) the used tokens before it
+    /// drops the reservation.
     ///
     /// ```
     /// use futures::FutureExt;
@@ -263,13 +269,14 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// The used tokens and the limit, if the pool is exhausted.
+    /// If the pool is exhausted, the future returns the number of used tokens and the limit as the
+    /// error.
     pub fn reserve(&self, tokens: u64) -> ReserveTokens {
         self.reserve_with_min_remaining(tokens, 0)
     }
 
-    /// The same, with a number of tokens that must be left: the pool counts as exhausted that much
-    /// earlier.
+    /// Reserves tokens like [`reserve`](Self::reserve), with a number of tokens that must be left
+    /// in the pool. The pool counts as exhausted this number of tokens earlier.
     pub(in crate::agent) fn reserve_with_min_remaining(
         &self,
         tokens: u64,
@@ -279,16 +286,16 @@ impl Pool {
         ReserveTokens { pool: self.clone(), request: wants, ticket: None }
     }
 
-    /// Waits in queue order for a slot of [`with_max_concurrency`](Self::with_max_concurrency).
-    /// Dropping the future gives up the position in the queue, and dropping the [`PoolSlot`] passes
-    /// the slot to the next waiter. If you need tokens as well, [reserve](Self::reserve) them
-    /// first.
+    /// Waits in queue order for a slot; [`with_max_concurrency`](Self::with_max_concurrency) sets
+    /// the number of slots. Dropping the future gives up the position in the queue, and dropping
+    /// the [`PoolSlot`] passes the slot to the next waiter. If you need tokens as well,
+    /// [reserve](Self::reserve) the tokens first.
     pub fn acquire_slot(&self) -> AcquireSlot {
         let wants = WaitRequest { amount: 1, min_remaining: 0, at_front: false };
         AcquireSlot { pool: self.clone(), request: wants, ticket: None }
     }
 
-    /// Returns the number of tokens that were charged.
+    /// Returns the number of tokens that have been charged to the pool.
     pub fn used_tokens(&self) -> u64 {
         self.with_state(|shared| shared.used_tokens)
     }
@@ -309,7 +316,7 @@ impl Pool {
         self.with_state(|shared| shared.tokens_per_response)
     }
 
-    /// Whether all tokens were used.
+    /// Returns whether all tokens of the pool have been used.
     pub fn is_exhausted(&self) -> bool {
         self.used_tokens() >= self.token_limit()
     }
@@ -318,7 +325,7 @@ impl Pool {
         f(&lock_ignoring_poison(&self.state))
     }
 
-    /// Changes the counts, and then wakes the waiters that can proceed.
+    /// Changes the counts of the pool, and then wakes the waiters that can continue.
     fn with_state_mut<T>(&self, f: impl FnOnce(&mut PoolState, &mut DeferredWakers) -> T) -> T {
         let mut wakers = DeferredWakers::default();
         let value = f(&mut lock_ignoring_poison(&self.state), &mut wakers);
@@ -338,7 +345,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Future for the [`reserve`](Pool::reserve) method.
+/// The future that [`Pool::reserve`] returns.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct ReserveTokens {
@@ -348,7 +355,7 @@ pub struct ReserveTokens {
 }
 
 impl ReserveTokens {
-    /// Goes before all others.
+    /// Sets whether the future is placed at the front of the queue.
     pub(in crate::agent) fn at_front(mut self, first: bool) -> Self {
         self.request.at_front = first;
         self
@@ -386,7 +393,8 @@ impl Future for ReserveTokens {
             shared.reservation_count += 1;
             Poll::Ready(Ok(amount))
         })
-        // Created after the pool is unlocked: dropping it locks the pool.
+        // The reservation is created after the pool is unlocked, since dropping a reservation locks
+        // the pool.
         .map_ok(|tokens| TokenReservation { pool: pool.clone(), tokens })
     }
 }
@@ -403,7 +411,8 @@ impl Drop for ReserveTokens {
     }
 }
 
-/// Tokens of a [`Pool`] that are reserved for a request and its response. Dropping it returns them.
+/// Tokens of a [`Pool`] that are reserved for a request and its response. Dropping the reservation
+/// returns the tokens to the pool.
 #[derive(Debug)]
 #[must_use = "dropping it returns the tokens"]
 pub struct TokenReservation {
@@ -429,7 +438,7 @@ impl Drop for TokenReservation {
     }
 }
 
-/// Future for the [`acquire_slot`](Pool::acquire_slot) method.
+/// The future that [`Pool::acquire_slot`] returns.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquireSlot {
@@ -439,7 +448,7 @@ pub struct AcquireSlot {
 }
 
 impl AcquireSlot {
-    /// Goes before all others.
+    /// Sets whether the future is placed at the front of the queue.
     pub(in crate::agent) fn at_front(mut self, first: bool) -> Self {
         self.request.at_front = first;
         self
@@ -477,7 +486,8 @@ impl Drop for AcquireSlot {
     }
 }
 
-/// A slot of a [`Pool`]. Dropping it passes it to the next waiter.
+/// A slot of a [`Pool`] for one open request or running tool call. Dropping the slot passes it to
+/// the next waiter.
 #[derive(Debug)]
 #[must_use = "dropping it releases the slot"]
 pub struct PoolSlot {

@@ -1,10 +1,11 @@
-//! A target for output tokens, and when to give it up.
+//! A target for output tokens, and the decision when a run gives up the target.
 
-/// A number of output tokens that the model should spend before the run ends.
+/// The number of output tokens that the model should use before the run ends.
 ///
-/// If the model stops on its own below the target, it is sent a message that tells it to continue,
-/// until nine tenths of the target are used or it no longer makes progress. A target never stops
-/// the model during its work; a limit ([`Budget::new`](crate::agent::Budget::new)) does.
+/// If the model stops on its own before it has used nine tenths of the target, the model is sent a
+/// message that tells it to continue, as long as it makes progress. A target never stops a model
+/// that has not stopped on its own; use the limits of a [`Budget`](crate::agent::Budget) for that
+/// purpose.
 ///
 /// ```
 /// use turnstream::agent::{TargetDecision, Target, TargetProgress};
@@ -31,22 +32,22 @@ pub struct Target {
 /// The progress of a run towards its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TargetProgress {
-    /// How many times the model was prompted to continue.
+    /// The number of times that the model was prompted to continue.
     pub continuations: u32,
-    /// The number of output tokens between the last nudge and the one before.
+    /// The number of output tokens between the last two prompts to continue.
     pub last_delta_tokens: u64,
-    /// The number of the run's output tokens at the last nudge.
+    /// The total number of the run's output tokens at the last prompt to continue.
     pub last_total_tokens: u64,
 }
 
-/// The decision when a model with a target has stopped on its own.
+/// The decision whether a model with a token target that has stopped on its own must continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetDecision {
     /// The model is prompted to continue.
     Continue {
         /// The message for the model.
         text: String,
-        /// The progress to keep for the next decision.
+        /// The updated progress, which is passed to the next decision.
         progress: TargetProgress,
     },
     /// The run may end.
@@ -62,21 +63,22 @@ impl Target {
         Self { tokens, threshold_fraction: 0.9, min_delta_tokens: 500, min_nudges: 3 }
     }
 
-    /// Sets the fraction of the target that is enough; 0.9 by default. Values above 1 count as 1.
-    /// NaN counts as 0, which disables nudges.
+    /// Sets the fraction of the target at which the model may stop, which is 0.9 by default. Values
+    /// above 1 count as 1. NaN counts as 0, and the model is then never prompted to continue.
     pub fn with_threshold(mut self, part: f64) -> Self {
         self.threshold_fraction = part;
         self
     }
 
-    /// Sets the minimum number of output tokens between two nudges that counts as progress; 500 by
-    /// default. No output at all never counts as progress.
+    /// Sets the minimum number of output tokens between two prompts that counts as progress, which
+    /// is 500 by default. Even if the minimum is 0, no output does not count as progress.
     pub fn with_min_delta(mut self, tokens: u64) -> Self {
         self.min_delta_tokens = tokens;
         self
     }
 
-    /// Sets the number of nudges before missing progress ends the run; 3 by default.
+    /// Sets the number of prompts to continue after which missing progress ends the run, which is 3
+    /// by default.
     pub fn with_min_nudges(mut self, nudges: u32) -> Self {
         self.min_nudges = nudges;
         self
@@ -88,11 +90,11 @@ impl Target {
     }
 
     /// Decides whether a model that has stopped on its own is prompted to continue. `output_tokens`
-    /// is the number for the whole run.
+    /// is the number of output tokens of the whole run.
     ///
-    /// It is prompted to continue below the threshold, unless returns diminish: the minimum number
-    /// of nudges was sent, and the model made no progress since the last nudge nor between the last
-    /// two.
+    /// The model is prompted to continue below the threshold, unless it has stopped making
+    /// progress. A model has stopped making progress if the minimum number of prompts was sent, and
+    /// the model made no progress after the last prompt nor between the last two prompts.
     pub fn decide(&self, tracker: TargetProgress, output_tokens: u64) -> TargetDecision {
         let delta = output_tokens.saturating_sub(tracker.last_total_tokens);
         let little = self.min_delta_tokens.max(1);

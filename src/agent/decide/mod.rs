@@ -1,7 +1,7 @@
 //! Decides the next action after a turn, with pure functions.
 //!
 //! The functions have no side effects: each takes the state and the facts that the state does not
-//! have, and returns a decision. The body of the loop carries it out.
+//! have, and returns a decision. The body of the loop carries out the decision.
 
 mod decision;
 #[cfg(test)]
@@ -17,40 +17,42 @@ use crate::item::{ItemKind, StopReason};
 use crate::provider::should_fall_back;
 use crate::turn::{PartialTurn, Turn};
 
-/// The facts that a decision needs besides the state.
+/// The facts that a decision needs in addition to the state.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 #[non_exhaustive]
 pub struct Facts {
-    /// The numeric limits.
+    /// The numeric limits of the run.
     pub limits: Limits,
-    /// Steered input is queued for the next request.
+    /// Whether steered input is queued for the next request.
     pub has_steering: bool,
-    /// A follow-up is queued for when the model stops on its own.
+    /// Whether a follow-up is queued for when the model stops on its own.
     pub has_follow_up: bool,
-    /// The owner of the run or a handle has called `stop_after_turn`.
+    /// Whether the owner of the run or a handle has called `stop_after_turn`.
     pub stop_requested: bool,
-    /// The budget that is exceeded.
+    /// The limit of the budget that is exceeded, if any.
     pub exceeded_budget: Option<BudgetExceeded>,
-    /// The budget that the last turn's calls exceeded: the first ones ran, the others did not.
+    /// The limit on tool calls, if the calls of the last turn exceeded it, so that only the first
+    /// calls were run.
     pub call_limit_exceeded: Option<BudgetExceeded>,
-    /// The last failed turn was incomplete: another attempt may succeed, and no provider has made
-    /// one yet.
+    /// Whether the last failed turn was incomplete, so that another attempt may succeed, and no
+    /// provider has made another attempt yet.
     pub has_incomplete_turn: bool,
-    /// No further request may be sent, including that of a wrap-up turn: the time is over, or the
-    /// pool is exhausted.
+    /// Whether no further request may be sent, even for a wrap-up turn, because the time is over or
+    /// the pool is exhausted.
     pub budget_exhausted: bool,
-    /// The history can be compacted, and has not been compacted for this reason before.
+    /// Whether the history can be compacted, and was not compacted before because a request did not
+    /// fit.
     pub can_compact: bool,
     /// The number of the agent's fallback providers.
     pub fallback_count: usize,
-    /// A wrap-up turn without tools follows when a limit is reached.
+    /// Whether a wrap-up turn without tools follows when a limit is reached.
     pub has_wrap_up: bool,
 }
 
-/// Decides after a complete turn.
+/// Decides what follows a complete turn.
 ///
-/// Whether calls run depends on the calls of the turn. The stop reason can only prevent it.
+/// Calls are run if the turn has calls, unless the stop reason does not allow them to run.
 pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     use StopReason::{
         ContentFilter, ContextWindow, MaxTokens, Other, Pause, Refusal, Stop, ToolCalls,
@@ -61,7 +63,7 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     }
     let limits = &facts.limits;
     let next = match (turn.stop_reason(), !turn.calls().is_empty()) {
-        // If the call limit allows only some of the calls, the first ones run.
+        // If the limit on tool calls allows only some of the calls, the first calls are run.
         (Stop | ToolCalls, true) => match facts.exceeded_budget {
             None => return Decision::RunTools,
             Some(exceeded) => {
@@ -84,7 +86,7 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
             NextAction::Continue(Transition::MaxOutputTokensRecovery)
         }
         (MaxTokens, _) => NextAction::Finish(EndReason::Truncated),
-        // A truncated text would have to be continued; truncated calls are requested again.
+        // A truncated text would have to be continued, while truncated calls are requested again.
         (ContextWindow, calls) if facts.can_compact && (calls || limits.max_continuations > 0) => {
             NextAction::Compact
         }
@@ -101,19 +103,20 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     Decision::Continue(facts.apply_limit(state, next))
 }
 
-/// Decides after a failed turn. `None` ends the run with the error.
+/// Decides what follows a failed turn, or returns `None` if the run ends with the error.
 pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextAction> {
     let has_fallback = should_fall_back(error.kind())
         && state.model_selection.provider_index < facts.fallback_count;
     let next = match error.kind() {
         ErrorKind::ContextWindow if facts.can_compact => NextAction::Compact,
-        // The model caused the error, and no call exists that a result could answer.
+        // The model caused the error, but there is no call that could be answered with an error
+        // result.
         ErrorKind::GenerationFailed
             if state.streaks.malformed_replies < facts.limits.max_corrections =>
         {
             correct_or_finish(state, &facts.limits, prompts::undecodable_reply_prompt(error))
         }
-        // A provider that has a fallback is not retried.
+        // If a fallback is left, it is used instead of a retry with the same provider.
         _ if has_fallback => NextAction::Continue(Transition::Fallback),
         _ if facts.has_incomplete_turn
             && state.streaks.turn_retries < facts.limits.max_turn_retries =>
@@ -126,18 +129,19 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextActio
     facts.can_send_request(state).then_some(next)
 }
 
-/// Whether a failed turn was [incomplete](Facts::has_incomplete_turn).
+/// Returns whether a failed turn was [incomplete](Facts::has_incomplete_turn).
 pub(in crate::agent) fn is_incomplete_turn(error: &Error) -> bool {
     let has_begun =
         PartialTurn::from_error(error).is_some_and(|partial| !partial.items().is_empty());
-    // A failed generation is corrected instead: the model receives the error.
+    // A failed generation is not retried but corrected: the model receives the error.
     error.kind() != ErrorKind::GenerationFailed
         && (has_begun || error.kind() == ErrorKind::IncompleteTurn)
         && error.is_retryable()
         && !error.are_retries_exhausted()
 }
 
-/// Decides after the calls of a turn have run. `state` has their results.
+/// Decides what follows after the calls of a turn have been answered. `state` must include the
+/// results of the calls.
 pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     let limits = &facts.limits;
     let times = state.streaks.repeats.count();
@@ -162,20 +166,21 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     facts.apply_limit(state, next)
 }
 
-/// The result of the checks at a stop, of which the first objection counts.
+/// The result of the checks after the model has stopped on its own, which is the first objection of
+/// a check.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopReview {
     /// A validation has rejected the answer.
     ValidationFailed(String),
     /// The decision of the stop hooks or of the policy on evidence.
     HookDecision(StopDecision),
-    /// The token target is not reached.
+    /// The token target is not reached, and the model is sent this text.
     Nudge(String),
     /// All checks have passed.
     Accept,
 }
 
-/// Decides after the model has stopped on its own.
+/// Decides what follows after the model has stopped on its own.
 pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
     let room = facts.can_send_request(state);
     let next = match review {
@@ -227,9 +232,9 @@ pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
 }
 
 impl Facts {
-    /// Why no further request may be sent, or `None` if one may. A wrap-up turn is allowed until
-    /// the budget is exhausted: one of the requests is reserved for it if it is enabled, but never
-    /// the only one.
+    /// Returns the reason why no further request may be sent, or `None` if a request may be sent. A
+    /// wrap-up turn is allowed until the budget is exhausted. If the wrap-up turn is enabled, one
+    /// of the requests is reserved for it, unless only one request is allowed.
     pub(crate) fn limit_end_reason(&self, state: &State) -> Option<EndReason> {
         if self.stop_requested {
             Some(EndReason::Stopped)
@@ -244,18 +249,18 @@ impl Facts {
         }
     }
 
-    /// The action in place of a request that may not be sent: the end of the run, or a wrap-up
-    /// turn.
+    /// Returns the action in place of a request that may not be sent, which is the end of the run
+    /// or a wrap-up turn. Returns `None` if a request may be sent.
     pub fn instead_of_request(&self, state: &State) -> Option<NextAction> {
         let end = NextAction::Finish(self.limit_end_reason(state)?);
-        // Without a turn or answered calls of an earlier run, there is nothing to wrap up.
+        // A wrap-up turn needs a turn of this run or answered calls of an earlier run.
         Some(match state.counts.model_calls > 0 || ends_with_tool_result(state) {
             true => self.or_wrap_up(state, end),
             false => end,
         })
     }
 
-    /// Applies the limits to an action: if no request is left, the run ends or wraps up instead.
+    /// Applies the limits to an action. If no request is left, the run ends or wraps up instead.
     fn apply_limit(&self, state: &State, next: NextAction) -> NextAction {
         match self.limit_end_reason(state) {
             Some(reason) if next.sends_request() => {
@@ -265,7 +270,8 @@ impl Facts {
         }
     }
 
-    /// Replaces the end of the run by a wrap-up turn, if that is enabled and a request is left.
+    /// Replaces the end of the run by a wrap-up turn, if the wrap-up turn is enabled and a request
+    /// is left.
     fn or_wrap_up(&self, state: &State, next: NextAction) -> NextAction {
         match next {
             NextAction::Finish(reason @ (EndReason::Budget | EndReason::MaxTurns))
@@ -279,13 +285,14 @@ impl Facts {
         }
     }
 
-    /// Whether the model may be asked again.
+    /// Returns whether another request may be sent.
     pub(in crate::agent) fn can_send_request(&self, state: &State) -> bool {
         self.limit_end_reason(state).is_none() && state.end.wrap_up_reason.is_none()
     }
 }
 
-/// Corrects an unusable reply, or ends the run if there were too many.
+/// Returns the action that corrects an unusable reply, or that ends the run if there were too many
+/// unusable replies.
 fn correct_or_finish(state: &State, limits: &Limits, what: String) -> NextAction {
     match state.streaks.malformed_replies < limits.max_corrections {
         true => NextAction::SendMessage {
@@ -297,7 +304,7 @@ fn correct_or_finish(state: &State, limits: &Limits, what: String) -> NextAction
     }
 }
 
-/// Whether the turn has content that a reader can see.
+/// Returns whether the turn has content that a reader can see.
 fn has_visible_content(turn: &Turn) -> bool {
     turn.items().iter().any(|item| match &item.kind {
         ItemKind::Text { text } => !text.is_empty(),
@@ -310,7 +317,8 @@ fn has_visible_content(turn: &Turn) -> bool {
     })
 }
 
-/// Whether the latest item is a tool result. An empty reply to it is a valid end.
+/// Returns whether the latest item is a tool result. An empty reply to a tool result is a valid end
+/// of a run.
 pub(in crate::agent) fn ends_with_tool_result(state: &State) -> bool {
     state.history.live_newest_first().next().is_some_and(|item| item.as_tool_result().is_some())
 }

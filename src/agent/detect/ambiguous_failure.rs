@@ -1,4 +1,4 @@
-//! A failure is treated as a success.
+//! Detects a failure that is treated as a success.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::agent::detect::detection_input::{DetectionInput, Finding, result_chec
 use crate::item::{ResultKind, ToolResult};
 use crate::turn::Turn;
 
-/// Words that show that an answer mentions a failure.
+/// The words that show that an answer mentions a failure.
 const FAILURE_WORDS: &[&str] = &[
     "fail",
     "error",
@@ -35,10 +35,11 @@ type AcknowledgementCheck = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
 
 /// Detects a failure that is recorded as a success, or that the model ignores.
 ///
-/// - A result of kind `ok` contains a check that failed. Reported once per run and tool.
+/// - A result of kind `ok` contains a check that failed. This problem is reported once per run and
+///   tool.
 /// - A call failed, timed out, panicked or was interrupted in the last turn before the model stops,
-///   no other call of that tool in the turn succeeded, and the answer does not mention it. If the
-///   model makes another call instead of stopping, it is assumed to handle the failure.
+///   no other call of the same tool in that turn succeeded, and the answer does not mention the
+///   failure. A model that makes another call instead of stopping is assumed to handle the failure.
 #[derive(Clone, Default)]
 pub struct AmbiguousFailure {
     acknowledgement_check: Option<Arc<AcknowledgementCheck>>,

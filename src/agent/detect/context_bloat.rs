@@ -1,9 +1,9 @@
-//! The context grows without progress.
+//! Detects a context that grows without progress.
 
 use crate::agent::detect::detection_input::{CompletedIteration, DetectionInput, Finding};
 use crate::item::Evidence;
 
-/// Detects requests that become too long, by the token counts that providers report.
+/// Detects requests that become too long, using the token counts that providers report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextBloat {
     /// The number of input tokens at which a request is too long; 150,000 by default, 0 for never.
@@ -13,7 +13,7 @@ pub struct ContextBloat {
     pub growth_factor: u64,
     /// The number of turns with calls over which growth is measured; 8 by default.
     pub growth_window_turns: usize,
-    /// Growth is not reported below this number of input tokens; 60,000 by default.
+    /// The number of input tokens below which growth is not reported; 60,000 by default.
     pub min_input_tokens: u64,
 }
 
@@ -66,7 +66,7 @@ impl ContextBloat {
     }
 }
 
-/// Whether there was a change, or a check with a new result.
+/// Returns whether the iterations `from..to` have recorded a change, or a check with a new result.
 fn has_progress(seen: &DetectionInput<'_>, from: usize, to: usize) -> bool {
     let known: Vec<Evidence> = seen.iterations[..from]
         .iter()

@@ -1,4 +1,4 @@
-//! The input of the detectors: what a run has done so far.
+//! The input of the detectors, which describes what a run has done so far.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ pub(super) struct DetectionInput<'a> {
 pub(super) struct CompletedIteration<'a> {
     /// The calls with their results, in call order.
     pub(super) calls: Vec<(Cow<'a, ToolCall>, &'a ToolResult)>,
-    /// The input tokens of its request.
+    /// The number of input tokens of the turn's request.
     pub(super) input_tokens: u64,
 }
 
@@ -42,7 +42,8 @@ impl<'a> DetectionInput<'a> {
         Self { iterations, turn, has_new_iteration: is_fresh, state }
     }
 
-    /// The latest iteration, if this turn directly follows it, and the iterations before it.
+    /// Returns the latest iteration, if this turn directly follows it, and the iterations before
+    /// that iteration.
     pub(super) fn newest_and_earlier_iterations(
         &self,
     ) -> Option<(&CompletedIteration<'a>, &[CompletedIteration<'a>])> {
@@ -50,7 +51,7 @@ impl<'a> DetectionInput<'a> {
     }
 }
 
-/// The iterations of this run, which are the latest of the history.
+/// Returns the iterations of this run, which are the latest iterations in the history.
 fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
     let mut iterations: Vec<CompletedIteration<'_>> = Vec::new();
     let mut results: Vec<&ToolResult> = Vec::new();
@@ -63,7 +64,7 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
                 }
                 (in_results, is_void, count) = (true, true, count + 1);
             }
-            // Tombstoned iterations are counted but left out.
+            // Iterations of tombstones are counted but not returned.
             if item.tombstone {
                 continue;
             }
@@ -97,14 +98,14 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
 }
 
 impl CompletedIteration<'_> {
-    /// The checks that were recorded, with their calls.
+    /// Returns the checks that were recorded in this iteration, with their calls.
     pub(super) fn recorded_checks(&self) -> impl Iterator<Item = (&ToolCall, Evidence)> {
         self.calls.iter().flat_map(|(call, result)| {
             result_checks(result).map(move |evidence| (&**call, evidence))
         })
     }
 
-    /// Whether a change was recorded.
+    /// Returns whether a change was recorded in this iteration.
     pub(super) fn has_side_effects(&self) -> bool {
         self.calls.iter().any(|(_, result)| !result_side_effects(result).is_empty())
     }

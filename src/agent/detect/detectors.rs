@@ -18,9 +18,9 @@ use crate::turn::Turn;
 
 /// Detects six ways in which a run can go wrong, and records a [`Signal`] for each.
 ///
-/// It runs after each complete turn of the model, and examines the results of the previous calls. A
-/// problem is reported when it starts, and not again while it lasts. Detectors end no run: for
-/// that, use budgets, limits, or hooks of your own that read the signals.
+/// The detectors run after each complete turn of the model, and examine the results of the previous
+/// calls. A problem is reported when it starts, and is not reported again while it lasts. Detectors
+/// never end a run. To end a run, use budgets, limits, or hooks of your own that read the signals.
 ///
 /// The default thresholds are chosen so that an ordinary run causes no signal. [`SilentSideEffect`]
 /// detects nothing until it is configured.
@@ -66,7 +66,7 @@ pub struct Detectors {
 }
 
 impl Detectors {
-    /// All six detectors, with their default thresholds.
+    /// Creates a hook with all six detectors and their default thresholds.
     pub fn all() -> Self {
         Self::none()
             .with_missing_termination(MissingTermination::default())
@@ -77,7 +77,7 @@ impl Detectors {
             .with_planning_without_execution(PlanningWithoutExecution::default())
     }
 
-    /// No detectors; add those that you need.
+    /// Creates a hook without detectors, to which you can add the detectors that you need.
     pub fn none() -> Self {
         Self::default()
     }
@@ -118,23 +118,24 @@ impl Detectors {
         self
     }
 
-    /// Also sends the model a message about each signal before its next request: the
-    /// [mitigation](FailureMode::mitigation) of its mode. If the run ends with the turn, the
-    /// message is not sent.
+    /// Sends the model a message about each signal before the next request. The message is the
+    /// [mitigation](FailureMode::mitigation) of the signal's mode. If the run ends with the turn,
+    /// the message is not sent.
     pub fn with_nudges(mut self) -> Self {
         self.sends_nudges = true;
         self
     }
 
-    /// Calls `f` with each signal, within the poll in which it is detected, so it must be quick.
-    /// The signals are also stored in the [`signal_log`](Self::signal_log).
+    /// Sets a function that is called with each signal, within the poll in which the signal is
+    /// detected, so the function must be quick. The signals are also stored in the
+    /// [`signal_log`](Self::signal_log).
     pub fn on_signal(mut self, f: impl Fn(&Signal) + Send + Sync + 'static) -> Self {
         self.signal_log.set_on_signal(Arc::new(f));
         self
     }
 
-    /// Returns the log of the signals. All clones of the detectors, and therefore all runs, share
-    /// it.
+    /// Returns the log of the signals, which is shared by all clones of the detectors and therefore
+    /// by all runs.
     pub fn signal_log(&self) -> SignalLog {
         self.signal_log.clone()
     }

@@ -1,4 +1,4 @@
-//! The run continues, but its checks do not change.
+//! Detects a run that continues while the results of its checks do not change.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,15 @@ use crate::item::Evidence;
 
 /// Detects that tools keep running while the results of the checks stay the same.
 ///
-/// A run that has not recorded a check yet is not examined, since it may still be reading.
+/// A run that has not recorded a check yet is not examined, since the model may still be reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingTermination {
-    /// The number of times in a row that a check fails with the same exit code and the same error
-    /// output, regardless of changes in between; 3 by default, 0 for never.
+    /// The number of failures in a row of a check, with the same exit code and the same error
+    /// output, that are reported as a problem; 3 by default, 0 for never. Changes between the
+    /// failures do not reset the number.
     pub max_same_failures: u32,
     /// The number of turns with calls, after a check, without a new check result and without a
-    /// change; 10 by default, 0 for never.
+    /// change, that is reported as a problem; 10 by default, 0 for never.
     pub max_turns_without_progress: u32,
 }
 
@@ -48,8 +49,8 @@ impl MissingTermination {
         found
     }
 
-    /// Counts the checks of an iteration. Returns whether one has a new result, and a finding if
-    /// one has failed in the same way for `max_same_failures` times.
+    /// Counts the checks of an iteration. Returns whether a check has a new result, and a finding
+    /// if a check has failed in the same way `max_same_failures` times.
     fn count_checks(
         self,
         iteration: &CompletedIteration<'_>,

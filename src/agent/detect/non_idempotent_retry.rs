@@ -1,4 +1,4 @@
-//! A repeated call has done its work twice.
+//! Detects a repeated call that has done its work twice.
 
 use std::sync::Arc;
 
@@ -8,25 +8,26 @@ use crate::agent::detect::detection_input::{DetectionInput, Finding, result_side
 use crate::item::{SideEffect, ToolCall, ToolResult};
 use crate::tool::Rationale;
 
-/// The number of a tool's earlier calls that are compared, which bounds the work per turn.
+/// The maximum number of a tool's earlier calls that are compared, which limits the work per turn.
 const MAX_COMPARED_CALLS: usize = 32;
 
-/// Detects when the same call does its work twice.
+/// Detects a call that does its work a second time, in two cases.
 ///
-/// - The same tool with the same arguments has `created` or `sent` something, and later something
-///   else: two tickets, two mails. Creating the same thing again does not count. Compared are the
-///   tool's latest 32 calls that created something.
-/// - The same call has `changed` the same thing twice, and no call in between has recorded a
-///   change.
+/// - A tool has `created` or `sent` something, and a later call with the same arguments has created
+///   or sent something else, such as a second ticket or mail. Creating the same thing again does
+///   not count. Only the tool's latest 32 calls that created something are compared.
+/// - Two calls with the same arguments have `changed` the same thing, and no call between them has
+///   recorded a change.
 ///
-/// Reported on the second occurrence only.
+/// The problem is reported only for the second call, not for further calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NonIdempotentRetry {
     repeatable_tools: Arc<[String]>,
 }
 
 impl NonIdempotentRetry {
-    /// Sets the names of tools that are meant to be repeated, for example one that rotates a log.
+    /// Sets the names of tools that are meant to be repeated, for example a tool that rotates a
+    /// log.
     pub fn with_repeatable_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -46,8 +47,8 @@ impl NonIdempotentRetry {
         let fresh =
             newest.calls.iter().filter(|(_, result)| !result_side_effects(result).is_empty());
         for _ in 0..fresh.count() {
-            // Each call of the iteration, from the last to the first, is compared with those before
-            // it.
+            // Each call of the iteration, from the last to the first, is compared with the calls
+            // before it.
             let (call, result) = calls.pop()?;
             if self.repeatable_tools.contains(&call.name) {
                 continue;
@@ -110,7 +111,8 @@ fn is_same_call(one: &ToolCall, other: &ToolCall) -> bool {
     one.name == other.name && ParsedArgs::from_call(one).equals_args_of(other)
 }
 
-/// The arguments of a call, without the model's rationale, which does not make the call different.
+/// The arguments of a call, without the model's rationale, which is ignored when calls are
+/// compared.
 struct ParsedArgs<'a> {
     raw_json: &'a str,
     parsed: Option<Value>,

@@ -13,7 +13,7 @@ use crate::lock::lock_ignoring_poison;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureMode {
-    /// The run continues, but its checks do not change.
+    /// The run continues while the results of its checks do not change.
     MissingTermination,
     /// A failure is treated as a success.
     AmbiguousFailure,
@@ -31,16 +31,16 @@ pub enum FailureMode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Signal {
-    /// The kind of problem.
+    /// The kind of problem that was detected.
     pub mode: FailureMode,
-    /// The id of the history in which it was detected.
+    /// The id of the history in which the problem was detected.
     pub history_id: String,
-    /// The number of the run's request, counted from 1, after whose turn it was detected.
+    /// The number of the run's request, counted from 1, after whose turn the problem was detected.
     pub turn: u32,
-    /// The call that shows the problem, if there is one.
+    /// The id of the call that shows the problem, if a single call shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
-    /// A description for people.
+    /// A description of the problem for people.
     pub what: String,
 }
 
@@ -48,7 +48,7 @@ type OnSignal = dyn Fn(&Signal) + Send + Sync;
 
 /// The signals of all runs that share the log, oldest first. Cheap to clone.
 ///
-/// It grows until the signals are [drained](Self::drain).
+/// The log grows until the signals are [drained](Self::drain).
 #[derive(Clone, Default)]
 pub struct SignalLog {
     signals: Arc<Mutex<Vec<Signal>>>,
@@ -83,7 +83,7 @@ impl SignalLog {
 }
 
 impl FailureMode {
-    /// Returns the message that tells the model what to do about it.
+    /// Returns the message that tells the model how to handle this kind of problem.
     pub fn mitigation(self) -> &'static str {
         match self {
             Self::MissingTermination => {

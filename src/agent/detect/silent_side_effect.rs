@@ -1,4 +1,4 @@
-//! A call changes something and does not report it.
+//! Detects a call that changes something and does not report the change.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,13 +10,14 @@ use crate::lock::lock_ignoring_poison;
 
 type SnapshotFn = dyn Fn() -> u64 + Send + Sync;
 
-/// Detects calls that change something and do not report it. It detects nothing until it is
-/// configured with tools or a snapshot.
+/// Detects calls that change something and do not report the change. The detector detects nothing
+/// until it is configured with tools or a snapshot function.
 #[derive(Clone, Default)]
 pub struct SilentSideEffect {
     mutating_tools: Arc<[String]>,
     snapshot: Option<Arc<SnapshotFn>>,
-    /// By history id: the latest snapshot, and whether the iteration before it was silent.
+    /// The latest snapshot for each history id, and whether the iteration before the snapshot had
+    /// an unreported change.
     last_snapshots: Arc<Mutex<HashMap<String, (u64, bool)>>>,
 }
 
@@ -32,13 +33,13 @@ impl SilentSideEffect {
     }
 
     /// Sets a function that returns a fingerprint of the environment, for example a hash of the
-    /// sizes and modification times of files. If the fingerprint differs after the calls of a turn,
-    /// and none of them has recorded a side effect, this is reported. Several such turns in a row
-    /// are reported once.
+    /// sizes and modification times of files. If the fingerprint has changed after the calls of a
+    /// turn, and no call has recorded a side effect, a signal is reported. Several turns in a row
+    /// with unreported changes are reported once.
     ///
-    /// It runs within a poll of the run, after each turn of the model, so it must be quick. It
-    /// cannot tell which program caused a change: other programs should not change the files that
-    /// it covers.
+    /// The function runs within a poll of the run, after each turn of the model, so it must be
+    /// quick. The detector cannot determine which program caused a change, so other programs should
+    /// not change the environment that the fingerprint covers.
     pub fn with_snapshot(mut self, snapshot: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.snapshot = Some(Arc::new(snapshot));
         self
@@ -78,7 +79,8 @@ impl SilentSideEffect {
         })
     }
 
-    /// Whether the latest iteration is the first in a row of iterations with unreported changes.
+    /// Returns whether the latest iteration is the first of several iterations in a row with
+    /// unreported changes.
     fn has_silent_change(&self, seen: &DetectionInput<'_>) -> bool {
         let Some(snapshot) = &self.snapshot else { return false };
         let now = snapshot();

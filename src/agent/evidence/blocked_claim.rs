@@ -1,12 +1,12 @@
-//! How a model reports that it is blocked.
+//! The prefix with which a model reports that it is blocked.
 
-/// The prefix of a blocked model's last text, matched case-insensitively.
+/// The prefix of a blocked model's last text, which is matched case-insensitively.
 pub const BLOCKED_PREFIX: &str = "BLOCKED:";
 
 /// Returns the rest of a text's first line after `BLOCKED:`, which says what is missing, or `None`
 /// if the text does not start with that prefix.
 ///
-/// An empty rest means that the model has not named what is missing.
+/// If the returned text is empty, the model has not named what is missing.
 pub(crate) fn strip_blocked_prefix(text: &str) -> Option<&str> {
     let line = text.trim_start().lines().next()?;
     let (head, rest) = line.split_at_checked(BLOCKED_PREFIX.len())?;

@@ -7,8 +7,8 @@ use crate::tool::InnerToolNames;
 
 /// The results of a run that report changes or checks, in order. Cheap to clone.
 ///
-/// It is kept separately from the history and filled from the results as they arrive, so a
-/// compaction does not remove anything from it.
+/// The log is separate from the history, and results are added to the log as they arrive, so a
+/// compaction of the history does not remove entries from the log.
 ///
 /// ```
 /// use turnstream::agent::evidence::{EvidenceLog, EvidenceVerdict};
@@ -39,23 +39,24 @@ pub struct EvidenceLog {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EvidenceEntry {
-    /// The id of the call that it answers.
+    /// The id of the call that the result answers.
     pub call_id: String,
     /// The name of the tool.
     pub tool: String,
     /// The kind of the result.
     pub kind: ResultKind,
-    /// The effects and evidence that the tool has recorded.
+    /// The side effects and the evidence that the tool has recorded.
     pub report: Option<Arc<EffectReport>>,
-    /// The number of the batch of calls that it belongs to. The order within a batch is unknown.
+    /// The number of the batch of calls that the result belongs to. The order of the calls within a
+    /// batch is unknown.
     pub batch: u32,
 }
 
 impl EvidenceLog {
-    /// Creates a log from the tool results among some items. Consecutive results form one batch.
+    /// Creates a log from the tool results among `items`. Consecutive results form one batch.
     ///
-    /// A summary that replaced results counts as a change, since the results may have contained
-    /// one.
+    /// A summary that replaced results counts as a change, since the results may have reported a
+    /// change.
     pub fn from_items<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
         let mut standing = Self::default();
         let mut batch = Vec::new();
@@ -90,13 +91,13 @@ impl EvidenceLog {
         }
     }
 
-    /// Returns the results, in order.
+    /// Returns the entries of the log, in order.
     pub fn entries(&self) -> &[EvidenceEntry] {
         &self.entries
     }
 }
 
-/// The result that stands for the calls that a summary replaced.
+/// Creates the result that represents the calls that a summary replaced.
 fn compaction_placeholder_result() -> ToolResult {
     let target = "something in the summarized part of the history".to_owned();
     let effect = SideEffect { kind: "forgotten".to_owned(), target };
@@ -113,7 +114,8 @@ fn has_relevant_effects(result: &ToolResult) -> bool {
     result.report.is_some() || has_unknown_effects(result.kind)
 }
 
-/// Whether the tool may have had effects that its result does not report.
+/// Returns whether a tool whose result has this kind may have had effects that the result does not
+/// report.
 pub(in crate::agent) fn has_unknown_effects(kind: ResultKind) -> bool {
     match kind {
         ResultKind::Timeout | ResultKind::Panic | ResultKind::Interrupted => true,
@@ -129,18 +131,18 @@ pub(in crate::agent) fn has_unknown_effects(kind: ResultKind) -> bool {
 }
 
 impl EvidenceEntry {
-    /// Returns the changes that it reports.
+    /// Returns the changes that the result reports.
     pub fn side_effects(&self) -> &[SideEffect] {
         self.report.as_deref().map_or(&[], |report| &report.side_effects)
     }
 
-    /// Returns the evidence that it contains.
+    /// Returns the evidence that the result contains.
     pub fn evidence(&self) -> &[RawJson] {
         self.report.as_deref().map_or(&[], |report| &report.evidence)
     }
 
-    /// Whether the call was interrupted, timed out or panicked, so that it may have had effects
-    /// that its result does not report.
+    /// Returns whether the call was interrupted, timed out or panicked, so that it may have had
+    /// effects that its result does not report.
     pub(crate) fn has_unknown_effects(&self) -> bool {
         has_unknown_effects(self.kind)
     }

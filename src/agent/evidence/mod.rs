@@ -1,7 +1,7 @@
-//! Completing a run only with evidence: its changes, its checks, and what they prove.
+//! Evidence that a run needs to complete: its changes, its checks, and what the checks prove.
 //!
 //! [`EvidenceLog`] has the results of a run that count as evidence, [`EvidenceLog::verdict`]
-//! returns what they prove, and [`RequireEvidence`] is the policy that
+//! returns what the results prove, and [`RequireEvidence`] is the policy that
 //! [`Agent::with_evidence`](crate::Agent::with_evidence) sets.
 
 mod blocked_claim;

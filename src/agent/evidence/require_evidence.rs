@@ -1,4 +1,5 @@
-//! The policy on evidence: what a claim needs, and what happens to a claim without it.
+//! The evidence policy, which defines the evidence that a claim needs and what happens to a claim
+//! without evidence.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,7 +23,8 @@ smallest thing that is missing, for example a permission, a file or a decision."
 type BlockedDetector = dyn Fn(&Turn) -> Option<String> + Send + Sync;
 type EvidenceParser = dyn Fn(&RawJson) -> Option<Evidence> + Send + Sync;
 
-/// The evidence that a model must have recorded when it claims to be done. Cheap to clone.
+/// The policy for the evidence that must have been recorded when a model claims to be done. Cheap
+/// to clone.
 ///
 /// [`Agent::with_evidence`](crate::Agent::with_evidence) describes what happens to a claim without
 /// evidence. Every text with which the model stops is a claim, including "I could not do it",
@@ -52,7 +54,7 @@ impl Default for RequireEvidence {
 
 impl RequireEvidence {
     /// Creates a policy in which every claim needs a check that passed, even if the run changed
-    /// nothing: a successful run always has a check as its proof.
+    /// nothing. A successful run therefore always has a check as its proof.
     pub fn new() -> Self {
         Self::default()
     }
@@ -64,8 +66,8 @@ impl RequireEvidence {
         self
     }
 
-    /// Sets the names of tools that never change anything. A call of theirs that was interrupted,
-    /// timed out or panicked does not count as a change.
+    /// Sets the names of tools that never change anything. A call of such a tool that was
+    /// interrupted, timed out or panicked does not count as a change.
     pub fn with_read_only_tools<N: Into<String>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
@@ -75,19 +77,20 @@ impl RequireEvidence {
     }
 
     /// Sets the instructions about evidence, which are appended to the stable part of the system
-    /// prompt. An empty text appends nothing.
+    /// prompt. If `text` is empty, nothing is appended.
     pub fn with_instructions(mut self, text: impl Into<Arc<str>>) -> Self {
         self.instructions = text.into();
         self
     }
 
-    /// Sets the function that detects whether the model is blocked. It returns what is missing, an
-    /// empty text if the model does not say, or `None` if it is not blocked. By default it is the
-    /// text after [`BLOCKED_PREFIX`](super::BLOCKED_PREFIX) in the first line of the turn's text,
-    /// in upper or lower case.
+    /// Sets the function that detects whether the model is blocked. The function returns what is
+    /// missing, an empty text if the model does not say what is missing, or `None` if the model is
+    /// not blocked. The default function returns the text after
+    /// [`BLOCKED_PREFIX`](super::BLOCKED_PREFIX), in upper or lower case, in the first line of the
+    /// turn's text.
     ///
-    /// It runs within the poll in which the model stops, so it must be quick. A panic ends the run
-    /// with an error of kind [`Hook`](crate::ErrorKind::Hook).
+    /// The function runs within the poll in which the model stops, so it must be quick. A panic in
+    /// the function ends the run with an error of kind [`Hook`](crate::ErrorKind::Hook).
     pub fn with_blocked_detector(
         mut self,
         blocked: impl Fn(&Turn) -> Option<String> + Send + Sync + 'static,
@@ -96,10 +99,10 @@ impl RequireEvidence {
         self
     }
 
-    /// Sets the function that parses recorded evidence into a check; evidence for which it returns
-    /// `None` does not count. By default it is [`Evidence::from_json`]. It must be quick as well,
-    /// and a panic has the same effect as one in
-    /// [`with_blocked_detector`](Self::with_blocked_detector).
+    /// Sets the function that parses recorded evidence into a check; evidence for which the
+    /// function returns `None` does not count. The default function is [`Evidence::from_json`]. The
+    /// function runs within a poll of the run, so it must be quick. A panic in the function ends
+    /// the run with an error of kind [`Hook`](crate::ErrorKind::Hook).
     ///
     /// ```
     /// use turnstream::agent::evidence::RequireEvidence;
@@ -121,7 +124,7 @@ impl RequireEvidence {
         self
     }
 
-    /// Returns what the results so far prove under this policy; see [`EvidenceLog::verdict`].
+    /// Returns what the results in the log prove under this policy; see [`EvidenceLog::verdict`].
     pub fn verdict(&self, standing: &EvidenceLog) -> EvidenceVerdict {
         self.with_rules(|rules| standing.verdict_with_rules(rules))
     }
@@ -131,13 +134,14 @@ impl RequireEvidence {
         &self.instructions
     }
 
-    /// Returns the text that names what is missing if the turn says that the model is blocked:
-    /// empty if it does not name it, `None` if the turn makes another claim.
+    /// Returns the text that names what is missing if the turn says that the model is blocked. The
+    /// text is empty if the turn does not name what is missing. Returns `None` if the turn makes
+    /// another claim.
     pub(crate) fn blocked_reason(&self, turn: &Turn) -> Option<String> {
         (self.blocked_detector)(turn).map(|missing| missing.trim().to_owned())
     }
 
-    /// The names of the tools that never change anything.
+    /// Returns the names of the tools that never change anything.
     pub(in crate::agent) fn read_only_tools(&self) -> Arc<[String]> {
         Arc::clone(&self.read_only_tools)
     }
@@ -165,7 +169,7 @@ impl RequireEvidence {
     }
 }
 
-/// Judges each claim with which the model stops.
+/// The hook judges each claim with which the model stops.
 impl Hook for RequireEvidence {
     fn name(&self) -> Cow<'_, str> {
         "the evidence policy".into()

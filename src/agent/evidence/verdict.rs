@@ -5,13 +5,13 @@ use std::fmt;
 use crate::agent::evidence::{EvidenceEntry, EvidenceLog};
 use crate::item::{Evidence, RawJson, ResultKind, SideEffect};
 
-/// Maximum number of side effects in a message.
+/// The maximum number of side effects that a message lists.
 const MAX_LISTED_SIDE_EFFECTS: usize = 5;
 
 /// The verdict on the evidence of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvidenceVerdict {
-    /// This check passed after the last change, and no failed check is left.
+    /// This check passed after the last change, and each failed check has passed later.
     Proven(Evidence),
     /// The run has recorded neither changes nor checks.
     NothingChanged,
@@ -19,18 +19,18 @@ pub enum EvidenceVerdict {
     Unproven(UnprovenReason),
 }
 
-/// The reason why a claim is not proven. Its `Display` text is sent to the model and kept in the
-/// outcome.
+/// The reason why a claim is not proven. The `Display` text of the reason is sent to the model and
+/// stored in the outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnprovenReason {
-    /// The latest check that failed and has not passed since.
+    /// The latest failed check whose command did not pass later.
     pub failed_check: Option<Evidence>,
-    /// The last change, if no check after it has passed.
+    /// The last change, if no check has passed after the change.
     pub last_change: Option<RecordedChange>,
 }
 
-/// A call that changed something, or may have.
+/// A call that has changed something, or may have changed something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordedChange {
@@ -38,16 +38,16 @@ pub struct RecordedChange {
     pub call_id: String,
     /// The name of the tool.
     pub tool: String,
-    /// The changes that the call reports. Empty if the call was cut short, so that its changes are
+    /// The changes that the call reports; empty if the call was cut short, so that its changes are
     /// unknown.
     pub side_effects: Vec<SideEffect>,
 }
 
-/// The policy's functions that the rules use.
+/// The functions of the evidence policy that the rules use.
 pub(super) struct EvidenceRules<'a> {
-    /// Whether the tool with this name never changes anything.
+    /// Returns whether the tool with the given name never changes anything.
     pub(super) is_read_only_tool: &'a dyn Fn(&str) -> bool,
-    /// Returns the check in a piece of evidence, if it is one.
+    /// Parses a piece of evidence into a check, and returns `None` if the evidence is not a check.
     pub(super) parse_evidence: &'a dyn Fn(&RawJson) -> Option<Evidence>,
 }
 
@@ -69,12 +69,13 @@ impl EvidenceLog {
     ///
     /// - A *change* is a result with side effects, even if its call failed. A call that was
     ///   interrupted, timed out or panicked may have changed something, and counts as a change.
-    /// - A *check* is an [`Evidence`]. It passes with exit code 0, in a result that is not an
-    ///   error.
-    /// - A passing check counts if it comes after the last change: in a later batch of calls, or in
-    ///   the same result. The order of the calls within a batch is unknown.
+    /// - A *check* is an [`Evidence`]. A check passes if its exit code is 0 and its result is not
+    ///   an error.
+    /// - A passing check counts only if it was recorded after the last change, in a later batch of
+    ///   calls or in the same result. The order of the calls within a batch is unknown.
     /// - After a failed check, nothing is proven until the same command passes, in a later batch or
-    ///   later in the same result. A passing check of another command is not enough.
+    ///   later in the same result. A passing check of another command does not replace a failed
+    ///   check.
     pub fn verdict(&self) -> EvidenceVerdict {
         self.verdict_with_rules(&EvidenceRules::standard())
     }
@@ -96,9 +97,9 @@ impl EvidenceLog {
         }
     }
 
-    /// Returns the evidence that still matters to a reader who cannot see the earlier results:
-    /// checks that passed after the last change, unless the run as a whole has failed; checks that
-    /// failed and have not passed since; and evidence that is not a check.
+    /// Returns the evidence that is still valid at the end of the run: failed checks that did not
+    /// pass later, and evidence that is not a check. Unless the run as a whole has failed, checks
+    /// that passed after the last change are returned as well.
     pub(in crate::agent) fn unresolved_evidence(&self, has_failed: bool) -> Vec<RawJson> {
         let rules = EvidenceRules::standard();
         let ChangesAndChecks { changes, checks } = ChangesAndChecks::from_log(self, &rules);
@@ -111,7 +112,7 @@ impl EvidenceLog {
         others.chain(left.filter_map(|(_, check)| check.to_json())).collect()
     }
 
-    /// Whether the log contains a change.
+    /// Returns whether the log contains a change.
     pub(super) fn has_changes(&self, rules: &EvidenceRules<'_>) -> bool {
         self.entries().iter().any(|noted| is_change(noted, rules))
     }
@@ -122,13 +123,13 @@ fn is_change(noted: &EvidenceEntry, rules: &EvidenceRules<'_>) -> bool {
         || (noted.has_unknown_effects() && !(rules.is_read_only_tool)(&noted.tool))
 }
 
-/// Whether the first result is known to come after the effects of the second, or is the same
+/// Returns whether the result `later` certainly came after the effects of `earlier`, or is the same
 /// result.
 fn is_later_batch_or_same_entry(later: &EvidenceEntry, earlier: &EvidenceEntry) -> bool {
     later.batch > earlier.batch || std::ptr::eq(later, earlier)
 }
 
-/// Whether the same command has passed after this check.
+/// Returns whether the command of the check at index `at` has passed after that check.
 fn has_passed_later(checks: &[RecordedCheck<'_>], at: usize) -> bool {
     let Some((failed, later)) = checks.get(at..).and_then(<[_]>::split_first) else { return false };
     later.iter().any(|later| {
@@ -162,12 +163,13 @@ impl<'a> RecordedCheck<'a> {
         })
     }
 
-    /// Whether it passed after all changes.
+    /// Returns whether this check passed after all changes.
     fn passed_after_changes(&self, changes: &[&EvidenceEntry]) -> bool {
         self.passed && changes.iter().all(|change| is_later_batch_or_same_entry(self.entry, change))
     }
 
-    /// Omits an exit code of 0 if the call failed, since it does not show how the command ended.
+    /// Returns the check as JSON. If the call failed, an exit code of 0 is omitted, since the code
+    /// does not show how the command ended.
     fn to_json(&self) -> Option<RawJson> {
         let exit_code = self.evidence.exit_code.filter(|code| self.passed || *code != 0);
         RawJson::new(&Evidence { exit_code, ..self.evidence.clone() }).ok()

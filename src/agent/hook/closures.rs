@@ -8,7 +8,7 @@ use crate::agent::hook::hook_points::hook_points;
 use crate::agent::hook::hook_points::prelude::*;
 use crate::agent::hook::{Hook, HookFuture, IntoHookResult};
 
-/// One function for each hook point, which turns a closure into a hook.
+/// Defines one function for each hook point, which turns a closure into a hook.
 macro_rules! closure_hooks {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;
@@ -21,7 +21,7 @@ macro_rules! closure_hooks {
 }
 
 macro_rules! closure_hook {
-    // A synchronous method: the closure receives the arguments of the method.
+    // For a synchronous method, the closure receives the arguments of the method.
     ([$($doc:tt)*] $function:ident,
         at_once $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$($Answer:ty)?]) => {
         $($doc)*
@@ -50,7 +50,7 @@ macro_rules! closure_hook {
             Closure(f)
         }
     };
-    // A method that returns a future: borrowed arguments are cloned for it.
+    // For a method that returns a future, borrowed arguments are cloned.
     ($doc:tt $function:ident,
         asked $name:ident($state:ident $(, $arg:ident: &'a $Own:ty)*) $answer:tt) => {
         closure_hook! {
@@ -73,9 +73,10 @@ macro_rules! closure_hook {
         $kind:ident $name:ident($state:ident $(, $arg:ident: $Given:ty => $Own:ty)*) [$Answer:ty]) => {
         $($doc)*
         ///
-        /// The closure receives owned values and returns a future of the answer, or of a `Result`
-        /// with an [`Error`]. Use `|..| async move { .. }`; an `async |..|` closure works only if
-        /// it captures nothing. The hook is named after the closure's path in the source.
+        /// The closure receives owned values, and returns a future whose output is the answer or a
+        /// `Result` of the answer with an [`Error`]. Use `|..| async move { .. }`; an `async |..|`
+        /// closure works only if it captures nothing. The hook is named after the closure's path in
+        /// the source.
         pub fn $function<F, Fut>(f: F) -> impl Hook + 'static
         where
             F: Fn(State $(, $Own)*) -> Fut + Send + Sync + 'static,

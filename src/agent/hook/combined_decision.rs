@@ -8,14 +8,15 @@ use crate::agent::hook::CallDecision;
 use crate::error::{Error, ErrorKind};
 use crate::item::ToolCall;
 
-/// The combined decision of all hooks on a call. `arguments` is set if a hook has rewritten them.
+/// The combined decision of all hooks on a call. The `arguments` fields are `Some` if a hook has
+/// rewritten the arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::agent) enum CombinedDecision {
     /// The call may run.
     Allow { arguments: Option<String> },
-    /// The call must not run; the model receives the reason.
+    /// The call must not run, and the model receives the reason.
     Deny { reason: String },
-    /// The call waits for an approval, with these arguments.
+    /// The call waits for an approval, and would run with these arguments.
     RequireApproval { arguments: Option<String> },
 }
 
@@ -52,7 +53,7 @@ impl CombinedDecision {
         matches!(self, Self::Deny { .. })
     }
 
-    /// The call with the arguments rewritten so far.
+    /// Returns the call with the arguments as the hooks so far have rewritten them.
     pub(super) fn rewritten_call<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
         match self {
             Self::Allow { arguments: Some(arguments) }
@@ -66,7 +67,7 @@ impl CombinedDecision {
     }
 }
 
-/// Checks that the arguments are a JSON object.
+/// Returns the arguments if they are the text of a JSON object, and an error otherwise.
 fn check_json_object(arguments: String) -> Result<String, Error> {
     match serde_json::from_str::<Map<String, Value>>(&arguments) {
         Ok(_) => Ok(arguments),

@@ -1,4 +1,4 @@
-//! A `ContextInjector` as a hook.
+//! The implementation of [`Hook`] for `ContextInjector`.
 
 use std::borrow::Cow;
 use std::future::ready;

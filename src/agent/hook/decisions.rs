@@ -6,9 +6,9 @@ use crate::error::Error;
 
 /// The future that an asynchronous method of a [`Hook`](super::Hook) returns.
 ///
-/// It runs only while it is polled. It is dropped when the run is interrupted or dropped, and when
-/// it exceeds its timeout. The future of an observing method is `'static`, and is also dropped when
-/// the run ends.
+/// The future runs only while it is polled. The future is dropped when the run is interrupted or
+/// dropped, or when the future exceeds its timeout. The future of an observing method is `'static`,
+/// and is also dropped when the run ends.
 pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// The answer of [`before_tool`](super::Hook::before_tool) to a call.
@@ -17,16 +17,16 @@ pub enum CallDecision {
     /// The call may run.
     #[default]
     Allow,
-    /// The call must not run; the model receives the reason.
+    /// The call must not run, and the model receives the reason.
     Deny(String),
-    /// The call may run with other arguments: the text of a JSON object. The call in the history
-    /// keeps the arguments of the model.
+    /// The call may run with these arguments, which must be the text of a JSON object. The call in
+    /// the history keeps the arguments of the model.
     RewriteArguments(String),
     /// The call waits for an approval.
     RequireApproval,
 }
 
-/// The answer of [`before_stop`](super::Hook::before_stop) to a model that is done.
+/// The answer of [`before_stop`](super::Hook::before_stop) after the model has stopped on its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StopDecision {
     /// The run may end.
@@ -34,16 +34,18 @@ pub enum StopDecision {
     Allow,
     /// The run continues, and the model receives this text.
     Block(String),
-    /// The run ends here as `stop_hook_prevented`. The text is a reason for people; it is in the
-    /// [outcome](crate::Outcome::why).
+    /// The run ends as `stop_hook_prevented`. The text states the reason for people, and is
+    /// returned in the [outcome](crate::Outcome::why).
     EndRun(String),
-    /// The run ends here as `blocked`. The text names the smallest thing that is missing.
+    /// The run ends as `blocked`. The text names the smallest thing that the model needs to
+    /// continue.
     Blocked(String),
-    /// The run ends here as `unproven`. The text names the claim that has no evidence.
+    /// The run ends as `unproven`. The text names the claim that has no evidence.
     Unproven(String),
-    /// The run continues once, and the model receives `text`. If a claim was rejected before and no
-    /// new input has been delivered since, or if no further request may be sent, the run ends as
-    /// `unproven` with `reason`. The decisions of other hooks take precedence.
+    /// The claim of the model is rejected: the run continues, and the model receives `text`. The
+    /// run ends as `unproven` with `reason` instead if a claim was already rejected and no new
+    /// input was delivered afterwards, or if no further request may be sent. The decisions of other
+    /// hooks take precedence over this decision.
     RequireEvidence {
         /// The text for the model.
         text: String,
@@ -52,7 +54,8 @@ pub enum StopDecision {
     },
 }
 
-/// The return type of a hook closure: the answer itself, or a `Result` of it.
+/// The return type of a hook closure, which is the answer of the hook or a `Result` with the
+/// answer.
 pub trait IntoHookResult<T> {
     /// Converts the value into a `Result`.
     fn into_hook_result(self) -> Result<T, Error>;
@@ -71,8 +74,8 @@ impl<T> IntoHookResult<T> for Result<T, Error> {
 }
 
 impl StopDecision {
-    /// Combines the decisions of two hooks: one that blocks takes precedence over one that ends the
-    /// run, and of two that end it the first wins.
+    /// Combines the decisions of two hooks. A decision that blocks the stop takes precedence over a
+    /// decision that ends the run. If both decisions end the run, the first decision applies.
     pub(super) fn combine(self, next: Self) -> Self {
         if let (Self::Block(first), Self::Block(next)) = (&self, &next) {
             return Self::Block(format!("{first}\n\n{next}"));
@@ -82,7 +85,7 @@ impl StopDecision {
         if gives_way || matches!(next, Self::Block(_)) { next } else { self }
     }
 
-    /// The text of the decision, if it has one.
+    /// Returns the text of the decision, if it has a text.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::Allow => None,

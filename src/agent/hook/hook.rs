@@ -7,7 +7,7 @@ use crate::agent::hook::HookFuture;
 use crate::agent::hook::hook_points::hook_points;
 use crate::agent::hook::hook_points::prelude::*;
 
-/// A hook method with a body, by its kind.
+/// Defines a hook method with a body, depending on the kind of the hook point.
 macro_rules! hook_method {
     ([$($doc:tt)*] asked $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$Answer:ty]
         |$self:ident| $body:expr) => {
@@ -34,7 +34,7 @@ macro_rules! hook_method {
 
 pub(super) use hook_method;
 
-/// All hook methods with their default implementations.
+/// Defines all hook methods with their default implementations.
 macro_rules! default_methods {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;
@@ -55,7 +55,7 @@ macro_rules! default_body {
     };
 }
 
-/// All hook methods, forwarded through a pointer.
+/// Defines all hook methods so that each call is forwarded through a pointer.
 macro_rules! forwarding_methods {
     ($($(#[$doc:meta])* $kind:ident $name:ident($state:ident $(, $arg:ident: $Given:ty)*)
         $(-> $Answer:ty)? { $($rest:tt)* })*) => {$(
@@ -68,28 +68,29 @@ macro_rules! forwarding_methods {
 
 /// Your own code at fixed points of the agent's loop. Every method does nothing by default.
 ///
-/// Most methods decide: the run waits for their answers. Several hooks are called one after
-/// another, in the order in which they were added; each method describes how their answers are
-/// combined. A hook that fails, panics or exceeds its [timeout](crate::Agent::with_hook_timeout)
-/// ends the run.
+/// Most methods are decisions: the run waits for their answers. Several hooks are called one after
+/// another, in the order in which they were added. The documentation of each method describes how
+/// the answers of several hooks are combined. If a deciding method fails, panics or exceeds its
+/// [timeout](crate::Agent::with_hook_timeout), the run ends.
 ///
 /// Five methods observe and do not delay the run: [`turn_started`](Self::turn_started),
 /// [`assistant_message`](Self::assistant_message), [`after_sampling`](Self::after_sampling),
-/// [`on_failure`](Self::on_failure) and [`on_finished`](Self::on_finished). The first three return
-/// a future that owns its data. It is polled once when it starts, hook by hook in order, and then
-/// at the beginning of each poll of the run, which does not wait for it. The same timeout applies.
-/// The future is dropped without another poll when the loop of the run ends, before `on_finished`
-/// is called, and when the run is dropped. No task is spawned: spawn a task of your own for work
-/// that must outlive the run. If the future fails, panics or exceeds its timeout, `on_failure` is
-/// called, and the run continues.
+/// [`on_failure`](Self::on_failure) and [`on_finished`](Self::on_finished). The first three
+/// observing methods return a future that owns its data. The future is polled once when the method
+/// is called, hook by hook in order, and then at the beginning of each poll of the run, which does
+/// not wait for the future. The timeout of hook calls applies to the future of an observing method
+/// as well. The future is dropped without another poll when the loop of the run ends, before
+/// `on_finished` is called, or when the run is dropped. The run does not spawn a task for the
+/// future; spawn a task of your own for work that must outlive the run. If the future fails, panics
+/// or exceeds its timeout, `on_failure` is called, and the run continues.
 ///
-/// In both cases the error is of kind [`Hook`](crate::ErrorKind::Hook), names the hook and the
-/// method, and has the hook's own error as its source. The timer is tokio's; a hook that is ready
-/// at its first poll needs no runtime.
+/// The error of a failed hook is of kind [`Hook`](crate::ErrorKind::Hook), names the hook and the
+/// method, and has the hook's own error as its source. Timeouts use tokio's timer; a hook that is
+/// ready at its first poll needs no tokio runtime.
 ///
-/// Each method receives the [`State`] of the run. Its [`label`](crate::agent::StateFields::label)
-/// distinguishes agents that share a hook. Methods that receive a call see the state at the time
-/// when the calls of its turn started.
+/// Each method receives the [`State`] of the run. The [`label`](crate::agent::StateFields::label)
+/// of the state distinguishes agents that share a hook. Methods with a `call` parameter receive the
+/// state at the time when the calls of the turn started.
 ///
 /// ```
 /// use turnstream::agent::State;
@@ -130,8 +131,9 @@ macro_rules! forwarding_methods {
 )]
 #[expect(unused_variables, reason = "a default that does nothing needs no arguments")]
 pub trait Hook: Send + Sync {
-    /// The name of the hook in errors, followed by the [label](crate::agent::StateFields::label) of
-    /// the agent. By default the name of its type.
+    /// Returns the name of the hook for errors, in which the
+    /// [label](crate::agent::StateFields::label) of the agent follows the name. The default is the
+    /// name of the hook's type.
     fn name(&self) -> Cow<'_, str> {
         Cow::Borrowed(std::any::type_name::<Self>())
     }
@@ -139,7 +141,7 @@ pub trait Hook: Send + Sync {
     hook_points! { default_methods }
 }
 
-/// A pointer to a hook is a hook.
+/// Implements [`Hook`] for pointers to hooks.
 macro_rules! impl_hook_for_pointers {
     ($($Pointer:ident),*) => {$(
         impl<H: Hook + ?Sized> Hook for $Pointer<H> {

@@ -1,9 +1,9 @@
-//! The list of hook points. All code that exists once per hook point is generated from it: the
-//! methods of [`Hook`](crate::agent::hook::Hook), their forwarding through pointers, the functions
-//! that turn a closure into a hook, and the combination of several hooks. To add a hook point, add
-//! it here and call it in the loop.
+//! The list of hook points. All code that exists once per hook point is generated from this list:
+//! the methods of [`Hook`](crate::agent::hook::Hook), their forwarding through pointers, the
+//! functions that turn a closure into a hook, and the combination of several hooks. To add a hook
+//! point, add an entry to this list and call its method in the loop.
 
-/// The types that the list refers to.
+/// The types that the list of hook points refers to.
 pub(super) mod prelude {
     pub(in crate::agent::hook) use std::sync::Arc;
 
@@ -19,36 +19,39 @@ pub(super) mod prelude {
     pub(in crate::agent::hook) use crate::turn::Turn;
 }
 
-/// Passes the list to the macro with the given name. A hook point has the form
+/// Passes the list of hook points to the macro with the given name. A hook point has the form
 ///
 /// ```text
 /// kind hook_method(state, arguments) -> answer { default: …; together { … } closure: function; }
 /// ```
 ///
-/// The kind states how the method is called:
+/// The kind of a hook point states how the hook method is called:
 ///
-/// - `asked`: it returns a future, and the run waits for the answer, at most until the timeout.
-/// - `observing`: it returns a future that is polled with the run, which does not wait for it.
-/// - `at_once`: it answers synchronously, without a future.
+/// - `asked`: the method returns a future, and the run waits for the answer, at most until the
+///   timeout.
+/// - `observing`: the method returns a future that is polled with the run, and the run does not
+///   wait for the future.
+/// - `at_once`: the method returns its answer synchronously, without a future.
 ///
-/// `together` states how the answers of several hooks are combined. The hooks are called in order:
+/// `together` states how the answers of several hooks are combined. Hooks are called in the order
+/// in which they were added. The forms of `together` are:
 ///
 /// - `changing x, keeping [fields]`: each hook receives the `x` that the previous one returned. The
 ///   listed fields are restored after each hook. If an `at_once` method panics, its change is
-///   discarded, and the remaining hooks are still called; the first panic is returned as the error.
-/// - `|all: Type = first, answer| next, until over, with x = value`: folds the answers, and ends
-///   when `over` is true. Each hook receives `value` as the argument `x`.
+///   discarded, and the remaining hooks are still called. The first panic is returned as the error.
+/// - `|all: Type = first, answer| next, until over, with x = value`: the answers are folded until
+///   `over` is true. Each hook receives `value` as the argument `x`.
 /// - `apart`: the hooks are independent of each other.
 /// - `telling |hooks, panic| then`: all hooks are called, even after a panic, for which `then` is
 ///   evaluated.
 macro_rules! hook_points {
     ($then:ident) => { $then! {
 
-    /// Changes the context that is sent to the model. The history itself does not change.
+    /// Changes the context that is sent to the model. The history itself is not changed.
     ///
-    /// It is called before each request. `context` is the history, or the context that the previous
-    /// hook returned. The returned context need not be settled: encoders [settle](History::settled)
-    /// it.
+    /// This method is called before each request. `context` is the history, or the context that the
+    /// previous hook returned. The returned context need not be settled, since encoders
+    /// [settle](History::settled) every context.
     asked transform_context(state, context: History) -> History {
         default: context;
         together { changing context, keeping [] }
@@ -67,18 +70,18 @@ macro_rules! hook_points {
         closure: transform_context;
     }
 
-    /// Changes the request of this turn: its model, options, tools or system prompt.
+    /// Changes the next request before it is sent: its model, options, tools or system prompt.
     ///
-    /// It is called after [`transform_context`](Self::transform_context), receives the request as
-    /// the previous hooks changed it, and returns it. Changes to the request's `history` and
-    /// `context` are undone: the history must not change, and the context is changed with
-    /// `transform_context`. A call of a tool that the request does not offer is answered as a call
-    /// of an unknown tool.
+    /// This method is called after [`transform_context`](Self::transform_context). `request`
+    /// includes the changes of the previous hooks. Changes to the request's `history` and `context`
+    /// fields are undone, since the history must not change, and the context is changed with
+    /// `transform_context`. If the model calls a tool that the returned request does not offer, the
+    /// call is answered as a call of an unknown tool.
     asked prepare_request(state, request: Request) -> Request {
         default: request;
         together { changing request, keeping [history, context] }
-        /// Creates a hook from a closure for [`prepare_request`](Hook::prepare_request): the
-        /// closure receives the request and returns it.
+        /// Creates a hook from a closure for [`prepare_request`](Hook::prepare_request). The
+        /// closure receives a request and returns the changed request.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -95,7 +98,7 @@ macro_rules! hook_points {
         closure: prepare_request;
     }
 
-    /// Observes the start of a turn: its request is about to be sent.
+    /// Observes the start of a turn, immediately before its request is sent.
     observing turn_started(state) -> () {
         default: ();
         together { apart }
@@ -103,7 +106,7 @@ macro_rules! hook_points {
         closure: turn_started;
     }
 
-    /// Observes a complete turn of the model: its text, reasoning, calls and usage.
+    /// Observes a complete turn of the model, with its text, reasoning, calls and usage.
     observing assistant_message(state, turn: &Arc<Turn>) -> () {
         default: ();
         together { apart }
@@ -132,15 +135,17 @@ macro_rules! hook_points {
         closure: assistant_message;
     }
 
-    /// Observes a complete turn before its calls run, and may return items for a later request. It
-    /// cannot change this turn: to reject a call, use [`before_tool`](Self::before_tool).
+    /// Observes a complete turn before its calls run, and may return items for a later request.
+    /// This method cannot change the turn; to reject a call, use
+    /// [`before_tool`](Self::before_tool).
     ///
-    /// Items that are ready when the next request is built are sent with it, as one `appended`
-    /// event with the reason `hook`. Later items are sent with the request after it, which may be
-    /// that of the wrap-up turn. Items are sent in the order in which the hooks returned them;
-    /// those returned in the same poll, in the order of the hooks. If no request follows, the items
-    /// are not sent and are not in the history. They must be user or system items: any other item
-    /// is an error, and then none of that hook's items is sent.
+    /// Items that are ready when the next request is built are sent with that request, and are
+    /// reported as one `appended` event with the reason `hook`. Items that are ready later are sent
+    /// with the request after that, which may be the request of the wrap-up turn. Items are sent in
+    /// the order in which the hooks returned them. Items that several hooks returned in the same
+    /// poll are sent in the order of the hooks. If no request follows, the items are not sent and
+    /// are not in the history. If a hook returns any item that is not a user or system item, the
+    /// hook fails, and none of its items is sent.
     observing after_sampling(state, turn: &Arc<Turn>) -> Vec<Item> {
         default: Vec::new();
         together { apart }
@@ -162,24 +167,25 @@ macro_rules! hook_points {
     }
 
     /// Repairs the arguments of a call if they are not JSON, are not an object, or do not match the
-    /// tool's schema. It returns the text of a JSON object; `why` is the validation error.
+    /// tool's schema. Returns the repaired arguments as the text of a JSON object; `why` is the
+    /// validation error.
     ///
-    /// The first hook that returns a text wins, and the hooks after it are not called. If the text
-    /// is valid, the call continues as if the model had written it:
-    /// [`before_tool`](Self::before_tool), the approver and the tool see the repaired arguments,
-    /// and the call does not count as malformed. The history keeps the arguments of the model, so a
-    /// [resumed](crate::Agent::resume) call is repaired again. If the text is not valid either, the
-    /// model receives the error `why` about its own arguments.
+    /// The first text that a hook returns is used, and the remaining hooks are not called. If the
+    /// returned text is valid, it is used as if the model had written it.
+    /// [`before_tool`](Self::before_tool), the approver and the tool receive the repaired
+    /// arguments, and the call does not count as malformed. The history keeps the arguments of the
+    /// model, so a [resumed](crate::Agent::resume) call is repaired again. If the returned text is
+    /// also invalid, the model receives the error `why` about its own arguments.
     ///
-    /// Arguments are repaired only if a hook does so;
-    /// [`unwrap_json_string`](crate::agent::hook::unwrap_json_string) is such a hook. The method
-    /// runs within the poll in which the call is checked, so it must be quick.
+    /// The agent itself does not repair arguments;
+    /// [`unwrap_json_string`](crate::agent::hook::unwrap_json_string) is a hook that does. This
+    /// method runs within the poll in which the call is checked, so it must be quick.
     at_once repair_arguments(state, call: &ToolCall, why: &str) -> Option<String> {
         default: None;
         together { |given: Option<String> = None, answer| given.or(answer), until given.is_some() }
-        /// Creates a hook from a closure for [`repair_arguments`](Hook::repair_arguments): the
-        /// closure receives a call with invalid arguments and the validation error, and returns
-        /// other arguments or `None`.
+        /// Creates a hook from a closure for [`repair_arguments`](Hook::repair_arguments). The
+        /// closure receives a call with invalid arguments and the validation error, and returns the
+        /// repaired arguments or `None`.
         ///
         /// ```
         /// use futures::future::ready;
@@ -218,10 +224,11 @@ macro_rules! hook_points {
 
     /// Decides whether a call may run.
     ///
-    /// The first [`Deny`](CallDecision::Deny) wins, and the hooks after it are not called. Rewrites
-    /// are chained: each hook sees the call with the arguments rewritten so far. After a
-    /// [`RequireApproval`](CallDecision::RequireApproval) the remaining hooks are still called, and
-    /// may still deny the call. A rewrite to anything but the text of a JSON object is an error.
+    /// If a hook returns [`Deny`](CallDecision::Deny), the call is denied, and the remaining hooks
+    /// are not called. Each hook receives the call with the arguments as the previous hooks have
+    /// rewritten them. If a hook returns [`RequireApproval`](CallDecision::RequireApproval), the
+    /// remaining hooks are still called, and may still deny the call. A hook that rewrites the
+    /// arguments to anything but the text of a JSON object fails.
     asked before_tool(state, call: &'a ToolCall) -> CallDecision {
         default: CallDecision::Allow;
         together {
@@ -248,10 +255,10 @@ macro_rules! hook_points {
     /// Changes the result of a call before it is recorded, sent to the model or yielded as an
     /// event.
     ///
-    /// It runs within the poll in which the result arrives, so it must be quick; for slow work,
-    /// wrap the tool. A changed call id or tool name is restored, so that the result still answers
-    /// its call. If the hook panics, its change is discarded, and the hooks after it still receive
-    /// the result.
+    /// This method runs within the poll in which the result arrives, so it must be quick; for slow
+    /// work, wrap the tool. If the hook changes the call id or the tool name of the result, the
+    /// original value is restored, so that the result still answers its call. If the hook panics,
+    /// its change is discarded, and the remaining hooks still receive the result.
     at_once after_tool(state, call: &ToolCall, result: &mut ToolResult) {
         default: ();
         together { changing result, keeping [call_id, name] }
@@ -268,17 +275,18 @@ macro_rules! hook_points {
         closure: after_tool;
     }
 
-    /// Changes the progress that a running call reports, before it is yielded as an event; for
-    /// example, removes secrets. A panic ends the run after the other hooks have been called, and
-    /// `null` is reported instead.
+    /// Changes the progress that a running call reports, before the progress is yielded as an
+    /// event. For example, a hook can remove secrets. If the hook panics, `null` is reported
+    /// instead of the progress, and the run ends after the remaining hooks have been called.
     ///
-    /// It runs within the poll in which the progress arrives, so it must be quick. The progress of
-    /// a sub-agent's calls is passed to the sub-agent's own hooks, not to this one.
+    /// This method runs within the poll in which the progress arrives, so it must be quick. The
+    /// progress of a sub-agent's calls is passed only to the sub-agent's own hooks.
     at_once redact_progress(state, call: &ToolCall, data: &mut RawJson) {
         default: ();
         together { changing data, keeping [] }
-        /// Creates a hook from a closure for [`redact_progress`](Hook::redact_progress). The calls
-        /// of a sub-agent need a hook of that agent.
+        /// Creates a hook from a closure for [`redact_progress`](Hook::redact_progress). The hook
+        /// does not receive the progress of a sub-agent's calls; add a hook to the sub-agent for
+        /// that purpose.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -290,17 +298,19 @@ macro_rules! hook_points {
     }
 
     /// Changes a piece of evidence that a call has recorded, before
-    /// [`after_tool`](Self::after_tool) and before it is yielded as an event. This includes
-    /// evidence of a call that is dropped. A panic ends the run after the other hooks have been
-    /// called, and `null` is recorded instead.
+    /// [`after_tool`](Self::after_tool) is called and before the evidence is yielded as an event.
+    /// Evidence of a call that is dropped is passed to this method as well. If the hook panics,
+    /// `null` is recorded instead of the evidence, and the run ends after the remaining hooks have
+    /// been called.
     ///
-    /// The evidence of a sub-agent's calls is passed to the sub-agent's own hooks: its events are
-    /// forwarded unchanged.
+    /// The evidence of a sub-agent's calls is passed only to the sub-agent's own hooks. The events
+    /// of the sub-agent are forwarded unchanged.
     at_once redact_evidence(state, call: &ToolCall, evidence: &mut RawJson) {
         default: ();
         together { changing evidence, keeping [] }
-        /// Creates a hook from a closure for [`redact_evidence`](Hook::redact_evidence). The calls
-        /// of a sub-agent need a hook of that agent.
+        /// Creates a hook from a closure for [`redact_evidence`](Hook::redact_evidence). The hook
+        /// does not receive the evidence of a sub-agent's calls; add a hook to the sub-agent for
+        /// that purpose.
         ///
         /// ```
         /// use turnstream::agent::hook;
@@ -316,14 +326,15 @@ macro_rules! hook_points {
         closure: redact_evidence;
     }
 
-    /// Decides whether the run stops after a turn although the model would be asked again.
+    /// Decides whether the run stops after a turn that another request would follow.
     ///
-    /// It is called after each complete turn that is followed by another one: its tools have run,
-    /// it was cut off or paused, or its reply is empty or has calls that cannot run. It is not
-    /// called after a turn that failed, or if a budget has refused the calls. If the model has
-    /// stopped on its own, [`before_stop`](Self::before_stop) is called instead.
+    /// This method is called after each complete turn that another turn would follow: its tools
+    /// have run, the turn was cut off or paused, or its reply is empty or has calls that cannot
+    /// run. This method is not called after a failed turn, or if a budget has refused the calls of
+    /// the turn. If the model has stopped on its own, [`before_stop`](Self::before_stop) is called
+    /// instead.
     ///
-    /// The first `true` wins, and the hooks after it are not called.
+    /// If a hook returns `true`, the run stops, and the remaining hooks are not called.
     asked should_stop(state) -> bool {
         default: false;
         together { |stops: bool = false, answer| answer, until stops }
@@ -339,11 +350,11 @@ macro_rules! hook_points {
         closure: should_stop;
     }
 
-    /// Returns what is missing if the last text of a model that has stopped says that it cannot
-    /// continue. Such a text is not an answer, so no [validation](crate::Agent::with_validation) is
-    /// applied to it.
+    /// Returns what is missing if the last text of a model that has stopped says that the model
+    /// cannot continue. If a hook returns a text, the turn is not an answer, and no
+    /// [validation](crate::Agent::with_validation) is applied to it.
     ///
-    /// The first hook that returns a text wins.
+    /// The first text that a hook returns is used, and the remaining hooks are not called.
     at_once give_up_reason(state, turn: &Turn) -> Option<String> {
         default: None;
         together { |given: Option<String> = None, answer| given.or(answer), until given.is_some() }
@@ -351,10 +362,11 @@ macro_rules! hook_points {
         closure: give_up_reason;
     }
 
-    /// Returns what a run that ends as completed has proven, if the hook judges that; it becomes
-    /// [`Outcome::proof`](crate::Outcome::proof). The first hook that returns a verdict wins. If
-    /// none does, the default rules of [`RequireEvidence`](crate::agent::evidence::RequireEvidence)
-    /// apply.
+    /// Returns the verdict on the evidence of a run that ends as completed, or `None` if the hook
+    /// does not judge evidence. The check of a `Proven` verdict becomes
+    /// [`Outcome::proof`](crate::Outcome::proof). The first verdict that a hook returns is used. If
+    /// no hook returns a verdict, the default rules of
+    /// [`RequireEvidence`](crate::agent::evidence::RequireEvidence) apply.
     at_once judge_evidence(state) -> Option<EvidenceVerdict> {
         default: None;
         together { |given: Option<EvidenceVerdict> = None, answer| given.or(answer), until given.is_some() }
@@ -362,11 +374,12 @@ macro_rules! hook_points {
         closure: judge_evidence;
     }
 
-    /// Decides whether a model that is done may stop. It is not called after a failed request.
+    /// Decides whether the run may end after the model has stopped on its own. This method is not
+    /// called after a failed request.
     ///
-    /// All hooks are called. If any of them [blocks](StopDecision::Block) the stop, the model
-    /// receives the texts of all that do. Otherwise the first decision that ends the run, other
-    /// than as completed, applies.
+    /// All hooks are called. If any hook [blocks](StopDecision::Block) the stop, the model receives
+    /// the texts of all hooks that block it. Otherwise, the first decision that ends the run for a
+    /// reason other than `completed` applies.
     asked before_stop(state, turn: &'a Turn) -> StopDecision {
         default: StopDecision::Allow;
         together { |combined: StopDecision = StopDecision::Allow, answer| combined.combine(answer), until false }
@@ -386,11 +399,11 @@ macro_rules! hook_points {
         closure: before_stop;
     }
 
-    /// Observes errors: failed requests, including those that are sent again, failed compactions,
-    /// observing hooks that failed, and the error that ends the run. Each error is reported once.
+    /// Observes an error: a failed request (even if it is retried), a failed compaction, a failed
+    /// observing hook, or the error that ends the run. Each error is reported once.
     ///
-    /// It runs within the poll in which the error occurs, so it must be quick. A panic in it is
-    /// ignored.
+    /// This method runs within the poll in which the error occurs, so it must be quick. A panic in
+    /// this method is ignored.
     at_once on_failure(state, error: &Error) {
         default: ();
         together { telling |_hooks, _panic| {} }
@@ -398,11 +411,11 @@ macro_rules! hook_points {
         closure: on_failure;
     }
 
-    /// Observes the outcome of the run. It is called once, and is the last method that is called,
-    /// except that a panic in it is reported to `on_failure`.
+    /// Observes the outcome of the run. This method is called once, after all other methods; only
+    /// if this method panics is `on_failure` called afterwards.
     ///
-    /// It runs within the poll that yields `finished`, so it must be quick. The run is over, so
-    /// nothing that it starts is polled.
+    /// This method runs within the poll that yields `finished`, so it must be quick. Since the run
+    /// is over, the run polls no work that this method starts.
     at_once on_finished(state, outcome: &Outcome) {
         default: ();
         together { telling |hooks, panic| hooks.on_failure(state, &panic) }

@@ -1,4 +1,4 @@
-//! All hooks of an agent, called as one.
+//! All hooks of an agent, which are called together.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The hooks of an agent, in order. Cheap to clone.
 ///
-/// It has one method for each method of [`Hook`], generated from the list of hook points. Dropping
-/// a returned future drops the hook's future. Without hooks, nothing is boxed and no timer is
-/// created.
+/// `Hooks` has one method for each method of [`Hook`], which is generated from the list of hook
+/// points. Dropping a future that such a method returns drops the hook's future. If there are no
+/// hooks, no future is boxed and no timer is created.
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
     members: Arc<Vec<Arc<dyn Hook>>>,
-    /// The policy on evidence. The decisions of other hooks take precedence.
+    /// The evidence policy. The decisions of other hooks take precedence over those of the policy.
     evidence_policy: Option<Arc<dyn Hook>>,
     timeout: TimeLimit,
 }
 
 impl Hooks {
-    /// Creates an empty list, with a timeout of 30 seconds.
+    /// Creates an empty list of hooks, with a timeout of 30 seconds for each hook call.
     pub(in crate::agent) fn new() -> Self {
         Self {
             members: Arc::default(),
@@ -36,17 +36,17 @@ impl Hooks {
         }
     }
 
-    /// Adds a hook after the others.
+    /// Adds a hook, which is called after the existing hooks.
     pub(in crate::agent) fn push(&mut self, hook: Arc<dyn Hook>) {
         Arc::make_mut(&mut self.members).push(hook);
     }
 
-    /// Sets the policy on evidence, which is called after all other hooks.
+    /// Sets the evidence policy, which is called after all other hooks.
     pub(in crate::agent) fn set_evidence_policy(&mut self, policy: Arc<dyn Hook>) {
         self.evidence_policy = Some(policy);
     }
 
-    /// The same without hooks, except the policy on evidence.
+    /// Returns a copy that contains only the evidence policy and no other hooks.
     pub(in crate::agent) fn evidence_policy_only(&self) -> Self {
         Self { evidence_policy: self.evidence_policy.clone(), ..Self::new() }
     }
@@ -56,7 +56,7 @@ impl Hooks {
         self.timeout = TimeLimit::Explicit(timeout);
     }
 
-    /// Whether it has no hooks other than the policy on evidence.
+    /// Returns whether there are no hooks other than the evidence policy.
     pub(in crate::agent) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -85,7 +85,7 @@ impl Hooks {
         invoke_hook(hook, method, state, self.timeout, question)
     }
 
-    /// Calls an observing method of each hook. The iterator is lazy.
+    /// Returns a lazy iterator that calls an observing method of each hook.
     fn start_observers<'a, T: 'static>(
         &'a self,
         method: &'static str,
@@ -100,8 +100,8 @@ impl Hooks {
     }
 }
 
-/// The method of [`Hooks`] for each hook point, by its kind and by how several answers are
-/// combined.
+/// Defines the method of [`Hooks`] for each hook point, depending on its kind and on how several
+/// answers are combined.
 macro_rules! impl_hooks {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;

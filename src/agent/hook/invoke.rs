@@ -1,4 +1,4 @@
-//! A single hook call: its timeout, its panics, its errors.
+//! Calls a single hook, and handles its timeout, its panics and its errors.
 
 use crate::agent::State;
 use crate::agent::hook::{Hook, HookFuture};
@@ -9,8 +9,8 @@ use crate::error::{Error, ErrorKind};
 /// The subject of error messages in a context that already names the hook.
 pub(super) const HOOK_NAME_IN_ERRORS: &str = "it";
 
-/// Calls a hook method, and waits for its answer for at most `limit`. Dropping the future drops the
-/// hook's future.
+/// Calls a hook method, and waits for its answer for at most `limit`. Dropping the returned future
+/// drops the hook's future.
 pub(super) async fn invoke_hook<'a, T>(
     hook: &'a dyn Hook,
     method: &'static str,
@@ -22,7 +22,7 @@ pub(super) async fn invoke_hook<'a, T>(
     answer.and_then(|answer| answer).map_err(|error| hook_error(hook, method, state, error))
 }
 
-/// Runs code of a hook, and turns a panic into an error.
+/// Runs code of a hook, and returns a panic as an error.
 pub(super) fn catch_hook_panic<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     timed_call::catch_named_panic(HOOK_NAME_IN_ERRORS, f)
 }

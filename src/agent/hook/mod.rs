@@ -1,11 +1,11 @@
 //! Hooks: your own code at fixed points of the agent's loop.
 //!
 //! Every hook point is a method of one trait, [`Hook`], and does nothing by default. Some methods
-//! decide, and the run waits for their answers; others observe, and do not delay the run. For a
-//! single method a closure is enough: [`before_tool`], [`before_stop`] and the other functions of
-//! this module turn a closure into a hook, and [`Agent::with_hook`](crate::Agent::with_hook) takes
-//! it. The [label](crate::agent::StateFields::label) in the state distinguishes agents that share a
-//! hook.
+//! make decisions, for which the run waits; other methods only observe, and do not delay the run. A
+//! hook with a single method can be a closure: [`before_tool`], [`before_stop`] and the other
+//! functions of this module turn a closure into a hook for
+//! [`Agent::with_hook`](crate::Agent::with_hook). The [label](crate::agent::StateFields::label) in
+//! the state distinguishes agents that share a hook.
 
 mod closures;
 mod combined_decision;
@@ -19,7 +19,7 @@ mod observer;
 mod unwrap_json_string;
 
 pub use decisions::{CallDecision, HookFuture, IntoHookResult, StopDecision};
-// One function for each hook point.
+// The module `closures` has one function for each hook point.
 pub use closures::*;
 pub(in crate::agent) use combined_decision::CombinedDecision;
 pub use hook::Hook;

@@ -11,9 +11,9 @@ use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind};
 
-/// A running call of an observing hook. It owns all that it needs.
+/// A running call of an observing hook, which owns all its data.
 ///
-/// Dropping it drops the hook's future.
+/// Dropping an observer drops the hook's future.
 pub(in crate::agent) struct Observer {
     hook: Arc<dyn Hook>,
     method: &'static str,
@@ -42,7 +42,7 @@ impl From<TimedCall<'static, Result<Vec<Item>, Error>>> for ObserverFuture {
 }
 
 impl Observer {
-    /// Calls an observing method.
+    /// Calls an observing method, and returns an observer of the future.
     pub(super) fn start<T>(
         hook: &Arc<dyn Hook>,
         method: &'static str,
@@ -58,13 +58,13 @@ impl Observer {
         Self { hook: Arc::clone(hook), method, state: Arc::clone(state), future: answer }
     }
 
-    /// The state that the hook received.
+    /// Returns the state that the hook received.
     pub(in crate::agent) fn state(&self) -> &State {
         &self.state
     }
 
-    /// Ready when the hook is done, with its notes or its error. It must not be polled again after
-    /// that.
+    /// Polls the hook's future, and returns its notes or its error when it is done. An observer
+    /// must not be polled again after it was ready.
     pub(in crate::agent) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -81,7 +81,7 @@ impl Observer {
         given.map_err(|error| hook_error(&*self.hook, self.method, &self.state, error))
     }
 
-    /// Drops the hook's future; returns an error if that panics.
+    /// Drops the hook's future, and returns an error if dropping it panics.
     pub(in crate::agent) fn cancel(&mut self) -> Result<(), Error> {
         let dropped = match &mut self.future {
             ObserverFuture::Unit(end) => end.cancel(HOOK_NAME_IN_ERRORS),
@@ -92,13 +92,14 @@ impl Observer {
     }
 }
 
-/// Returns the notes if all are user or system items; anything else is an error.
+/// Returns the items that a hook returned if all of them are user or system items, and an error
+/// otherwise.
 fn check_notes(items: Vec<Item>) -> Result<Vec<Item>, Error> {
     if !items.iter().all(is_input_item) {
         let what = "it may add only user and system items";
         return Err(Error::new(ErrorKind::Other, what));
     }
-    // `turn` describes the turn that an item belongs to, and notes belong to no turn.
+    // `turn` describes the turn of an item, but items from hooks do not belong to a turn.
     Ok(items.into_iter().map(|item| Item { turn: None, ..item }).collect())
 }
 

@@ -4,11 +4,11 @@ use serde::de::IgnoredAny;
 
 use crate::agent::hook::{Hook, repair_arguments};
 
-/// Creates a hook that repairs arguments which are a JSON object encoded as a JSON string, at any
-/// depth: `"{\"n\":1}"` becomes `{"n":1}`. Some models and gateways encode arguments twice.
+/// Creates a hook that repairs arguments that are a JSON object encoded as a JSON string, even
+/// several times: `"{\"n\":1}"` becomes `{"n":1}`. Some models and gateways encode arguments twice.
 ///
-/// All other arguments are left unchanged: other strings, arrays, and objects whose fields are
-/// strings.
+/// All other arguments are left unchanged, such as other strings, arrays, and objects whose fields
+/// are strings.
 ///
 /// ```
 /// use turnstream::agent::State;
@@ -33,7 +33,7 @@ pub fn unwrap_json_string() -> impl Hook + 'static {
 
 fn unwrap_nested_strings(arguments: &str) -> Option<String> {
     let mut inner: String = serde_json::from_str(arguments).ok()?;
-    // Terminates: each decoded string is shorter than its encoding.
+    // The loop terminates, since each decoded string is shorter than its encoding.
     while let Ok(deeper) = serde_json::from_str(&inner) {
         inner = deeper;
     }

@@ -22,7 +22,8 @@ use crate::provider::Reply;
 use crate::request::Request;
 use crate::tool::Verdict;
 
-/// An agent that calls two tools one after the other, then two at the same time, and then answers.
+/// Creates an agent that calls two tools one after the other, then two at the same time, and then
+/// answers.
 fn busy_agent(probe: &Probe) -> Agent {
     let model = probe.model(|history| match results(history) {
         0 => call("c1", "first"),
@@ -62,8 +63,8 @@ pub(super) async fn a_turn_that_was_kept_is_not_asked_for_again(host: &dyn Engin
     .await;
 }
 
-/// Checks that each call starts at most once, and that its result matches the number of starts and
-/// ends.
+/// Checks that each call starts at most once, and that the result of each call matches its number
+/// of starts and ends.
 async fn check_calls_begin_once(
     host: &dyn EngineHost,
     name: &str,
@@ -138,7 +139,7 @@ pub(super) async fn an_idempotent_call_that_was_lost_runs_again_under_its_key(
     .await;
 }
 
-/// The results that all attempts have published, by call id.
+/// Returns the results that all attempts have published, by call id.
 fn results_given_out(stage: &Stage<'_>) -> HashMap<String, Vec<String>> {
     let mut given: HashMap<String, Vec<String>> = HashMap::new();
     for event in lock_ignoring_poison(&stage.events).iter().flatten() {
@@ -195,7 +196,7 @@ pub(super) async fn input_that_waits_before_the_run_is_delivered_once(host: &dyn
     .await;
 }
 
-/// An agent whose first call waits at the gate.
+/// Creates an agent whose first call waits at the gate.
 fn gated_agent(probe: &Probe) -> Agent {
     let model = probe.model(|history| match results(history) {
         0 => call("c1", "wait"),
@@ -206,7 +207,7 @@ fn gated_agent(probe: &Probe) -> Agent {
     Agent::new(model).with_tools([probe.gated_tool("wait"), probe.tool("work").idempotent()])
 }
 
-/// Runs the agent of [`gated_agent`], and sends commands while its first call runs.
+/// Runs the agent of [`gated_agent`], and sends commands while the agent's first call runs.
 async fn run_and_send(
     stage: &Stage<'_>,
     commands: Vec<(&str, Command)>,
@@ -300,7 +301,7 @@ pub(super) async fn an_interrupt_of_a_run_that_has_ended_is_refused(host: &dyn E
     assert_eq!(outcome.reason, EndReason::Completed);
 }
 
-/// An agent whose first call needs an approval.
+/// Creates an agent whose first call needs an approval.
 fn asking_agent(probe: &Probe) -> Agent {
     let model = probe.model(|history| match results(history) {
         0 => call("c1", "pay").call_raw("c2", "look", "{}"),

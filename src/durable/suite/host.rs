@@ -17,34 +17,34 @@ use crate::tool::Verdict;
 
 /// The environment in which the suite performs runs: an engine and everything that drives it.
 pub trait EngineHost: Send + Sync {
-    /// Performs a run to its end, with as many attempts as it needs. [`SuiteRun::attempt`] must create each attempt,
-    /// and [`SuiteRun::losses`] must wrap the engine that drives it.
+    /// Performs a run to its end, with as many attempts as the run needs. [`SuiteRun::attempt`] must create each
+    /// attempt, and [`SuiteRun::losses`] must wrap the engine that drives the attempt.
     fn run(&self, run: SuiteRun) -> BoxFuture<'_, Result<Outcome, Error>>;
 
     /// Sends a command to a session.
     fn send(&self, session: &str, command: StoredCommand) -> BoxFuture<'static, Result<(), Error>>;
 
-    /// Whether the suite loses each operation at all moments. That takes long with an engine on a server. If this
-    /// returns `false`, the suite loses each operation at one moment, and takes the moments in turn.
+    /// Returns whether the suite loses each operation at all moments, which takes long with an engine on a server. If
+    /// this method returns `false`, the suite loses each operation at a single moment, and the moments alternate.
     fn is_thorough(&self) -> bool {
         true
     }
 
-    /// The entries of a session.
+    /// Returns the entries of a session.
     fn entries<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Error>>;
 }
 
-/// A run of the suite. Clones are the same run.
+/// A run of the suite. Clones represent the same run.
 #[derive(Clone)]
 pub struct SuiteRun {
     /// The id of the session.
     pub session: String,
     /// The agent, which also performs the calls that run apart.
     pub agent: Agent,
-    /// The plan of the attempts to lose.
+    /// The plan that determines which attempts are lost.
     pub losses: LossPlan,
     pub(super) start: SuiteStart,
-    /// The events of each attempt, in the order of attempts.
+    /// The events of each attempt, in the order of the attempts.
     pub(super) events: Arc<Mutex<Vec<Vec<Event>>>>,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum SuiteStart {
 }
 
 impl SuiteRun {
-    /// Creates the next attempt at the run. `entries` are the session's entries when the run was requested.
+    /// Creates the next attempt at the run. `entries` are the entries that the session had when the run was requested.
     pub fn attempt(&self, entries: Vec<Entry>) -> Attempt {
         let attempt = match self.start.clone() {
             SuiteStart::Input(input) => Attempt::run(&self.agent, &*self.session, entries, input),
@@ -79,12 +79,12 @@ impl SuiteRun {
 pub struct SuiteRuns(Arc<Mutex<HashMap<String, SuiteRun>>>);
 
 impl SuiteRuns {
-    /// Sets the next run of its session.
+    /// Sets the next run of the run's session.
     pub fn insert(&self, run: SuiteRun) {
         lock_ignoring_poison(&self.0).insert(run.session.clone(), run);
     }
 
-    /// The most recent run that was set for a session.
+    /// Returns the most recent run that was set for a session.
     pub fn get(&self, session: &str) -> Option<SuiteRun> {
         lock_ignoring_poison(&self.0).get(session).cloned()
     }

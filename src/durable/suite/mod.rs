@@ -1,6 +1,6 @@
 //! The contract of every durable [`Engine`](crate::durable::Engine), as a suite of tests.
 //!
-//! [`check_engine`] checks all claims of the contract with an [`EngineHost`], and panics if one does not hold.
+//! [`check_engine`] checks all claims of the contract with an [`EngineHost`], and panics if a claim does not hold.
 //! [`durable_suite!`](crate::durable_suite) creates a test for each claim, with the name of the claim.
 //!
 //! ```
@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! Most claims first perform a run without a loss. They then perform the run again for each operation of its engine,
+//! Most claims first perform a run without a loss. These claims then repeat the run for each operation of its engine,
 //! and lose the first attempt before, in or after that operation. Each session has a random id and is not removed
 //! afterwards.
 mod claims;
@@ -23,10 +23,9 @@ mod scenario;
 pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 
 /// Creates a module of tests, one for each claim of the [suite](crate::durable::suite) for engines.
-///
 /// The arguments are a name for the module and an async function that creates an
-/// [`EngineHost`](crate::durable::suite::EngineHost). The tests are `#[tokio::test]`s: the crate that uses the macro
-/// needs tokio with the features `macros` and `rt`.
+/// [`EngineHost`](crate::durable::suite::EngineHost). The tests are marked with `#[tokio::test]`, so the crate that
+/// uses the macro needs tokio with the features `macros` and `rt`.
 ///
 /// ```
 /// use turnstream::durable::suite::MemoryHost;
@@ -118,7 +117,7 @@ macro_rules! durable_suite {
 ///
 /// # Panics
 ///
-/// Panics if a claim does not hold. The message says where.
+/// Panics if a claim does not hold. The panic message names the location of the failure.
 pub async fn check_engine(host: &dyn EngineHost) {
     run_claims(host, None).await;
 }

@@ -20,7 +20,7 @@ use crate::request::{Request, ToolSpec};
 use crate::session::{Entry, restore_history};
 use crate::tool::{Tool, Verdict};
 
-/// A session on a host. Its runs may lose attempts.
+/// A session on a host, whose runs may lose attempts.
 pub(super) struct Stage<'a> {
     host: &'a dyn EngineHost,
     pub(super) session: String,
@@ -45,7 +45,7 @@ struct ProbeInner {
     gate: Gate,
 }
 
-/// Makes a tool wait until the test opens the gate.
+/// A gate that makes a tool wait until the test opens the gate.
 #[derive(Default)]
 struct Gate {
     reached: Notify,
@@ -60,7 +60,7 @@ pub(super) struct Traces {
     pub(super) entries: Vec<Entry>,
 }
 
-/// Performs a scenario without a loss. Then performs it again for each operation of one run, and loses the first
+/// Performs a scenario without a loss. Then repeats the scenario for each operation of one run, and loses the first
 /// attempt at that operation, at several moments.
 pub(super) async fn for_each_loss(
     host: &dyn EngineHost,
@@ -117,7 +117,7 @@ impl<'a> Stage<'a> {
         Self { host: self.host, session, losses, probe, events }
     }
 
-    /// Runs an agent. This run loses attempts.
+    /// Runs an agent in the session. This run loses attempts.
     pub(super) async fn run(
         &self,
         agent: &Agent,
@@ -126,14 +126,14 @@ impl<'a> Stage<'a> {
         self.start(agent, SuiteStart::Input(input.into())).await
     }
 
-    /// Runs an agent. This run loses no attempts.
+    /// Runs an agent in the session. This run loses no attempts.
     pub(super) async fn run_safely(&self, agent: &Agent, input: impl Into<Input>) -> Outcome {
         let start = SuiteStart::Input(input.into());
         let run = self.without_losses();
         run.start(agent, start).await.expect("a run ends with an outcome")
     }
 
-    /// Resumes an agent. This run loses attempts.
+    /// Resumes the session with an agent. This run loses attempts.
     pub(super) async fn resume(
         &self,
         agent: &Agent,
@@ -164,7 +164,7 @@ impl<'a> Stage<'a> {
 }
 
 impl Probe {
-    /// A model whose answer depends only on the history of the request.
+    /// Creates a model whose answer depends only on the history of the request.
     pub(super) fn model(
         &self,
         answer: impl Fn(&History) -> Reply + Send + Sync + 'static,
@@ -176,7 +176,7 @@ impl Probe {
         })
     }
 
-    /// A tool that is pending three times, and then returns a text with the call id.
+    /// Creates a tool that is pending three times, and then returns a text with the call id.
     pub(super) fn tool(&self, name: &str) -> Tool {
         let (probe, spec) = (self.clone(), spec(name));
         let tool = Tool::raw(spec, move |_args, cx| {
@@ -193,7 +193,7 @@ impl Probe {
         tool.expect("the tool is one")
     }
 
-    /// An idempotent tool that waits until the gate is open.
+    /// Creates an idempotent tool that waits until the gate is open.
     pub(super) fn gated_tool(&self, name: &str) -> Tool {
         let (probe, spec) = (self.clone(), spec(name));
         let tool = Tool::raw(spec, move |_args, _cx| {
@@ -220,29 +220,29 @@ impl Probe {
         self.0.gate.opened.notify_one();
     }
 
-    /// The number of times that the call has started.
+    /// Returns the number of times that the call has started.
     pub(super) fn begun(&self, call_id: &str) -> usize {
         let begun = lock_ignoring_poison(&self.0.begun);
         begun.iter().filter(|key| key.ends_with(&format!("/{call_id}"))).count()
     }
 
-    /// The number of times that the call has ended.
+    /// Returns the number of times that the call has ended.
     pub(super) fn ended(&self, call_id: &str) -> usize {
         let ended = lock_ignoring_poison(&self.0.ended);
         ended.iter().filter(|key| key.ends_with(&format!("/{call_id}"))).count()
     }
 
-    /// The idempotency keys of all calls that have started.
+    /// Returns the idempotency keys of all calls that have started.
     pub(super) fn keys(&self) -> Vec<String> {
         lock_ignoring_poison(&self.0.begun).clone()
     }
 
-    /// The number of requests that the models have received.
+    /// Returns the number of requests that the models have received.
     pub(super) fn requests(&self) -> usize {
         self.0.requests.load(Ordering::Relaxed)
     }
 
-    /// Increments the counter for other events of a claim, and returns it.
+    /// Increments the counter for other events of a claim, and returns the counter.
     pub(super) fn count(&self) -> usize {
         self.0.other.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -256,12 +256,12 @@ pub(super) fn spec(name: &str) -> ToolSpec {
     ToolSpec::new(name, "Does something", json!({ "type": "object" }))
 }
 
-/// The number of tool results in the history.
+/// Returns the number of tool results in the history.
 pub(super) fn results(history: &History) -> usize {
     history.iter().filter(|item| item.as_tool_result().is_some()).count()
 }
 
-/// The number of user messages with this text.
+/// Returns the number of user messages with this text.
 pub(super) fn said(history: &History, text: &str) -> usize {
     let is_it = |item: &&Item| match &item.kind {
         ItemKind::User { content } => content.text() == text,
@@ -270,13 +270,13 @@ pub(super) fn said(history: &History, text: &str) -> usize {
     history.iter().filter(is_it).count()
 }
 
-/// The kind of the last result of a call.
+/// Returns the kind of the last result of a call.
 pub(super) fn result_kind(history: &History, call_id: &str) -> Option<ResultKind> {
     let results = history.iter().filter_map(|item| item.as_tool_result());
     results.filter(|result| result.call_id == call_id).map(|result| result.kind).next_back()
 }
 
-/// A reply that calls a tool.
+/// Creates a reply that calls a tool.
 pub(super) fn call(call_id: &str, name: &str) -> Reply {
     Reply::new().call_raw(call_id, name, "{}")
 }

@@ -21,7 +21,7 @@ pub(super) const RESPONSE_LIMIT: Duration = Duration::from_secs(1);
 /// After a failed attempt to connect, commands fail immediately for this time.
 const RECONNECT_WAIT: Duration = Duration::from_millis(200);
 
-/// A connection that many commands share. It is re-established after it breaks; commands fail
+/// A connection that many commands share. A broken connection is re-established; commands fail
 /// immediately while that is not possible.
 pub(super) struct Connection {
     client: Client,
@@ -69,7 +69,7 @@ impl Connection {
     }
 
     /// Establishes the connection unless it exists. All waiting calls drive the same attempt, so
-    /// that a call whose future is not polled does not block the others.
+    /// that a call whose future is not polled does not block other calls.
     async fn get(&self) -> Result<(u64, MultiplexedConnection), Error> {
         let attempt = {
             let mut state = lock_ignoring_poison(&self.state);
@@ -99,7 +99,7 @@ impl Connection {
         made.map(|live| (state.generation, live))
     }
 
-    /// Closes the connection after a command failed on it, unless the server responded.
+    /// Closes the connection after a command has failed on it, unless the server responded.
     fn check<T>(&self, generation: u64, answer: Result<T, RedisError>) -> Result<T, Error> {
         let Err(error) = answer else { return answer.map_err(to_error) };
         let has_answered =
@@ -121,7 +121,7 @@ async fn connect(client: Client) -> Result<MultiplexedConnection, Error> {
     client.get_multiplexed_async_connection_with_config(&config).await.map_err(to_error)
 }
 
-/// Error codes of a server that cannot execute a command at the moment.
+/// The error codes of a server that currently cannot execute a command.
 const OUTAGE_CODES: [&str; 9] = [
     "BUSY",
     "CLUSTERDOWN",
@@ -134,10 +134,10 @@ const OUTAGE_CODES: [&str; 9] = [
     "TRYAGAIN",
 ];
 
-/// Converts an error. It has [`LogUnavailable`] as its source if the server cannot be reached, or
-/// cannot execute commands at the moment.
+/// Converts an error of the Redis client. The returned error has [`LogUnavailable`] as its source
+/// if the server cannot be reached, or currently cannot execute commands.
 pub(super) fn to_error(error: RedisError) -> Error {
-    // Before version 7, the error of a script has its cause's code only in its text.
+    // Before version 7 of Redis, the error of a script has its cause's code only in its text.
     let names_outage = |detail: &str| {
         OUTAGE_CODES.iter().any(|code| detail.contains(&format!("-{code} ")))
             || detail.contains("max number of clients reached")

@@ -1,4 +1,4 @@
-//! Log entries as JSON. The format only ever gets additions.
+//! Log entries as JSON. Later versions may only add to the format.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::hub::event_log::LogContent;
 use crate::hub::{EventNumber, LogEntry, Snapshot};
 use crate::item::{History, PendingCall};
 
-/// The version of the format. Readers reject later versions.
+/// The version of the JSON format. Readers reject later versions.
 pub(super) const VERSION: u32 = 1;
 
 /// An entry of the stream in Redis.
@@ -48,8 +48,8 @@ struct SnapshotRef<'a> {
     pending: &'a [PendingCall],
 }
 
-/// An event for serialization. Unknown events are included, so that the numbers of a log have no
-/// gaps.
+/// An event for serialization. Unknown events are included, so that the entry numbers of a log have
+/// no gaps.
 struct WireEvent<'a>(&'a Event);
 
 impl Serialize for WireEvent<'_> {
@@ -61,7 +61,7 @@ impl Serialize for WireEvent<'_> {
     }
 }
 
-/// The fields of all types of entries. Their values are parsed later, by type.
+/// The fields of all types of entries. The values are parsed after the type of the entry is known.
 #[derive(Deserialize)]
 struct EntryOwned<'a> {
     v: u32,
@@ -91,7 +91,7 @@ fn shared_events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<E
     Ok(Vec::<Event>::deserialize(deserializer)?.into_iter().map(Arc::new).collect())
 }
 
-/// Serializes an entry.
+/// Serializes the content of an entry.
 pub(super) fn encode(content: &LogContent) -> Result<String, Error> {
     let content = match content {
         LogContent::Event(event) => ContentRef::Event { event: WireEvent(event) },
@@ -120,8 +120,8 @@ fn to_json(content: ContentRef<'_>) -> Result<String, Error> {
     })
 }
 
-/// Deserializes an entry. `None` if it was written by another program or by a later version of this
-/// crate.
+/// Deserializes an entry. Returns `None` if the entry was written by another program or by a later
+/// version of this crate.
 pub(super) fn decode(number: EventNumber, json: &[u8]) -> Option<StreamEntry> {
     let read: EntryOwned<'_> = serde_json::from_slice(json).ok()?;
     if read.v > VERSION {

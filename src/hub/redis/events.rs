@@ -39,9 +39,9 @@ use crate::task::OwnedTask;
 /// # }
 /// ```
 ///
-/// It has two connections and two tasks, which end with its last clone, its last reader and its
-/// last hub. A lost connection is re-established. While that is not possible, all operations fail
-/// within about a second, with [`LogUnavailable`](crate::hub::LogUnavailable) as the source.
+/// The value has two connections and two tasks, which end with its last clone, its last reader and
+/// its last hub. A lost connection is re-established. While that is not possible, all operations
+/// fail within about a second, with [`LogUnavailable`](crate::hub::LogUnavailable) as the source.
 ///
 /// An append is one round trip for any number of entries. The readers of a process share one copy
 /// of each log that they read, so that the server sends an entry only once per process. A reader
@@ -66,10 +66,11 @@ impl RedisEvents {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the address cannot be parsed or needs a
-    /// feature that is missing; [`Store`](ErrorKind::Store) if the server rejects the connection,
-    /// and with [`LogUnavailable`](crate::hub::LogUnavailable) as the source if it cannot be
-    /// reached.
+    /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if the address cannot be parsed or needs a
+    ///   feature that is not enabled;
+    /// - [`Store`](ErrorKind::Store) if the server rejects the connection;
+    /// - [`Store`](ErrorKind::Store) with [`LogUnavailable`](crate::hub::LogUnavailable) as the
+    ///   source if the server cannot be reached.
     ///
     /// # Panics
     ///
@@ -89,7 +90,8 @@ impl RedisEvents {
     /// Sets the prefix of the names of all keys and channels: `turnstream` by default. Processes
     /// with the same prefix share their runs.
     ///
-    /// Like the other settings, it makes a separate connection. Call it before the value is used.
+    /// Like each setting, this method creates a separate connection. Call the method before the
+    /// value is used.
     #[must_use]
     pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
         self.with(|settings| settings.prefix = prefix.into())
@@ -97,32 +99,33 @@ impl RedisEvents {
 
     /// Sets the time after which a run without a heartbeat counts as lost: five seconds by default,
     /// and at least 30 milliseconds. Each process sends a heartbeat three times in this period. All
-    /// processes need the same value. It is unrelated to the [lease](crate::session::Lease) of a
-    /// session, which decides which process may run the session.
+    /// processes need the same value. This setting is unrelated to the
+    /// [lease](crate::session::Lease) of a session, which decides which process may run the
+    /// session.
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         self.with(|settings| settings.lease = lease.max(Duration::from_millis(30)))
     }
 
     /// Sets how long the log of a run is kept after its last entry: ten minutes by default, and at
-    /// least four times the lease. The run's hub may remove the log earlier, see
-    /// [`with_ended_kept_for`](crate::hub::Hub::with_ended_kept_for). The log of a run whose
-    /// process was killed is removed after the expiry.
+    /// least four times the [lease](Self::with_lease). The run's hub may remove the log earlier;
+    /// see [`with_ended_kept_for`](crate::hub::Hub::with_ended_kept_for). The log of a run whose
+    /// process was killed is removed after this time.
     #[must_use]
     pub fn with_expiry(self, expiry: Duration) -> Self {
         self.with(|settings| settings.expiry = expiry)
     }
 
-    /// Sets the maximum number of commands that wait for one run: 1,000 by default. More are
-    /// rejected.
+    /// Sets the maximum number of commands that wait for one run: 1,000 by default. Further
+    /// commands are rejected.
     #[must_use]
     pub fn with_max_waiting_commands(self, commands: usize) -> Self {
         self.with(|settings| settings.max_waiting = commands)
     }
 
     /// Sets how long [`send`](CommandInbox::send) waits for the run to accept a command: ten
-    /// seconds by default. Then it fails with the kind [`Timeout`](ErrorKind::Timeout); the run may
-    /// still accept the command.
+    /// seconds by default. If the run does not accept the command in time, `send` fails with the
+    /// kind [`Timeout`](ErrorKind::Timeout); the run may still accept the command.
     #[must_use]
     pub fn with_answer_limit(self, limit: Duration) -> Self {
         self.with(|settings| settings.answer_limit = limit)
@@ -162,7 +165,7 @@ impl RedisEvents {
     }
 }
 
-/// Counts as a reader of a log until it is dropped.
+/// A reader of a log, which is counted until this value is dropped.
 struct AttachedReader {
     events: RedisEvents,
     mirror: Arc<Mirror>,
@@ -213,7 +216,7 @@ impl EventLog for RedisEvents {
                 once(reader).try_flatten().boxed()
             }
         };
-        // The stream owns `attached`, so that it counts as a reader for as long as it exists.
+        // The stream owns `attached`, so that the reader is counted as long as the stream exists.
         let entries = entries.inspect(move |_| {
             let _held = &attached;
         });
@@ -236,7 +239,8 @@ impl EventLog for RedisEvents {
         Some(Arc::new(self.clone()))
     }
 
-    /// Counts only the logs in this process: those of its own runs, and those that it reads.
+    /// Counts only the logs in this process, which are the logs of its own runs and of the runs
+    /// that it reads.
     fn stats(&self) -> LogStats {
         let mirrors: Vec<Arc<Mirror>> = self.0.inner.state().mirrors.values().cloned().collect();
         let lengths = || mirrors.iter().map(|mirror| mirror.log.lock().len());

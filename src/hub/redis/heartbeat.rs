@@ -11,7 +11,7 @@ use crate::hub::redis::inner::Inner;
 use crate::hub::redis::log::restore;
 use crate::hub::redis::mirror::{Mirror, OwnAttempt, parse_id};
 
-/// Sends heartbeats for this process, and restores data of its runs that the server has lost.
+/// Sends heartbeats for this process, and restores the data of its runs that the server has lost.
 pub(super) async fn beat_for_ever(inner: Arc<Inner>) {
     let mut ticks = interval(inner.settings.beat());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -35,7 +35,7 @@ async fn beat(inner: &Inner) -> Result<(), Error> {
         match beat_some(inner, some).await {
             Ok(()) => {}
             Err(error) if LogUnavailable::from_error(&error).is_some() => return Err(error),
-            // Another program changed the keys of one run. Send the others' heartbeats separately.
+            // Another program changed the keys of one run, so the heartbeats are sent separately.
             Err(_) => {
                 for sign in some {
                     let _ = beat_some(inner, std::slice::from_ref(sign)).await;

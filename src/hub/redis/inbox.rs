@@ -60,7 +60,7 @@ struct OpenInbox {
 }
 
 impl OpenInbox {
-    /// The next command. `None` if the inbox was opened again elsewhere.
+    /// Returns the next command; `None` if the inbox was opened again elsewhere.
     async fn next(&mut self) -> Option<SentCommand> {
         loop {
             if let Some(command) = self.read.pop_front() {
@@ -85,12 +85,12 @@ impl OpenInbox {
                     continue;
                 }
             }
-            // Commands that cannot be read now are read when the server is available again.
+            // Commands that currently cannot be read are read when the server is available again.
             self.listener.wait(self.inner.settings.beat()).await;
         }
     }
 
-    /// Whether the server has lost its data and assigns earlier ids again.
+    /// Returns whether the server has lost its data and assigns earlier ids again.
     fn has_gone_back(&self, newest: &StreamRangeReply) -> bool {
         let last = self.last.strip_prefix('(').and_then(parse_id);
         let newest = newest.ids.first().and_then(|newest| parse_id(&newest.id));
@@ -138,7 +138,7 @@ impl Drop for OpenInbox {
             let mut script = inner.scripts.close.prepare_invoke();
             script.key(inner.keys.open(&run)).key(inner.keys.inbox(&run));
             script.arg(token).arg(inner.keys.answers(&run));
-            // If this fails, the inbox closes when it expires.
+            // If the script fails, the inbox closes when it expires.
             let _: Result<i64, Error> = inner.connection.script(&script).await;
         });
     }
@@ -169,7 +169,8 @@ pub(super) async fn send(
     let begin = Instant::now();
     loop {
         let mut pipeline = redis::pipe();
-        // Checked first, because an inbox is closed only after its commands were answered.
+        // The inbox is checked before the answer is read, because an inbox is closed only after its
+        // commands were answered.
         pipeline.exists(keys.open(run)).get(keys.answer(run, &id));
         let (is_open, answer): (bool, Option<Vec<u8>>) =
             inner.connection.pipeline(&pipeline).await?;

@@ -23,7 +23,7 @@ pub(super) struct Inner {
     pub(super) connection: Connection,
     pub(super) scripts: Scripts,
     pub(super) wakeups: Arc<Wakeups>,
-    /// The name that identifies this process to the others.
+    /// The name that identifies this process to other processes.
     pub(super) process: String,
     state: Mutex<ProcessState>,
     cut_readers: AtomicU64,
@@ -32,13 +32,14 @@ pub(super) struct Inner {
 /// The runs and the logs of this process.
 #[derive(Default)]
 pub(super) struct ProcessState {
-    /// The logs of this process's own runs, and of the runs that it reads.
+    /// The logs of this process's own runs, and of the runs that this process reads.
     pub(super) mirrors: HashMap<String, Arc<Mirror>>,
-    /// The tokens of the inboxes that this process has open, by run.
+    /// The tokens of the inboxes that this process has opened, by run.
     pub(super) inboxes: HashMap<String, String>,
     /// The runs that this process has announced.
     pub(super) announced: HashMap<String, AnnouncedHere>,
-    /// The runs that ended while the server could not be reached.
+    /// The runs that ended while the server could not be reached, so that their ends are still to
+    /// be reported.
     pub(super) waiting_ends: HashMap<String, AnnouncedHere>,
 }
 
@@ -65,7 +66,7 @@ impl Inner {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, ProcessState> {
-        // No user code runs while the lock is held.
+        // No user code runs while this lock is held.
         lock_ignoring_poison(&self.state)
     }
 

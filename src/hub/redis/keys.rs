@@ -1,6 +1,6 @@
 //! The names of keys and channels.
 
-/// Makes the names of keys and channels, which begin with a prefix.
+/// Creates the names of keys and channels, which begin with a prefix.
 ///
 /// The run or the session key is the hash tag, so that all data of a run is in one slot.
 #[derive(Clone, Debug)]
@@ -17,37 +17,39 @@ impl Keys {
         format!("{}:{{{tag}}}:{what}", self.prefix)
     }
 
-    /// The log of a run. The channel of the same name has the number of the last entry.
+    /// Returns the key of a run's log. The channel with the same name carries the number of the
+    /// last entry.
     pub(super) fn log(&self, run: &str) -> String {
         self.of(run, "log")
     }
 
-    /// The epoch and token of the attempt that may append.
+    /// Returns the key of the epoch and token of the attempt that may append.
     pub(super) fn owner(&self, run: &str) -> String {
         self.of(run, "owner")
     }
 
-    /// The process that runs it; expires without heartbeats.
+    /// Returns the key that names the run's process; the key expires without heartbeats.
     pub(super) fn alive(&self, run: &str) -> String {
         self.of(run, "alive")
     }
 
-    /// The commands that wait. The channel of the same name announces new ones.
+    /// Returns the key of the waiting commands. The channel with the same name announces new
+    /// commands.
     pub(super) fn inbox(&self, run: &str) -> String {
         self.of(run, "inbox")
     }
 
-    /// The token of the process that takes the commands.
+    /// Returns the key of the token of the process that receives the run's commands.
     pub(super) fn open(&self, run: &str) -> String {
         self.of(run, "open")
     }
 
-    /// The answer to a command.
+    /// Returns the key of the answer to a command.
     pub(super) fn answer(&self, run: &str, id: &str) -> String {
         self.of(run, &format!("answer:{id}"))
     }
 
-    /// The channel that announces answers.
+    /// Returns the name of the channel that announces answers to the run's commands.
     pub(super) fn answers(&self, run: &str) -> String {
         self.of(run, "answers")
     }
@@ -56,12 +58,13 @@ impl Keys {
         self.of(run, "claim")
     }
 
-    /// The last run of a key. The channel of the same name announces changes.
+    /// Returns the key of the last run of a session key. The channel with the same name announces
+    /// changes.
     pub(super) fn runs(&self, key: &str) -> String {
         self.of(key, "runs")
     }
 
-    /// All runs that have not ended.
+    /// Returns the key of the runs that have not ended.
     pub(super) fn active(&self) -> String {
         format!("{}:active", self.prefix)
     }

@@ -10,7 +10,7 @@ use crate::hub::redis::inner::Inner;
 use crate::hub::redis::mirror::{Mirror, OwnAttempt, parse_id};
 use crate::hub::{EventNumber, LogEntry, NotRunning, StaleEpoch};
 
-/// Begins an attempt at a run.
+/// Starts an attempt at a run.
 pub(super) async fn begin(inner: &Inner, run: &str) -> Result<u64, Error> {
     let (keys, settings) = (&inner.keys, &inner.settings);
     let token = SystemIds.next_id();
@@ -25,7 +25,7 @@ pub(super) async fn begin(inner: &Inner, run: &str) -> Result<u64, Error> {
     Ok(epoch)
 }
 
-/// Appends entries of one attempt of this process.
+/// Appends entries of an attempt of this process.
 pub(super) async fn append(
     inner: &Inner,
     entries: Vec<LogEntry>,
@@ -49,7 +49,7 @@ pub(super) async fn append(
             let message = "another program writes into the log of the run";
             return Err(Error::new(ErrorKind::Store, message));
         }
-        // Entries that the server has lost are still in this process.
+        // Entries that the server has lost still exist in this process.
         let mut all = mirror.log.lock().entries_after(last);
         let known = all.last().map(|entry| entry.number.position());
         let is_new = |entry: &&LogEntry| known.is_none_or(|known| entry.number.position() > known);
@@ -60,8 +60,9 @@ pub(super) async fn append(
     Ok(())
 }
 
-/// Restores entries of this process's run that the server has lost, if its last entry is still
-/// `last`. Otherwise an append happened in between, which has already restored them.
+/// Restores entries of this process's run that the server has lost, if the last entry on the server
+/// is still `last`. If another entry is the last, an append happened in between and has already
+/// restored the lost entries.
 pub(super) async fn restore(
     inner: &Inner,
     mirror: &Mirror,
@@ -86,14 +87,14 @@ async fn append_once(
         Some(LogEntry { content: LogContent::Snapshot(_), .. }) | None => None,
         Some(LogEntry { number, .. }) => number.number().checked_sub(1),
     };
-    // `None` for the first entries that this process writes to a log.
+    // `before` is `None` for the first entries that this process writes to a log.
     let before = before.filter(|_| mirror.log.lock().last_position().is_some());
     let before = before.map_or_else(String::new, |number| format!("{}-{number}", own.epoch));
     write(inner, own, entries, trim_before, before).await
 }
 
-/// Appends with one script. Returns the id of the last entry in the log if it is not the expected
-/// one.
+/// Appends entries with one script. Returns the id of the last entry in the log if it is not the
+/// expected id.
 async fn write(
     inner: &Inner,
     own: &OwnAttempt,
@@ -123,7 +124,8 @@ async fn write(
     }
 }
 
-/// Removes the log of this process's attempt. The process itself no longer has the entries.
+/// Removes the log of this process's attempt from the server. The entries were already removed from
+/// this process.
 pub(super) async fn remove(inner: &Inner, run: &str, own: &OwnAttempt, has_ended: bool) {
     let keys = &inner.keys;
     let Ok(dropped) = encode_dropped() else { return };
@@ -131,7 +133,7 @@ pub(super) async fn remove(inner: &Inner, run: &str, own: &OwnAttempt, has_ended
     script.key(keys.owner(run)).key(keys.log(run)).key(keys.alive(run));
     script.arg(&own.owner).arg(u8::from(has_ended));
     script.arg(format!("{}-{}", own.epoch, u64::MAX)).arg(dropped).arg(inner.settings.expiry_ms());
-    // If this fails, the keys expire.
+    // If the script fails, the keys expire.
     let _: Result<i64, Error> = inner.connection.script(&script).await;
 }
 

@@ -11,15 +11,16 @@ use crate::hub::{EventNumber, LogEntry, LogUnavailable, NotRunning, RunLost};
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
-/// This process's copy of a run's log: the entries that its own run appended, or that it read of a
-/// run elsewhere. All readers of this process share it.
+/// This process's copy of a run's log. The copy has the entries that this process's own run
+/// appended, or that this process has read of a run elsewhere. All readers of this process share
+/// the copy.
 pub(super) struct Mirror {
     pub(super) run: Arc<str>,
     pub(super) log: Arc<RunLog>,
     state: Mutex<MirrorState>,
     /// The result of the first read of the log.
     loaded: watch::Sender<Option<Result<(), Error>>>,
-    /// The number of followers that were ever started.
+    /// The number of followers that were started so far.
     followers: AtomicU64,
 }
 
@@ -27,7 +28,7 @@ pub(super) struct Mirror {
 struct MirrorState {
     own: Option<OwnAttempt>,
     readers: usize,
-    /// Reads the log while it has readers.
+    /// The task that reads the log while the log has readers.
     follower: Option<OwnedTask>,
     is_removed: bool,
 }
@@ -51,7 +52,7 @@ impl Mirror {
         }
     }
 
-    /// Records that this process has begun an attempt.
+    /// Records that this process has started an attempt.
     pub(super) fn own(&self, own: OwnAttempt) {
         let mut log = self.log.lock();
         log.set_epoch(own.epoch);
@@ -81,18 +82,19 @@ impl Mirror {
         let mut loaded = self.loaded.subscribe();
         match loaded.wait_for(Option::is_some).await {
             Ok(loaded) => loaded.clone().unwrap_or(Ok(())),
-            // Cannot happen: `self` owns the sender.
+            // This error cannot happen, because `self` owns the sender.
             Err(_) => Ok(()),
         }
     }
 
-    /// Records that the log cannot be read for now.
+    /// Records that the log currently cannot be read.
     pub(super) fn set_outage(&self, error: Error) {
         self.log.lock().set_outage(Some(error.clone()));
         self.set_loaded(Err(error));
     }
 
-    /// Called when a follower was dropped. If readers still need it, the runtime has ended.
+    /// Records that a follower was dropped. If readers still need the follower, the runtime has
+    /// ended.
     pub(super) fn end_follower(&self, number: u64) {
         if self.followers.load(Ordering::SeqCst) == number {
             self.set_outage(LogUnavailable.into());
@@ -105,7 +107,7 @@ impl Mirror {
         }
     }
 
-    /// Adds entries that are missing here. Returns the number of readers that are cut off.
+    /// Adds entries that the mirror lacks. Returns the number of readers that are cut off.
     pub(super) fn feed(&self, entries: Vec<LogEntry>, trim_before: Option<&EventNumber>) -> u64 {
         let mut log = self.log.lock();
         let last = log.last_position();
@@ -130,7 +132,7 @@ impl Mirror {
         }
     }
 
-    /// Removes a reader. Returns whether the log is not needed any more.
+    /// Removes a reader. Returns whether the log is no longer needed.
     pub(super) fn remove_reader(&self) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         state.readers -= 1;
@@ -144,7 +146,7 @@ impl Mirror {
         is_unneeded
     }
 
-    /// Decides whether more entries can follow.
+    /// Decides whether more entries can follow, and closes the log for its readers if not.
     pub(super) fn judge(&self, is_alive: bool, is_dropped: bool) {
         let state = lock_ignoring_poison(&self.state);
         let mut log = self.log.lock();
@@ -159,7 +161,7 @@ impl Mirror {
             () => log.close(RunLost { run: run() }.into()),
         }
         drop((log, state));
-        // If nothing was appended yet, readers wait for the first entry.
+        // If no entry was appended yet, readers wait for the first entry.
         if !(is_empty && is_alive) {
             self.set_loaded(Ok(()));
         }
@@ -170,7 +172,7 @@ fn dropped_error() -> Error {
     Error::new(ErrorKind::Other, "the run was dropped")
 }
 
-/// Parses the id of an entry.
+/// Parses the id of an entry into its epoch and its number.
 pub(super) fn parse_id(id: &str) -> Option<(u64, u64)> {
     let (epoch, number) = id.split_once('-')?;
     Some((epoch.parse().ok()?, number.parse().ok()?))

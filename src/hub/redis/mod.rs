@@ -1,17 +1,16 @@
 //! Logs and inboxes in Redis, for a hub on many machines.
 //!
-//! [`RedisEvents`] is a log, an inbox and a directory of runs. Processes whose hubs use one server,
-//! and whose sessions are in one store, act as [one hub](crate::hub#on-many-machines). Valkey is a
-//! free server with the same protocol; Redis itself is not under a BSD licence from version 7.4.
-//! The server must be version 6.2 or later, without cluster mode. An address `rediss://` needs the
-//! crate's feature `rustls`.
+//! [`RedisEvents`] is a log, an inbox and a directory of runs. Processes whose hubs use one server, and whose sessions
+//! are in one store, act as [one hub](crate::hub#on-many-machines). Valkey is a free server with the same protocol;
+//! Redis itself is not under a BSD licence from version 7.4. The server must be version 6.2 or later, without cluster
+//! mode. An address with `rediss://` needs the crate's feature `rustls`.
 //!
-//! Redis only passes events on; the sessions are stored elsewhere. It therefore needs no
-//! persistence, and may lose all its data at any time.
+//! Redis only passes events on; the sessions are stored elsewhere. The Redis server therefore needs no persistence, and
+//! may lose all its data at any time.
 //!
 //! # Keys
 //!
-//! The prefix is `turnstream` by default. Each key but the last one expires on its own.
+//! The prefix of all keys is `turnstream` by default. Each key except `turnstream:active` expires on its own.
 //!
 //! | key | type | content |
 //! |---|---|---|
@@ -25,8 +24,8 @@
 //! | `turnstream:{key}:runs` | hash | the last run of a key |
 //! | `turnstream:active` | hash | the runs that have not ended, with their keys |
 //!
-//! A run needs memory for its last snapshots and at most as many entries as its hub's capacity,
-//! about 150 bytes each: about 200 kB with 1,024 entries and a short history.
+//! A run needs memory for its last snapshots and for at most as many entries as its hub's capacity. An entry has about
+//! 150 bytes, so that 1,024 entries and a short history take about 200 kB.
 
 mod connection;
 mod directory;

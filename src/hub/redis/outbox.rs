@@ -5,15 +5,16 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use tokio::runtime::Handle;
 
-/// Sends requests in order without waiting for their responses: the end of a run, the answer to a
-/// command.
+/// Sends requests in order without waiting for their responses, such as the end of a run or the
+/// answer to a command.
 ///
-/// Its queue has at most a few entries for each run and one for each waiting command.
+/// The queue has at most a few requests for each run and one request for each waiting command.
 #[derive(Clone)]
 pub(super) struct Outbox(UnboundedSender<BoxFuture<'static, ()>>);
 
 impl Outbox {
-    /// Its task ends after the last clone was dropped and all queued requests were sent.
+    /// Creates an outbox and spawns its task on this runtime. The task ends after the last clone
+    /// was dropped and all queued requests were sent.
     pub(super) fn spawn_on(runtime: &Handle) -> Self {
         let (sender, sends) = unbounded();
         runtime.spawn(send_all(sends));
@@ -21,7 +22,7 @@ impl Outbox {
     }
 
     pub(super) fn put(&self, send: impl Future<Output = ()> + Send + 'static) {
-        // If the runtime has ended, nothing more is sent.
+        // If the runtime has ended, the request is not sent.
         let _ = self.0.unbounded_send(Box::pin(send));
     }
 }

@@ -2,7 +2,7 @@
 
 use redis::Script;
 
-/// The scripts. The source of each is sent once per server, and afterwards only its hash.
+/// The scripts. The source of each script is sent once per server, and afterwards only its hash.
 pub(super) struct Scripts {
     pub(super) begin: Script,
     pub(super) append: Script,
@@ -37,8 +37,8 @@ impl Default for Scripts {
     }
 }
 
-/// Begins an attempt. Even if only the owner key was lost, the epoch is higher than those in the
-/// log.
+/// Starts an attempt. Even if only the owner key was lost, the new epoch is higher than the epochs
+/// in the log.
 ///
 /// Keys: owner, log, alive. Arguments: token, expiry, process, lease.
 const BEGIN: &str = r"
@@ -53,11 +53,12 @@ redis.call('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
 return next
 ";
 
-/// Appends entries, unless another attempt was begun or the entry before them is missing. If the
-/// log has higher ids, another program wrote them: the log is deleted then, and written again.
+/// Appends entries, unless another attempt was started or the entry before these entries is
+/// missing. If the log has higher ids, another program wrote those entries, and the log is deleted
+/// and written again.
 ///
-/// Keys: owner, log, alive. Arguments: epoch and token, id before the first or '', expiry, whether
-/// it ends, id to trim before or '', then id and content of each entry.
+/// Keys: owner, log, alive. Arguments: epoch and token, id before the first entry or '', expiry,
+/// whether the entries end the log, id to trim before or '', then id and content of each entry.
 const APPEND: &str = r"
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then return {'stale', owner} end
@@ -85,7 +86,8 @@ redis.call('PUBLISH', KEYS[2], ARGV[#ARGV - 1])
 return {'ok', ''}
 ";
 
-/// Removes a log. If it has no end, marks the run as dropped instead, for its readers.
+/// Removes a log. If the log has no end, the script instead marks the run as dropped, for its
+/// readers.
 ///
 /// Keys: owner, log, alive. Arguments: epoch and token, whether it has an end, id and content of
 /// the marker, expiry.
@@ -102,7 +104,7 @@ end
 return 1
 ";
 
-/// Sends a heartbeat. Returns the id of the last entry.
+/// Sends a heartbeat. Returns the id of the last log entry.
 ///
 /// Keys: owner, log, alive, open, inbox. Arguments: epoch and token or '', process, lease, expiry,
 /// token of the inbox or ''.
@@ -124,8 +126,8 @@ local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
 return {'ok', last and last[1] or '0-0'}
 ";
 
-/// Announces a run under its key. Orders are times in microseconds, so that they increase even if
-/// the last one is lost.
+/// Announces a run under its key. The order numbers are times in microseconds, so that they
+/// increase even if the last order number is lost.
 ///
 /// Keys: runs, active. Arguments: run, key, expiry.
 const ANNOUNCE: &str = r"
@@ -142,10 +144,10 @@ redis.call('PUBLISH', KEYS[1], order)
 return order
 ";
 
-/// Announces a run that has already ended, unless another run of its key was announced since it
-/// began.
+/// Announces a run that has already ended, unless another run of its key was announced after the
+/// start of the ended run.
 ///
-/// Keys: runs. Arguments: run, the microseconds since it began, expiry.
+/// Keys: runs. Arguments: run, the microseconds after the start of the run, expiry.
 const ANNOUNCE_ENDED: &str = r"
 local previous = tonumber(redis.call('HGET', KEYS[1], 'order') or '0')
 local time = redis.call('TIME')
@@ -159,7 +161,7 @@ redis.call('PUBLISH', KEYS[1], order)
 return 1
 ";
 
-/// Marks the run as ended.
+/// Marks a run as ended.
 ///
 /// Keys: runs, active. Arguments: run, order, expiry.
 const END: &str = r"
@@ -190,7 +192,7 @@ redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
 return 1
 ";
 
-/// Opens an inbox. An earlier owner then finds a different token.
+/// Opens an inbox. The earlier owner of the inbox then finds a different token.
 ///
 /// Keys: open, inbox. Arguments: token, lease.
 const OPEN: &str = r"
@@ -222,7 +224,7 @@ redis.call('PUBLISH', ARGV[3], '')
 return 1
 ";
 
-/// Closes an inbox. The waiting commands are not taken.
+/// Closes an inbox. The waiting commands are not handled.
 ///
 /// Keys: open, inbox. Arguments: token, channel of the answers.
 const CLOSE: &str = r"

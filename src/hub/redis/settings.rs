@@ -33,18 +33,19 @@ impl Settings {
         to_ms(self.lease)
     }
 
-    /// At least four times the lease, so that no key expires between heartbeats.
+    /// Returns the expiry in milliseconds: at least four times the lease, so that no key expires
+    /// between heartbeats.
     pub(super) fn expiry_ms(&self) -> u64 {
         to_ms(self.expiry.max(self.lease.saturating_mul(4)))
     }
 
-    /// The time between two heartbeats.
+    /// Returns the time between two heartbeats.
     pub(super) fn beat(&self) -> Duration {
         self.lease / 3
     }
 }
 
 fn to_ms(time: Duration) -> u64 {
-    // Redis rejects larger values, and 0.
+    // Redis rejects 0 and larger values.
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 52)
 }

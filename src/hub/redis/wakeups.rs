@@ -18,7 +18,7 @@ use crate::lock::lock_ignoring_poison;
 /// The time between two attempts to connect.
 const RECONNECT_WAIT: Duration = Duration::from_millis(100);
 
-/// The time after which a connection without messages is tested.
+/// The time after which a connection without messages is tested with a ping.
 const PING_AFTER: Duration = Duration::from_secs(2);
 
 /// One connection for all channels of a process. A message only wakes the listener, which then
@@ -34,15 +34,15 @@ struct Channel {
     news: watch::Sender<News>,
 }
 
-/// The last message of a channel, and how many there were.
+/// The last message of a channel, and the number of messages so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
     count: u64,
-    /// `None` if messages may have been missed.
+    /// The last message; `None` if messages may have been missed.
     pub(super) message: Option<String>,
 }
 
-/// Listens to a channel until it is dropped.
+/// A listener on a channel, which listens until dropped.
 pub(super) struct Listener {
     wakeups: Arc<Wakeups>,
     channel: String,
@@ -50,8 +50,9 @@ pub(super) struct Listener {
 }
 
 impl Wakeups {
-    /// Listens to a channel. The listener first reads the existing state. It is notified when the
-    /// channel is subscribed to, and when the connection is lost or re-established.
+    /// Creates a listener on a channel. The listener first reads the existing state. The listener
+    /// is notified when the channel is subscribed to, and when the connection is lost or
+    /// re-established.
     pub(super) fn listen(self: &Arc<Self>, channel: String) -> Listener {
         let mut channels = lock_ignoring_poison(&self.channels);
         let entry = channels.entry(channel.clone()).or_insert_with(|| {
@@ -63,12 +64,12 @@ impl Wakeups {
         Listener { wakeups: Arc::clone(self), channel, news }
     }
 
-    /// Keeps the connection established.
+    /// Keeps the connection established until the future is dropped.
     pub(super) async fn drive(self: Arc<Self>, client: Client) {
         loop {
             if let Ok(Ok(pubsub)) = timeout(RESPONSE_LIMIT, client.get_async_pubsub()).await {
                 let (mut sink, mut messages) = pubsub.split();
-                // Returns when the connection is lost.
+                // `follow` returns when the connection is lost.
                 let _ = self.follow(&mut sink, &mut messages).await;
                 self.tell_all();
             }
@@ -120,7 +121,7 @@ impl Wakeups {
         }
     }
 
-    /// The channels that must be subscribed to, and those that are not needed any more.
+    /// Returns the channels that must be subscribed to, and the channels that are no longer needed.
     fn changes(&self, subscribed: &HashSet<String>) -> (Vec<String>, Vec<String>) {
         let channels = lock_ignoring_poison(&self.channels);
         let new = channels.keys().filter(|channel| !subscribed.contains(*channel));

@@ -11,9 +11,9 @@ use crate::item::used_id_filter::UsedIdFilter;
 pub(super) struct CallIds {
     /// The ids of calls that were removed by rewrites.
     retired: Option<Arc<RetiredCallIds>>,
-    /// Every id that is or was in the history.
+    /// Every call id that is or was in the history.
     pub(super) used_ids: UsedIdFilter,
-    /// The ids of calls without a result; empty until they are needed.
+    /// The ids of calls without a result. The set is empty until these ids are needed.
     pub(super) open_ids: HashSet<String>,
 }
 
@@ -36,19 +36,20 @@ impl CallIds {
         self.retired = Some(Arc::new(RetiredCallIds { call_id, older: parent }));
     }
 
-    /// The ids of calls that were removed by rewrites, newest first.
+    /// Iterates over the ids of calls that were removed by rewrites, newest first.
     pub(super) fn retired_ids(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(self.retired.as_deref(), |retired| retired.older.as_deref())
             .map(|retired| retired.call_id.as_str())
     }
 }
 
-/// The ids with which the call id of an appended item is compared to find duplicates.
+/// The known call ids, to which the call id of an appended item is compared in order to find
+/// duplicates.
 pub(super) enum SeenCallIds {
-    /// The ids were not collected yet.
+    /// The call ids have not been collected yet.
     NotCollected,
     /// The ids of all calls that are not tombstones.
     Collected(HashSet<String>),
-    /// The caller guarantees that no two ids are equal.
+    /// The caller guarantees that no two call ids are equal.
     AllDistinct,
 }

@@ -1,5 +1,5 @@
-//! Comparing the prefixes of two histories. The cost grows only with the items that they do not
-//! share.
+//! Compares the prefixes of two histories. The cost grows only with the number of items that the
+//! histories do not share.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ impl History {
         Self { tip: self.tip.clone(), ..Self::from_id(Arc::clone(&self.id)) }
     }
 
-    /// The number of leading items that are shared in memory, not only equal.
+    /// Counts the leading items that both histories share in memory.
     pub(crate) fn shared_prefix_len(&self, other: &Self) -> usize {
         let most = self.len().min(other.len());
         let ours = self.nodes().skip(self.len() - most);
@@ -19,7 +19,7 @@ impl History {
         both.find(|(ours, theirs)| Arc::ptr_eq(ours, theirs)).map_or(0, |(node, _)| node.len)
     }
 
-    /// The number of leading items that are equal.
+    /// Counts the leading items that are equal in both histories.
     pub(crate) fn common_prefix_len(&self, other: &Self) -> usize {
         let shared = self.shared_prefix_len(other);
         let mut both = self.entries_after(shared).zip(other.entries_after(shared));

@@ -6,14 +6,17 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::item::history::node::{Node, drop_iteratively};
 use crate::lock::lock_ignoring_poison;
 
-/// The maximum number of cached branches: those of a model, of its fallback, and of forks of these.
+/// The maximum number of cached branches, which belong to a model, its fallback, and forks of the
+/// history.
 const MAX_CACHE_BRANCHES: usize = 4;
 
-/// The output of encoders. Clones of a history share it; a fork starts with a copy.
+/// The cached output of encoders. Clones of a history share the cache; a fork of the history starts
+/// with a copy.
 #[derive(Default)]
 pub(super) struct EncodeCache(Mutex<Vec<CacheBranch>>);
 
-/// The output of one encoder, as a list of chunks. The most recently used branch is the last one.
+/// The output of a single encoder, as a list of chunks. The cache lists the most recently used
+/// branch last.
 #[derive(Clone)]
 struct CacheBranch {
     key: Arc<dyn Any + Send + Sync>,
@@ -24,13 +27,13 @@ struct CacheBranch {
 ///
 /// Chunks are immutable, so branches share the chunks before the point where they diverge.
 pub(crate) struct EncodedChunk {
-    /// The last item of the range. It is compared by address and not kept alive.
+    /// The last item of the range. The item is compared by address and not kept alive.
     last_node: Weak<Node>,
     len: usize,
     bytes: Box<[u8]>,
-    /// The number of bytes of this chunk and all older ones.
+    /// The number of bytes of this chunk and all older chunks.
     total_bytes: usize,
-    /// The state from which the encoder continues.
+    /// The state from which the encoder continues after this chunk.
     encoder_state: Box<dyn Any + Send + Sync>,
     older: Option<Arc<EncodedChunk>>,
 }
@@ -61,12 +64,12 @@ impl EncodedChunk {
         }
     }
 
-    /// The number of items that are encoded.
+    /// Returns the number of items that are encoded.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The number of encoded bytes.
+    /// Returns the number of bytes of this chunk and all older chunks.
     pub(crate) fn total_byte_len(&self) -> usize {
         self.total_bytes
     }
@@ -75,7 +78,7 @@ impl EncodedChunk {
         self.encoder_state.downcast_ref()
     }
 
-    /// Appends all encoded bytes.
+    /// Appends the bytes of all older chunks and of this chunk to `out`.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         let pieces: Vec<&Self> =
             std::iter::successors(Some(self), |piece| piece.older.as_deref()).collect();
@@ -87,12 +90,13 @@ impl EncodedChunk {
 }
 
 impl EncodeCache {
-    /// A copy for a fork of the history.
+    /// Copies the cache for a fork of the history.
     pub(super) fn fork(&self) -> Self {
         Self(Mutex::new(self.with_branches(|lines| lines.clone())))
     }
 
-    /// The newest chunk of an encoder with this key that covers only items up to `tip`.
+    /// Looks up the newest chunk that an encoder with this key wrote and that covers only items up
+    /// to `tip`.
     pub(super) fn newest_chunk<K: PartialEq + Any>(
         &self,
         key: &K,
@@ -116,7 +120,7 @@ impl EncodeCache {
         best
     }
 
-    /// Caches a chunk that follows an older one.
+    /// Caches a chunk that follows an older chunk.
     pub(super) fn insert<K: PartialEq + Any + Send + Sync>(
         &self,
         key: K,
@@ -168,7 +172,7 @@ impl CacheBranch {
     }
 }
 
-/// The newest chunk of a branch that covers only items up to `tip`.
+/// Returns the newest chunk of a branch that covers only items up to `tip`.
 fn newest_chunk_up_to(
     newest: &Arc<EncodedChunk>,
     tip: Option<&Arc<Node>>,

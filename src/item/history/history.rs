@@ -16,9 +16,9 @@ use crate::item::{Item, ItemKind, ToolCall, settle};
 /// The items of a conversation, oldest first.
 ///
 /// A history is a chain of shared nodes: cloning, forking and appending take constant time and
-/// never copy existing items. It has an id, which is generated once and stored with it, and it
-/// remembers every call id that it ever contained, including those of items that were rewritten
-/// since.
+/// never copy existing items. A history has an id, which is generated once and stored with the
+/// history. A history remembers every call id that it ever contained, including the ids in items
+/// that were rewritten later.
 ///
 /// ```
 /// use turnstream::{History, Item, env::SystemIds};
@@ -35,11 +35,12 @@ pub struct History {
     pub(super) id: Arc<str>,
     pub(super) tip: Option<Arc<Node>>,
     pub(super) index: Arc<HistoryIndex>,
-    /// The output of encoders. It is not part of the value: equality, `Debug` and serde ignore it.
+    /// The cached output of encoders. The cache is not part of the history's value: equality,
+    /// `Debug` and serde ignore it.
     pub(super) encode_cache: Arc<EncodeCache>,
 }
 
-/// Information that is kept in addition to the items.
+/// The information that a history keeps in addition to its items.
 #[derive(Clone, Default)]
 pub(super) struct HistoryIndex {
     pub(super) call_ids: CallIds,
@@ -58,7 +59,7 @@ impl History {
         Self { id: id.into(), tip: None, index: Arc::default(), encode_cache: Arc::default() }
     }
 
-    /// Creates a history from existing items, for example loaded ones.
+    /// Creates a history from existing items, for example items loaded from a store.
     ///
     /// The items need not be valid: [`settled`](Self::settled) repairs duplicate ids and stray
     /// results.
@@ -68,17 +69,18 @@ impl History {
         history
     }
 
-    /// The history's id, from which tool calls derive their idempotency keys.
+    /// Returns the history's id, from which tool calls derive their idempotency keys.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Returns the same items under a new id, so that new items are distinct from the original's.
+    /// Returns the same items under a new history id, so that new items are distinct from those of
+    /// the original.
     pub fn fork(&self, ids: &(impl Ids + ?Sized)) -> Self {
         self.fork_with_id(ids.next_id())
     }
 
-    /// Returns the same items under the given id.
+    /// Returns the same items under the given history id.
     pub(crate) fn fork_with_id(&self, id: impl Into<Arc<str>>) -> Self {
         let encoded = Arc::new(self.encode_cache.fork());
         Self { encode_cache: encoded, ..self.clone() }.with_id(id.into())
@@ -89,7 +91,7 @@ impl History {
         self.tip.as_ref().map_or(0, |node| node.len)
     }
 
-    /// Whether the history has no items.
+    /// Returns whether the history has no items.
     pub fn is_empty(&self) -> bool {
         self.tip.is_none()
     }
@@ -152,7 +154,7 @@ impl History {
         iter_chain(self.tip.as_ref())
     }
 
-    /// The items after the first `len`, each with its 1-based position.
+    /// Iterates over the items after the first `len`, each with its 1-based position.
     pub(crate) fn entries_after(&self, len: usize) -> impl Iterator<Item = (usize, &Item)> {
         let mut entries = Vec::with_capacity(self.len().saturating_sub(len));
         let behind = self.nodes().take_while(|node| node.len > len);
@@ -160,12 +162,12 @@ impl History {
         entries.into_iter().rev()
     }
 
-    /// The items that are not tombstones, newest first.
+    /// Iterates over the items that are not tombstones, newest first.
     pub(crate) fn live_newest_first(&self) -> impl Iterator<Item = &Item> {
         self.newest_first().filter(|item| !item.tombstone)
     }
 
-    /// Returns the first `len` items, or all if there are fewer.
+    /// Returns a history with the first `len` items, or with all items if there are fewer.
     ///
     /// The call ids of the removed items stay reserved.
     pub fn truncated(&self, len: usize) -> Self {
@@ -177,15 +179,15 @@ impl History {
     }
 
     /// Returns the items before the user's latest prompt, for example to rephrase the prompt after
-    /// a refusal: some providers refuse again while the refused prompt is in the context.
+    /// a refusal. Some providers refuse again while the refused prompt is in the context.
     ///
-    /// Several consecutive user messages count as one prompt, and so do those that a run sent on
-    /// the user's behalf, such as the request to continue a truncated text. An item that replaces
-    /// compacted items, such as a summary, is not a prompt. Without a prompt, all items are
-    /// returned.
+    /// Several consecutive user messages count as a single prompt. Messages that a run sent on the
+    /// user's behalf, such as the request to continue a truncated text, also count as part of the
+    /// prompt. An item that replaces compacted items, such as a summary, is not a prompt. Without a
+    /// prompt, all items are returned.
     ///
-    /// [Fork](Self::fork) the result, so that new items are distinct from the earlier ones. For a
-    /// stored session, use [`Session::fork_before_last_prompt`].
+    /// [Fork](Self::fork) the returned history, so that new items are distinct from those of this
+    /// history. For a stored session, use [`Session::fork_before_last_prompt`].
     ///
     /// [`Session::fork_before_last_prompt`]: crate::session::Session::fork_before_last_prompt
     ///
@@ -220,9 +222,9 @@ impl History {
         self.truncated(end - first)
     }
 
-    /// Replaces the items of a range. The ids of calls that are removed stay reserved.
+    /// Replaces the items of a range. The ids of removed calls stay reserved.
     ///
-    /// A range that extends beyond the end is cut off there.
+    /// A range that extends beyond the end of the history is cut off at the end.
     pub fn rewrite(&mut self, range: Range<usize>, items: impl IntoIterator<Item = Item>) {
         let to = range.end.min(self.len());
         let from = range.start.min(to);
@@ -243,8 +245,8 @@ impl History {
             let Some(node) = self.tip.take() else { break };
             self.tip.clone_from(&node.parent);
             let Some(call) = node.item.as_tool_call() else { continue };
-            // A call that is added again is the same call; it does not count as a removed call with
-            // that id.
+            // A call that is added again is the same call. A call that is added again does not
+            // count as a removed call with its id.
             match back.get_mut(&*call.call_id).filter(|left| **left > 0) {
                 Some(left) => *left -= 1,
                 None => self.retire_call_id(call.call_id.clone()),
@@ -256,13 +258,13 @@ impl History {
         self.restore_nested_histories(nested);
     }
 
-    /// Whether the history has, or ever had, a call with this id.
+    /// Returns whether the history has, or ever had, a call with this id.
     pub fn has_used_call_id(&self, call_id: &str) -> bool {
         self.index.call_ids.used_ids.may_contain(call_id)
             && self.used_call_ids().any(|held| held == call_id)
     }
 
-    /// Every call id that is or was in the history, newest first.
+    /// Iterates over every call id that is or was in the history, newest first.
     pub(crate) fn used_call_ids(&self) -> impl Iterator<Item = &str> {
         self.newest_first()
             .filter_map(Item::as_tool_call)
@@ -275,7 +277,7 @@ impl History {
         self.tip.as_ref().map_or(0, |node| node.completed_turns)
     }
 
-    /// Whether an item is marked as compacted.
+    /// Returns whether an item is marked as compacted.
     pub(crate) fn has_compacted_items(&self) -> bool {
         self.tip.as_ref().is_some_and(|node| node.has_compacted_items)
     }
@@ -290,24 +292,25 @@ impl History {
         settle::unanswered_calls(&tail, &settled.prior_call_ids(state))
     }
 
-    /// Whether the history can be sent as it is: every tool call has exactly one result, directly
-    /// after its turn, every result has its call, and no call belongs to an unfinished turn.
+    /// Returns whether the history can be sent unchanged. In such a history, each tool call has
+    /// exactly one result, directly after its turn. In addition, each result has a call, and no
+    /// call belongs to an unfinished turn.
     pub fn is_settled(&self) -> bool {
         self.settle_state().is_settled()
     }
 
-    /// Returns a history that can be sent: every open call of a completed turn is answered as
-    /// interrupted, calls of turns that never completed are left out, and duplicate ids as well as
-    /// stray or misplaced results (for example of loaded histories) are repaired.
+    /// Returns a history that can be sent. Every open call of a completed turn is answered as
+    /// interrupted. Calls of turns that never completed are left out. Duplicate ids and stray or
+    /// misplaced results, for example in loaded histories, are repaired.
     ///
     /// The result depends on the items alone. Settling a settled history returns it unchanged.
-    /// Encoders and [`Agent::run_from`](crate::Agent::run_from) call this.
+    /// Encoders and [`Agent::run_from`](crate::Agent::run_from) call this method.
     pub fn settled(&self) -> Self {
         let state = self.settle_state();
         if state.is_settled() {
             return self.clone();
         }
-        // The settled prefix needs no changes, so it is not searched.
+        // The settled prefix needs no changes, so the code below does not search it.
         let mut settled = self.settled_prefix();
         let tail: Vec<&Item> = self.entries_after(settled.len()).map(|(_, item)| item).collect();
         let mut items = settle::settle(&tail, &settled.prior_call_ids(state));
@@ -325,7 +328,8 @@ impl History {
         settled
     }
 
-    /// The newest chunk that an encoder with this key wrote for items of this history.
+    /// Looks up the newest cached chunk that an encoder with this key wrote for items of this
+    /// history.
     pub(crate) fn cached_encoding<K: PartialEq + Any>(&self, key: &K) -> Option<Arc<EncodedChunk>> {
         self.encode_cache.newest_chunk(key, self.tip.as_ref())
     }
@@ -380,7 +384,7 @@ impl Extend<Item> for History {
 }
 
 /// Compares the id, the items and the histories of suspended sub-agents. Items that were rewritten
-/// do not count.
+/// are not compared.
 impl PartialEq for History {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id

@@ -2,12 +2,13 @@
 
 use crate::item::Item;
 
-/// Iterator for the [`iter`](crate::History::iter) method of [`History`](crate::History).
+/// The iterator that the [`iter`](crate::History::iter) method of [`History`](crate::History)
+/// returns.
 #[derive(Clone, Debug)]
 pub struct Items<'a>(std::iter::Rev<std::vec::IntoIter<&'a Item>>);
 
 impl<'a> Items<'a> {
-    /// Collects an iterator of `len` items that starts with the newest.
+    /// Collects an iterator of `len` items that starts with the newest item.
     pub(super) fn from_newest_first(
         newest_first: impl Iterator<Item = &'a Item>,
         len: usize,

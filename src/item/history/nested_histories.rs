@@ -7,21 +7,23 @@ use crate::item::history::History;
 use crate::item::{EffectReport, Item, ItemKind, PendingCall, ToolCall};
 
 impl History {
-    /// The history of the sub-agent that the call `call_id` runs, if the sub-agent was suspended
-    /// because it has pending calls. Its id is the id of this history, a slash and the call id.
+    /// Returns the history of the sub-agent that the call `call_id` runs, if that sub-agent was
+    /// suspended because it has pending calls. The id of the nested history is the id of this
+    /// history, a slash and the call id.
     ///
-    /// It is kept until the call has its result, and it is serialized with this history, in the
-    /// field `nested`. It is never sent to the model of this history.
+    /// A nested history is kept until its call has a result. Nested histories are serialized in the
+    /// field `nested` of this history, and never sent to the model of this history.
     pub fn nested_history(&self, call_id: &str) -> Option<&Self> {
         self.index.nested_histories.get(call_id)
     }
 
-    /// The calls that wait for a verdict or an external result, in order: calls of completed turns
-    /// that do not have a result. A call whose sub-agent was suspended is not listed itself;
-    /// instead, the sub-agent's pending calls are listed, each with the path to it.
+    /// Returns the calls that wait for a verdict or an external result, in order. Calls of
+    /// completed turns wait as long as they have no result. A call whose sub-agent was suspended is
+    /// not listed. Instead, the sub-agent's pending calls are listed, each with the path to that
+    /// call.
     ///
-    /// The arguments are the model's; if a hook has rewritten them,
-    /// [`Outcome::pending`](crate::Outcome::pending) has the rewritten arguments.
+    /// The arguments are those that the model wrote. If a hook has rewritten the arguments of a
+    /// call, [`Outcome::pending`](crate::Outcome::pending) has the rewritten arguments.
     pub fn pending_calls(&self) -> Vec<PendingCall> {
         let mut pending = Vec::new();
         for call in self.unanswered_calls() {
@@ -36,8 +38,8 @@ impl History {
         pending
     }
 
-    /// Stores the history of the sub-agent that was suspended as an open call. Does nothing if the
-    /// call is not open.
+    /// Stores the history of the suspended sub-agent that the open call `call_id` runs. Does
+    /// nothing if the call is not open.
     pub(crate) fn set_nested_history(&mut self, call_id: &str, nested: Self) {
         let is_it = |call: &ToolCall| call.call_id == call_id;
         if !self.unanswered_calls().iter().any(is_it) {
@@ -47,12 +49,12 @@ impl History {
         self.index_mut().nested_histories.insert(call_id.to_owned(), nested);
     }
 
-    /// The ids of the calls whose sub-agents are suspended.
+    /// Iterates over the ids of the calls whose sub-agents are suspended.
     pub(crate) fn suspended_call_ids(&self) -> impl Iterator<Item = &str> {
         self.index.nested_histories.keys().map(String::as_str)
     }
 
-    /// The side effects so far of the sub-agent that was suspended as a call.
+    /// Collects the effects so far of the suspended sub-agent that the call `call_id` runs.
     pub(crate) fn nested_effect_report(&self, call_id: &str) -> EffectReport {
         let mut report = EffectReport::default();
         if let Some(nested) = self.nested_history(call_id) {
@@ -84,7 +86,7 @@ impl History {
         }
     }
 
-    /// Removes the history of the sub-agent that was suspended as a call.
+    /// Removes the history of the suspended sub-agent that the call `call_id` runs.
     pub(super) fn remove_nested_history(&mut self, call_id: &str) {
         if self.index.nested_histories.contains_key(call_id) {
             self.index_mut().nested_histories.remove(call_id);
@@ -102,7 +104,7 @@ impl History {
         self.index_mut().nested_histories = nested;
     }
 
-    /// Changes the id, which is also the prefix of the ids of nested histories.
+    /// Changes the history's id, which is also the prefix of the ids of nested histories.
     pub(super) fn with_id(mut self, id: Arc<str>) -> Self {
         if !self.index.nested_histories.is_empty() {
             for (call_id, history) in &mut self.index_mut().nested_histories {

@@ -10,11 +10,11 @@ pub(super) struct Node {
     pub(super) item: Item,
     pub(super) parent: Option<Arc<Node>>,
     pub(super) len: usize,
-    /// The number of completed turns up to this item.
+    /// The number of completed turns up to and including this item.
     pub(super) completed_turns: usize,
-    /// Whether this item or an earlier one is marked as compacted.
+    /// Whether this item or an earlier item is marked as compacted.
     pub(super) has_compacted_items: bool,
-    /// Whether the items up to this one are settled.
+    /// The settle state of the items up to and including this item.
     pub(super) settle_state: SettleState,
 }
 
@@ -32,9 +32,9 @@ impl Drop for Node {
 small"
 )]
 pub(super) struct SettleState {
-    /// No later item can make the items settled.
+    /// Whether the items are invalid in a way that no later item can repair.
     pub(super) is_invalid: bool,
-    /// A call has no result yet.
+    /// Whether a call has no result yet.
     pub(super) has_open_calls: bool,
     pub(super) has_results: bool,
     pub(super) turn_ended: bool,
@@ -46,12 +46,12 @@ impl SettleState {
     }
 }
 
-/// The nodes of a chain, newest first.
+/// Iterates over the nodes of a chain, newest first.
 pub(super) fn iter_chain(tip: Option<&Arc<Node>>) -> impl Iterator<Item = &Arc<Node>> {
     successors(tip, |node| node.parent.as_ref())
 }
 
-/// Drops a chain iteratively: recursion would overflow the stack for a long chain.
+/// Drops a chain iteratively, because recursion would overflow the stack for a long chain.
 pub(super) fn drop_iteratively<T>(
     first: Option<Arc<T>>,
     take_next: impl Fn(&mut T) -> Option<Arc<T>>,

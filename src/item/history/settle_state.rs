@@ -1,4 +1,5 @@
-//! Tracks whether a history is settled: the state after each item follows from the state before it.
+//! Tracks whether a history is settled. The state after each item follows from the state before
+//! that item.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ impl History {
         self.tip.as_ref().map_or(SettleState::default(), |node| node.settle_state)
     }
 
-    /// The state after `item` is appended. All items are searched only once, for the first call
-    /// whose id may have been used before.
+    /// Returns the settle state after `item` is appended. All items are searched only once, for the
+    /// first call whose id may have been used before.
     pub(super) fn settle_state_after(
         &mut self,
         item: &Item,
@@ -59,7 +60,7 @@ impl History {
         next
     }
 
-    /// The ids of the calls without a result.
+    /// Returns the ids of the calls without a result, and collects them first if necessary.
     fn open_call_ids_mut(&mut self) -> &mut HashSet<String> {
         let is_open = self.settle_state().has_open_calls;
         let tip = self.tip.as_ref();
@@ -72,7 +73,8 @@ impl History {
         open
     }
 
-    /// Called after items were removed: the ids of open calls must be computed again.
+    /// Clears the ids of open calls after items were removed, so that these ids are collected
+    /// again.
     pub(super) fn clear_open_call_ids(&mut self) {
         if !self.index.call_ids.open_ids.is_empty() {
             self.index_mut().call_ids.open_ids = HashSet::new();
@@ -93,13 +95,13 @@ impl History {
         }
     }
 
-    /// The ids of the calls that are not tombstones.
+    /// Iterates over the ids of the calls that are not tombstones.
     fn live_call_ids(&self) -> impl Iterator<Item = &str> {
         self.live_newest_first().filter_map(Item::as_tool_call).map(|call| call.call_id.as_str())
     }
 
-    /// The ids of this prefix that are needed to settle the items after it, whose state is `law`.
-    /// If that state is not invalid, no id is used twice, and none are needed.
+    /// Returns the call ids of this prefix that are needed to settle the items after it, whose
+    /// state is `state`. If that state is not invalid, no id is used twice, so no ids are needed.
     pub(super) fn prior_call_ids(&self, state: SettleState) -> PriorCallIds<'_> {
         match state.is_invalid {
             true => PriorCallIds {
@@ -110,7 +112,7 @@ impl History {
         }
     }
 
-    /// The longest prefix that is settled.
+    /// Returns the longest prefix that is settled.
     pub(super) fn settled_prefix(&self) -> Self {
         let tip = self.nodes().find(|node| node.settle_state.is_settled()).cloned();
         let mut part = Self { tip, ..self.clone() };
@@ -119,12 +121,13 @@ impl History {
     }
 }
 
-/// The unanswered calls, searched back to the newest item at which no call was open.
+/// Collects the ids of the unanswered calls. The search goes back to the newest item at which no
+/// call was open.
 fn find_open_call_ids(tip: Option<&Arc<Node>>) -> HashSet<String> {
     let items =
         iter_chain(tip).take_while(|node| node.settle_state.has_open_calls).map(|node| &node.item);
     let items: Vec<&Item> = items.collect();
-    // All ids are distinct, or the state would be invalid.
+    // All ids are distinct; otherwise, the state would be invalid.
     let mut open = HashSet::new();
     for item in items.into_iter().rev().filter(|item| !item.tombstone) {
         match &item.kind {

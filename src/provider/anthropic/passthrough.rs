@@ -1,17 +1,19 @@
-//! Provider data of this wire: the fields that are sent back, with their item, to the model that
-//! wrote it.
+//! The provider data of the Anthropic Messages wire. Provider data contains the fields that are
+//! sent back, with their item, to the model that wrote the item.
 //!
-//! A text item stores its `citations`, a reasoning item its `signature` and a tool call its
-//! `caller`; any other block is stored whole.
+//! The provider data of a text item contains its `citations`. The provider data of a reasoning item
+//! contains its `signature`, and the provider data of a tool call contains its `caller`. Any other
+//! block is stored as a whole.
 
 use serde::Serialize;
 
 use crate::item::{ProviderData, RawJson};
 
-/// The name of this wire in provider data.
+/// The name that identifies this wire in provider data.
 pub(super) const PROVIDER_NAME: &str = "anthropic";
 
-/// Provider data with a single field of a block, whose value is kept as received.
+/// Creates provider data with a single field of a block. The value of the field is stored as
+/// received.
 pub(super) fn field_data(model: &str, name: &str, value: &impl Serialize) -> ProviderData {
     let fields = std::collections::HashMap::from([(name, value)]);
     let value = RawJson::new(&fields).unwrap_or_else(|_| serde_json::json!({}).into());

@@ -33,14 +33,15 @@ struct MessageWriter {
     id: String,
     sign_fn: fn(&str) -> Option<String>,
     open_block: Option<(u32, OpenBlock)>,
-    /// Whether the ping after the first `content_block_start` was sent.
+    /// Whether the `ping` event after the first `content_block_start` was sent.
     has_pinged: bool,
 }
 
-/// The kind of the open block.
+/// The kind of the content block that is open.
 enum OpenBlock {
     Text,
-    /// The thinking text so far, and the signature if the script sets one.
+    /// The thinking text so far, and the signature of the thinking block if the script sets a
+    /// signature.
     Thinking(String, Option<String>),
     Call,
 }
@@ -63,13 +64,13 @@ impl MessageWriter {
             "content": [],
             "stop_reason": null,
             "stop_sequence": null,
-            // Only the beginning of the answer has been generated at this point.
+            // Only the start of the answer has been generated at this point.
             "usage": usage_fields(Usage { output_tokens: usage.output_tokens.min(1), ..usage }),
         } }));
         Box::new(writer)
     }
 
-    /// Opens a block, unless a text or thinking block with this index is open already.
+    /// Opens a block, unless a text or thinking block with this index is already open.
     fn open_block(&mut self, index: u32, open: OpenBlock, block: &Value) {
         let same = match (&self.open_block, &open) {
             (Some((at, OpenBlock::Text)), OpenBlock::Text)
@@ -196,7 +197,8 @@ impl TurnWriter for MessageWriter {
     }
 }
 
-/// On this wire `input_tokens` excludes cached tokens, both those read and those written.
+/// Returns the usage in the wire format, where `input_tokens` excludes the cached tokens that were
+/// read and those that were written.
 fn usage_fields(usage: Usage) -> Value {
     let cached = usage.cache_read_input_tokens + usage.cache_write_input_tokens;
     json!({
@@ -207,7 +209,7 @@ fn usage_fields(usage: Usage) -> Value {
     })
 }
 
-/// The `type` of an error, <https://docs.anthropic.com/en/api/errors>.
+/// Returns the `type` of an error, <https://docs.anthropic.com/en/api/errors>.
 fn error_type(kind: ErrorKind, status: u16) -> &'static str {
     match (kind, status) {
         (_, 404) => "not_found_error",

@@ -9,12 +9,14 @@ use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
-/// "To use multiple beta features, separate their names with commas."
+/// The header that enables beta features: "To use multiple beta features, separate their names with
+/// commas."
 const BETA_HEADER: &str = "anthropic-beta";
 
 /// A model served over the Anthropic Messages wire. Cheap to clone.
 ///
-/// The API key is sent as `x-api-key`. The base URL is given without `/v1`, as in Anthropic's SDKs.
+/// The API key is sent in the header `x-api-key`. The base URL is given without `/v1`, as in
+/// Anthropic's SDKs.
 ///
 /// ```
 /// use turnstream::provider::Anthropic;
@@ -35,9 +37,9 @@ pub struct Messages {
 /// The service that hosts the API.
 #[derive(Clone, Debug)]
 enum Host {
-    /// Anthropic's own API, or a compatible server.
+    /// Anthropic's own API, or a server that is compatible with it.
     Vendor,
-    /// Vertex AI, where beta features are listed in the body.
+    /// Vertex AI, where the beta features are listed in the request body.
     Vertex { betas: Vec<String> },
 }
 
@@ -70,7 +72,7 @@ impl Wire for Messages {
         }
     }
 
-    /// The API version that this implementation was written for.
+    /// Returns the header with the version of the API that this implementation was written for.
     fn headers(&self) -> &[(&'static str, &'static str)] {
         match self.host {
             Host::Vendor => &[("anthropic-version", "2023-06-01")],
@@ -113,22 +115,24 @@ impl Wire for Messages {
 impl Anthropic {
     /// Stops asking Anthropic to drop reasoning whose preceding context has changed.
     ///
-    /// The newest models bind each thinking block to everything before it. They refuse a request in
-    /// which something before such a block has changed since it was written: a tool, the system
-    /// prompt, or a message that was compacted. Requests to Anthropic's own address that contain
-    /// thinking blocks therefore set `drop_block`, so that blocks that no longer match are not
-    /// shown to the model.
-    /// [`input_transformations`](crate::provider::anthropic::input_transformations) lists them.
+    /// The newest models bind each thinking block to everything before that block: the tools, the
+    /// system prompt and the messages. Such a model refuses a request if something before a
+    /// thinking block has changed after the block was written, for example by compaction. Requests
+    /// to Anthropic's own address that contain thinking blocks therefore set `drop_block`. With
+    /// `drop_block`, thinking blocks that no longer match their context are not shown to the model.
+    /// [`input_transformations`](crate::provider::anthropic::input_transformations) returns the
+    /// dropped thinking blocks.
     ///
-    /// With this setting, `drop_block` is not sent and Anthropic refuses such a request.
+    /// After a call of this method, `drop_block` is not sent, and Anthropic refuses a request whose
+    /// thinking blocks no longer match their context.
     pub fn without_drop_block(self) -> Self {
         self.update_wire(|wire| wire.prefix_mismatch_behavior = PrefixMismatchBehavior::Unspecified)
     }
 
-    /// Enables a beta feature, by the name that its documentation gives for the `anthropic-beta`
-    /// header. Call it once for each feature.
+    /// Enables a beta feature by the name that the feature's documentation gives for the
+    /// `anthropic-beta` header. Call this method once for each beta feature.
     ///
-    /// A name that is not a valid header value fails the turn with
+    /// If `name` is an invalid header value, each turn fails with
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
     ///
     /// ```
@@ -151,12 +155,13 @@ impl Anthropic {
     }
 
     /// Lets the model search for the tools of a [searchable](crate::Toolkit::deferred_specs)
-    /// toolkit. These tools are sent with `defer_loading`, together with the server tool
-    /// `tool_search_tool_bm25_20251119`, and the model sees only the tools that a search has found.
+    /// toolkit. The tools of a searchable toolkit are sent with `defer_loading`, together with the
+    /// server tool `tool_search_tool_bm25_20251119`. The model sees only the tools that a search
+    /// has found.
     ///
-    /// Off by default, because older models and most compatible servers do not support it.
-    /// Anthropic's own API, Vertex AI and Azure accept it without a beta header; other hosts may
-    /// require one ([`with_beta`](Self::with_beta)).
+    /// Tool search is off by default, because older models and most compatible servers do not
+    /// support it. Anthropic's own API, Vertex AI and Azure accept tool search without a beta
+    /// header. Other hosts may require a beta header, which [`with_beta`](Self::with_beta) sets.
     ///
     /// ```
     /// use turnstream::Provider;
@@ -169,8 +174,8 @@ impl Anthropic {
         self.update_wire(|wire| wire.has_tool_search = true)
     }
 
-    /// Switches to the Vertex AI variant: the model is part of the URL, and the API version and the
-    /// beta features are sent in the body instead of headers.
+    /// Switches to the Vertex AI variant of the wire. On Vertex AI, the model is part of the URL,
+    /// and the API version and the beta features are sent in the body instead of headers.
     pub(in crate::provider) fn for_vertex(self) -> Self {
         self.update_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
     }

@@ -1,5 +1,5 @@
 //! Classifies the errors of vendors by tables of phrases and codes. To support a new wording, add a
-//! row.
+//! row to a table.
 
 use crate::error::{AuthProblem, ErrorKind, RateLimitScope};
 use crate::provider::failure::context_limits;
@@ -15,31 +15,31 @@ use RateLimitScope::{
     Concurrency, Daily, InputTokens, OutputTokens, RequestSize, Requests, Tokens,
 };
 
-/// Phrases of messages, in lower case; the first match decides the kind. A message is consulted if
+/// Phrases of messages, in lower case; the first match decides the kind. A message is searched if
 /// the codes do not decide, since many vendors call every error an invalid request.
 const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
-    // Anthropic, Bedrock.
+    // The wording of Anthropic and Bedrock.
     (ContextWindow, &["prompt is too long", "input is too long for requested model"]),
-    // OpenAI, vLLM, OpenRouter, DeepSeek, Together.
+    // The wording of OpenAI, vLLM, OpenRouter, DeepSeek and Together.
     (ContextWindow, &["maximum context length", "context window of this model"]),
     (ContextWindow, &["context length exceeded", "context_length_exceeded"]),
     (ContextWindow, &["longer than the model's context length"]),
     (ContextWindow, &["longer than the maximum model length", "max_model_len"]),
-    // Groq.
+    // The wording of Groq.
     (ContextWindow, &["please reduce the length of the messages"]),
-    // Google.
+    // The wording of Google.
     (ContextWindow, &["exceeds the maximum number of tokens"]),
-    // llama.cpp, LM Studio, Ollama.
+    // The wording of llama.cpp, LM Studio and Ollama.
     (ContextWindow, &["exceeds the available context size", "is greater than the context length"]),
     (ContextWindow, &["loaded with context length of only", "max context length"]),
     (ContextWindow, &["exceeds the context length", "exceed context window"]),
     (ContextWindow, &["exceeds the context window"]),
-    // Together, and others that are built on TGI.
+    // The wording of Together and of other servers that are built on TGI.
     (ContextWindow, &["`inputs` tokens + `max_new_tokens` must be"]),
     (ContextWindow, &["`inputs` must have less than"]),
-    // Cohere.
+    // The wording of Cohere.
     (ContextWindow, &["number of tokens in the prompt cannot exceed"]),
-    // xAI, MiniMax, Moonshot, GitHub.
+    // The wording of xAI, MiniMax, Moonshot and GitHub.
     (ContextWindow, &["maximum prompt length is", "context window exceeds limit"]),
     (ContextWindow, &["exceeded model token limit", "prompt token count of"]),
     (ContextWindow, &["exceed context limit", "total length of all messages is too long"]),
@@ -68,11 +68,11 @@ const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
     (Unsupported, &["does not support tools", "does not support image"]),
     (Unsupported, &["does not support thinking", "is not supported for this model"]),
     (Unsupported, &["no endpoints found that support"]),
-    // llama.cpp, and vLLM, whose server was started without a flag.
+    // The wording of llama.cpp, and of a vLLM server that was started without a flag.
     (Unsupported, &["input is not supported", " requires --"]),
 ];
 
-/// Phrases that tell which rate limit was exceeded; the first match decides. Google reports the
+/// Phrases that show which rate limit was exceeded; the first match decides. Google reports the
 /// names of its quotas instead of a message.
 const SCOPE_PHRASES: &[(RateLimitScope, &[&str])] = &[
     (RequestSize, &["request too large"]),
@@ -87,9 +87,9 @@ const SCOPE_PHRASES: &[(RateLimitScope, &[&str])] = &[
     (Requests, &["free_tier_requests"]),
 ];
 
-/// Codes and phrases that tell why authentication failed; the first match decides.
+/// Codes and phrases that show why authentication failed; the first match decides.
 const AUTH_PHRASES: &[(AuthProblem, &[&str])] = &[
-    // Azure, whose message covers several causes.
+    // The wording of Azure, whose message covers several causes.
     (InvalidKey, &["access token is missing, invalid"]),
     (ExpiredKey, &["expired"]),
     (Region, &["unsupported_country_region_territory", "location is not supported"]),
@@ -104,8 +104,8 @@ const AUTH_PHRASES: &[(AuthProblem, &[&str])] = &[
     (InvalidKey, &["invalid", "incorrect", "not valid", "unauthenticated", "user not found"]),
 ];
 
-/// The kind of an error, by the most specific evidence: a specific code, then the message, then the
-/// status, then a general code.
+/// Returns the kind of an error, by the most specific evidence: a specific code, then the message,
+/// then the status, then a general code.
 pub(super) fn error_kind(status: Option<u16>, error_body: &ErrorBody) -> ErrorKind {
     let word = |table| {
         first_match(table, |word| error_body.codes.iter().any(|code| is_same_code(code, word)))
@@ -121,18 +121,18 @@ pub(super) fn error_kind(status: Option<u16>, error_body: &ErrorBody) -> ErrorKi
         .unwrap_or(ErrorKind::Other)
 }
 
-/// The value of the first row with a matching word.
+/// Returns the value of the first row with a matching word.
 fn first_match<T: Copy>(table: &[(T, &[&str])], fits: impl Fn(&str) -> bool) -> Option<T> {
     table.iter().find(|(_, words)| words.iter().any(|word| fits(word))).map(|(means, _)| *means)
 }
 
-/// Whether two codes are equal apart from the naming convention: `rate_limit_error`,
-/// `RateLimitError` and `com.vendor#RateLimitException` are.
+/// Returns whether two codes are equal apart from the naming convention, such as
+/// `rate_limit_error`, `RateLimitError` and `com.vendor#RateLimitException`.
 fn is_same_code(a: &str, b: &str) -> bool {
     normalize_code(a).eq(normalize_code(b))
 }
 
-/// The significant letters of a code.
+/// Returns the significant letters of a code.
 fn normalize_code(word: &str) -> impl Iterator<Item = char> {
     let name = word.rsplit(['#', '/']).next().unwrap_or_default();
     let name = name.strip_suffix("exception").unwrap_or(name);
@@ -146,8 +146,9 @@ fn kind_from_context_limits(error_body: &ErrorBody) -> Option<ErrorKind> {
     .then_some(ContextWindow)
 }
 
-/// An invalid key, by its status, is not reclassified because the message mentions a limit; nor is
-/// a billing error because of a code such as Google's `RESOURCE_EXHAUSTED`.
+/// Returns whether an error with this status may be of this kind. A status for an invalid key is
+/// not reclassified because the message mentions a limit. A billing error is not reclassified
+/// because of a code such as Google's `RESOURCE_EXHAUSTED`.
 fn is_consistent_with_status(kind: ErrorKind, status: Option<u16>) -> bool {
     match status {
         Some(401) => kind == Auth || kind == Billing,
@@ -161,14 +162,15 @@ fn kind_from_status(status: u16) -> ErrorKind {
     match status {
         401 | 403 | 407 => Auth,
         402 => Billing,
-        // 524 is Cloudflare's, for an origin server that took too long.
+        // The status 524 is Cloudflare's, for an origin server that took too long.
         408 | 504 | 524 => Timeout,
         429 => RateLimited,
-        // 498 is Groq's: "Flex Tier Capacity Exceeded"; 529 is Anthropic's.
+        // The status 498 is Groq's: "Flex Tier Capacity Exceeded"; 529 is Anthropic's.
         498 | 503 | 529 => Overloaded,
         501 => Unsupported,
-        // OpenAI's SDKs retry 409: "the server may return 409 on lock timeouts". 424 is used by
-        // Bedrock and TGI for a failed model, 499 by Google for a cancelled request.
+        // OpenAI's SDKs retry the status 409: "the server may return 409 on lock timeouts". The
+        // status 424 is used by Bedrock and TGI for a failed model, and 499 by Google for a
+        // cancelled request.
         409 | 424 | 425 | 499 | 500.. => Server,
         400.. => InvalidRequest,
         _ => Protocol,
@@ -191,30 +193,31 @@ pub(super) fn auth_problem(error_body: &ErrorBody) -> Option<AuthProblem> {
     first_match(AUTH_PHRASES, |piece| error_body.text.contains(piece) || in_words(piece))
 }
 
-/// Messages about a model that the server does not have: two parts of one sentence, in order.
+/// Messages about a model that the server does not have, as two parts of a sentence, in order.
 const UNKNOWN_MODEL_PHRASES: &[(&str, &str)] = &[
-    // OpenAI, Groq, xAI, vLLM, Hugging Face, Cerebras, DeepSeek; Google; Ollama, Fireworks, Cohere.
+    // The wording of OpenAI, Groq, xAI, vLLM, Hugging Face, Cerebras, DeepSeek, Google, Ollama,
+    // Fireworks and Cohere.
     ("model", "not exist"),
     ("model", "is not found"),
     ("model", "not found"),
-    // Mistral, Perplexity, LiteLLM, LM Studio.
+    // The wording of Mistral, Perplexity, LiteLLM and LM Studio.
     ("invalid model", ""),
-    // Z.ai, MiniMax, GitHub.
+    // The wording of Z.ai, MiniMax and GitHub.
     ("unknown model", ""),
-    // OpenRouter.
+    // The wording of OpenRouter.
     ("valid model id", ""),
     ("no endpoints found for", ""),
-    // Moonshot.
+    // The wording of Moonshot.
     ("not found the model", ""),
-    // Together.
+    // The wording of Together.
     ("unable to access model", ""),
-    // Bedrock.
+    // The wording of Bedrock.
     ("model identifier is invalid", ""),
-    // Hugging Face.
+    // The wording of Hugging Face.
     ("model", "not supported by any provider"),
 ];
 
-/// Codes with the same meaning.
+/// The codes for a model that the server does not have.
 const UNKNOWN_MODEL_CODES: [&str; 5] = [
     "model_not_found",
     "model_not_available",
@@ -223,8 +226,9 @@ const UNKNOWN_MODEL_CODES: [&str; 5] = [
     "unknown_model",
 ];
 
-/// The invalid part of the request if no field names it: the model, or the path at the start of the
-/// message, as Anthropic sends it: `messages.3.content.0.text: must not be empty`.
+/// Returns the invalid part of the request if no field names it. The part is the model, or the path
+/// at the start of the message, as Anthropic sends it: `messages.3.content.0.text: must not be
+/// empty`.
 pub(super) fn refused_parameter(error_body: &ErrorBody) -> Option<String> {
     if is_unknown_model(error_body) {
         return Some("model".to_owned());

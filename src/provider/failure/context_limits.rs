@@ -2,17 +2,17 @@
 
 use crate::error::ContextLimits;
 
-/// Patterns of the messages, in lower case. `{limit}` and `{requested}` are numbers, and two
+/// The patterns of error messages, in lower case. `{limit}` and `{requested}` are numbers, and two
 /// `{requested}` are added. `*` matches any text. Text before and after the pattern is ignored.
 const LIMIT_PATTERNS: &[&str] = &[
-    // Anthropic.
+    // The message of Anthropic.
     "prompt is too long: {requested} tokens > {limit} maximum",
     "exceed context limit: {requested} + {requested} > {limit}",
-    // vLLM: the prompt and the requested output.
+    // The message of vLLM, which counts the prompt and the requested output.
     "maximum context length is {limit} tokens*for a total of at least {requested} tokens",
     "maximum context length is {limit} tokens*your request has {requested} input tokens",
-    // OpenAI, DeepSeek, OpenRouter, vLLM: "you requested", "you requested about", "your messages
-    // resulted in", "your prompt contains at least".
+    // The messages of OpenAI, DeepSeek, OpenRouter and vLLM: "you requested", "you requested
+    // about", "your messages resulted in", "your prompt contains at least".
     "maximum context length is {limit} tokens*requested {requested} tokens",
     "maximum context length is {limit} tokens*requested about {requested} tokens",
     "maximum context length is {limit} tokens*resulted in {requested} tokens",
@@ -20,32 +20,32 @@ const LIMIT_PATTERNS: &[&str] = &[
     "maximum context length is {limit} tokens*{requested} tokens",
     "maximum context length of {limit} tokens",
     "maximum context length is {limit}",
-    // Mistral.
+    // The message of Mistral.
     "prompt contains {requested} tokens*too large for model with {limit} maximum context length",
-    // Together.
+    // The message of Together.
     "must be <= {limit}. given: {requested} `inputs` tokens and {requested} `max_new_tokens`",
     "`inputs` must have less than {limit} tokens. given: {requested}",
     "input ({requested} tokens) is longer than the model's context length ({limit} tokens)",
-    // Google.
+    // The message of Google.
     "input token count ({requested}) exceeds the maximum number of tokens allowed ({limit})",
     "input token count exceeds the maximum number of tokens allowed {limit}",
     "input token count exceeds the maximum number of tokens allowed ({limit})",
     "input token count is {requested} but model only supports up to {limit}",
-    // llama.cpp, and LM Studio on top of it.
+    // The message of llama.cpp, and of LM Studio, which is built on it.
     "request ({requested} tokens) exceeds the available context size ({limit} tokens)",
     "keep the first {requested} tokens*loaded with context length of only {limit} tokens",
     "requested tokens ({requested}) exceed context window of {limit}",
-    // vLLM.
+    // The message of vLLM.
     "(length {requested}) is longer than the maximum model length of {limit}",
-    // xAI, Moonshot, GitHub.
+    // The message of xAI, Moonshot and GitHub.
     "maximum prompt length is {limit} but the request contains {requested} tokens",
     "exceeded model token limit: {limit} (requested: {requested})",
     "prompt token count of {requested} exceeds the limit of {limit}",
-    // Cohere.
+    // The message of Cohere.
     "number of tokens in the prompt cannot exceed {limit} - received {requested}",
 ];
 
-/// Reads the limits from a message in lower case.
+/// Reads the context limits from a message in lower case.
 pub(super) fn read_context_limits(text: &str) -> Option<ContextLimits> {
     LIMIT_PATTERNS.iter().find_map(|message| match_pattern(message, text, ContextLimits::default()))
 }
@@ -92,7 +92,7 @@ fn match_pattern_at(
     }
 }
 
-/// Reads a number, which may contain commas, and returns it with the text after it.
+/// Reads a number, which may contain commas. Returns the number and the text after it.
 fn read_number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(text.len());
     let written = text[..end].trim_end_matches(',');

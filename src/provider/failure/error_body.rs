@@ -6,35 +6,35 @@ use serde_json::{Map, Value};
 use crate::error::ContextLimits;
 use crate::sse::FrameReader;
 
-/// Maximum number of bytes of a message that are shown.
+/// The maximum number of bytes of a message that are shown.
 const MAX_MESSAGE_BYTES: usize = 500;
 
-/// Maximum number of bytes of a message that are searched. Gateways put their own text before the
-/// message of the server that failed.
+/// The maximum number of bytes of a message that are searched. Gateways put their own text before
+/// the message of the server that failed.
 const MAX_EXAMINED_BYTES: usize = 4 * MAX_MESSAGE_BYTES;
 
-/// Maximum nesting depth, since gateways wrap the errors that they receive.
+/// The maximum nesting depth of an error, since gateways wrap the errors that they receive.
 const MAX_DEPTH: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct ErrorBody {
-    /// The message for people, on one line.
+    /// The message for people, in a single line.
     pub(super) message: String,
-    /// All text meant for people, in lower case, to search for phrases.
+    /// All text that is meant for people, in lower case, in which phrases are searched.
     pub(super) text: String,
-    /// All codes meant for programs: types, codes and reasons, in lower case.
+    /// All codes that are meant for programs: types, codes and reasons, in lower case.
     pub(super) codes: Vec<String>,
     /// An HTTP error status that is named in the body.
     pub(super) status: Option<u16>,
     pub(super) parameter: Option<String>,
     pub(super) context_limits: Option<ContextLimits>,
     pub(super) request_id: Option<String>,
-    /// Google's `retryDelay`, or the `retry-after` header that a gateway received.
+    /// The value of Google's `retryDelay`, or of the `retry-after` header that a gateway received.
     pub(super) retry_delay: Option<String>,
     pub(super) reset_delay: Option<String>,
 }
 
-/// Whether a JSON body reports an error.
+/// Returns whether a JSON body reports an error.
 #[cfg(feature = "http")]
 pub(in crate::provider) fn is_error_object(json: &str) -> bool {
     let value: Value = serde_json::from_str(json).unwrap_or_default();
@@ -48,7 +48,7 @@ pub(in crate::provider) fn is_error_object(json: &str) -> bool {
     })
 }
 
-/// The fields that contain a message, or an object with one.
+/// The names of fields that contain a message, or an object with a message.
 const MESSAGE_FIELDS: [&str; 8] =
     ["message", "error", "detail", "errors", "Message", "msg", "error_msg", "error_description"];
 
@@ -74,7 +74,8 @@ impl ErrorBody {
         parsed
     }
 
-    /// Reads an error object, or an object that contains one. `None` if the text is not JSON.
+    /// Reads an error object, or an object that contains an error object. Returns `None` if the
+    /// text is not JSON.
     pub(super) fn from_json(json: &str) -> Option<Self> {
         let mut parsed = Self::default();
         parsed.read_value(&serde_json::from_str(json).ok()?, 0);
@@ -85,7 +86,7 @@ impl ErrorBody {
         match value {
             _ if depth > MAX_DEPTH => {}
             Value::String(text) => self.read_text(text, depth),
-            // Some servers wrap their error in a list. The first element counts.
+            // Some servers wrap their error in a list, of which only the first element is read.
             Value::Array(list) => {
                 if let Some(first) = list.first() {
                     self.read_value(first, depth + 1);
@@ -128,12 +129,12 @@ impl ErrorBody {
         let param = param.filter(|name| !matches!(*name, "" | "None"));
         self.parameter = self.parameter.take().or_else(|| param.map(str::to_owned));
         let number = |name: &str| object.get(name).and_then(Value::as_u64);
-        // llama.cpp.
+        // A field of llama.cpp.
         if number("n_ctx").is_some() {
             self.context_limits =
                 Some(ContextLimits::new(number("n_ctx"), number("n_prompt_tokens")));
         }
-        // Groq.
+        // A field of Groq.
         if object.contains_key("failed_generation") {
             self.codes.push("failed_generation".to_owned());
         }
@@ -146,7 +147,7 @@ impl ErrorBody {
                 (_, None) => {}
             }
         }
-        // Fields in which a wire wraps its error: Responses, Azure.
+        // The fields in which the Responses wire and Azure wrap their errors.
         for name in ["response", "innererror", "inner_error"] {
             if let Some(Value::Object(inner)) = object.get(name) {
                 self.read_object(inner, depth + 1);
@@ -210,7 +211,7 @@ impl ErrorBody {
             let word = metadata.get(name).and_then(Value::as_str);
             self.codes.extend(word.map(str::to_ascii_lowercase));
         }
-        // Sent if the prompt was flagged.
+        // The field is sent if the prompt was flagged.
         if metadata.contains_key("flagged_input") {
             self.codes.push("flagged_input".to_owned());
         }
@@ -234,7 +235,7 @@ impl ErrorBody {
         self.codes.extend(exception_names(&whole).map(str::to_ascii_lowercase));
         self.text.push_str(&whole.to_lowercase());
         self.text.push(' ');
-        // Two messages are more informative than one, if they fit.
+        // Two messages are more informative than a single message, if both fit.
         if self.message.is_empty() {
             self.message = line;
         } else if self.message.len() + line.len() < MAX_MESSAGE_BYTES {
@@ -243,8 +244,8 @@ impl ErrorBody {
     }
 }
 
-/// The data of a body that is a stream of server-sent events although its status is an error: that
-/// of the event with type `error`, or else of the first event.
+/// Returns the error data of a body that is a stream of server-sent events although its status is
+/// an error. The data is that of the event with type `error`, or else of the first event.
 fn sse_error_data(body: &str) -> Option<String> {
     let begins = ["data:", "event:", "error:", "id:", "retry:", ":"];
     if !begins.iter().any(|field| body.trim_start().starts_with(field)) {
@@ -265,14 +266,14 @@ fn sse_error_data(body: &str) -> Option<String> {
     data
 }
 
-/// The names of exceptions at the start of a message's parts, as programs print them:
+/// Returns the names of exceptions in a message, which programs print before a colon.
 fn exception_names(message: &str) -> impl Iterator<Item = &str> {
     let names = message.split(' ').filter_map(|word| word.strip_suffix(':'));
     let names = names.filter_map(|name| name.rsplit('.').next());
     names.filter(|name| name.ends_with("Error") || name.ends_with("Exception"))
 }
 
-/// Joins a message to one line of at most `longest` bytes, for people to read.
+/// Joins a message to a single line of at most `longest` bytes, for people to read.
 fn to_single_line(text: &str, longest: usize) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -289,8 +290,8 @@ fn to_single_line(text: &str, longest: usize) -> String {
     line
 }
 
-/// Truncates a line between two words, or within the last word if that is longer than half of the
-/// line. Some languages have no spaces.
+/// Truncates a line between two words. If the last word is longer than half of the line, the line
+/// is truncated within that word, since some languages have no spaces.
 fn truncate_message(line: &mut String, longest: usize) {
     let end = line.floor_char_boundary(longest);
     let space = line[..end].rfind(' ').filter(|at| *at >= longest / 2);

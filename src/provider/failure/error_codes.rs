@@ -7,8 +7,8 @@ use ErrorKind::{
     RateLimited, Server, Timeout, Unsupported,
 };
 
-/// Codes that determine the kind; the first match decides. An error may have several codes: Groq's
-/// failed generations are invalid requests as well.
+/// The codes that determine an error's kind; the first match decides. An error may have several
+/// codes: for example, Groq's failed generations are invalid requests as well.
 pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (ContextWindow, &["context_length_exceeded", "exceed_context_size_error"]),
     (ContextWindow, &["model_context_window_exceeded", "context_window_exceeded"]),
@@ -16,15 +16,15 @@ pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (GenerationFailed, &["output_parse_failed"]),
     (Filtered, &["content_filter", "content_policy_violation", "responsibleaipolicyviolation"]),
     (Filtered, &["moderation_blocked", "flagged_input"]),
-    // Alibaba.
+    // A code of Alibaba.
     (Filtered, &["data_inspection_failed"]),
-    // OpenAI: the prompt breaks the usage policy.
+    // A code of OpenAI, for a prompt that breaks the usage policy.
     (Filtered, &["invalid_prompt"]),
     (Billing, &["insufficient_quota", "billing_error", "billing_hard_limit_reached"]),
     (Billing, &["billing_not_active", "billing_disabled", "credit_balance_too_low"]),
     (Billing, &["insufficient_credits", "insufficient_balance", "payment_required"]),
     (Billing, &["budget_exceeded"]),
-    // Alibaba.
+    // A code of Alibaba.
     (Billing, &["arrearage"]),
     (Auth, &["unsupported_country_region_territory", "authentication_error"]),
     (Auth, &["invalid_authentication_error", "invalid_api_key", "expired_api_key"]),
@@ -44,7 +44,7 @@ pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (Unsupported, &["unimplemented"]),
 ];
 
-/// Codes that say little, used only without a status.
+/// The codes that say little about an error, used only if there is no status.
 pub(super) const GENERAL_CODES: &[(ErrorKind, &[&str])] = &[
     (InvalidRequest, &["invalid_request_error", "invalid_argument", "failed_precondition"]),
     (InvalidRequest, &["not_found", "not_found_error", "model_not_found", "request_too_large"]),

@@ -15,7 +15,8 @@ use error_body::ErrorBody;
 #[cfg(feature = "http")]
 pub(super) use error_body::is_error_object;
 
-/// Creates the error for a response with an error status. `now` is the base of dates in the body.
+/// Creates the error for a response with an error status. Dates in the body are converted to delays
+/// from the time `now`.
 #[cfg(any(feature = "http", test))]
 pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Error {
     let error_body = ErrorBody::from_body(body);
@@ -32,13 +33,13 @@ pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Erro
     )
 }
 
-/// Creates the error that a server reports within a stream. `text` is its JSON (the value of
-/// `error`, or an object that contains it) or plain text. For a [decoder](crate::provider::Decode)
-/// whose wire reports errors in frames of its own; server-sent events of the type `error` are
-/// already handled.
+/// Creates the error that a server reports within a stream. `text` is the error's JSON (the value
+/// of `error`, or an object that contains it) or plain text. This function is for a
+/// [decoder](crate::provider::Decode) whose wire reports errors in frames of its own. Server-sent
+/// events of the type `error` are already handled.
 ///
-/// It finds messages, codes and retry delays in all formats that servers are known to use. An error
-/// that it cannot classify is of kind [`Server`](ErrorKind::Server).
+/// The function finds messages, codes and retry delays in all formats that servers are known to
+/// use. An error that cannot be classified is of kind [`Server`](ErrorKind::Server).
 ///
 /// ```
 /// use turnstream::ErrorKind;
@@ -51,7 +52,7 @@ pub fn error_in_stream(text: &str) -> Error {
     embedded_error(text, None)
 }
 
-/// The value of a chunk's `error` field, if it reports an error.
+/// Returns the value of a chunk's `error` field, if the field reports an error.
 pub(super) fn non_null_error(error: Option<&RawValue>) -> Option<&RawValue> {
     error.filter(|error| !matches!(error.get(), "null" | "\"\"" | "false"))
 }
@@ -78,7 +79,7 @@ pub(super) fn embedded_error(text: &str, now: Option<SystemTime>) -> Error {
     add_error_details(error, &error_body, error_body.status, now)
 }
 
-/// Adds the details of an error body that apply to the error's kind.
+/// Adds the details in an error body that apply to the error's kind.
 fn add_error_details(
     mut error: Error,
     error_body: &ErrorBody,

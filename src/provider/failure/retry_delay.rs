@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::http::{parse_delay, parse_duration_prefix};
 use crate::provider::failure::error_body::ErrorBody;
 
-/// Phrases before a duration in a message, in lower case.
+/// Phrases that stand before a duration in a message, in lower case.
 const DELAY_PREFIXES: &[&str] = &[
     "retry in ",
     "retry after ",
@@ -14,13 +14,14 @@ const DELAY_PREFIXES: &[&str] = &[
     "retry your request after ",
 ];
 
-/// Reads the delay from `retryDelay` of Google's `RetryInfo`, from the message ("Please try again
-/// in 1.5s"), or from the headers that a gateway received. Dates are ignored if `now` is `None`.
+/// Reads the retry delay from `retryDelay` of Google's `RetryInfo`, from the message ("Please try
+/// again in 1.5s"), or from the headers that a gateway received. Dates are ignored if `now` is
+/// `None`.
 pub(super) fn read_retry_delay(
     error_body: &ErrorBody,
     now: Option<SystemTime>,
 ) -> Option<Duration> {
-    // Without the current time, a date is measured from 1970, and so large a delay is discarded.
+    // Without the current time, a date is measured from 1970, and such a large delay is discarded.
     let read = |text: &str| match now {
         Some(now) => parse_delay(text, now),
         None => parse_delay(text, UNIX_EPOCH).filter(|wait| wait.as_secs() < 1_000_000_000),

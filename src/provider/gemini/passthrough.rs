@@ -1,21 +1,21 @@
-//! Provider data of this wire: the fields that are sent back, with their item, to the model that
-//! wrote it.
+//! The provider data of the Gemini wire. Provider data contains the fields that are sent back, with
+//! their item, to the model that wrote the item.
 
 use serde::{Deserialize, Serialize};
 
 use crate::item::{ProviderData, RawJson};
 
-/// The name of this wire in provider data.
+/// The name that identifies this wire in provider data.
 pub(super) const PROVIDER_NAME: &str = "gemini";
 
-/// The fields of a part that are stored with its item.
+/// The fields of a part that are stored with the item of the part.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct PassthroughFields {
-    /// Set if the wire assigned an id to the call.
+    /// The id of the call, which is set only if the wire assigned an id to the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    /// Set, to an empty string, if the part is an empty text part and not a thought.
+    /// An empty string, which is set only if the part is an empty text part and not a thought.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

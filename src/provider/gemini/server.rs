@@ -50,16 +50,16 @@ struct ContentWriter {
     out: WriterOutput,
     id: String,
     model: String,
-    /// The counts reported in every chunk before the last.
+    /// The token counts that are reported in every chunk before the last chunk.
     usage: Usage,
     /// Whether the model assigns ids to its calls and signs the first call of a turn.
     is_gemini_3: bool,
     sign_fn: fn(&str) -> Option<String>,
-    /// Finished calls, which are sent in a single chunk.
+    /// Finished calls, which are sent together in a single chunk.
     buffered_calls: Vec<Value>,
-    /// The call being written.
+    /// The call that is being written.
     open_call: BufferedCall,
-    /// The signature to attach to the next part.
+    /// The signature that is attached to the next part.
     pending_signature: Option<String>,
     has_signed_call: bool,
 }
@@ -93,7 +93,7 @@ impl ContentWriter {
         Ok(())
     }
 
-    /// Attaches the pending signature to a part, if there is one.
+    /// Attaches the pending signature to a part, if a signature is pending.
     fn sign_part(&mut self, mut part: Value, signed: &str) -> Value {
         if let Some(signature) = self.pending_signature.take() {
             self.out.record_signature(&signature, signed);
@@ -102,7 +102,7 @@ impl ContentWriter {
         part
     }
 
-    /// Writes a part, with the pending signature if there is one.
+    /// Writes a part, with the pending signature if a signature is pending.
     fn write_part(&mut self, part: Value) {
         self.flush();
         let part = self.sign_part(part, "");
@@ -146,7 +146,8 @@ impl ContentWriter {
     }
 }
 
-/// The content that the signature of a call covers: its name and arguments.
+/// Returns the content that the signature of a call covers, which is the name and arguments of the
+/// call.
 pub(crate) fn signed_call_text(call: &Value) -> String {
     let args = call.get("args").cloned().unwrap_or_else(|| json!({}));
     format!("{}{args}", call["name"].as_str().unwrap_or_default())
@@ -220,7 +221,7 @@ impl TurnWriter for ContentWriter {
     }
 }
 
-/// The `status` of an error, <https://ai.google.dev/gemini-api/docs/troubleshooting>.
+/// Returns the `status` of an error, <https://ai.google.dev/gemini-api/docs/troubleshooting>.
 fn error_status(kind: ErrorKind, status: u16) -> &'static str {
     match (kind, status) {
         (_, 404) => "NOT_FOUND",

@@ -10,12 +10,12 @@ use crate::request::Request;
 
 /// A model served over the Gemini wire. Cheap to clone.
 ///
-/// The API key is sent as `x-goog-api-key`. The base URL is given without `/v1beta`, as in Google's
-/// SDKs.
+/// The API key is sent in the header `x-goog-api-key`. The base URL is given without `/v1beta`, as
+/// in Google's SDKs.
 ///
 /// The name of the model is part of the URL. A name with a `/`, such as `tunedModels/mine`, is used
-/// unchanged; any other name is placed under `models/`. A name that is not valid in a URL fails the
-/// turn with [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+/// unchanged, and any other name is placed under `models/`. If the model name is invalid in a URL,
+/// each turn fails with [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
 ///
 /// ```
 /// use turnstream::provider::Gemini;
@@ -42,7 +42,8 @@ impl Wire for GenerateContent {
         "https://generativelanguage.googleapis.com"
     }
 
-    /// Requests server-sent events. Without `alt=sse` the response is one long JSON array.
+    /// Returns the path that requests server-sent events. Without `alt=sse`, the response is one
+    /// long JSON array.
     fn path(&self, model: &str) -> &str {
         match model.trim_matches('/').contains('/') {
             true => "/v1beta/{model}:streamGenerateContent?alt=sse",

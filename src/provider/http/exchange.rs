@@ -1,4 +1,4 @@
-//! One request and its response: encode, send, decode.
+//! A request and its response, from encoding and sending to decoding.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -24,13 +24,13 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::{PartialTurn, TurnBuilder};
 
-/// Everything needed to send a turn's request, apart from the request itself.
+/// The wire, settings and model with which a turn's request is sent.
 #[derive(Clone)]
 pub(super) struct PreparedTurn<W> {
     pub(super) wire: W,
     pub(super) settings: Arc<HttpSettings>,
     pub(super) model: Arc<str>,
-    /// Whether the model is the provider's own, and not one that the request names.
+    /// Whether the model is the provider's own model, and not a model that the request names.
     pub(super) is_own_model: bool,
 }
 
@@ -67,8 +67,8 @@ impl<W: Wire> PreparedTurn<W> {
         let mut headers: Vec<Header> = vec![
             (Cow::Borrowed("content-type"), "application/json".to_owned()),
             (Cow::Borrowed("accept"), W::Framing::MEDIA_TYPE.to_owned()),
-            // Compressed bodies cannot be decoded here, and without this header a server may send
-            // one.
+            // Compressed bodies cannot be decoded by this crate, and without this header a server
+            // may send a compressed body.
             (Cow::Borrowed("accept-encoding"), "identity".to_owned()),
         ];
         for (name, value) in self.wire.headers() {
@@ -89,28 +89,28 @@ impl<W: Wire> PreparedTurn<W> {
     }
 }
 
-/// An encoded request without its authorization; the same for all attempts.
+/// An encoded request without its authorization. The message is the same for all attempts.
 struct HttpMessage {
     endpoint: Endpoint,
     headers: Vec<Header>,
     key_header: KeyHeader,
-    /// Sent after the key header, which they may replace.
+    /// The headers that are sent after the key header and may replace it.
     wire_and_user_headers: Vec<Header>,
     body: Bytes,
 }
 
-/// The attempts at one turn.
+/// The attempts at a turn over HTTP.
 struct ExchangeAttempts<W> {
     prepared: PreparedTurn<W>,
-    /// `None` after the model's output has started.
+    /// The request of the turn; `None` after the model's output has started.
     request: Option<Box<Request>>,
-    /// The encoded request, from the first attempt until the output starts.
+    /// The encoded request, which is kept from the first attempt until the output starts.
     encoded: Option<Result<Arc<HttpMessage>, Error>>,
     /// The connection policy of the first attempt.
     first_connection: ConnectionPolicy,
 }
 
-/// No field is structurally pinned.
+/// No field of `ExchangeAttempts` is structurally pinned.
 impl<W> Unpin for ExchangeAttempts<W> {}
 
 impl<W: Wire> Attempts for ExchangeAttempts<W> {
@@ -181,7 +181,7 @@ async fn send_message<W: Wire>(
     Ok(StreamingResponse { decoding, request_id, secrets })
 }
 
-/// One attempt, up to the head of its response.
+/// A single attempt, up to the head of its response.
 struct Attempt<W> {
     wire: W,
     settings: Arc<HttpSettings>,
@@ -255,7 +255,7 @@ impl<W: Wire> Attempt<W> {
     }
 }
 
-/// One request in progress. Secrets are masked in every error that it returns.
+/// A request in progress. Secrets are masked in every error that the request returns.
 #[expect(
     clippy::large_enum_variant,
     reason = "it streams for most of its life, and the whole turn is one allocation"

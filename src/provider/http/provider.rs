@@ -13,14 +13,17 @@ use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// A provider that sends requests over HTTP, in the protocol of a [`Wire`]. Cheap to clone.
+/// A provider that sends requests over HTTP, in the protocol of a [`Wire`]. An `HttpProvider` is
+/// cheap to clone.
 ///
-/// [`Anthropic`](crate::provider::Anthropic), [`OpenAiChat`](crate::provider::OpenAiChat),
+/// The types [`Anthropic`](crate::provider::Anthropic),
+/// [`OpenAiChat`](crate::provider::OpenAiChat),
 /// [`OpenAiResponses`](crate::provider::OpenAiResponses), [`Gemini`](crate::provider::Gemini) and
-/// [`Ollama`](crate::provider::Ollama) are this provider with their wires. For a wire of your own,
-/// see [`from_wire`](Self::from_wire).
+/// [`Ollama`](crate::provider::Ollama) are `HttpProvider`s with the wires of these vendors. For a
+/// wire of your own, see [`from_wire`](Self::from_wire).
 ///
-/// If no API key is set, it sends none; at the vendor's own address that is an error of the turn.
+/// If no API key is set, requests are sent without a key. At the vendor's own address, a missing
+/// key is an error of the turn.
 ///
 /// ```
 /// use turnstream::provider::Anthropic;
@@ -50,20 +53,20 @@ impl<W: Wire> HttpProvider<W> {
         Self { model, wire, settings }
     }
 
-    /// The wire, with its settings.
+    /// Returns the wire, with its settings.
     pub fn wire(&self) -> &W {
         &self.wire
     }
 
-    /// Sets the API key. It is sent in the wire's key header, for example `x-api-key`, or in the
-    /// header set by [`with_key_header`](Self::with_key_header). Short for
+    /// Sets the API key. The key is sent in the wire's key header, for example `x-api-key`, or in
+    /// the header set by [`with_key_header`](Self::with_key_header). This method is short for
     /// [`with_credential`](Self::with_credential) with a [`Credential::key`].
     pub fn with_api_key(self, key: impl AsRef<str>) -> Self {
         self.with_credential(Credential::key(key))
     }
 
     /// Sets how requests are authorized: with a key, with a token that is fetched and refreshed, or
-    /// by signing each request. Replaces an earlier credential or key.
+    /// by signing each request. The credential replaces an earlier credential or key.
     pub fn with_credential(self, credential: Credential) -> Self {
         self.update_settings(|settings| settings.credential = Some(credential))
     }
@@ -75,27 +78,29 @@ impl<W: Wire> HttpProvider<W> {
     }
 
     /// Sets the base URL, in the form that the vendor's SDKs expect: with `/v1` for the wires of
-    /// OpenAI, without it for the others. A trailing `/` is ignored, and a query is sent with every
-    /// request.
+    /// OpenAI, and without `/v1` for all others. A trailing `/` is ignored, and a query in the URL
+    /// is sent with every request.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it is not an HTTP or HTTPS URL.
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if `url` is not an
+    /// HTTP or HTTPS URL.
     pub fn with_base_url(self, url: impl AsRef<str>) -> Result<Self, Error> {
         let url = Endpoint::new(url.as_ref())?;
         Ok(self.update_target(|settings| settings.base_url = Some(url)))
     }
 
-    /// Sets the path below the base URL, for servers that use another one than the vendor: `/chat`
-    /// or `/models/{model}:rawPredict`. `{model}` is replaced by the model's name, percent-encoded
-    /// except for `/`. The path may include a query.
+    /// Sets the path below the base URL, for servers whose path differs from the vendor's path:
+    /// `/chat` or `/models/{model}:rawPredict`. `{model}` is replaced by the model's name,
+    /// percent-encoded except for `/`. The path may include a query.
     pub fn with_path(self, path: impl Into<String>) -> Self {
         let path = path.into();
         self.update_target(|settings| settings.path = Some(path))
     }
 
-    /// Adds a query parameter to each request, for example `api-version`. It replaces an earlier
-    /// one of the same name and one in the path, but not one in the base URL.
+    /// Adds a query parameter to each request, for example `api-version`. The parameter replaces an
+    /// earlier parameter of the same name and a parameter in the path, but not a parameter in the
+    /// base URL.
     pub fn with_query(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
         self.update_target(|settings| {
@@ -104,7 +109,7 @@ impl<W: Wire> HttpProvider<W> {
         })
     }
 
-    /// Sets the HTTP client. By default all providers share one.
+    /// Sets the HTTP client. By default, all providers share a single client.
     pub fn with_http_client(self, http: HttpClient) -> Self {
         self.update_settings(|settings| settings.http_client = http)
     }
@@ -112,49 +117,52 @@ impl<W: Wire> HttpProvider<W> {
     /// Adds a header to each request, for example for a gateway, a proxy, or a feature of the
     /// vendor.
     ///
-    /// It replaces a header of the same name that the provider or an earlier call has set,
+    /// The header replaces a header of the same name that the provider or an earlier call has set,
     /// including the key header. If the name contains a word such as `key`, `token`, `secret` or
-    /// `authorization`, the value is treated as a key: it is masked in errors, and sent over plain
-    /// HTTP only to this machine.
+    /// `authorization`, the value is treated as a key. Such a value is masked in errors, and sent
+    /// over plain HTTP only to this machine.
     ///
-    /// If the name or the value is invalid in HTTP, or the header describes the body, the turn
-    /// fails with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
+    /// If the name or the value is invalid in HTTP, the turn fails with an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error. The turn also fails if the
+    /// header describes the body.
     pub fn with_header(self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
         self.update_settings(|settings| settings.set_header(name.as_ref(), value.as_ref()))
     }
 
     /// Allows sending the key over plain HTTP to another machine, for example in a private network.
-    /// Everyone on the path can read it.
+    /// Everyone on the network path can read the key.
     ///
-    /// Without this, such a turn fails with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest)
-    /// error. Requests to this machine (`localhost`, `127.0.0.1`) and requests without a key are
-    /// not affected.
+    /// By default, a turn that would send a key in this way fails with an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error. Requests to this machine
+    /// (`localhost`, `127.0.0.1`) and requests without a key are not affected.
     pub fn allow_plain_http(self) -> Self {
         self.update_settings(|settings| settings.allows_plain_http = true)
     }
 
-    /// Sets the timeouts. They apply to each attempt.
+    /// Sets the timeouts. The timeouts apply to each attempt at a request.
     pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
         self.update_settings(|settings| settings.timeouts = timeouts)
     }
 
-    /// Sets the number of attempts and the delays between them: at most 3 attempts by default.
+    /// Sets the number of attempts at a request and the delays between them: at most 3 attempts by
+    /// default.
     ///
     /// Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the server
-    /// reports in `x-should-retry` or in its message that a retry cannot succeed. Nothing is
+    /// reports in `x-should-retry` or in its message that a retry cannot succeed. A request is not
     /// retried once the model's output has started. The server's `retry-after` is obeyed up to
     /// [`Backoff::max_retry_after`]. A connection that the server closed while it was idle is
     /// replaced immediately, without a delay. Each delay is reported by a
-    /// [`Retrying`](crate::TurnEvent::Retrying) event before it starts.
+    /// [`Retrying`](crate::TurnEvent::Retrying) event before the delay starts.
     ///
-    /// [`Retry`](crate::provider::Retry) replaces these retries, and so does a fallback provider.
+    /// A [`Retry`](crate::provider::Retry) provider replaces these retries, and so does a fallback
+    /// provider.
     pub fn with_backoff(self, backoff: Backoff) -> Self {
         self.update_settings(|settings| settings.retry_policy.backoff = backoff)
     }
 
     /// Sends each request once and returns its first error. The only exception is a
-    /// [token](Credential::token) that the server rejects: the request is sent once more with a new
-    /// one.
+    /// [token](Credential::token) that the server rejects. After a rejected token, the request is
+    /// sent once more with a new token.
     pub fn without_retries(self) -> Self {
         self.with_backoff(Backoff { max_attempts: 1, ..Backoff::default() })
     }
@@ -164,18 +172,18 @@ impl<W: Wire> HttpProvider<W> {
         self.update_settings(|settings| settings.retry_policy.random = Arc::new(random))
     }
 
-    /// Changes the wire's settings.
+    /// Changes the settings of the wire.
     pub(in crate::provider) fn update_wire(mut self, change: impl FnOnce(&mut W)) -> Self {
         change(&mut self.wire);
         self.update_target(|_| {})
     }
 
-    /// Appends to the value of a header.
+    /// Appends a text to the value of a header.
     pub(in crate::provider) fn append_header(self, name: &str, value: &str) -> Self {
         self.update_settings(|settings| append_header(&mut settings.headers, name, value))
     }
 
-    /// Whether requests go to the wire's vendor itself.
+    /// Returns whether requests go to the wire's vendor itself.
     pub(in crate::provider) fn is_vendor_endpoint(&self) -> bool {
         self.settings.is_vendor_endpoint()
     }

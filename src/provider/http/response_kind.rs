@@ -7,7 +7,7 @@ use crate::provider::failure;
 use crate::provider::http::settings::is_retryable_by_default;
 use crate::provider::http::wire::{ErrorResponse, Wire};
 
-/// Returns the body if the response is a stream, and an error otherwise.
+/// Returns the body if the response is a stream, and an error if the response is not a stream.
 pub(super) async fn stream_body<W: Wire>(
     wire: &W,
     mut answer: Response,
@@ -17,7 +17,8 @@ pub(super) async fn stream_body<W: Wire>(
     let request_id = answer.request_id();
     let error = match (answer.is_success(), answer.content_encoding().map(str::to_owned)) {
         (true, None) => {
-            // The declared content type is often wrong, so the first byte of the body decides.
+            // The declared content type is often wrong, so the first byte of the body determines
+            // the kind.
             let first = answer.body.peek_first_byte(deadlines).await?;
             let Some(what) = first.and_then(W::Framing::detect_other_format) else {
                 return Ok((answer.body, request_id));
@@ -58,15 +59,15 @@ pub(super) async fn stream_body<W: Wire>(
     })
 }
 
-/// Reads the text of a response that is not a stream, as far as it arrives within the time limits.
-/// The error can be created without it.
+/// Reads the text of a response that is not a stream, as far as the text arrives within the time
+/// limits. The error can be created without the text.
 async fn read_error_text(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
     let mut words = Vec::new();
     let _ = deadlines.await_within_limits(answer.read_error_body(&mut words)).await;
     String::from_utf8_lossy(&words).into_owned()
 }
 
-/// Asks the wire for the error that an error response stands for.
+/// Returns the error that the wire creates for an error response.
 fn status_error<W: Wire>(wire: &W, answer: &Response, error_text: &str) -> Result<Error, Error> {
     let refusal =
         ErrorResponse { status: answer.status, body: error_text, received_at: answer.received_at };
@@ -83,7 +84,8 @@ fn not_a_stream_error(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-/// Adds the details of the headers: retry delays always, other details only if the body has none.
+/// Adds the details of the headers to an error. Retry delays are always added; other details are
+/// added only if the body has none.
 fn add_header_details(mut error: Error, answer: &Response) -> Error {
     if let Some(retryable) = answer.should_retry_header().filter(|_| !answer.is_success()) {
         error = error.with_retryable(retryable);
@@ -93,7 +95,7 @@ fn add_header_details(mut error: Error, answer: &Response) -> Error {
         ErrorKind::RateLimited => answer.exhausted_rate_limit(),
         _ => (None, None),
     };
-    // The longest delay in the headers, or else the one in the body.
+    // The delay is the longest delay in the headers, or else the delay in the body.
     let wait = answer.retry_after().filter(|_| may_be_sent_again);
     if let Some(wait) = wait.max(full_again).or(error.retry_after()) {
         error = error.with_retry_after(wait);

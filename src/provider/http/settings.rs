@@ -10,7 +10,7 @@ use crate::http::{
 use crate::provider::http::wire::Wire;
 use crate::provider::retry::RetryPolicy;
 
-/// Headers that describe the body or negotiate its format; users cannot set them.
+/// The headers that describe the body or negotiate its format. Users cannot set these headers.
 const TRANSPORT_HEADERS: [&str; 6] = [
     "content-type",
     "content-length",
@@ -24,18 +24,18 @@ const TRANSPORT_HEADERS: [&str; 6] = [
 pub(super) struct HttpSettings {
     pub(super) http_client: HttpClient,
     pub(super) credential: Option<Credential>,
-    /// The header for a key, if it is not the wire's.
+    /// The header for a key, if it differs from the wire's key header.
     pub(super) key_header: Option<KeyHeader>,
     pub(super) timeouts: Timeouts,
     pub(super) retry_policy: RetryPolicy,
-    /// The user's headers. They are sent in addition to the wire's and replace those of the same
-    /// name.
+    /// The headers that the user has set. These headers are sent in addition to the wire's headers
+    /// and replace wire headers of the same name.
     pub(super) headers: Vec<Header>,
     /// Whether a key may be sent over plain HTTP to another machine.
     pub(super) allows_plain_http: bool,
-    /// The base URL, if it is not the wire's.
+    /// The base URL, if it differs from the wire's base URL.
     pub(super) base_url: Option<Endpoint>,
-    /// The path below the base URL, if it is not the wire's.
+    /// The path below the base URL, if it differs from the wire's path.
     pub(super) path: Option<String>,
     pub(super) query: Vec<(String, String)>,
     pub(super) target: RequestTarget,
@@ -44,12 +44,12 @@ pub(super) struct HttpSettings {
 /// The URLs that follow from the wire and the settings.
 #[derive(Clone)]
 pub(super) struct RequestTarget {
-    /// The host of the vendor's own base URL; `None` for a plain HTTP URL, which belongs to a
+    /// The host of the vendor's own base URL, or `None` for a plain HTTP URL, which belongs to a
     /// server of the user.
     vendor_host: Option<String>,
-    /// The base URL.
+    /// The base URL, or the error if the URL is invalid.
     base_url: Result<Endpoint, Error>,
-    /// The URL for requests to the provider's own model, or the error if it cannot be built.
+    /// The URL for requests to the provider's own model, or the error if the URL cannot be built.
     pub(super) endpoint: Result<Endpoint, Error>,
 }
 
@@ -90,27 +90,27 @@ impl HttpSettings {
         self.target.endpoint = self.endpoint_for(wire, model);
     }
 
-    /// The URL for requests to a model.
+    /// Returns the URL for requests to a model.
     pub(super) fn endpoint_for<W: Wire>(&self, wire: &W, model: &str) -> Result<Endpoint, Error> {
         let base = self.target.base_url.as_ref().map_err(Error::clone)?;
         let path = self.path.as_deref().unwrap_or_else(|| wire.path(model));
         base.join(path, model, &self.query)
     }
 
-    /// Whether requests go to the vendor itself.
+    /// Returns whether requests go to the vendor itself.
     pub(super) fn is_vendor_endpoint(&self) -> bool {
         let host = self.target.base_url.as_ref().ok().map(Endpoint::host_name);
         host.is_some() && self.target.vendor_host.as_deref() == host
     }
 
-    /// Sets a header and replaces one of the same name.
+    /// Sets a header, replacing an earlier header of the same name.
     pub(super) fn set_header(&mut self, name: &str, value: &str) {
         let name = name.to_ascii_lowercase();
         self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name.into(), value.to_owned()));
     }
 
-    /// The secrets in the URL and the headers, which must be masked in errors.
+    /// Returns the secrets in the URL and the headers, which must be masked in errors.
     pub(super) fn secrets(&self, to: &Endpoint) -> Vec<Secret> {
         let mut secrets = to.secrets();
         secrets.extend(self.headers.iter().flat_map(secrets_in));
@@ -124,7 +124,8 @@ impl HttpSettings {
         by_header || by_field || to.has_credentials()
     }
 
-    /// Checks that a required key is set and is not sent over plain HTTP to another machine.
+    /// Returns an error if a required key is not set, or if a key would be sent over plain HTTP to
+    /// another machine.
     pub(super) fn validate(&self, to: &Endpoint) -> Result<(), Error> {
         validate_headers(&self.headers)?;
         if self.is_vendor_endpoint() && !self.has_key(to) {
@@ -161,7 +162,7 @@ pub(super) fn validate_headers(headers: &[Header]) -> Result<(), Error> {
     }
 }
 
-/// Appends to the value of a header, unless it contains the value already.
+/// Appends a text to the value of a header, unless the value already contains the text.
 pub(super) fn append_header(headers: &mut Vec<Header>, name: &str, value: &str) {
     match headers.iter_mut().find(|(known, _)| known == name) {
         Some((_, values)) if values.is_empty() => value.clone_into(values),
@@ -189,12 +190,12 @@ impl fmt::Debug for HttpSettings {
     }
 }
 
-/// Whether an error is retried by default, by the same rules as in the vendors' SDKs: failed
-/// connections and the statuses 408, 409, 429 and 5xx, unless the body says that the cause is
-/// permanent. The vendor's `x-should-retry` header takes precedence.
+/// Returns whether an error is retried by default, by the same rules as in the vendors' SDKs.
+/// Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the body says that
+/// the cause is permanent. The vendor's `x-should-retry` header takes precedence.
 ///
-/// A timeout of this crate is not retried, since the provider may still be processing the request,
-/// and neither is an incomplete turn.
+/// A timeout of this crate is not retried, since the provider may still be processing the request.
+/// An incomplete turn is not retried either.
 pub(super) fn is_retryable_by_default(error: &Error) -> bool {
     use ErrorKind::{Connect, Overloaded, RateLimited, Server, Timeout, Unsupported};
     if let Some(is_retryable) = error.retryable_override() {

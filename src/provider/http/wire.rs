@@ -1,4 +1,4 @@
-//! The trait for a provider's protocol.
+//! The trait for the HTTP protocol of a provider.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::request::Request;
 
 /// A vendor's HTTP protocol for requests to models.
 ///
-/// A wire defines how a request is encoded, where it is sent, and how the response is decoded.
-/// [`HttpProvider`](crate::provider::HttpProvider) does the rest: it sends the request with `POST`,
-/// enforces timeouts, retries, and masks secrets. The wire's value holds settings that only this
-/// wire has; it is cloned for each turn.
+/// A wire defines how a request is encoded, where the request is sent, and how the response is
+/// decoded. [`HttpProvider`](crate::provider::HttpProvider) sends the request with `POST`, enforces
+/// timeouts, retries, and masks secrets. The wire's value contains the settings that only this wire
+/// has, and is cloned for each turn.
 ///
 /// [`name`](Self::name), [`path`](Self::path), [`encode`](Self::encode), [`decoder`](Self::decoder)
 /// and the two associated types are required. The example `own_wire` implements a wire for a
@@ -29,88 +29,92 @@ use crate::request::Request;
 /// [`base_url`](Self::base_url), and [`path`](Self::path) for the provider's own model, which are
 /// called when a provider is built.
 pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
-    /// The framing of the response body: one of [`framing`](crate::framing), or one of your own.
-    /// Its media type is sent in the `accept` header.
+    /// The framing of the response body, either from the module [`framing`](crate::framing) or of
+    /// your own. The media type of the framing is sent in the `accept` header.
     type Framing: Framing + Default + Send + Unpin + 'static;
 
-    /// Decodes the frames of one response.
+    /// The decoder for the frames of a response.
     type Decoder: Decode + Send + Unpin + 'static;
 
-    /// The name of the wire, used in messages and in the
-    /// [`ProviderData`](crate::item::ProviderData) of the items that its decoder pushes. It is
-    /// stored with histories, so it must not change.
+    /// Returns the name of the wire, used in messages and in the
+    /// [`ProviderData`](crate::item::ProviderData) of the items that its decoder pushes. The name
+    /// is stored with histories, so it must not change.
     fn name(&self) -> &str;
 
-    /// The default base URL, unless [`with_base_url`](crate::provider::HttpProvider::with_base_url)
-    /// sets another one. If it is empty, which is the default, the user has to set one.
+    /// Returns the default base URL, which
+    /// [`with_base_url`](crate::provider::HttpProvider::with_base_url) overrides. By default, the
+    /// returned URL is empty, and the user has to set a URL.
     ///
-    /// The host of an HTTPS URL counts as the vendor's own: a request to it without a key fails
-    /// with an [`Auth`](crate::ErrorKind::Auth) error, and nothing is sent.
+    /// The host of an HTTPS URL counts as the vendor's own host. A request to the vendor's host
+    /// without a key fails with an [`Auth`](crate::ErrorKind::Auth) error, and nothing is sent.
     #[expect(clippy::unnecessary_literal_bound, reason = "a wire may have it as a setting")]
     fn base_url(&self) -> &str {
         ""
     }
 
-    /// The path below the base URL, for example `/v1/messages`. `{model}` is replaced by the
-    /// model's name, percent-encoded except for `/`. The path may include a query:
+    /// Returns the path below the base URL, for example `/v1/messages`. `{model}` is replaced by
+    /// the model's name, percent-encoded except for `/`. The path may include a query:
     /// `/models/{model}:streamGenerateContent?alt=sse`.
     fn path(&self, model: &str) -> &str;
 
-    /// Headers sent with each request, with names in lower case; none by default. Headers that
-    /// describe the body, such as `content-type`, and the key header are set automatically.
+    /// Returns the headers sent with each request, with names in lower case; none by default.
+    /// Headers that describe the body, such as `content-type`, and the key header are set
+    /// automatically.
     fn headers(&self) -> &[(&'static str, &'static str)] {
         &[]
     }
 
-    /// The header in which a key is sent: `authorization: Bearer …` by default. It is omitted if no
-    /// key is set.
+    /// Returns the header in which a key is sent: `authorization: Bearer …` by default. The key
+    /// header is omitted if no key is set.
     fn key_header(&self) -> KeyHeader {
         KeyHeader::Bearer
     }
 
     /// Encodes the body of a request, which is sent as `application/json` and must request a
-    /// streaming response. Called once per turn, at the first poll; retries send the same body.
+    /// streaming response. This method is called once per turn, at the first poll; retries send the
+    /// same body.
     ///
     /// An encoder sends these parts of a [`Request`]:
     ///
-    /// - [`system`](Request::system): the stable part before the volatile one. Either may be empty.
-    /// - [`context`](Request::context), not `history`, after [`settled`](crate::History::settled):
-    ///   each call then has exactly one result, directly after its turn. Items with
+    /// - [`system`](Request::system): the stable part before the volatile part. Either part may be
+    ///   empty.
+    /// - [`context`](Request::context), not `history`, after [`settled`](crate::History::settled).
+    ///   Each call in a settled history has exactly one result, directly after its turn. Items with
     ///   [`tombstone`](crate::Item::tombstone) set are void and must be omitted.
-    /// - Of each item, the parts that [`handoff`](crate::provider::handoff()) allows, if the wire
-    ///   has provider data: signatures and provider-specific items are sent back only to the model
-    ///   that produced them.
+    /// - The parts of each item that [`handoff`](crate::provider::handoff()) allows, if the wire
+    ///   has provider data. Signatures and provider-specific items are sent back only to the model
+    ///   that produced them. The method
     ///   [`arguments_or_empty_object`](crate::item::ToolCall::arguments_or_empty_object) returns
-    ///   the text of a call's arguments. It is not always valid JSON, since a model may write any
-    ///   text.
+    ///   the text of a call's arguments. This text is not always valid JSON, since a model may
+    ///   write any text.
     /// - [`tools`](Request::tools).
-    /// - [`options`](Request::options): an option that is set and cannot be expressed is an error;
-    ///   see [`Options::ensure_only_supported`](crate::request::Options::ensure_only_supported) and
+    /// - [`options`](Request::options): an option that is set and cannot be expressed is an error.
+    ///   See [`Options::ensure_only_supported`](crate::request::Options::ensure_only_supported) and
     ///   [`unsupported_error`](crate::request::unsupported_error). [`EncodedRequest::from_json`]
     ///   merges `extra`.
     ///
-    /// The model is that of `to`. Encoding must be deterministic: the same request must produce the
-    /// same bytes, and two requests that start with the same items must start with the same
-    /// elements in the body, because vendors cache by prefix.
+    /// The model of the request is the model in `to`. Encoding must be deterministic, so that the
+    /// same request produces the same bytes. Two requests that start with the same items must start
+    /// with the same elements in the body, because vendors cache by prefix.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) or
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the wire cannot express the request;
-    /// nothing is sent then.
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) or
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) error if the wire cannot express the request.
+    /// In this case, nothing is sent.
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error>;
 
-    /// Creates the decoder for one response. Called at the start of each attempt.
+    /// Creates the decoder for a response. This method is called at the start of each attempt.
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Self::Decoder;
 
-    /// Whether the server searches [deferred](crate::tool::ToolSpec::deferred) tools itself;
-    /// `false` by default. If it does, [`encode`](Self::encode) marks those tools in the wire's
-    /// format.
+    /// Returns whether the server searches [deferred](crate::tool::ToolSpec::deferred) tools
+    /// itself; `false` by default. If the server searches tools, [`encode`](Self::encode) marks the
+    /// deferred tools in the wire's format.
     fn has_tool_search(&self) -> bool {
         false
     }
 
-    /// Creates the error for a response with a status other than 2xx; by default with
+    /// Creates the error for a response with a status other than 2xx, by default with
     /// [`ErrorResponse::to_error`]. The status, if the error has none, and the details of the
     /// headers are added to the error afterwards.
     fn error_from_response(&self, refusal: &ErrorResponse<'_>) -> Error {
@@ -125,7 +129,7 @@ pub struct Destination<'a> {
     /// The name of the model.
     pub model: &'a str,
     /// Whether the server is the vendor's own, by the host of [`Wire::base_url`], and not a
-    /// compatible one.
+    /// compatible server.
     pub is_vendor: bool,
 }
 
@@ -137,26 +141,27 @@ pub struct EncodedRequest {
 }
 
 impl EncodedRequest {
-    /// Serializes a body as JSON and merges `extra` into it; see
+    /// Serializes a body as JSON and merges `extra` into the body; see
     /// [`Options::extra`](crate::request::Options::extra).
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it cannot be serialized as JSON, for
-    /// example because a map has keys that are not strings.
+    /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the body cannot be
+    /// serialized as JSON, for example because a map has keys that are not strings.
     pub fn from_json(body: &impl Serialize, extra: &Map<String, Value>) -> Result<Self, Error> {
         body::serialize_body(body, extra).map(Self::from)
     }
 
     /// Adds a header that belongs to this body. If the user has set a header of the same name, the
-    /// value is appended to the user's after a comma. It replaces one of [`Wire::headers`].
+    /// value is appended to the user's value after a comma. A header of the same name in
+    /// [`Wire::headers`] is replaced.
     pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: &str) -> Self {
         self.headers.push((name.into(), value.to_owned()));
         self
     }
 }
 
-/// Uses a body of JSON that is already serialized.
+/// Creates an encoded request from a body of JSON that is already serialized.
 impl From<Vec<u8>> for EncodedRequest {
     fn from(body: Vec<u8>) -> Self {
         Self { body, headers: Vec::new() }
@@ -167,22 +172,22 @@ impl From<Vec<u8>> for EncodedRequest {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ErrorResponse<'a> {
-    /// The HTTP status.
+    /// The HTTP status code of the response.
     pub status: u16,
-    /// The start of the body: at most 64 KiB, received within 5 seconds. Empty if the body is
-    /// compressed.
+    /// The start of the body: at most 64 KiB, received within 5 seconds. The text is empty if the
+    /// body is compressed.
     pub body: &'a str,
-    /// When the head of the response was received. Dates in the body are converted to delays from
-    /// this time.
+    /// The time at which the head of the response was received. Dates in the body are converted to
+    /// delays from this time.
     pub received_at: SystemTime,
 }
 
 impl ErrorResponse<'_> {
-    /// Creates the error from the status and the body. It finds messages, codes and retry delays in
-    /// all formats that servers are known to use.
+    /// Creates the error from the status and the body. Messages, codes and retry delays are found
+    /// in all formats that servers are known to use.
     ///
-    /// The details of the headers, such as `retry-after` and a request id, are added after
-    /// [`Wire::error_from_response`].
+    /// The details of the headers, such as `retry-after` and a request id, are added to the error
+    /// after [`Wire::error_from_response`].
     pub fn to_error(&self) -> Error {
         failure::error_for_status(self.status, self.body, self.received_at)
     }

@@ -1,11 +1,11 @@
-//! The settings that only this wire has.
+//! The settings that only Ollama's native wire has.
 
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
 /// The wire of Ollama's `/api/chat`, <https://docs.ollama.com/api/chat>, with the settings that
-/// only this wire has. Unset options default to the values of the server and the model's
+/// only this wire has. An option that is not set has the default of the server and of the model's
 /// `Modelfile`.
 ///
 /// ```
@@ -23,27 +23,29 @@ pub struct Chat {
     think: Think,
 }
 
-/// How long the server keeps the model in memory after a response.
+/// The time for which the server keeps the model in memory after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeepAlive {
-    /// For this duration. Zero unloads the model immediately, and more than 292 years mean forever.
+    /// The model stays in memory for this duration. A duration of zero unloads the model
+    /// immediately, and a duration of more than 292 years keeps the model in memory forever.
     Duration(Duration),
-    /// Until the server exits.
+    /// The model stays in memory until the server exits.
     Forever,
-    /// The model is unloaded immediately.
+    /// The model is unloaded immediately after the response.
     Unload,
 }
 
-/// How an [effort](crate::request::Effort) of reasoning is encoded.
+/// The encoding of an [effort](crate::request::Effort) of reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Think {
-    /// As `low`, `medium` or `high`. A model that can only turn reasoning on or off treats each of
-    /// them as on.
+    /// The effort is encoded as `low`, `medium` or `high`. A model that can only turn reasoning on
+    /// or off treats each of these levels as on.
     #[default]
     Levels,
-    /// As `true`. Servers of late 2025 refuse levels for all models except gpt-oss.
+    /// The effort is encoded as `true`. Servers of late 2025 refuse effort levels for all models
+    /// except gpt-oss.
     Boolean,
 }
 
@@ -51,16 +53,17 @@ impl Chat {
     /// Sets the size of the context window, in tokens, with which the model is loaded. If the model
     /// is loaded with another size, the server loads it again.
     ///
-    /// By default the server chooses the size, often a few thousand tokens. It truncates a longer
-    /// prompt at the start without reporting it; with `"truncate": false` in
-    /// [`extra`](crate::request::Options::extra) it returns an error instead.
+    /// By default, the server chooses the size of the context window, often a few thousand tokens.
+    /// The server truncates a longer prompt at the start without reporting the truncation. With
+    /// `"truncate": false` in [`extra`](crate::request::Options::extra), the server returns an
+    /// error for a longer prompt instead.
     pub fn with_num_ctx(mut self, tokens: u32) -> Self {
         self.num_ctx = Some(tokens);
         self
     }
 
-    /// Sets how long the server keeps the model in memory after a response. The server's default is
-    /// five minutes, unless it is configured otherwise.
+    /// Sets how long the server keeps the model in memory after a response. Unless the server is
+    /// configured otherwise, its default is five minutes.
     pub fn with_keep_alive(mut self, keep_alive: impl Into<KeepAlive>) -> Self {
         self.keep_alive = Some(keep_alive.into());
         self
@@ -94,8 +97,8 @@ impl From<Duration> for KeepAlive {
     }
 }
 
-/// Serializes as "A number in seconds", where a negative number means forever, or as a duration in
-/// Go's format. Older servers accept only integers as numbers.
+/// Serializes the time as "A number in seconds", where a negative number means forever, or as a
+/// duration in Go's format. Older servers accept only integers as numbers.
 impl Serialize for KeepAlive {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

@@ -1,9 +1,11 @@
-//! Ollama's native wire, JSON lines from `/api/chat`, <https://docs.ollama.com/api/chat>.
+//! Ollama's native wire, which streams JSON lines from `/api/chat`,
+//! <https://docs.ollama.com/api/chat>.
 //!
-//! Ollama also serves Chat Completions, for which there is the preset
-//! [`Dialect::OLLAMA`](crate::provider::openai_chat::Dialect::OLLAMA). This wire has two settings
-//! that Chat Completions lacks: the size of the context window, without which the server silently
-//! truncates a long prompt, and the time for which the model stays loaded.
+//! Ollama also serves Chat Completions, for which
+//! [`Dialect::OLLAMA`](crate::provider::openai_chat::Dialect::OLLAMA) is a preset. The native wire
+//! has two settings that Chat Completions lacks. One setting is the size of the context window,
+//! without which the server silently truncates a long prompt. The other setting is the time for
+//! which the model stays loaded.
 
 mod chat;
 mod decode;
@@ -19,5 +21,5 @@ pub use encode::encode;
 #[cfg(feature = "http")]
 pub use wire::Ollama;
 
-/// The name of this wire in provider data.
+/// The name that identifies this wire in provider data.
 const PROVIDER_NAME: &str = "ollama";

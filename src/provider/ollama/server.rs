@@ -45,7 +45,7 @@ impl LineWriter {
         })
     }
 
-    /// Writes a line with this field of the message set.
+    /// Writes a line in which this field of the message is set to `value`.
     fn write_message_field(&mut self, field: &str, value: Value) {
         let mut line = self.line_json(false);
         line["message"][field] = value;
@@ -123,7 +123,8 @@ impl TurnWriter for LineWriter {
     }
 }
 
-/// The phrase by which clients classify an error, since the body contains only a message.
+/// Returns the phrase by which clients classify an error, since the error body contains only a
+/// message.
 fn error_phrase(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::ContextWindow => "exceeded max context length",
@@ -134,7 +135,7 @@ fn error_phrase(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// An RFC 3339 date from seconds since 1970.
+/// Formats a time in seconds since 1970 as an RFC 3339 date.
 fn format_rfc3339(seconds: u64) -> String {
     // Years that start in March have their leap day at the end. The algorithm is by Howard Hinnant,
     // <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.

@@ -11,8 +11,8 @@ use crate::request::Request;
 /// The base URL is given without `/api`, and defaults to `http://localhost:11434`. Ollama's cloud,
 /// `https://ollama.com`, requires an API key, which is sent as a bearer token.
 ///
-/// A model that is not in memory is loaded first, which may take minutes: see
-/// [`Timeouts`](crate::http::Timeouts).
+/// A model that is not in memory is loaded first, which may take minutes. The time limits of a
+/// request are set by [`Timeouts`](crate::http::Timeouts).
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,17 +53,17 @@ impl Wire for Chat {
 }
 
 impl Ollama {
-    /// Sets the size of the context window; see [`Chat::with_num_ctx`].
+    /// Sets the size of the context window in tokens, as [`Chat::with_num_ctx`] does.
     pub fn with_num_ctx(self, tokens: u32) -> Self {
         self.update_wire(|wire| *wire = wire.with_num_ctx(tokens))
     }
 
-    /// Sets how long the server keeps the model in memory; see [`Chat::with_keep_alive`].
+    /// Sets how long the server keeps the model in memory, as [`Chat::with_keep_alive`] does.
     pub fn with_keep_alive(self, keep_alive: impl Into<KeepAlive>) -> Self {
         self.update_wire(|wire| *wire = wire.with_keep_alive(keep_alive))
     }
 
-    /// Sets how an effort of reasoning is encoded; see [`Chat::with_think`].
+    /// Sets how an effort of reasoning is encoded, as [`Chat::with_think`] does.
     pub fn with_think(self, think: Think) -> Self {
         self.update_wire(|wire| *wire = wire.with_think(think))
     }

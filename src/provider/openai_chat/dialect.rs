@@ -1,12 +1,13 @@
-//! The differences between servers' versions of Chat Completions, as data.
+//! The differences between the Chat Completions versions of servers, as data.
 
 use crate::http::KeyHeader;
 use crate::provider::effort_names::EffortNames;
 
-/// How a server's version of Chat Completions differs from others. Plain data without code.
+/// How a server's version of Chat Completions differs from other versions, as plain data without
+/// code.
 ///
-/// The constants are presets. For another server, start from the closest preset and change what
-/// differs:
+/// The constants of this type are presets for known servers. For another server, start from the
+/// closest preset and change the fields that differ:
 ///
 /// ```
 /// use turnstream::provider::openai_chat::{Dialect, CallIdRule};
@@ -15,28 +16,28 @@ use crate::provider::effort_names::EffortNames;
 /// assert!(!mine.stream_usage);
 /// ```
 ///
-/// A request option that a dialect cannot express is an
-/// [`Unsupported`](crate::ErrorKind::Unsupported) error whose parameter names the option.
+/// A request option that a dialect cannot express results in an
+/// [`Unsupported`](crate::ErrorKind::Unsupported) error, whose parameter names the option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about a server")]
 pub struct Dialect {
-    /// The provider name in provider data, so that data signed by one vendor is not sent to
-    /// another.
+    /// The provider name in provider data, which ensures that data signed by one vendor is not sent
+    /// to another vendor.
     pub name: &'static str,
-    /// The base URL, including `/v1` or a similar path. Empty if the server has no standard
-    /// address.
+    /// The base URL, including `/v1` or a similar path. The base URL is empty if the server has no
+    /// standard address.
     pub base_url: &'static str,
-    /// How the API key is sent.
+    /// The header in which the API key is sent.
     pub key_header: KeyHeader,
 
-    /// The field for the output token limit.
+    /// The field in which the output token limit is sent.
     pub max_tokens_field: MaxTokensField,
-    /// Whether `stream_options.include_usage` is sent. Some servers refuse it, and some report
-    /// usage without it.
+    /// Whether `stream_options.include_usage` is sent. Some servers refuse this option, and some
+    /// servers report usage without it.
     pub stream_usage: bool,
-    /// Whether `top_k` is supported. OpenAI itself does not have it.
+    /// Whether `top_k` is supported. OpenAI itself does not support `top_k`.
     pub supports_top_k: bool,
-    /// The field for the seed.
+    /// The field in which the seed is sent.
     pub seed_field: SeedField,
     /// The maximum number of stop sequences. OpenAI accepts "up to 4".
     pub max_stop_sequences: usize,
@@ -44,38 +45,39 @@ pub struct Dialect {
     pub tool_choice: ToolChoices,
     /// Whether `parallel_tool_calls` is supported.
     pub supports_parallel_tool_calls: bool,
-    /// How the reasoning effort or budget is sent.
+    /// The field in which the reasoning effort or budget is sent.
     pub reasoning_setting: ReasoningSetting,
     /// The supported values of `response_format`.
     pub output_forms: OutputForms,
-    /// The field for the end user's id.
+    /// The field in which the id of the end user is sent.
     pub user_field: UserField,
-    /// Whether `metadata` is supported. OpenAI requires `store` with it, which can be set in
-    /// [`Options::extra`](crate::request::Options::extra).
+    /// Whether `metadata` is supported. OpenAI requires `store` together with `metadata`. The
+    /// `store` field can be set in [`Options::extra`](crate::request::Options::extra).
     pub supports_metadata: bool,
-    /// Whether `cache_control` marks are put on the tools, the stable zone and the newest message.
-    /// If so, the text of all messages is sent as content parts, with or without a mark.
+    /// Whether `cache_control` marks are added to the tools, the stable zone and the newest
+    /// message. If `cache_control` is supported, the text of all messages is sent as content parts,
+    /// with or without a cache mark.
     pub supports_cache_control: bool,
 
-    /// The role of instructions.
+    /// The role of messages with instructions.
     pub system_role: SystemRole,
-    /// Where system messages are allowed.
+    /// The positions at which system messages are allowed.
     pub system_position: SystemPosition,
-    /// The supported content other than text.
+    /// The types of content other than text that are supported.
     pub media_forms: MediaForms,
     /// The `content` of an assistant message that only calls tools.
     pub empty_content: EmptyContent,
     /// The earlier reasoning that is sent back to the model.
     pub reasoning_echo: ReasoningEcho,
-    /// The format of call ids.
+    /// The required format of call ids.
     pub call_id_rule: CallIdRule,
     /// Whether a tool result includes the name of its tool.
     pub names_results: bool,
-    /// Whether an assistant message is required between a tool result and a user message. Mistral
-    /// otherwise reports "Unexpected role 'user' after role 'tool'".
+    /// Whether an assistant message is required between a tool result and a user message. Without
+    /// the assistant message, Mistral reports "Unexpected role 'user' after role 'tool'".
     pub requires_assistant_after_results: bool,
     /// Whether an empty `tools` array is sent if the request has no tools but the history has
-    /// calls. Proxies for Anthropic require it; most servers refuse an empty array.
+    /// calls. Proxies for Anthropic require the empty array, but most servers refuse it.
     pub sends_empty_tools: bool,
 
     /// The signals that complete a turn.
@@ -83,7 +85,7 @@ pub struct Dialect {
     /// Whether the model's reasoning is part of its text, in `<think>` tags.
     pub think_tags: ThinkTags,
     /// Whether `<tool_call>{"name":…,"arguments":{…}}</tool_call>` in the text is parsed as a tool
-    /// call. Models write this if their server does not parse calls.
+    /// call. Models write calls in this form if their server does not parse calls.
     pub parses_text_calls: bool,
 }
 
@@ -91,9 +93,9 @@ pub struct Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MaxTokensField {
-    /// `max_completion_tokens`, which OpenAI's newer models require.
+    /// The field `max_completion_tokens`, which OpenAI's newer models require.
     MaxCompletionTokens,
-    /// `max_tokens`, which most compatible servers expect.
+    /// The field `max_tokens`, which most compatible servers expect.
     MaxTokens,
 }
 
@@ -101,52 +103,55 @@ pub enum MaxTokensField {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SeedField {
-    /// A seed is not supported.
+    /// The server does not support a seed.
     None,
-    /// `seed`
+    /// The seed is sent as `seed`.
     Seed,
-    /// `random_seed`
+    /// The seed is sent as `random_seed`.
     RandomSeed,
 }
 
 /// The values of `tool_choice` that a server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoices {
-    /// The field is not supported. To forbid tool calls, the tools are left out.
+    /// The server does not support `tool_choice`. To forbid tool calls, the tools are left out of
+    /// the request.
     None,
-    /// `none` and `required`.
+    /// The server supports the values `none` and `required`.
     Keywords,
-    /// `none`, `required`, and a single tool by its name.
+    /// The server supports `none`, `required`, and the choice of a single tool by its name.
     KeywordsAndNamed,
 }
 
-/// How the reasoning effort or budget is sent to a server.
+/// The field in which the reasoning effort or budget is sent to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReasoningSetting {
-    /// It cannot be set.
+    /// The reasoning effort or budget cannot be sent.
     None,
-    /// `"reasoning_effort": "low"`
+    /// An effort is sent as `"reasoning_effort": "low"`.
     Effort(EffortNames),
-    /// `"reasoning": {"effort": "low"}`, or `{"max_tokens": 2000}` for a budget.
+    /// An effort is sent as `"reasoning": {"effort": "low"}`, and a budget as `"reasoning":
+    /// {"max_tokens": 2000}`.
     Object(EffortNames),
-    /// `"thinking": {"type": "enabled"}` together with `reasoning_effort`, or `"disabled"`.
+    /// An effort is sent as `"thinking": {"type": "enabled"}` together with `reasoning_effort`.
+    /// Reasoning is turned off by the type `"disabled"`.
     Thinking(EffortNames),
 }
 
 /// The values of `response_format` that a server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputForms {
-    /// The field is not supported.
+    /// The server does not support `response_format`.
     TextOnly,
-    /// `json_object`
+    /// The server supports `json_object`.
     Object,
-    /// `json_schema`
+    /// The server supports `json_schema`.
     Schema,
-    /// `json_object` and `json_schema`.
+    /// The server supports `json_object` and `json_schema`.
     ObjectAndSchema,
-    /// `json_object` and `json_schema`, the latter with `strict`, which accepts a subset of JSON
-    /// Schema.
+    /// The server supports `json_object`, and `json_schema` with `strict`, which accepts a subset
+    /// of JSON Schema.
     ObjectAndStrictSchema,
 }
 
@@ -154,50 +159,53 @@ pub enum OutputForms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UserField {
-    /// The id cannot be sent.
+    /// The id of the end user cannot be sent.
     None,
-    /// `user`
+    /// The id of the end user is sent as `user`.
     User,
-    /// `safety_identifier`, which replaces `user` in OpenAI's API.
+    /// The id of the end user is sent as `safety_identifier`, which replaces `user` in OpenAI's
+    /// API.
     SafetyIdentifier,
 }
 
-/// The role of instructions.
+/// The role of messages with instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SystemRole {
-    /// `system`, which every server supports.
+    /// The role `system`, which every server supports.
     System,
-    /// `developer`, which replaces `system` "with o1 models and newer".
+    /// The role `developer`, which replaces `system` "with o1 models and newer".
     Developer,
 }
 
-/// Where a server allows system messages.
+/// The positions at which a server allows system messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SystemPosition {
-    /// Anywhere. The volatile zone is sent after everything else, so that the cached prefix stays
-    /// valid as long as possible.
+    /// System messages are allowed anywhere. The volatile zone is sent after all other messages, so
+    /// that the cached prefix stays valid as long as possible.
     Anywhere,
-    /// Only at the start, as one message, because chat templates refuse a second one ("System
-    /// message must be at the beginning"). The volatile zone is at the end of this message, and an
-    /// instruction in the middle of a history is sent in the user's role.
+    /// System messages are allowed only at the start, as one message, because chat templates refuse
+    /// a second system message ("System message must be at the beginning"). The volatile zone is at
+    /// the end of the system message. An instruction in the middle of a history is sent in the
+    /// user's role.
     Front,
 }
 
-/// The content other than text that a server accepts. Each variant includes the variants before it.
+/// The types of content other than text that a server accepts. Each variant includes all variants
+/// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum MediaForms {
-    /// Only text.
+    /// The server accepts only text.
     None,
-    /// Images as base64 data.
+    /// The server accepts images as base64 data.
     ImageBytes,
-    /// Images by URL.
+    /// The server accepts images by URL.
     ImageUrls,
-    /// Files and audio as base64 data.
+    /// The server accepts files and audio as base64 data.
     FileBytes,
-    /// Files by URL.
+    /// The server accepts files by URL.
     FileUrls,
 }
 
@@ -205,11 +213,11 @@ pub enum MediaForms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EmptyContent {
-    /// `null`
+    /// The `content` is `null`.
     Null,
-    /// `""`
+    /// The `content` is the empty string.
     EmptyString,
-    /// The field is left out.
+    /// The `content` field is left out.
     Absent,
 }
 
@@ -217,23 +225,26 @@ pub enum EmptyContent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReasoningEcho {
-    /// Nothing.
+    /// Reasoning is never sent back.
     None,
-    /// Signed or encrypted reasoning, in the field in which it was received (`reasoning_details`,
-    /// `thinking_blocks`), and only to the model that wrote it.
+    /// Signed or encrypted reasoning is sent back in the field in which it was received
+    /// (`reasoning_details` or `thinking_blocks`). Reasoning is sent back only to the model that
+    /// wrote it.
     Verbatim,
-    /// The text of the reasoning, as `reasoning_content`, in the turns of a tool loop: those that
-    /// call tools or follow a tool result. DeepSeek requires it there ("must be passed back") and
-    /// not elsewhere.
+    /// The text of the reasoning is sent back as `reasoning_content` in the turns of a tool loop,
+    /// which are the turns that call tools or follow a tool result. DeepSeek requires
+    /// `reasoning_content` in the turns of a tool loop ("must be passed back") and in no other
+    /// turns.
     ContentInToolLoop,
 }
 
-/// The format of call ids.
+/// The format of call ids that a server requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallIdRule {
-    /// Letters, digits, `_` and `-`, at most 40.
+    /// Call ids consist of at most 40 letters, digits, `_` and `-`.
     Max40Chars,
-    /// Exactly nine letters and digits: "Tool call id must be a-z, A-Z, 0-9, with a length of 9".
+    /// Call ids consist of exactly nine letters and digits: "Tool call id must be a-z, A-Z, 0-9,
+    /// with a length of 9".
     NineAlphanumerics,
 }
 
@@ -241,14 +252,15 @@ pub enum CallIdRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnEnd {
-    /// Only a finish reason, as the protocol specifies.
+    /// Only a finish reason completes a turn, as the protocol specifies.
     FinishReason,
-    /// A finish reason or `[DONE]`, for servers that send no finish reason. A turn with tool calls
-    /// still needs a finish reason: proxies send `[DONE]` even after a response that was cut off.
+    /// A finish reason or `[DONE]` completes a turn, for servers that do not send a finish reason.
+    /// A turn with tool calls still needs a finish reason, because proxies send `[DONE]` even after
+    /// a response that was cut off.
     DoneMarker,
-    /// A finish reason, `[DONE]`, or the end of the body, for servers that send neither of the
-    /// first two. A turn with tool calls still needs a finish reason: a lost connection looks the
-    /// same.
+    /// A finish reason, `[DONE]` or the end of the body completes a turn, for servers that send
+    /// neither a finish reason nor `[DONE]`. A turn with tool calls still needs a finish reason,
+    /// because a lost connection looks like the end of the body.
     BodyEnd,
 }
 
@@ -256,17 +268,17 @@ pub enum TurnEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ThinkTags {
-    /// It is not: text is passed on unchanged.
+    /// The text does not contain reasoning and is yielded unchanged.
     Off,
     /// The text may start with reasoning between `<think>` and `</think>`.
     Tagged,
     /// The text starts with reasoning that ends at `</think>`, with or without an opening
-    /// `<think>`. This is the case if the chat template writes the opening tag.
+    /// `<think>`. The opening tag is missing from the text if the chat template writes the tag.
     OpenedByTemplate,
 }
 
 impl Default for Dialect {
-    /// OpenAI's own dialect, [`OPENAI`](Self::OPENAI).
+    /// Returns OpenAI's own dialect, [`OPENAI`](Self::OPENAI).
     fn default() -> Self {
         Self::OPENAI
     }

@@ -9,8 +9,8 @@ use crate::http::KeyHeader;
 use crate::provider::effort_names::EffortNames;
 
 impl Dialect {
-    /// The features that every server supports, for use with unknown servers. Options beyond them
-    /// are errors instead of being sent.
+    /// The features that every server supports, for use with unknown servers. Options that need
+    /// other features result in an error and are not sent.
     pub const MINIMAL: Self = Self {
         name: "openai_compatible",
         base_url: "",
@@ -41,8 +41,9 @@ impl Dialect {
         parses_text_calls: false,
     };
 
-    /// Features of OpenAI's API that most compatible servers support: usage at the end of a stream,
-    /// a seed, every `tool_choice`, and `parallel_tool_calls`.
+    /// The features of OpenAI's API that most compatible servers support. The broadly compatible
+    /// features are usage at the end of a stream, a seed, every `tool_choice`, and
+    /// `parallel_tool_calls`.
     const BROADLY_COMPATIBLE: Self = Self {
         stream_usage: true,
         seed_field: SeedField::Seed,
@@ -51,7 +52,8 @@ impl Dialect {
         ..Self::MINIMAL
     };
 
-    /// OpenAI's own API, <https://platform.openai.com/docs/api-reference/chat/create>.
+    /// The dialect of OpenAI's own API,
+    /// <https://platform.openai.com/docs/api-reference/chat/create>.
     pub const OPENAI: Self = Self {
         name: "openai_chat",
         base_url: "https://api.openai.com/v1",
@@ -66,10 +68,10 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// Azure OpenAI. Set the base URL of the resource, either
-    /// `https://{resource}.openai.azure.com/openai/v1` or
-    /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}?api-version={version}`;
-    /// its query is kept.
+    /// The dialect of Azure OpenAI. The base URL of the resource must be set, either to
+    /// `https://{resource}.openai.azure.com/openai/v1` or to
+    /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}?api-version={version}`.
+    /// The query of the base URL is sent with each request.
     pub const AZURE: Self = Self {
         name: "azure",
         base_url: "",
@@ -78,7 +80,7 @@ impl Dialect {
         ..Self::OPENAI
     };
 
-    /// OpenRouter, <https://openrouter.ai/docs/api-reference/parameters>.
+    /// The dialect of OpenRouter, <https://openrouter.ai/docs/api-reference/parameters>.
     pub const OPENROUTER: Self = Self {
         name: "openrouter",
         base_url: "https://openrouter.ai/api/v1",
@@ -93,8 +95,8 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// A LiteLLM proxy, <https://docs.litellm.ai/docs/completion/input>. It has no standard
-    /// address.
+    /// The dialect of a LiteLLM proxy, <https://docs.litellm.ai/docs/completion/input>. A LiteLLM
+    /// proxy has no standard address.
     pub const LITELLM: Self = Self {
         name: "litellm",
         base_url: "",
@@ -104,7 +106,7 @@ impl Dialect {
         ..Self::OPENROUTER
     };
 
-    /// Groq, <https://console.groq.com/docs/api-reference#chat-create>.
+    /// The dialect of Groq, <https://console.groq.com/docs/api-reference#chat-create>.
     pub const GROQ: Self = Self {
         name: "groq",
         base_url: "https://api.groq.com/openai/v1",
@@ -117,7 +119,7 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// DeepSeek, <https://api-docs.deepseek.com/api/create-chat-completion>.
+    /// The dialect of DeepSeek, <https://api-docs.deepseek.com/api/create-chat-completion>.
     pub const DEEPSEEK: Self = Self {
         name: "deepseek",
         base_url: "https://api.deepseek.com",
@@ -133,7 +135,8 @@ impl Dialect {
         ..Self::MINIMAL
     };
 
-    /// Mistral, <https://docs.mistral.ai/api/#tag/chat>. It reports usage without being asked.
+    /// The dialect of Mistral, <https://docs.mistral.ai/api/#tag/chat>. Mistral reports usage
+    /// without a request for it.
     pub const MISTRAL: Self = Self {
         name: "mistral",
         base_url: "https://api.mistral.ai/v1",
@@ -155,7 +158,7 @@ impl Dialect {
         ..Self::MINIMAL
     };
 
-    /// Together, <https://docs.together.ai/reference/chat-completions-1>.
+    /// The dialect of Together, <https://docs.together.ai/reference/chat-completions-1>.
     pub const TOGETHER: Self = Self {
         name: "together",
         base_url: "https://api.together.xyz/v1",
@@ -167,8 +170,8 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// Ollama, <https://github.com/ollama/ollama/blob/main/docs/openai.md>. It does not support
-    /// `tool_choice` or images by URL.
+    /// The dialect of Ollama, <https://github.com/ollama/ollama/blob/main/docs/openai.md>. Ollama
+    /// does not support `tool_choice` or images by URL.
     pub const OLLAMA: Self = Self {
         name: "ollama",
         base_url: "http://localhost:11434/v1",
@@ -180,8 +183,9 @@ impl Dialect {
         ..Self::MINIMAL
     };
 
-    /// llama.cpp's server, <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>. Its
-    /// `tool_choice` accepts keywords only.
+    /// The dialect of llama.cpp's server,
+    /// <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>. The `tool_choice` of
+    /// llama.cpp accepts only keywords.
     pub const LLAMA_CPP: Self = Self {
         name: "llama_cpp",
         base_url: "http://localhost:8080/v1",
@@ -192,7 +196,7 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// vLLM, <https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html>.
+    /// The dialect of vLLM, <https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html>.
     pub const VLLM: Self = Self {
         name: "vllm",
         base_url: "http://localhost:8000/v1",
@@ -204,7 +208,8 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// LM Studio, <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. It reports
+    /// The dialect of LM Studio,
+    /// <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. LM Studio reports
     /// "`response_format.type` must be `json_schema` or `text`".
     pub const LM_STUDIO: Self = Self {
         name: "lm_studio",
@@ -218,7 +223,7 @@ impl Dialect {
         ..Self::MINIMAL
     };
 
-    /// All presets.
+    /// All presets of dialects.
     pub const ALL: &'static [Self] = &[
         Self::MINIMAL,
         Self::OPENAI,

@@ -2,7 +2,8 @@
 //! <https://platform.openai.com/docs/api-reference/chat-streaming>.
 //!
 //! Signed and encrypted reasoning is written in the format of `OpenRouter`,
-//! <https://openrouter.ai/docs/use-cases/reasoning-tokens>; other reasoning as `reasoning_content`.
+//! <https://openrouter.ai/docs/use-cases/reasoning-tokens>. All other reasoning is written as
+//! `reasoning_content`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ use crate::provider::server::{
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
 
-/// The `format` field of reasoning details.
+/// The value of the `format` field of reasoning details.
 const REASONING_DETAIL_FORMAT: &str = "anthropic-claude-v1";
 
 pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
@@ -34,15 +35,15 @@ struct ChunkWriter {
     created: u64,
     model: String,
     include_usage: bool,
-    /// The indices of the reasoning blocks that are written as details.
+    /// The indices of the reasoning blocks that are written as reasoning details.
     detail_block_indices: BTreeSet<u32>,
-    /// The signatures of calls by block index. A call's first chunk contains its signature.
+    /// The signatures of calls, by block index. The first chunk of a call contains its signature.
     call_signatures: BTreeMap<u32, String>,
     /// The block index and the text of the last reasoning block.
     last_reasoning: (u32, String),
-    /// The number of reasoning details so far.
+    /// The number of reasoning details that were written so far.
     detail_count: u32,
-    /// The index of the last block that was written as a detail.
+    /// The index of the last block that was written as a reasoning detail.
     last_detail_block_index: Option<u32>,
     call_count: u32,
     has_refusal: bool,
@@ -87,7 +88,7 @@ impl ChunkWriter {
         self.write_detail(index, detail, Some(piece));
     }
 
-    /// Writes a piece of a reasoning block as a detail.
+    /// Writes a piece of a reasoning block as a reasoning detail.
     fn write_detail(&mut self, index: u32, mut detail: Value, shown: Option<&str>) {
         if self.last_detail_block_index.replace(index) != Some(index) {
             self.detail_count += 1;

@@ -14,8 +14,9 @@ use crate::request::Request;
 /// clone.
 ///
 /// The base URL includes `/v1`, as in OpenAI's SDKs. At any address other than OpenAI's, the output
-/// limit is sent as `max_tokens`, which compatible servers expect, and all instructions are sent in
-/// one message at the start. [`with_dialect`](Self::with_dialect) overrides this.
+/// limit is sent as `max_tokens`, which compatible servers expect. Compatible servers also receive
+/// all instructions in one message at the start of the request.
+/// [`with_dialect`](Self::with_dialect) overrides these defaults.
 ///
 /// ```
 /// use turnstream::provider::OpenAiChat;
@@ -30,7 +31,7 @@ pub type OpenAiChat = HttpProvider<ChatCompletions>;
 /// The Chat Completions wire, <https://platform.openai.com/docs/api-reference/chat>.
 #[derive(Clone, Debug, Default)]
 pub struct ChatCompletions {
-    /// The dialect of the server, if one was set.
+    /// The dialect of the server, if a dialect was set.
     dialect: Option<Arc<Dialect>>,
 }
 
@@ -83,17 +84,17 @@ impl Wire for ChatCompletions {
 }
 
 impl OpenAiChat {
-    /// Sets the dialect of the server and with it the base URL, unless a base URL is set
-    /// explicitly.
+    /// Sets the dialect of the server, and sets the base URL to that of the dialect unless a base
+    /// URL is set explicitly.
     ///
-    /// A dialect without a standard address needs [`with_base_url`](Self::with_base_url), before or
-    /// after this call. Until then every turn fails with
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+    /// For a dialect without a standard address, the base URL must be set by
+    /// [`with_base_url`](Self::with_base_url), before or after this call. Without a base URL, every
+    /// turn fails with [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
     pub fn with_dialect(self, dialect: Dialect) -> Self {
         self.update_wire(|wire| wire.dialect = Some(Arc::new(dialect)))
     }
 
-    /// Returns the dialect that requests are written in.
+    /// Returns the dialect in which requests are encoded.
     pub fn dialect(&self) -> Dialect {
         self.wire().dialect(self.is_vendor_endpoint())
     }

@@ -1,11 +1,11 @@
 //! The Responses wire of OpenAI,
 //! <https://platform.openai.com/docs/api-reference/responses-streaming>.
 //!
-//! Hosted tools are declared in [`extra`](crate::request::Options::extra). Their output, and every
-//! other item that is not text, reasoning or a function call, is stored unchanged as a
-//! provider-specific item and sent back to the model that wrote it. For items that the client must
-//! answer, such as `custom_tool_call` or `local_shell_call`, add a provider-specific item with the
-//! answer to the history.
+//! Hosted tools are declared in [`extra`](crate::request::Options::extra). The output of hosted
+//! tools is stored unchanged as provider-specific items, and sent back to the model that wrote the
+//! items. Every other item that is not text, reasoning or a function call is stored and sent back
+//! in the same way. Some items, such as `custom_tool_call` or `local_shell_call`, must be answered
+//! by the client. To answer an item, add a provider-specific item with the answer to the history.
 
 mod decode;
 mod encode;

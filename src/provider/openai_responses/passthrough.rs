@@ -1,8 +1,9 @@
-//! Provider data of this wire: the fields of an item that are sent back to the model that wrote it.
+//! The provider data of the Responses wire, which contains the fields of an item that are sent back
+//! to the model that wrote the item.
 //!
-//! Reasoning and provider-specific items are stored whole. For a message or a call, only the fields
-//! are stored that the history item itself does not hold, in the form
-//! `{"item":{"type":"message","id":"msg_1",…},"after":"rs_1"}`.
+//! Reasoning and provider-specific items are stored as a whole. For a message or a call, only the
+//! fields that the history item itself does not contain are stored. The fields are stored in the
+//! form `{"item":{"type":"message","id":"msg_1",…},"after":"rs_1"}`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -11,7 +12,7 @@ use crate::item::{ProviderData, RawJson};
 use crate::provider::lenient::{LenientList, LenientStr, deserialize_json};
 use crate::provider::ordered_fields::OrderedFields;
 
-/// The name of this wire in provider data.
+/// The name that identifies this wire in provider data.
 pub(super) const PROVIDER_NAME: &str = "openai_responses";
 
 /// A part of a message or of a reasoning item.
@@ -28,13 +29,14 @@ pub(super) struct MessagePart<'a> {
 #[derive(Serialize, Deserialize)]
 pub(super) struct PassthroughItem {
     item: OrderedFields,
-    /// The id of the reasoning item written before it. The wire links the two: "Item … was provided
-    /// without its required 'reasoning' item".
+    /// The id of the reasoning item that was written before this item. The wire links the two
+    /// items: "Item … was provided without its required 'reasoning' item".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) after: Option<String>,
 }
 
-/// The stored fields of a message. Its content is included unless it is a single plain text.
+/// Returns the fields of a message that are stored. The content of the message is included unless
+/// it is a single plain text.
 pub(super) fn message_data(
     raw: &RawValue,
     parts: &[MessagePart<'_>],
@@ -58,7 +60,7 @@ pub(super) fn message_data(
     passthrough_item_json(item, after)
 }
 
-/// The stored fields of a call.
+/// Returns the fields of a call that are stored.
 pub(super) fn call_data(raw: &RawValue, after: Option<&str>) -> Option<RawJson> {
     let item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
     passthrough_item_json(item.without(&["call_id", "name", "arguments"]), after)
@@ -75,7 +77,8 @@ impl PassthroughItem {
         data.value.deserialize_as().ok()
     }
 
-    /// The message with its text, as received. `None` if the text of the item has changed since.
+    /// Returns the message with its text, as received. Returns `None` if the text of the history
+    /// item differs from the received text.
     pub(super) fn into_message(self, text: &str) -> Option<Box<RawValue>> {
         let mut item = self.into_fields_of_type("message")?;
         match item.get("content") {
@@ -99,7 +102,7 @@ impl PassthroughItem {
         to_raw_value(&item).ok()
     }
 
-    /// The call with the given id, name and arguments.
+    /// Returns the call with the given id, name and arguments.
     pub(super) fn into_call(
         self,
         call_id: &str,
@@ -119,9 +122,9 @@ impl PassthroughItem {
     }
 }
 
-/// The fields that decide whether a reasoning item is sent. Since the provider does not store
-/// items, a reasoning item is only useful with its encrypted content, or with the plain reasoning
-/// text that some servers return.
+/// The fields that decide whether a reasoning item is sent. The provider does not store items, so a
+/// reasoning item is only useful with its encrypted content, or with the plain reasoning text that
+/// some servers return.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct ReasoningItem<'a> {
@@ -132,7 +135,7 @@ pub(super) struct ReasoningItem<'a> {
 }
 
 impl<'a> ReasoningItem<'a> {
-    /// Parses a reasoning item. `None` if it cannot be sent.
+    /// Parses a reasoning item. Returns `None` if the item cannot be sent.
     pub(super) fn from_provider_data(data: &'a ProviderData) -> Option<Self> {
         let thought: Self = data.value.deserialize_as().ok()?;
         let means_something =

@@ -9,7 +9,7 @@ use crate::request::Request;
 
 /// A model served over the Responses wire, by OpenAI or by a compatible server. Cheap to clone.
 ///
-/// The provider stores nothing: each request contains the complete input. The base URL includes
+/// The provider stores nothing, so each request contains the complete input. The base URL includes
 /// `/v1`, as in OpenAI's SDKs.
 ///
 /// ```
@@ -57,11 +57,11 @@ impl Wire for Responses {
 
 impl OpenAiResponses {
     /// Lets the model search for the tools of a [searchable](crate::Toolkit::deferred_specs)
-    /// toolkit. These tools are sent with `defer_loading`, together with the tool `tool_search`,
-    /// and the model sees only the tools that a search has found.
+    /// toolkit. The tools of a searchable toolkit are sent with `defer_loading`, together with the
+    /// tool `tool_search`. The model sees only the tools that a search has found.
     ///
-    /// Off by default, because older models and most compatible servers do not support it. OpenAI
-    /// supports it from GPT-5.4 on.
+    /// Tool search is off by default, because older models and most compatible servers do not
+    /// support it. OpenAI supports tool search from GPT-5.4 on.
     ///
     /// ```
     /// use turnstream::Provider;

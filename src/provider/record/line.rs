@@ -1,4 +1,4 @@
-//! The lines of a recording: one JSON object each.
+//! The lines of a recording, each of which is one JSON object.
 //!
 //! ```text
 //! {"type":"recording","version":2,"model":"…"}                  first
@@ -7,12 +7,13 @@
 //! {"type":"error","turn":1,"error":{"kind":"overloaded",…}}     the turn ended with it
 //! ```
 //!
-//! A turn ends with `turn_complete`, with an `error`, or, if it was dropped, with neither. Readers
-//! skip lines of an unknown `type`.
+//! A turn ends with a `turn_complete` event or with an `error` line. A turn that was dropped has
+//! neither of these lines. Readers skip lines of an unknown `type`.
 //!
-//! A request is written in full, except for items that an earlier request has as well:
-//! `"since":{"turn":1,"items":3}` in its history stands for the first 3 entries of turn 1's
-//! history, and likewise for its context. Version 1 never uses `since`.
+//! A request is written in full, except for the items that it shares with an earlier request. In
+//! its history, `"since":{"turn":1,"items":3}` stands for the first 3 entries of the history of
+//! turn 1. The context of a request refers to the context of an earlier turn in the same way.
+//! Version 1 of the format never uses `since`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,10 +25,11 @@ use crate::item::{History, Item};
 use crate::request::{Options, Request, System, ToolSpec};
 use crate::turn::TurnEvent;
 
-/// Incremented if a reader of the previous version would misread a line.
+/// The current version of the format. The version is incremented if a reader of the previous
+/// version would misread a line.
 pub(in crate::provider) const FORMAT_VERSION: u32 = 2;
 
-/// The oldest version that can be read.
+/// The oldest version of the format that can be read.
 pub(in crate::provider) const OLDEST_FORMAT_VERSION: u32 = 1;
 
 /// One line of a recording.
@@ -58,7 +60,7 @@ pub(in crate::provider) enum RecordLine<'a> {
     Unknown,
 }
 
-/// A recorded request. `H` is [`History`], or [`HistoryJson`] in a line.
+/// A recorded request. `H` is [`History`], or [`HistoryJson`] in the JSON of a line.
 #[derive(Clone, Serialize, Deserialize)]
 pub(in crate::provider) struct RecordedRequest<H = History> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,14 +72,14 @@ pub(in crate::provider) struct RecordedRequest<H = History> {
     #[serde(default)]
     options: Options,
     history: H,
-    /// Present only if it differs from the history.
+    /// The context of the request, if it differs from the history.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<H>,
 }
 
 pub(in crate::provider) type RequestJson = RecordedRequest<HistoryJson>;
 
-/// A history, without the prefix that it shares with an earlier one.
+/// A history without the prefix that it shares with an earlier history.
 #[derive(Serialize, Deserialize)]
 pub(in crate::provider) struct HistoryJson {
     id: String,
@@ -87,15 +89,15 @@ pub(in crate::provider) struct HistoryJson {
     items: Vec<Item>,
 }
 
-/// A number of entries that are shared with an earlier turn.
+/// The number of entries that a history shares with the history of an earlier turn.
 #[derive(Serialize, Deserialize)]
 struct SharedPrefix {
     turn: u32,
     items: usize,
 }
 
-/// The part of a request that a model receives. Ids of histories are excluded, since each run
-/// generates new ones.
+/// The part of a request that a model receives. The ids of histories are excluded, because each run
+/// generates new ids.
 #[derive(Serialize)]
 struct ModelInput<'a> {
     model: &'a Option<String>,
@@ -105,7 +107,7 @@ struct ModelInput<'a> {
     context: Vec<&'a Item>,
 }
 
-/// The parts of a model's input, in the order in which they are compared.
+/// The parts of a model's input, in the order in which two inputs are compared.
 pub(in crate::provider) const REQUEST_PARTS: [&str; 5] =
     ["model", "system", "tools", "options", "context"];
 
@@ -148,11 +150,12 @@ impl RecordedRequest {
         RecordedRequest { model, system, tools, options, history, context }
     }
 
-    /// Reads a request from JSON. `find` returns the request of an earlier turn.
+    /// Reads a request from JSON. `find` returns the request of an earlier turn by its number.
     ///
     /// # Errors
     ///
-    /// If the earlier request is missing, or has fewer items than the JSON refers to.
+    /// Returns an error if the earlier request is missing, or has fewer items than the JSON refers
+    /// to.
     pub(in crate::provider) fn from_json<'a>(
         written: RequestJson,
         find: impl Fn(u32) -> Option<&'a Self>,
@@ -175,12 +178,12 @@ impl RecordedRequest {
         Ok(Self { model, system, tools, options, history, context })
     }
 
-    /// Whether it has tools that the provider itself searches.
+    /// Returns whether the request has tools that the provider itself searches.
     pub(in crate::provider) fn has_deferred_tools(&self) -> bool {
         self.tools.iter().any(|tool| tool.deferred)
     }
 
-    /// The model's input, as a JSON object of [`REQUEST_PARTS`].
+    /// Returns the model's input as a JSON object of [`REQUEST_PARTS`].
     pub(in crate::provider) fn model_input(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(&ModelInput {
             model: &self.model,

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-/// The replacement for a secret.
+/// The text that replaces a secret.
 const MASK: &str = "…";
 
-/// Minimum length of a secret. Masking shorter strings would only garble the text.
+/// The minimum length of a secret in bytes. Masking shorter strings would only garble the text.
 const MIN_SECRET_BYTES: usize = 4;
 
-/// Masks secrets in text. It never exposes them.
+/// Replaces secrets in text. A masker never exposes its secrets.
 #[derive(Clone, Default)]
 pub(in crate::provider) struct Masker {
-    /// The secrets, each also escaped once and twice as in nested JSON strings.
+    /// The secrets, each also escaped once and twice, as they appear in nested JSON strings.
     patterns: Vec<String>,
 }
 
@@ -34,12 +34,13 @@ impl Masker {
         self.patterns.is_empty()
     }
 
-    /// The number of patterns, including escaped forms.
+    /// Returns the number of patterns, including the escaped forms of the secrets.
     pub(in crate::provider) fn len(&self) -> usize {
         self.patterns.len()
     }
 
-    /// Masks the secrets in the strings of a JSON text. Other strings keep their original form.
+    /// Masks the secrets in the strings of a JSON text. Strings without a secret stay as they were
+    /// written.
     pub(in crate::provider) fn mask_json(&self, json: String) -> String {
         if self.is_empty() {
             return json;
@@ -64,7 +65,7 @@ impl Masker {
         out
     }
 
-    /// Masks the secrets in a text; `None` if the text has no secrets.
+    /// Returns the text with its secrets masked, or `None` if the text has no secrets.
     fn text(&self, text: &str) -> Option<String> {
         let found = self.find_matches(text);
         let mut masked = text.to_owned();
@@ -72,7 +73,8 @@ impl Masker {
         (!found.is_empty()).then_some(masked)
     }
 
-    /// Masks the secrets in a text that is split into pieces, and also its last `tail` bytes.
+    /// Masks the secrets in a text that is split into pieces. The last `tail` bytes of the text are
+    /// masked, too.
     pub(super) fn mask_pieces(&self, pieces: &mut [String], tail: usize) {
         let text: String = pieces.concat();
         let mut found = self.find_matches(&text);
@@ -85,7 +87,7 @@ impl Masker {
         replace_ranges(pieces, &found);
     }
 
-    /// The longest end of a text that is the start of a secret.
+    /// Returns the longest end of a text that is the start of a secret.
     pub(super) fn partial_secret_suffix<'a>(&self, text: &'a str) -> &'a str {
         let begins = |end: &&str| {
             let longer = |pattern: &String| pattern.len() > end.len() && pattern.starts_with(end);
@@ -97,8 +99,8 @@ impl Masker {
         ends.map(|at| &text[at..]).find(begins).unwrap_or_default()
     }
 
-    /// The ranges of secrets, from left to right; of two that start at the same position, the
-    /// longer one.
+    /// Returns the ranges of secrets in a text, from left to right. If two secrets start at the
+    /// same position, the range of the longer secret is returned.
     fn find_matches(&self, text: &str) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         let mut from = 0;
@@ -115,7 +117,7 @@ impl Masker {
     }
 }
 
-/// Replaces ranges of a text that is split into pieces. The mask is inserted at the start of a
+/// Replaces ranges of a text that is split into pieces. The mask is inserted at the start of each
 /// range.
 fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
     let mut begin = 0;
@@ -140,13 +142,13 @@ fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
     }
 }
 
-/// The text with the escapes of a JSON string.
+/// Returns the text with the escapes of a JSON string.
 fn json_escaped(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     json[1..json.len() - 1].to_owned()
 }
 
-/// The length in bytes of the JSON string at the start of a text.
+/// Returns the length in bytes of the JSON string at the start of a text.
 fn json_string_len(text: &str) -> usize {
     let mut bytes = text.bytes().enumerate().skip(1);
     while let Some((at, byte)) = bytes.next() {

@@ -27,27 +27,30 @@ use masker::Masker;
 use pending_events::PendingEvents;
 use sink::RecordWriter;
 
-/// A provider that records each turn: the request, every event as it arrives, and the error if the
-/// turn fails. [`Replay`](crate::provider::Replay) replays the recording.
+/// A provider that records each turn of another provider. The recording of a turn contains the
+/// request, every event as it arrives, and the error if the turn fails.
+/// [`Replay`](crate::provider::Replay) replays the recording.
 ///
-/// A recording is a file of JSON lines; the first line has the format version. Each line of a turn
-/// has the turn's number, so that concurrent turns can share a file. If a turn is dropped, its
-/// lines just stop. A request is stored without the items that it shares with the previous one, so
-/// a recording grows only by new items.
+/// A recording is a file of JSON lines, whose first line contains the format version. Each line of
+/// a turn contains the turn's number, so that concurrent turns can share a file. No end is recorded
+/// for a turn that is dropped. A request is stored without the items that it shares with the
+/// previous request, so a recording grows only by new items.
 ///
 /// API keys are not part of a request, so they are never recorded. Other secrets are masked by
 /// [`with_secret`](Self::with_secret).
 ///
-/// Lines are written with a small synchronous append, in the poll that yields the event. The first
-/// and the last line of a turn are flushed. Wrap the writer in a `BufWriter` to write less often.
+/// Each line is written with a small synchronous append, in the poll that yields the event. The
+/// first and the last line of a turn are flushed. Wrap the writer in a `BufWriter` to write to the
+/// file less often.
 ///
-/// A write failure never breaks a streaming turn: it continues unrecorded, as do concurrent turns.
-/// The failure is reported once, as an error of kind [`Store`](ErrorKind::Store): by the request
-/// whose first line cannot be written, or else by the next request; that request is not sent. Later
-/// requests are sent without being recorded. [`failure`](Self::failure) returns the failure at any
-/// time.
+/// A write failure never interrupts a streaming turn. After a write failure, all turns that are
+/// streaming continue without being recorded. The write failure is reported once, as an error of
+/// kind [`Store`](ErrorKind::Store). If the first line of a request cannot be written, that request
+/// returns the write failure; otherwise the next request returns the failure. A request that
+/// returns the write failure is not sent to the model. All later requests are sent without being
+/// recorded. [`failure`](Self::failure) returns the write failure at any time.
 ///
-/// Clones share the recording.
+/// Clones of a `Record` share the recording.
 ///
 /// ```
 /// use turnstream::provider::{Provider, Record, Replay, Scripted};
@@ -76,11 +79,12 @@ pub struct Record {
 }
 
 impl Record {
-    /// Records into a file. An existing file is replaced.
+    /// Creates a provider that records the turns of `provider` into a file. An existing file is
+    /// replaced.
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the file cannot be created.
+    /// Returns an error of kind [`Store`](ErrorKind::Store) if the file cannot be created.
     pub fn to_file(
         provider: impl Provider + 'static,
         path: impl AsRef<Path>,
@@ -93,23 +97,25 @@ impl Record {
         Ok(Self::to_writer(provider, file))
     }
 
-    /// Records into a writer. It is called while turns are polled and must not block for long.
+    /// Creates a provider that records the turns of `provider` into a writer. The writer is called
+    /// while turns are polled, and must not block for long.
     pub fn to_writer(provider: impl Provider + 'static, out: impl Write + Send + 'static) -> Self {
         let sink = Arc::new(RecordWriter::new(out));
         Self { provider: Arc::new(provider), masker: Arc::default(), writer: sink }
     }
 
-    /// Masks a secret in everything that is written, both literally and as it appears inside a JSON
-    /// string. It is also found if it arrives in several pieces. If a turn is cut off after text
-    /// that may be the start of the secret, that text is masked, too.
+    /// Masks a secret in everything that is written, both literally and as the secret appears
+    /// inside a JSON string. A secret is also masked if it arrives in several pieces. If a turn is
+    /// cut off after text that may be the start of the secret, that text is masked, too.
     ///
-    /// Surrounding white space is trimmed. A secret of less than four bytes is ignored.
+    /// White space around the secret is trimmed. A secret of less than four bytes is ignored.
     pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
         Arc::make_mut(&mut self.masker).add_secret(secret.as_ref());
         self
     }
 
-    /// The write failure, if one has occurred. Nothing is written after it.
+    /// Returns the write failure, if a write has failed. After a write failure, nothing more is
+    /// written.
     pub fn failure(&self) -> Option<Error> {
         self.writer.failure()
     }
@@ -144,10 +150,10 @@ impl fmt::Debug for Record {
     }
 }
 
-/// One turn that is being recorded.
+/// A turn that is being recorded.
 struct RecordingTurn {
     events: TurnStream,
-    /// `None` if nothing is written any more.
+    /// The writer of the turn, or `None` after a write failure.
     writer: Option<TurnWriter>,
 }
 
@@ -228,7 +234,7 @@ impl TurnWriter {
     }
 }
 
-/// Writes the pending events of a turn that is dropped.
+/// Writes the pending events of a turn that is dropped before its end.
 impl Drop for TurnWriter {
     fn drop(&mut self) {
         if !self.has_ended {
@@ -238,8 +244,8 @@ impl Drop for TurnWriter {
     }
 }
 
-/// Whether the turn has calls that must not run although its stop reason allows them, because no
-/// builder made the turn.
+/// Returns whether the event ends a turn whose calls must not run although its stop reason allows
+/// them. Calls must not run if the turn was not built by a turn builder.
 pub(crate) fn is_vetoed_event(event: &TurnEvent) -> bool {
     let TurnEvent::TurnComplete { turn } = event else { return false };
     let allows = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);

@@ -1,16 +1,16 @@
-//! Events that are not written yet because their text may end with the start of a secret.
+//! Events that are not written yet, because their text may end with the start of a secret.
 
 use super::masker::Masker;
 use crate::turn::{Text, TurnEvent};
 
 /// The events of a turn that are not written yet.
 ///
-/// A secret may arrive in several pieces. A piece whose end may be the start of a secret is
+/// A secret may arrive in several pieces. A piece of text whose end may be the start of a secret is
 /// therefore held back, together with all later events.
 #[derive(Default)]
 pub(super) struct PendingEvents {
     events: Vec<TurnEvent>,
-    /// For each open block, the end of its text that may be the start of a secret.
+    /// The end of the text of each open block, if that end may be the start of a secret.
     partial_secrets: Vec<(BlockId, String)>,
 }
 
@@ -26,7 +26,7 @@ impl PendingEvents {
     /// Adds an event and returns the events that can be written.
     pub(super) fn push_event(&mut self, mut event: TurnEvent, masker: &Masker) -> Vec<TurnEvent> {
         let mut ready = match &event {
-            // No more text follows.
+            // The turn receives no more text after this event.
             TurnEvent::TurnComplete { .. } => {
                 self.partial_secrets.clear();
                 self.drain(masker)
@@ -57,8 +57,8 @@ impl PendingEvents {
         ready
     }
 
-    /// Returns all remaining events of a turn that does not continue. Text that may be the start of
-    /// a secret is masked.
+    /// Returns all pending events of a turn that does not continue. Text that may be the start of a
+    /// secret is masked.
     pub(super) fn drain(&mut self, masker: &Masker) -> Vec<TurnEvent> {
         let mut events = std::mem::take(&mut self.events);
         let ends = std::mem::take(&mut self.partial_secrets);

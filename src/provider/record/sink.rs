@@ -1,4 +1,4 @@
-//! The writer of a recording, shared by all turns.
+//! The writer of a recording, which is shared by all turns.
 
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -9,15 +9,15 @@ use crate::error::{Error, ErrorKind};
 use crate::json_lines::LineWriter;
 use crate::lock::lock_ignoring_poison;
 
-/// A writer and its state.
+/// A shared writer of a recording, with its state.
 pub(super) struct RecordWriter(Mutex<WriterState>);
 
 struct WriterState {
     line_writer: LineWriter<Error>,
     turn_count: u32,
-    /// The number and the request of the newest turn.
+    /// The number and the request of the turn that started last.
     last_request: Option<(u32, RecordedRequest)>,
-    /// Whether a turn has already returned the failure as its error.
+    /// Whether the write failure was already returned as the error of a turn.
     is_failure_reported: bool,
 }
 
@@ -32,11 +32,12 @@ impl RecordWriter {
         }))
     }
 
-    /// Writes a request and returns the turn's number; `None` if nothing is written any more.
+    /// Writes the request of a new turn, and returns the number of that turn. Returns `None` if an
+    /// earlier write has failed and nothing more is written.
     ///
     /// # Errors
     ///
-    /// The write failure, if it has not been reported before.
+    /// Returns the write failure if it was not reported before.
     pub(super) fn begin_turn(
         &self,
         model: &str,
@@ -70,7 +71,7 @@ impl RecordWriter {
         })
     }
 
-    /// Writes lines of a turn. Does nothing after a failure.
+    /// Writes the lines of a turn. Does nothing if an earlier write has failed.
     pub(super) fn write(&self, lines: &[RecordLine<'_>], masker: &Masker) {
         self.with_state(|state| {
             for line in lines {

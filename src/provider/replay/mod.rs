@@ -25,25 +25,28 @@ use read_record::RecordedTurn;
 use rebuild_turn::unreadable_record_error;
 pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 
-/// A provider that replays a recording made by [`Record`](crate::provider::Record): for the same
-/// request, it returns the same events or the same error. It uses no network and never waits.
+/// A provider that replays a recording made by [`Record`](crate::provider::Record). For the same
+/// request, the provider returns the recorded events or the recorded error. The provider does not
+/// use the network and never waits.
 ///
 /// A request is answered by the first turn in the recording that was not replayed yet and has the
 /// same model, system prompt, tools, options and context. Requests may arrive in any order, and the
-/// ids of histories may differ. If no turn matches, the error is of kind
-/// [`ReplayMismatch`](ErrorKind::ReplayMismatch). Its source is a [`RequestMismatch`] that
-/// describes the first difference to the first turn that was not replayed.
+/// ids of histories may differ. If no recorded turn matches a request, the error is of kind
+/// [`ReplayMismatch`](ErrorKind::ReplayMismatch). The source of a `ReplayMismatch` error is a
+/// [`RequestMismatch`], which describes the first difference from the first turn that was not
+/// replayed.
 ///
-/// - A turn's calls can run if they could when it was recorded: the turn is rebuilt from its items
-///   and its recorded end.
-/// - A turn that was dropped during recording is an [`IncompleteTurn`](ErrorKind::IncompleteTurn)
-///   error, and so is one whose last line is truncated.
-/// - An error is replayed with its data. Of its sources, only the
+/// - The calls of a replayed turn can run if they could run when the turn was recorded. A turn is
+///   rebuilt from its items and its recorded end, so that its calls can run.
+/// - A turn that was dropped during recording is replayed as an
+///   [`IncompleteTurn`](ErrorKind::IncompleteTurn) error, and so is a turn whose last line is
+///   truncated.
+/// - A recorded error is replayed with its data. Of the error's sources, only the
 ///   [`PartialTurn`](crate::turn::PartialTurn) is restored.
 /// - Masked text is replayed as it was recorded. Pass the same secrets to
 ///   [`with_secret`](Self::with_secret), so that they are masked in the requests, too.
 ///
-/// Clones share the recording; each turn is replayed once.
+/// Clones of a `Replay` share the recording, and each recorded turn is replayed only once.
 ///
 /// ```
 /// use turnstream::provider::{Provider, Replay, RequestMismatch};
@@ -77,7 +80,7 @@ pub struct Replay {
     has_torn_line: bool,
     has_tool_search: bool,
     masker: Arc<Masker>,
-    /// The turns that were not replayed yet.
+    /// The recorded turns that were not replayed yet.
     turns: Arc<Mutex<Vec<RecordedTurn>>>,
 }
 
@@ -86,17 +89,17 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the file cannot be read, or is not a recording of a known
-    /// version. A truncated last line is not an error here; it affects only unfinished turns, when
-    /// they are replayed.
+    /// Returns an error of kind [`Store`](ErrorKind::Store) if the file cannot be read, or is not a
+    /// recording of a known version. A truncated last line of the file is not an error here. A
+    /// truncated last line affects only unfinished turns, and only when they are replayed.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| {
             let message = format!("the recording {} cannot be read: {error}", path.display());
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        // If the file is truncated within a character, the replacement character makes the line
-        // invalid JSON.
+        // If the file is truncated within a character, the replacement character makes the last
+        // line invalid JSON.
         Self::from_text(&String::from_utf8_lossy(&bytes))
     }
 
@@ -104,7 +107,8 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// The same as for [`from_file`](Self::from_file).
+    /// Returns the same errors as [`from_file`](Self::from_file), except those for reading the
+    /// file.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         let tape = read_record::read_record(text)?;
         Ok(Self {
@@ -116,19 +120,20 @@ impl Replay {
         })
     }
 
-    /// Masks a secret in requests before they are compared, as
-    /// [`Record::with_secret`](crate::provider::Record::with_secret) does before they are written.
+    /// Masks a secret in each request before the request is compared with the recording.
+    /// [`Record::with_secret`](crate::provider::Record::with_secret) masks the same secret before a
+    /// request is recorded.
     pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
         Arc::make_mut(&mut self.masker).add_secret(secret.as_ref());
         self
     }
 
-    /// The number of turns that were not replayed yet.
+    /// Returns the number of turns in the recording that were not replayed yet.
     pub fn remaining(&self) -> usize {
         lock_ignoring_poison(&self.turns).len()
     }
 
-    /// Removes and returns the turn that answers a request.
+    /// Removes and returns the recorded turn that answers a request.
     fn take_turn(&self, request: &Request) -> Result<ReplayedTurn, Error> {
         let unreadable = |error: serde_json::Error| unreadable_record_error(&error.to_string());
         let value = |json: String| serde_json::from_str::<Value>(&self.masker.mask_json(json));
@@ -169,7 +174,7 @@ impl Provider for Replay {
         &self.model
     }
 
-    /// The same as for the provider that was recorded.
+    /// Returns whether a recorded request has tools that the provider itself searches.
     fn has_tool_search(&self) -> bool {
         self.has_tool_search
     }

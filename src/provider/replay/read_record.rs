@@ -15,7 +15,7 @@ use crate::turn::TurnEvent;
 pub(super) struct RecordFile {
     pub(super) model: String,
     pub(super) turns: Vec<RecordedTurn>,
-    /// Whether the last line is truncated.
+    /// Whether the last line of the recording is truncated.
     pub(super) has_torn_line: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct RecordedTurn {
     pub(super) replayed_turn: ReplayedTurn,
 }
 
-/// Reads the lines. A truncated last line is skipped and recorded in `has_torn_line`.
+/// Parses the lines of a recording. A truncated last line is skipped and marked in `has_torn_line`.
 pub(super) fn read_record(text: &str) -> Result<RecordFile, Error> {
     let mut tape: Option<RecordFile> = None;
     let torn = parse_values(text, |line: RecordLine<'_>| {
@@ -89,7 +89,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// The unfinished turn that a line belongs to.
+    /// Returns the unfinished turn with the number `turn`, to which a line belongs.
     fn unfinished_turn_mut(&mut self, turn: u32) -> Result<&mut ReplayedTurn, String> {
         let recorded = self.turns.iter_mut().rfind(|recorded| recorded.number == turn);
         match recorded.map(|recorded| &mut recorded.replayed_turn) {
@@ -99,8 +99,8 @@ impl RecordFile {
         }
     }
 
-    /// Marks the truncated last line's turn as torn, or all unfinished turns if its number is
-    /// unknown.
+    /// Marks the turn of the truncated last line as torn. If the number of that turn is unknown,
+    /// marks all unfinished turns as torn.
     fn mark_unfinished_turns_torn(&mut self, turn: Option<u32>) {
         self.has_torn_line = true;
         for recorded in &mut self.turns {
@@ -112,7 +112,7 @@ impl RecordFile {
     }
 }
 
-/// The turn number in a truncated line, if the line is long enough to have it.
+/// Returns the turn number in a truncated line, if the line is long enough to contain the number.
 fn turn_number_in(line: &[u8]) -> Option<u32> {
     let line = String::from_utf8_lossy(line);
     let (_, number) = line.split_once("\"turn\":")?;

@@ -1,4 +1,4 @@
-//! Rebuilds a recorded turn as one whose calls may run.
+//! Rebuilds a recorded turn as a turn whose calls may run.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind};
 use crate::turn::{ReasoningKind, Turn, TurnBuilder, TurnEvent};
 
-/// Rebuilds a recorded turn in the way a decoder does: pushes its items one by one, then the
-/// recorded stop reason.
+/// Rebuilds a recorded turn as a decoder would build it. The recorded items are pushed one by one,
+/// and the recorded stop reason is set last.
 ///
 /// # Errors
 ///
-/// If the result differs from the recorded turn.
+/// Returns an error if the rebuilt turn differs from the recorded turn.
 pub(super) fn rebuild_turn(recorded: &Turn) -> Result<Arc<Turn>, Error> {
     let mut turn = TurnBuilder::new();
     turn.set_model(recorded.model().unwrap_or_default());
@@ -49,12 +49,13 @@ fn push_item(turn: &mut TurnBuilder, at: u32, item: &Item) {
             turn.end_tool_call(at);
         }
         ItemKind::Other => data.for_each(|data| turn.push_provider_item(data)),
-        // A model never produces such items, so the comparison afterwards fails.
+        // A model never produces such an item, so the later comparison with the recorded turn
+        // fails.
         ItemKind::System { .. } | ItemKind::User { .. } | ItemKind::ToolResult(_) => {}
     }
 }
 
-/// The error for an invalid recording.
+/// Creates the error for an invalid recording.
 pub(super) fn unreadable_record_error(why: &str) -> Error {
     Error::new(ErrorKind::Store, format!("the recording cannot be read: {why}"))
 }

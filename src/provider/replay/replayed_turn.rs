@@ -1,4 +1,4 @@
-//! A turn that was stored as JSON, replayed as the response to a request.
+//! A turn that was stored as JSON and is replayed as the response to a request.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,35 +12,36 @@ use crate::turn::{TurnBuilder, TurnEvent};
 /// A stored event.
 pub(crate) struct ReplayedEvent {
     pub(crate) event: TurnEvent,
-    /// Whether the calls of the turn that it ends could not run when it was recorded.
+    /// Whether the event ends a turn whose calls could not run when the turn was recorded.
     pub(crate) is_vetoed: bool,
 }
 
-/// The events of a turn, and how it ended.
+/// The events of a recorded turn, and how the turn ended.
 pub(crate) struct ReplayedTurn {
     pub(super) events: VecDeque<ReplayedEvent>,
     pub(super) ending: TurnEnding,
 }
 
 pub(super) enum TurnEnding {
-    /// `TurnComplete` is the last event.
+    /// The last event of the turn is `TurnComplete`.
     Complete,
-    /// The turn failed.
+    /// The turn failed with this error.
     Failed(Error),
-    /// The turn was dropped, so its events just stop.
+    /// The turn was dropped, so no end of the turn is recorded.
     Dropped,
-    /// The turn's next line may be the truncated one.
+    /// The next line of the turn may be the truncated last line of the recording.
     Torn,
 }
 
 impl ReplayedTurn {
-    /// Creates a turn that failed with this error, or a complete one without an error.
+    /// Creates a turn that failed with `error`, or a complete turn if `error` is `None`.
     pub(crate) fn new(events: VecDeque<ReplayedEvent>, error: Option<Error>) -> Self {
         Self { events, ending: error.map_or(TurnEnding::Complete, TurnEnding::Failed) }
     }
 }
 
-/// Replays an event, or the error that the turn failed with, with its partial turn.
+/// Replays a recorded event, or the error with which the turn failed. An error is replayed with its
+/// partial turn.
 pub(crate) fn replay_event(
     item: Result<ReplayedEvent, Error>,
     turn: &mut TurnBuilder,

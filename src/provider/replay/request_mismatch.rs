@@ -1,4 +1,4 @@
-//! Compares a request with a recorded one.
+//! Compares a request with a recorded request.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use serde_json::Value;
 use crate::item::RawJson;
 use crate::provider::record::line::REQUEST_PARTS;
 
-/// The first difference between a request and a recorded one.
+/// The first difference between a request and a recorded request.
 ///
-/// It is the source of the error that [`Replay`](crate::provider::Replay) returns. The error's
-/// message and its [`parameter`](crate::Error::parameter) contain only the path, because the values
-/// may be private.
+/// A `RequestMismatch` is the source of the error that [`Replay`](crate::provider::Replay) returns
+/// if no recorded turn matches a request. The error's message and its
+/// [`parameter`](crate::Error::parameter) contain only the path, because the values may be private.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestMismatch {
-    /// The turn in the recording, counted from 1.
+    /// The number of the turn in the recording, counted from 1.
     pub turn: u32,
     /// The path of the first difference, for example `context[2].content`.
     pub path: String,
-    /// The value in the recording; `null` if it is absent.
+    /// The value at the path in the recorded request, or `null` if the value is absent.
     pub recorded: RawJson,
-    /// The value in the request; `null` if it is absent.
+    /// The value at the path in the new request, or `null` if the value is absent.
     pub sent: RawJson,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for RequestMismatch {
 
 impl std::error::Error for RequestMismatch {}
 
-/// Compares the inputs of two requests, part by part.
+/// Compares the inputs of two requests part by part, and returns the first difference.
 pub(super) fn first_mismatch(
     turn: u32,
     recorded: &Value,

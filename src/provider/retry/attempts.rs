@@ -1,4 +1,4 @@
-//! Attempts at one turn, shared by `Retry` and the HTTP providers.
+//! The attempts at a turn, used by `Retry` and by the HTTP providers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,27 +11,27 @@ use crate::request::Retries;
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::TurnBuilder;
 
-/// Starts the attempts at one turn.
+/// Starts the attempts at a turn.
 pub(in crate::provider) trait Attempts {
-    /// The turn of one attempt.
+    /// The turn of a single attempt.
     type Attempt: TurnSource + Unpin;
 
-    /// Starts an attempt. `failed` is the error of the previous one.
+    /// Starts an attempt. `failed` is the error of the previous attempt.
     fn begin_attempt(&mut self, failed: Option<&Error>) -> Self::Attempt;
 
-    /// Whether the first attempt's error is due to a stale connection, so that the request is sent
-    /// again without a delay.
+    /// Returns whether the first attempt's error is due to a stale connection, so that the request
+    /// is sent again without a delay.
     fn is_stale_connection(&self, error: &Error) -> bool {
         let _ = error;
         false
     }
 
-    /// Called when the model's output has started: the turn is not retried any more, unless the
-    /// output is retracted.
+    /// Handles the start of the model's output. After this call, the turn is not retried, unless
+    /// the output is retracted.
     fn on_output_started(&mut self) {}
 }
 
-/// One turn, attempted until an attempt succeeds or its error is not retried.
+/// A turn that is attempted until an attempt succeeds or its error is not retried.
 pub(in crate::provider) struct RetryingTurn<A: Attempts> {
     attempts: A,
     policy: RetryPolicy,
@@ -45,10 +45,10 @@ pub(in crate::provider) struct RetryingTurn<A: Attempts> {
 }
 
 enum RetryStage<T> {
-    /// Before the first attempt.
+    /// The first attempt has not started.
     NotStarted,
     Attempting(T),
-    /// Waiting for the next attempt; without a timer if it starts immediately.
+    /// The turn waits for the next attempt, without a timer if the attempt starts immediately.
     Waiting(Option<Deadline>, Error),
 }
 
@@ -64,7 +64,8 @@ impl<A: Attempts> RetryingTurn<A> {
         }
     }
 
-    /// Whether the error would have been retried, but the maximum number of attempts is reached.
+    /// Returns whether the error would have been retried if the maximum number of attempts had not
+    /// been reached.
     fn are_retries_exhausted(&self, error: &Error, has_begun: bool) -> bool {
         self.failed_attempts > 1
             && (!has_begun || self.policy.retracts)
@@ -72,13 +73,13 @@ impl<A: Attempts> RetryingTurn<A> {
             && (self.policy.retry_if)(error)
     }
 
-    /// The delay before the next attempt; `None` if the error is not retried.
+    /// Returns the delay before the next attempt, or `None` if the error is not retried.
     fn next_delay(&self, error: &Error, has_begun: bool) -> Option<Duration> {
         if has_begun && !self.policy.retracts {
             return None;
         }
-        // This also applies if the caller retries or falls back, since a stale connection is not a
-        // failure of the provider.
+        // A stale connection is also replaced if the caller retries or falls back, since a stale
+        // connection is not a failure of the provider.
         let is_stale = self.failed_attempts == 1
             && self.attempts.is_stale_connection(error)
             && self.request_retries.can_reconnect(error);
@@ -122,8 +123,8 @@ impl<A: Attempts + Unpin> TurnSource for RetryingTurn<A> {
             };
             this.failed_attempts = this.failed_attempts.saturating_add(1);
             let has_begun = turn.has_started();
-            // The delay starts now, not when the consumer polls again after the `Retrying` event.
-            // The error is returned if no timer can be created.
+            // The delay starts immediately, not when the consumer polls again after the `Retrying`
+            // event. The error is returned if no timer can be created.
             let timed = this.next_delay(&error, has_begun).and_then(|wait| match wait {
                 Duration::ZERO => Some((wait, None)),
                 _ => Some((wait, Some(Deadline::try_start(wait)?))),

@@ -1,14 +1,14 @@
-//! The delays between attempts.
+//! The delays between the attempts at a request.
 
 use std::time::Duration;
 
 use crate::env::Random;
 
-/// The number of attempts and the delays between them.
+/// The number of attempts at a request, and the delays between them.
 ///
 /// The delay before attempt `n + 1` is random, between zero and `base_delay · factor^(n-1)` but at
-/// most `max_delay`. This "full jitter" spreads out clients that failed at the same time. If the
-/// provider requests a longer delay, that one is used instead.
+/// most `max_delay`. The random delay, called "full jitter", spreads out clients that failed at the
+/// same time. If the provider requests a longer delay, the requested delay is used instead.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,18 +21,19 @@ use crate::env::Random;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// How many times the request is sent in total; 3 by default. 0 is treated as 1.
+    /// The maximum number of times that the request is sent in total; 3 by default. 0 is treated as
+    /// 1.
     pub max_attempts: u32,
-    /// Maximum delay before the second attempt; 500 ms by default.
+    /// The maximum delay before the second attempt; 500 ms by default.
     pub base_delay: Duration,
-    /// Growth factor of the maximum delay per attempt; 2 by default. A value below 1, or NaN, is
-    /// treated as 1.
+    /// The factor by which the maximum delay grows with each attempt; 2 by default. A factor below
+    /// 1, or NaN, is treated as 1.
     pub factor: f64,
-    /// Maximum delay that the provider did not request; 30 s by default.
+    /// The maximum delay that the provider did not request; 30 s by default.
     pub max_delay: Duration,
-    /// Maximum delay that the provider may request; 60 s by default. If it requests a longer one,
-    /// the error is returned immediately; its [`retry_after`](crate::Error::retry_after) is that
-    /// delay.
+    /// The maximum delay that the provider may request; 60 s by default. If the provider requests a
+    /// longer delay, the error is returned immediately. The error's
+    /// [`retry_after`](crate::Error::retry_after) is the requested delay.
     pub max_retry_after: Duration,
 }
 
@@ -49,8 +50,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Upper bound of the delay after `failed` failed attempts (1-based), unless the provider
-    /// requests a longer one.
+    /// Returns the upper bound of the delay after `failed` failed attempts (1-based), unless the
+    /// provider requests a longer delay.
     pub fn max_delay_after(&self, failed: u32) -> Duration {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let power = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
@@ -58,11 +59,12 @@ impl Backoff {
             return Duration::ZERO;
         }
         let seconds = self.base_delay.as_secs_f64() * factor.powi(power);
-        // A value that overflows `Duration` becomes the maximum.
+        // A value that overflows `Duration` is replaced by the maximum delay.
         Duration::try_from_secs_f64(seconds).unwrap_or(self.max_delay).min(self.max_delay)
     }
 
-    /// The delay after `failed` failed attempts; `None` if the error is returned instead.
+    /// Returns the delay after `failed` failed attempts, or `None` if the error is returned
+    /// instead.
     pub(super) fn delay_after(
         &self,
         failed: u32,

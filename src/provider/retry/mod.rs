@@ -20,32 +20,35 @@ use crate::turn::TurnBuilder;
 
 /// A provider that sends a request again after a transient error.
 ///
-/// Providers over HTTP retry on their own by default, but after fewer errors;
-/// [the guide](crate::guide::providers) has a table of both. `Retry` works with any provider.
+/// Providers over HTTP also retry on their own by default, but after fewer kinds of errors; [the
+/// guide](crate::guide::providers) has a table of both. `Retry` works with any provider.
 ///
-/// It retries errors of the kinds `connect`, `timeout`, `rate_limited`, `overloaded`, `server`,
-/// `generation_failed` and `incomplete_turn`, or those that [`retry_if`](Self::retry_if) selects,
-/// with the attempts and delays set in [`Backoff`]. Each attempt sends the same request. The last
-/// attempt's error is returned unchanged. Each attempt has the full time limits of the provider
-/// inside.
+/// `Retry` retries errors of the kinds `connect`, `timeout`, `rate_limited`, `overloaded`,
+/// `server`, `generation_failed` and `incomplete_turn`. If [`retry_if`](Self::retry_if) is set, the
+/// errors that it selects are retried instead. The number of attempts and the delays are set in
+/// [`Backoff`]. Each attempt sends the same request. The last attempt's error is returned
+/// unchanged. Each attempt has the full time limits of the inner provider.
 ///
 /// Each delay is reported by a [`Retrying`](crate::TurnEvent::Retrying) event before it starts.
 ///
-/// It retries only if the attempt has produced no output, unless
-/// [`with_retraction`](Self::with_retraction) is set, and never after `TurnComplete`. A usage
-/// report does not count as output: the usage of a failed attempt is added to the run by a
-/// [`Retracted`](crate::TurnEvent::Retracted) event, so that it is accounted for once.
+/// A request is retried only if the attempt has produced no output, unless
+/// [`with_retraction`](Self::with_retraction) is set. A request is never retried after
+/// `TurnComplete`. A usage report does not count as output. The usage of a failed attempt is added
+/// to the run by a [`Retracted`](crate::TurnEvent::Retracted) event, so that the usage is counted
+/// once.
 ///
 /// Only the outermost layer retries. The providers inside send each attempt once; only a connection
-/// that the server had closed is replaced immediately, in the first attempt. Likewise, a `Retry`
-/// inside another one, or inside a [`Fallback`](crate::provider::Fallback) that has another
-/// provider left, does not retry the errors that the outer one handles.
+/// that the server had closed is replaced immediately, in the first attempt. A `Retry` inside
+/// another `Retry` does not retry the errors that the outer `Retry` handles. A `Retry` inside a
+/// [`Fallback`](crate::provider::Fallback) does not retry the errors that cause a fallback, while a
+/// further provider is left.
 ///
-/// A request without a response may still have been processed and charged: after `connect`,
-/// `timeout` and `incomplete_turn` errors this cannot be known. No idempotency key is sent.
+/// A request without a response may still have been processed and charged. After `connect`,
+/// `timeout` and `incomplete_turn` errors, it is unknown whether the request was processed. No
+/// idempotency key is sent.
 ///
 /// Dropping the stream cancels the running attempt or the delay; nothing is sent afterwards. Clones
-/// share the provider inside.
+/// share the inner provider.
 ///
 /// ```
 /// use turnstream::provider::{Provider, Reply, Retry, Scripted};
@@ -70,7 +73,7 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Retries with the default [`Backoff`]: at most 3 attempts.
+    /// Creates a provider that retries with the default [`Backoff`]: at most 3 attempts.
     pub fn new(provider: impl Provider + 'static) -> Self {
         Self { provider: Arc::new(provider), policy: RetryPolicy::new(Error::is_retryable) }
     }
@@ -87,17 +90,17 @@ impl Retry {
         self
     }
 
-    /// Retries an error if `choose` returns true for it, and no other errors.
+    /// Retries an error only if `choose` returns true for the error.
     pub fn retry_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.policy.retry_if = Arc::new(choose);
         self
     }
 
-    /// Also retries after output was received. That output is retracted by a
+    /// Also retries after output was received. The output is retracted by a
     /// [`Retracted`](crate::TurnEvent::Retracted) event as soon as the attempt has failed, before
     /// the delay.
     ///
-    /// Without this, output is never retracted, and the attempt's error is returned.
+    /// Without this setting, output is never retracted, and the attempt's error is returned.
     pub fn with_retraction(mut self) -> Self {
         self.policy.retracts = true;
         self
@@ -126,7 +129,7 @@ impl Provider for Retry {
     }
 }
 
-/// Attempts that call the provider inside.
+/// The attempts that call the inner provider.
 struct ProviderAttempts {
     provider: Arc<dyn Provider>,
     request: Request,
@@ -147,7 +150,7 @@ impl Attempts for ProviderAttempts {
     }
 }
 
-/// Whether the error occurred because the server had closed the connection.
+/// Returns whether the error occurred because the server had closed the connection.
 fn was_connection_closed(error: &Error) -> bool {
     #[cfg(feature = "http")]
     let was_closed = crate::http::was_connection_closed(error);

@@ -15,12 +15,14 @@ pub(in crate::provider) struct RetryPolicy {
     pub(in crate::provider) backoff: Backoff,
     pub(in crate::provider) random: Arc<dyn Random>,
     pub(in crate::provider) retry_if: Arc<ErrorPredicate>,
-    /// Whether an attempt that has produced output is retried; its output is retracted first.
+    /// Whether an attempt that has produced output is retried. The attempt's output is retracted
+    /// first.
     pub(in crate::provider) retracts: bool,
 }
 
 impl RetryPolicy {
-    /// Retries the errors for which `retry_if` returns true, with the default backoff.
+    /// Creates a policy that retries the errors for which `retry_if` returns true, with the default
+    /// backoff.
     pub(in crate::provider) fn new(
         retry_if: impl Fn(&Error) -> bool + Send + Sync + 'static,
     ) -> Self {
@@ -32,8 +34,8 @@ impl RetryPolicy {
         }
     }
 
-    /// The delay after `failed` attempts, the last of which failed with `error`; `None` if it is
-    /// not retried.
+    /// Returns the delay after `failed` attempts, the last of which failed with `error`, or `None`
+    /// if the error is not retried.
     pub(super) fn delay_after(&self, failed: u32, error: &Error) -> Option<Duration> {
         if !(self.retry_if)(error) {
             return None;

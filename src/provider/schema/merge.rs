@@ -1,11 +1,12 @@
-//! Merges two schemas that must both hold into one.
+//! Merges two schemas that a value must both match into a single schema.
 
 use serde_json::Value;
 
 use super::subset::{Schema, is_structural};
 
-/// Merges two schemas into one that accepts the values that both accept. If an annotation is in
-/// both, the first one's is kept. The error is the keyword that cannot be merged.
+/// Merges two schemas into a single schema that accepts the values that both schemas accept. If
+/// both schemas have the same annotation, the annotation of `first` is kept. The error is the
+/// keyword that cannot be merged.
 pub(super) fn merge_schemas(mut first: Schema, second: Schema) -> Result<Schema, String> {
     if forbids_properties_of(&first, &second) || forbids_properties_of(&second, &first) {
         return Err("additionalProperties".to_owned());
@@ -20,7 +21,7 @@ pub(super) fn merge_schemas(mut first: Schema, second: Schema) -> Result<Schema,
     Ok(first)
 }
 
-/// Whether `closed` does not allow a property of `other`.
+/// Returns whether `closed` does not allow a property of `other`.
 fn forbids_properties_of(closed: &Schema, other: &Schema) -> bool {
     let properties = |schema: &Schema| match schema.get("properties") {
         Some(Value::Object(properties)) => properties.keys().cloned().collect(),
@@ -31,7 +32,7 @@ fn forbids_properties_of(closed: &Schema, other: &Schema) -> bool {
         && properties(other).iter().any(|name| !own.contains(name))
 }
 
-/// Merges two values of one keyword.
+/// Merges the two values of a keyword, or returns `None` if the values cannot be merged.
 fn merge_keyword(keyword: &str, first: Value, second: Value) -> Option<Value> {
     match (keyword, first, second) {
         ("properties", Value::Object(mut first), Value::Object(second)) => {
@@ -73,7 +74,7 @@ fn merge_keyword(keyword: &str, first: Value, second: Value) -> Option<Value> {
     }
 }
 
-/// The types in the value of `type`.
+/// Returns the types in the value of `type`.
 pub(super) fn types_of(of: &Value) -> Vec<&str> {
     match of {
         Value::String(one) => vec![one],
@@ -82,7 +83,7 @@ pub(super) fn types_of(of: &Value) -> Vec<&str> {
     }
 }
 
-/// The intersection of a type with others, where an integer is also a number.
+/// Returns the intersection of a type with other types. An integer also counts as a number.
 fn common_type<'a>(name: &'a str, others: &[&'a str]) -> Option<&'a str> {
     match name {
         name if others.contains(&name) => Some(name),

@@ -1,13 +1,14 @@
 //! The subsets of JSON Schema that the wires accept.
 //!
 //! Pure functions rewrite a schema for a wire. Keywords that a wire does not support but a model
-//! can understand, such as a range or a length, are moved into the description, as the vendors' own
-//! libraries do. A keyword whose removal would change the shape of the answer is an
-//! [`Unsupported`](crate::ErrorKind::Unsupported) error; its [`parameter`](crate::Error::parameter)
-//! is the location in the schema, as a JSON pointer. A schema that already fits is returned
-//! unchanged, and rewriting is idempotent.
+//! can understand, such as a range or a length, are moved into the description. The vendors' own
+//! libraries move these keywords in the same way. A keyword whose removal would change the shape of
+//! the answer is an [`Unsupported`](crate::ErrorKind::Unsupported) error. The error's
+//! [`parameter`](crate::Error::parameter) is the location in the schema, as a JSON pointer. A
+//! schema that already matches the subset is returned unchanged, and rewriting is idempotent.
 //!
-//! Limits on size and nesting are not checked, because the vendors have raised them before.
+//! Limits on the size and the nesting of a schema are not checked, because the vendors have raised
+//! these limits before.
 
 mod merge;
 mod refs;

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The prefixes of references to definitions, in the current and in older drafts.
 const DEFINITION_PREFIXES: [&str; 2] = ["#/$defs/", "#/definitions/"];
 
-/// The name of the definition that a reference points to; empty for the root.
+/// Returns the name of the definition that a reference points to. The name of the root is empty.
 pub(super) fn definition_name(reference: &str) -> Option<&str> {
     if reference == "#" {
         return Some("");
@@ -17,7 +17,7 @@ pub(super) fn definition_name(reference: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// The reference to a definition, in the form that is sent.
+/// Returns the reference to a definition, in the form that is sent.
 pub(super) fn reference_to(name: &str) -> String {
     match name {
         "" => "#".to_owned(),
@@ -25,13 +25,13 @@ pub(super) fn reference_to(name: &str) -> String {
     }
 }
 
-/// The target of a reference inside `root`.
+/// Returns the target of a reference inside `root`.
 pub(super) fn resolve_reference<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = percent_decode(reference.strip_prefix('#')?)?;
     root.pointer(&pointer)
 }
 
-/// The schema of a definition. A reference may use `definitions` instead of `$defs`, whichever
+/// Returns the schema of a definition. A reference may use `definitions` or `$defs`, whichever
 /// contains the definition.
 pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
     match name {
@@ -42,7 +42,7 @@ pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// The key of a definition, decoded from its name in a reference.
+/// Returns the key of a definition, decoded from its name in a reference.
 pub(super) fn definition_key(name: &str) -> String {
     let decoded = percent_decode(name).unwrap_or(Cow::Borrowed(name));
     decoded.replace("~1", "/").replace("~0", "~")
@@ -74,7 +74,7 @@ fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// Whether a definition refers to itself, directly or indirectly.
+/// Returns whether a definition refers to itself, directly or indirectly.
 pub(super) fn is_recursive(root: &Value, name: &str) -> bool {
     let mut seen = BTreeSet::new();
     let mut next = vec![name];
@@ -115,7 +115,7 @@ fn collect_references<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a 
     }
 }
 
-/// A reference inside a definition.
+/// A reference that is inside a definition.
 struct ReferenceEdge {
     target: String,
     path: String,
@@ -123,8 +123,8 @@ struct ReferenceEdge {
     is_optional: bool,
 }
 
-/// The location of a reference that closes a cycle in a rewritten schema. References inside
-/// optional properties count only if `optional_too` is set.
+/// Returns the location of a reference that closes a cycle in a rewritten schema. References inside
+/// optional properties count only if `optional_too` is true.
 pub(super) fn find_cycle(whole: &Value, optional_too: bool) -> Option<String> {
     let mut edges = BTreeMap::new();
     let mut of = |name: &str, schema: &Value| {

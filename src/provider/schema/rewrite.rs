@@ -1,4 +1,4 @@
-//! Rewrites a schema for a subset, from the root to its definitions.
+//! Rewrites a schema for the subset of a wire, from the root to its definitions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use super::refs;
 use super::subset::{RecursionForms, ReferenceForms, Schema, SchemaSubset, is_structural};
 use crate::error::Error;
 
-/// Maximum number of parts of a schema with its references resolved. Even a small schema can expand
-/// without limit.
+/// The maximum number of parts of a schema with its references resolved. Even a small schema can
+/// expand without limit.
 const MAX_PARTS: usize = 20_000;
-/// Maximum nesting depth of a schema with its references resolved.
+/// The maximum nesting depth of a schema with its references resolved.
 const MAX_DEPTH: usize = 64;
 
-/// Rewrites a schema for a subset.
+/// Rewrites a schema for the subset of a wire.
 pub(super) fn rewrite_for_subset<'a>(
     schema: &'a Value,
     subset: &SchemaSubset,
@@ -44,11 +44,11 @@ pub(super) fn rewrite_for_subset<'a>(
     }
 }
 
-/// Rewrites one schema and its definitions.
+/// Rewrites a schema and its definitions.
 pub(super) struct SchemaRewriter<'a> {
     root: &'a Value,
     pub(super) subset: &'a SchemaSubset,
-    /// The definitions that are referenced; `None` until they are rewritten.
+    /// The definitions that are referenced; the value is `None` until the definition is rewritten.
     needed_definitions: BTreeMap<String, Option<Value>>,
     part_count: usize,
 }
@@ -64,8 +64,8 @@ impl SchemaRewriter<'_> {
         Ok(whole)
     }
 
-    /// Rewrites the definitions that are referenced, including those referenced by other
-    /// definitions.
+    /// Rewrites the definitions that are referenced, including definitions that are only referenced
+    /// by other definitions.
     fn rewrite_definitions(&mut self) -> Result<Map<String, Value>, Error> {
         while let Some((name, _)) = self.needed_definitions.iter().find(|(_, done)| done.is_none())
         {
@@ -89,7 +89,7 @@ impl SchemaRewriter<'_> {
             .collect())
     }
 
-    /// Rewrites a schema inside another one.
+    /// Rewrites a schema that is nested in another schema.
     pub(super) fn rewrite_inner(
         &mut self,
         schema: &Value,
@@ -104,7 +104,7 @@ impl SchemaRewriter<'_> {
         self.rewrite_node(schema, at, depth + 1).map(Value::Object)
     }
 
-    /// Whether a schema accepts null, directly or through a reference.
+    /// Returns whether a schema accepts null, directly or through a reference.
     pub(super) fn accepts_null(&self, schema: &Value) -> bool {
         self.accepts_null_within(schema, MAX_DEPTH)
     }
@@ -129,10 +129,11 @@ impl SchemaRewriter<'_> {
         }
     }
 
-    /// The name of the referenced definition, if the reference can be kept. A kept reference is the
-    /// only keyword of its schema, since wires may reject others next to it. If there are
-    /// annotations next to it, the reference is resolved and they are merged with its target. If
-    /// the target is recursive, they are dropped instead.
+    /// Returns the name of the referenced definition, if the reference can be kept. A kept
+    /// reference is the only keyword of its schema, since wires may reject other keywords next to
+    /// it. If there are annotations next to the reference, the reference is resolved and the
+    /// annotations are merged with its target. If the target is recursive, the annotations are
+    /// dropped instead.
     fn kept_reference<'s>(&self, schema: &'s Value) -> Option<&'s str> {
         let schema = schema.as_object()?;
         let name = refs::definition_name(schema.get("$ref")?.as_str()?)?;
@@ -147,8 +148,8 @@ impl SchemaRewriter<'_> {
         (!has_words || refs::is_recursive(self.root, name)).then_some(name)
     }
 
-    /// Merges `$ref` and `allOf` with the keywords next to them, so that both disappear, and moves
-    /// the keywords next to an `anyOf` into its members.
+    /// Merges `$ref` and `allOf` with the keywords next to them, so that `$ref` and `allOf`
+    /// disappear. Moves the keywords next to an `anyOf` into its members.
     fn flatten_schema(&mut self, schema: &Value, at: &str, depth: usize) -> Result<Schema, Error> {
         if depth > MAX_DEPTH {
             let what = "this many levels once its references are inlined";

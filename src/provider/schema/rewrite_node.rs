@@ -1,4 +1,4 @@
-//! Rewrites one node of a schema whose references at the top level are resolved.
+//! Rewrites a single node of a schema whose references at the top level are resolved.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use super::subset::{EnumValues, KeywordKind, ObjectForms, Schema};
 use crate::error::Error;
 
 impl SchemaRewriter<'_> {
-    /// Rewrites a node and the schemas inside it.
+    /// Rewrites a schema node and the schemas inside it.
     pub(super) fn rewrite_node(
         &mut self,
         schema: Schema,
@@ -125,12 +125,12 @@ impl SchemaRewriter<'_> {
         Ok(schema)
     }
 
-    /// Specifies the items of arrays; a tuple of equal schemas becomes an array of that schema.
+    /// Specifies the items of arrays. A tuple of equal schemas becomes an array of that schema.
     fn rewrite_array_items(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
         if let Some(Value::Array(_)) = schema.get("items")
             && let Some(row) = schema.shift_remove("items")
         {
-            // The form of older drafts of JSON Schema.
+            // The form of a tuple in older drafts of JSON Schema.
             schema.insert("prefixItems".to_owned(), row);
         }
         if let Some(Value::Array(row)) = schema.get("prefixItems") {
@@ -203,8 +203,8 @@ impl SchemaRewriter<'_> {
         Ok(schema)
     }
 
-    /// Makes a property nullable if the wire requires all properties, but this one is optional and
-    /// has no default.
+    /// Makes a property nullable if the wire requires all properties, but the property is optional
+    /// and has no default.
     fn make_nullable_if_optional(
         &self,
         schema: &Schema,
@@ -223,7 +223,7 @@ impl SchemaRewriter<'_> {
     }
 }
 
-/// Makes a schema accept null as well.
+/// Changes a schema so that it also accepts null.
 fn allow_null(schema: Value) -> Value {
     let Value::Object(mut schema) = schema else { return schema };
     if let Some(Value::Array(kinds)) = schema.get_mut("anyOf") {
@@ -246,7 +246,7 @@ fn allow_null(schema: Value) -> Value {
     Value::Object(schema)
 }
 
-/// Makes every property required. Those that were required already come first.
+/// Makes every property required. The properties that were already required come first.
 fn require_all(schema: &mut Schema) {
     let Some(Value::Object(properties)) = schema.get("properties") else { return };
     let names: Vec<_> = properties.keys().cloned().map(Value::from).collect();
@@ -258,7 +258,7 @@ fn require_all(schema: &mut Schema) {
     }
 }
 
-/// Sets `type` if it follows from other keywords.
+/// Sets the keyword `type` if its value follows from other keywords.
 fn infer_type(mut schema: Schema) -> Schema {
     let nullable = schema.shift_remove("nullable") == Some(Value::Bool(true));
     let named = schema.get("type").map_or_else(|| inferred_types(&schema), types_of);

@@ -10,7 +10,7 @@ const NUMBER_FORMATS: &[&str] = &[
     "uint128", "uint", "float", "double",
 ];
 
-/// The text that is added to the description, for example `{maximum: 5, minimum: 1}`.
+/// The text that is added to a schema's description, for example `{maximum: 5, minimum: 1}`.
 #[derive(Default)]
 pub(super) struct SchemaHints(String);
 

@@ -4,15 +4,15 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 
-/// The keywords of a schema that is an object.
+/// The keywords of a schema, which is a JSON object.
 pub(super) type Schema = Map<String, Value>;
 
 /// The subset of JSON Schema that a wire accepts.
 pub(super) struct SchemaSubset {
-    /// The name of the wire, for messages.
+    /// The name of the wire, for error messages.
     pub(super) wire: &'static str,
-    /// Whether the wire accepts a narrowing or annotating keyword with this value. Other keywords
-    /// are moved into the description.
+    /// Returns whether the wire accepts a narrowing or annotating keyword with this value. Keywords
+    /// that the wire does not accept are moved into the description.
     pub(super) keeps_keyword: fn(keyword: &str, value: &Value) -> bool,
     /// The supported forms of objects.
     pub(super) objects: ObjectForms,
@@ -29,67 +29,67 @@ pub(super) struct SchemaSubset {
 /// The forms of objects that a wire supports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ObjectForms {
-    /// Any fields, with or without a schema for them.
+    /// The wire supports any fields, with or without a schema for the field.
     Open,
-    /// Only the named properties.
+    /// The wire supports only the named properties.
     Closed,
-    /// Only the named properties, all of which are required.
+    /// The wire supports only the named properties, all of which are required.
     AllRequired,
 }
 
 /// The values that a wire supports in an `enum`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum EnumValues {
-    /// Any values except objects and arrays.
+    /// The wire supports any values except objects and arrays.
     Scalars,
-    /// Strings and numbers. `const` is not supported.
+    /// The wire supports strings and numbers, but not `const`.
     StringsAndNumbers,
 }
 
 /// The references that a wire supports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ReferenceForms {
-    /// References to definitions of the same schema.
+    /// The wire supports references to definitions of the same schema.
     Kept,
-    /// No references: they are replaced by their targets. A recursive schema would expand forever,
-    /// so it is rejected.
+    /// The wire supports no references; each reference is replaced by its target. A recursive
+    /// schema would expand forever, so it is rejected.
     Inlined,
 }
 
 /// The recursion that a wire supports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RecursionForms {
-    /// Any recursion.
+    /// The wire supports any recursion.
     Any,
-    /// Only recursion through an optional property.
+    /// The wire supports only recursion through an optional property.
     Optional,
-    /// No recursion.
+    /// The wire supports no recursion.
     None,
 }
 
 impl SchemaSubset {
-    /// Whether an object may have fields that its schema does not name.
+    /// Returns whether an object may have fields that its schema does not name.
     pub(super) fn allows_open_objects(&self) -> bool {
         self.objects == ObjectForms::Open
     }
 
-    /// Creates the error for a location in a schema.
+    /// Creates the error for a location in a schema that the wire cannot express.
     pub(super) fn unsupported_error(&self, at: &str, what: &str) -> Error {
         let message = format!("a schema for {} cannot have {what} (at `{at}`)", self.wire);
         Error::new(ErrorKind::Unsupported, message).with_parameter(at)
     }
 }
 
-/// The effect of a keyword.
+/// The effect of a schema keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeywordKind {
-    /// Determines the shape of a value.
+    /// A keyword that determines the shape of a value.
     Structural,
-    /// Only restricts the accepted values: without it, more values match.
+    /// A keyword that only restricts the accepted values. Without the keyword, more values match.
     Narrowing,
-    /// Determines the shape by a condition.
+    /// A keyword that determines the shape of a value by a condition.
     Condition,
-    /// Does not affect which values match: annotations and unknown keywords.
+    /// Annotations and unknown keywords, which do not affect which values match.
     Annotation,
 }
 
@@ -125,18 +125,18 @@ impl KeywordKind {
     }
 }
 
-/// Whether a keyword affects which values match, and is not just an annotation.
+/// Returns whether a keyword affects which values match, and is not just an annotation.
 pub(super) fn is_structural(keyword: &str) -> bool {
     KeywordKind::of_keyword(keyword) != KeywordKind::Annotation
 }
 
-/// Whether a string value is one of `words`.
+/// Returns whether a value is a string that is in `words`.
 pub(super) fn is_string_in(value: &Value, words: &[&str]) -> bool {
     value.as_str().is_some_and(|value| words.contains(&value))
 }
 
-/// Whether a regular expression has no features beyond regular grammars: lookaround,
-/// backreferences, word boundaries.
+/// Returns whether a regular expression has no features beyond regular grammars, such as
+/// lookaround, backreferences and word boundaries.
 pub(super) fn is_regular_pattern(pattern: &Value) -> bool {
     let Some(pattern) = pattern.as_str() else { return false };
     let mut escaped = false;

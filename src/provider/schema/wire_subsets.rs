@@ -1,4 +1,4 @@
-//! The subsets of the wires, according to their vendors' documentation.
+//! The subsets of JSON Schema that the wires accept, according to their vendors' documentation.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::subset::{
 use crate::error::Error;
 use crate::item::RawJson;
 
-/// The strict mode of OpenAI's two wires.
+/// The schema subset of the strict mode of OpenAI's two wires.
 ///
 /// "`additionalProperties: false` must always be set in objects", "all fields must be required",
 /// "the root level object of a schema must be an object, and not use `anyOf`". Recursion with
@@ -34,7 +34,7 @@ const OPENAI_STRICT: SchemaSubset = SchemaSubset {
     requires_root_object: true,
 };
 
-/// The structured outputs of Anthropic.
+/// The schema subset of Anthropic's structured outputs.
 ///
 /// Not supported: "recursive schemas", "numerical constraints", "string constraints", "array
 /// constraints beyond `minItems` of 0 or 1", "`additionalProperties` set to anything other than
@@ -55,7 +55,7 @@ const ANTHROPIC_OUTPUT: SchemaSubset = SchemaSubset {
     ..OPENAI_STRICT
 };
 
-/// JSON Schema as Gemini accepts it in `parametersJsonSchema` and `responseJsonSchema`.
+/// The schema subset that Gemini accepts in `parametersJsonSchema` and `responseJsonSchema`.
 ///
 /// "Only the following properties are supported: `$id`, `$defs`, `$ref`, `$anchor`, `type`,
 /// `format`, `title`, `description`, `enum` (for strings and numbers), `items`, `prefixItems`,
@@ -65,8 +65,8 @@ const ANTHROPIC_OUTPUT: SchemaSubset = SchemaSubset {
 /// sub-schema, no other properties, except for those starting as a `$`, may be set."
 /// <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>
 ///
-/// The older fields `parameters` and `responseSchema` support less, a subset of `OpenAPI`'s
-/// schemas.
+/// The older fields `parameters` and `responseSchema` support fewer keywords, a subset of
+/// `OpenAPI`'s schemas.
 const GEMINI: SchemaSubset = SchemaSubset {
     wire: "Gemini",
     keeps_keyword: |keyword, value| match keyword {
@@ -81,11 +81,11 @@ const GEMINI: SchemaSubset = SchemaSubset {
     requires_root_object: false,
 };
 
-/// JSON Schema as Ollama accepts it for the parameters of a tool.
+/// The schema subset that Ollama accepts for the parameters of a tool.
 ///
-/// The server deserializes it into its own type, `api.ToolFunctionParameters`. It drops every
-/// keyword that the type does not have, including `$ref`, and rejects values of other types: a
-/// schema that is `true`, or a root with several types.
+/// The server deserializes the schema into its own type, `api.ToolFunctionParameters`. The server
+/// drops every keyword that this type does not have, including `$ref`. The server rejects values of
+/// other types: a schema that is `true`, or a root with several types.
 /// <https://github.com/ollama/ollama/blob/main/api/types.go>
 const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
     wire: "Ollama",
@@ -102,14 +102,15 @@ const STRING_FORMATS: &[&str] =
 /// Rewrites an answer's schema for the strict mode of OpenAI's two wires.
 ///
 /// Optional properties become required. A property with a `default` is then always written by the
-/// model; any other may be null, which is how strict mode expresses optional properties.
+/// model. Any other optional property may be null, which is how strict mode expresses optional
+/// properties.
 pub(in crate::provider) fn to_openai_strict_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &OPENAI_STRICT)
 }
 
-/// Rewrites a schema that is stored as JSON text. Borrows it if nothing changes.
+/// Rewrites a schema that is stored as JSON text. Returns the borrowed text if nothing changes.
 pub(in crate::provider) fn rewrite_json(
     schema: &RawJson,
     rewrite: fn(&Value) -> Result<Cow<'_, Value>, Error>,

@@ -23,15 +23,15 @@ use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::TurnBuilder;
 
-/// The provider name in provider data.
+/// The name that identifies this provider in provider data.
 const PROVIDER_NAME: &str = "scripted";
 
 /// A provider that answers each request with the next [`Reply`] of a script, or with the reply that
 /// a function returns for the request.
 ///
-/// Its turns obey the same rules as those of other providers: they are sealed, they start when
-/// first polled, and dropping one cancels it. It keeps a list of all requests that it received.
-/// Clones share the script and the list.
+/// A scripted turn obeys the same rules as the turns of other providers. Each turn is sealed,
+/// starts when first polled, and is cancelled when dropped. The provider keeps a list of all
+/// requests that it received. Clones of a provider share the script and the list of requests.
 ///
 /// ```
 /// use serde_json::json;
@@ -70,33 +70,33 @@ struct SharedState {
 }
 
 impl Scripted {
-    /// Answers the first request with the first reply, and so on. Requests after the last reply get
-    /// an error.
+    /// Creates a provider that answers the first request with the first reply, the second request
+    /// with the second reply, and so on. Every request after the last reply fails with an error.
     pub fn new<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         let replies: Vec<Reply> = replies.into_iter().map(Into::into).collect();
         Self::from_script(move |_, at| replies.get(at).cloned())
     }
 
-    /// Answers each request with the result of `reply`, whose second argument counts the requests
-    /// from 0.
+    /// Creates a provider that answers each request with the result of `reply`. The second argument
+    /// of `reply` is the number of requests received before this request.
     pub fn from_fn<R: Into<Reply>>(
         reply: impl Fn(&Request, usize) -> R + Send + Sync + 'static,
     ) -> Self {
         Self::from_script(move |request, n| Some(reply(request, n).into()))
     }
 
-    /// Sets the model's name; `scripted` by default.
+    /// Sets the name of the model. The default is `scripted`.
     pub fn with_model(mut self, name: impl Into<Arc<str>>) -> Self {
         self.model = name.into();
         self
     }
 
-    /// All requests that were received, in order.
+    /// Returns all requests that the provider has received, in order.
     pub fn requests(&self) -> Vec<Request> {
         lock_ignoring_poison(&self.state.requests).clone()
     }
 
-    /// The number of turns that are streaming: started, and neither complete nor dropped.
+    /// Returns the number of turns that have started and are neither complete nor dropped.
     pub fn in_flight(&self) -> usize {
         self.state.in_flight.load(Ordering::Relaxed)
     }
@@ -115,7 +115,7 @@ impl Scripted {
             requests.push(request.clone());
             requests.len() - 1
         };
-        // Runs without the lock, because the script may call `requests`.
+        // The script runs while the lock is not held, because the script may call `requests`.
         let Some(reply) = (self.script)(request, at) else {
             let message = format!("the script has no reply for request {}", at + 1);
             return Err(Error::new(ErrorKind::Other, message));
@@ -147,7 +147,7 @@ impl fmt::Debug for Scripted {
     }
 }
 
-/// One scripted turn.
+/// A scripted turn that is streaming.
 struct ScriptedTurn {
     model: String,
     steps: std::vec::IntoIter<ReplyStep>,
@@ -185,7 +185,7 @@ impl TurnSource for ScriptedTurn {
             ReplyStep::Cut => return Poll::Ready(None),
             ReplyStep::Delay(time) => this.sleep = Some(Box::pin(tokio::time::sleep(time))),
             ReplyStep::Hang => {
-                // Stays pending until the stream is dropped.
+                // The step is repeated, so the turn stays pending until the stream is dropped.
                 this.steps = vec![ReplyStep::Hang].into_iter();
                 return Poll::Pending;
             }
@@ -216,7 +216,7 @@ fn push_delta(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuild
     }
 }
 
-/// Data that must be sent back to the model, as a provider over a wire has it.
+/// Creates provider data that must be sent back to the model, like that of a provider over HTTP.
 fn provider_data(model: &str, field: &str, value: &str) -> ProviderData {
     let value = serde_json::json!({ field: value }).into();
     ProviderData { provider: PROVIDER_NAME.to_owned(), model: model.to_owned(), value }

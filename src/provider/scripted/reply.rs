@@ -10,9 +10,10 @@ use crate::usage::Usage;
 
 /// The script of one turn, built step by step.
 ///
-/// Unless an end is scripted, the turn completes: with the stop reason `tool_calls` if it has
-/// calls, `refusal` if it refuses, and `stop` otherwise. Text is streamed word by word, call
-/// arguments in pieces of a few characters.
+/// Unless the script ends the turn explicitly, the turn completes after the last step. The default
+/// stop reason is `tool_calls` if the reply has calls, `refusal` if the reply refuses, and `stop`
+/// otherwise. Text is streamed word by word, and call arguments are streamed in pieces of a few
+/// characters.
 ///
 /// ```
 /// use serde_json::json;
@@ -30,7 +31,7 @@ pub struct Reply {
     steps: Vec<ReplyStep>,
     /// The block that the last step belongs to.
     current_block: Option<(BlockKind, u32)>,
-    /// The block that a signature would belong to.
+    /// The block that [`sign`](Reply::sign) would sign.
     signable_block: Option<(BlockKind, u32)>,
     block_count: u32,
     has_calls: bool,
@@ -64,7 +65,7 @@ pub(crate) enum ReplyStep {
 }
 
 impl ReplyStep {
-    /// Whether the turn ends with this step.
+    /// Returns whether the turn ends with this step.
     fn is_last(&self) -> bool {
         match self {
             Self::Event(event) => matches!(event, TurnEvent::TurnComplete { .. }),
@@ -85,41 +86,42 @@ impl Reply {
         Self::new().say(text)
     }
 
-    /// Creates a reply that fails immediately.
+    /// Creates a reply that fails immediately with this error.
     pub fn error(error: Error) -> Self {
         Self::new().fail(error)
     }
 
-    /// Adds text, word by word.
+    /// Adds text, which is streamed word by word.
     pub fn say(mut self, text: &str) -> Self {
         let index = self.enter_block(BlockKind::Text);
         self.add_text(index, text, ContentDelta::Text)
     }
 
-    /// Refuses with this text.
+    /// Adds a refusal with this text.
     pub fn refuse(mut self, text: &str) -> Self {
         let index = self.enter_block(BlockKind::Refusal);
         self.is_refusal = true;
         self.add_text(index, text, ContentDelta::Refusal)
     }
 
-    /// Adds reasoning, word by word.
+    /// Adds reasoning, which is streamed word by word.
     pub fn think(self, text: &str) -> Self {
         self.add_reasoning(text, ReasoningKind::Trace)
     }
 
-    /// Adds a summary of the reasoning, word by word.
+    /// Adds a summary of the reasoning, which is streamed word by word.
     pub fn summarize(self, text: &str) -> Self {
         self.add_reasoning(text, ReasoningKind::Summary)
     }
 
-    /// Adds reasoning without visible text: it consists only of this opaque data, which must be
-    /// sent back.
+    /// Adds reasoning without visible text, which consists only of the opaque data `data`. The
+    /// opaque data must be sent back to the model.
     ///
-    /// On the wires it is a `redacted_thinking` block (Anthropic), a reasoning item with
-    /// `encrypted_content` and no summary (Responses, if the request includes it), a
-    /// `reasoning.encrypted` detail (Chat Completions, in `OpenRouter`'s format), or the signature
-    /// of the next part (Gemini).
+    /// On the Anthropic wire, the data is sent as a `redacted_thinking` block. On the Responses
+    /// wire, the data is sent as a reasoning item with `encrypted_content` and no summary, if the
+    /// request includes encrypted content. On the Chat Completions wire, the data is sent as a
+    /// `reasoning.encrypted` detail in `OpenRouter`'s format. On the Gemini wire, the data is sent
+    /// as the signature of the next part.
     pub fn think_hidden(mut self, data: &str) -> Self {
         self.current_block = None;
         let index = self.enter_block(BlockKind::Reasoning(ReasoningKind::Trace));
@@ -127,14 +129,17 @@ impl Reply {
         self.add_deltas(index, [ContentDelta::HiddenReasoning(data.to_owned())])
     }
 
-    /// Signs the last block: reasoning, text or a call. The signature must be sent back with that
-    /// block, byte for byte. Does nothing if the last step is not such a block.
+    /// Signs the last block of the reply, which must be reasoning, text or a call. The signature
+    /// must be sent back with the signed block, byte for byte. Does nothing if the last step of the
+    /// reply is not part of a reasoning, text or call block.
     ///
-    /// On the wires, a signature of reasoning is that of the `thinking` block (Anthropic), the
-    /// `encrypted_content` of the item (Responses, if the request includes it), that of a
-    /// `reasoning.text` detail (Chat Completions, in `OpenRouter`'s format), or that of the next
-    /// part (Gemini). A call can be signed on Gemini, and on Chat Completions in Gemini's format;
-    /// text only on Gemini.
+    /// On the Anthropic wire, the signature of reasoning is sent with the `thinking` block. On the
+    /// Responses wire, the signature of reasoning is sent as the `encrypted_content` of the
+    /// reasoning item, if the request includes encrypted content. On the Chat Completions wire, the
+    /// signature of reasoning is sent in a `reasoning.text` detail in `OpenRouter`'s format. On the
+    /// Gemini wire, the signature of reasoning is sent with the next part. A call can be signed on
+    /// the Gemini wire, and in Gemini's format on the Chat Completions wire. Text can be signed
+    /// only on the Gemini wire.
     ///
     /// ```
     /// use turnstream::provider::Reply;
@@ -151,7 +156,7 @@ impl Reply {
             Some((BlockKind::Call, index)) => Some((SignatureTarget::Call, index)),
             None => None,
         };
-        // The next step starts a new block, so that nothing is added to the signed one.
+        // The next step starts a new block, so that nothing is added to the signed block.
         (self.current_block, self.signable_block) = (None, None);
         match of {
             Some((of, index)) => {
@@ -166,12 +171,13 @@ impl Reply {
         self.add_text(index, text, |piece| ContentDelta::Reasoning(kind, piece))
     }
 
-    /// Calls a tool. The call's id is generated when it is streamed.
+    /// Adds a call of the tool `name`. The call id is generated when the call is streamed.
     pub fn call(self, name: &str, arguments: impl Into<serde_json::Value>) -> Self {
         self.call_raw("", name, &arguments.into().to_string())
     }
 
-    /// Calls a tool with the given id. The arguments may be any text, including invalid JSON.
+    /// Adds a tool call with the given call id. The arguments may be any text, including invalid
+    /// JSON.
     pub fn call_raw(mut self, call_id: &str, name: &str, arguments: &str) -> Self {
         self.current_block = None;
         let index = self.enter_block(BlockKind::Call);
@@ -183,24 +189,24 @@ impl Reply {
             .add_deltas(index, [ContentDelta::CallEnd])
     }
 
-    /// Starts a call that is cut off after `arguments`, without its end.
+    /// Adds a tool call that is cut off after `arguments` and never ends.
     pub fn call_unfinished(mut self, call_id: &str, name: &str, arguments: &str) -> Self {
         self = self.call_raw(call_id, name, arguments);
         self.steps.pop();
         self
     }
 
-    /// Reports the usage of the turn so far.
+    /// Adds a report of the usage of the turn so far.
     pub fn usage(self, usage: Usage) -> Self {
         self.with_step(ReplyStep::Usage(usage))
     }
 
-    /// Emits an event unchanged.
+    /// Adds an event that is yielded unchanged.
     pub fn event(self, event: TurnEvent) -> Self {
         self.with_step(ReplyStep::Event(event))
     }
 
-    /// Retracts the output so far and starts over.
+    /// Retracts the output of the turn so far and starts the turn over.
     pub fn retract(mut self, why: &str) -> Self {
         self.steps.push(ReplyStep::Retract(why.to_owned()));
         (self.current_block, self.signable_block) = (None, None);
@@ -208,13 +214,13 @@ impl Reply {
         self
     }
 
-    /// Ends the turn with this stop reason. Later steps are ignored.
+    /// Ends the turn with this stop reason. Steps that are added after the end are ignored.
     pub fn stop(self, reason: StopReason) -> Self {
         let raw = reason.as_str().to_owned();
         self.with_step(ReplyStep::Stop { reason, raw })
     }
 
-    /// Fails with this error.
+    /// Ends the turn with this error.
     pub fn fail(self, error: Error) -> Self {
         self.with_step(ReplyStep::Error(error))
     }
@@ -224,17 +230,17 @@ impl Reply {
         self.with_step(ReplyStep::Cut)
     }
 
-    /// Pauses for a duration.
+    /// Pauses the turn for the given duration.
     pub fn delay(self, time: Duration) -> Self {
         self.with_step(ReplyStep::Delay(time))
     }
 
-    /// Waits forever.
+    /// Keeps the turn pending until the stream is dropped.
     pub fn hang(self) -> Self {
         self.with_step(ReplyStep::Hang)
     }
 
-    /// The steps so far.
+    /// Returns the steps that were added so far.
     #[cfg(feature = "testing")]
     pub(crate) fn steps(&self) -> &[ReplyStep] {
         &self.steps
@@ -267,7 +273,8 @@ impl Reply {
         self
     }
 
-    /// The index of the block for a step of this kind; starts a new block if necessary.
+    /// Returns the index of the block for a step of kind `block`, and starts a new block if
+    /// necessary.
     fn enter_block(&mut self, block: BlockKind) -> u32 {
         let index = match self.current_block {
             Some((current, index)) if current == block => index,

@@ -2,13 +2,13 @@
 
 use crate::error::{Error, ErrorKind};
 
-/// The message of an error. Clients look for the vendor's phrase for a full context window.
+/// Returns the message of an error. Clients look for the vendor's phrase for a full context window.
 pub(crate) fn error_message(error: &Error, full_context: &str) -> String {
     let is_full = error.kind() == ErrorKind::ContextWindow;
     message_with_phrase(error, if is_full { full_context } else { "" })
 }
 
-/// The message of an error, with the given phrase added if it is missing.
+/// Returns the message of an error, with the given phrase added if it is missing.
 pub(crate) fn message_with_phrase(error: &Error, words: &str) -> String {
     let message = error.message();
     match message.contains(words) {
@@ -17,13 +17,13 @@ pub(crate) fn message_with_phrase(error: &Error, words: &str) -> String {
     }
 }
 
-/// The header `retry-after`, which is in whole seconds.
+/// Returns the header `retry-after`, whose value is in whole seconds.
 pub(super) fn retry_after(error: &Error) -> Option<(&'static str, String)> {
     let wait = error.retry_after()?;
     Some(("retry-after", wait.as_secs_f64().ceil().to_string()))
 }
 
-/// The status that most vendors use for an error.
+/// Returns the HTTP status that most vendors use for an error.
 pub(crate) fn default_status(kind: ErrorKind) -> u16 {
     match kind {
         ErrorKind::Auth => 401,
@@ -35,7 +35,7 @@ pub(crate) fn default_status(kind: ErrorKind) -> u16 {
         | ErrorKind::Unsupported
         | ErrorKind::Filtered => 400,
         ErrorKind::TooLarge => 413,
-        // Kinds that no vendor reports are sent as a server error.
+        // Error kinds that no vendor reports are sent as a server error.
         ErrorKind::Server
         | ErrorKind::GenerationFailed
         | ErrorKind::Malformed

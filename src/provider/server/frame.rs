@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::sse::write_frame;
 
-/// One frame of a stream: a server-sent event or a JSON document.
+/// A frame of a stream: a server-sent event or a JSON document.
 #[derive(Debug)]
 pub(crate) struct ServerFrame {
     pub(crate) event: Option<Cow<'static, str>>,
@@ -18,9 +18,9 @@ pub(crate) struct ServerFrame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameRole {
     Event,
-    /// The turn is complete with this frame.
+    /// The frame with which the turn is complete.
     Terminal,
-    /// No frames follow this one.
+    /// The last frame of the stream.
     Done,
 }
 
@@ -47,30 +47,30 @@ enum Layout {
 }
 
 impl FrameFormat {
-    /// Server-sent events.
+    /// The format of server-sent events.
     pub(crate) const EVENTS: Self = Self {
         content_type: "text/event-stream; charset=utf-8",
         layout: Layout::Events,
         line_end: "\n",
     };
 
-    /// One JSON document per line.
+    /// The format with a JSON document on each line.
     pub(crate) const JSON_LINES: Self =
         Self { content_type: "application/x-ndjson", layout: Layout::JsonLines, line_end: "\n" };
 
-    /// One JSON array, in Gemini's format.
+    /// The format of a single JSON array, as Gemini writes it.
     pub(crate) const JSON_ARRAY: Self = Self {
         content_type: "application/json; charset=utf-8",
         layout: Layout::JsonArray,
         line_end: "\r\n",
     };
 
-    /// Server-sent events, in Gemini's format.
+    /// The format of server-sent events, as Gemini writes them.
     pub(crate) const GEMINI_EVENTS: Self =
         Self { content_type: "text/event-stream", line_end: "\r\n", ..Self::EVENTS };
 
-    /// The same format with other line ends, if it allows them: `\r` alone does not end a line of
-    /// JSON, and line ends in an array are only white space.
+    /// Returns the same format with other line ends, if the format allows other line ends. `\r`
+    /// alone does not end a line of JSON, and line ends in an array are only white space.
     pub(crate) fn with_line_end(self, line_end: &'static str) -> Self {
         match self.layout {
             Layout::Events => Self { line_end, ..self },
@@ -79,7 +79,7 @@ impl FrameFormat {
         }
     }
 
-    /// The bytes of a frame, the `n`th of its body, counted from 0.
+    /// Returns the bytes of a frame, the `n`th frame of its body, counted from 0.
     pub(crate) fn encode_frame(&self, frame: &ServerFrame, n: usize) -> String {
         match self.layout {
             Layout::Events => {
@@ -93,17 +93,18 @@ impl FrameFormat {
         }
     }
 
-    /// Whether there may be other lines between frames, which an array does not allow.
+    /// Returns whether there may be other lines between frames, which an array does not allow.
     pub(crate) fn accepts_extra_lines(&self) -> bool {
         matches!(self.layout, Layout::Events | Layout::JsonLines)
     }
 
-    /// Converts line ends to those of the format.
+    /// Converts line ends to the line ends of the format.
     pub(crate) fn apply_line_end(&self, lines: &str) -> String {
         lines.replace('\n', self.line_end)
     }
 
-    /// Keep-alive bytes that are not a frame. JSON lines have no comments, but ignore empty lines.
+    /// Returns keep-alive bytes that are not a frame. JSON lines have no comments, but readers of
+    /// JSON lines ignore empty lines.
     pub(crate) fn keep_alive(&self) -> String {
         match self.layout {
             Layout::Events => self.apply_line_end(": keep-alive\n\n"),
@@ -111,7 +112,8 @@ impl FrameFormat {
         }
     }
 
-    /// The line end after the last frame, and the bytes that close the body after it.
+    /// Returns the line end after the last frame, and the bytes that close the body after that line
+    /// end.
     pub(crate) fn closing_bytes(&self) -> (&'static str, Option<&'static str>) {
         match self.layout {
             Layout::Events | Layout::JsonLines => (self.line_end, None),

@@ -1,8 +1,8 @@
-//! The server side of the wires: reads requests as far as a response needs them, and writes turns
-//! and errors in the vendor's format.
+//! The server side of the wires. This module reads the parts of requests that a response needs, and
+//! writes turns and errors in the vendor's format.
 //!
-//! The module `server` of each wire implements [`ServerWire`]. The code here does no I/O and has no
-//! clock: ids, times and signatures are arguments, and frames are returned as data.
+//! The module `server` of each wire implements [`ServerWire`]. The code in this module does no I/O
+//! and has no clock. Ids, times and signatures are arguments, and frames are returned as data.
 
 mod error_body;
 mod frame;

@@ -6,10 +6,11 @@ use crate::error::{Error, ErrorKind};
 use crate::provider::server::error_body::error_message;
 use crate::usage::Usage;
 
-/// The header with the request id.
+/// The name of the header with the request id.
 pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// The body of an error response. `full_context` is the wire's phrase for a full context window.
+/// Returns the body of an error response. `full_context` is the wire's phrase for a full context
+/// window.
 pub(crate) fn error_body(error: &Error, full_context: &str) -> Value {
     let (kind, code) = error_type_and_code(error.kind());
     json!({ "error": {
@@ -17,7 +18,8 @@ pub(crate) fn error_body(error: &Error, full_context: &str) -> Value {
     } })
 }
 
-/// The usage of a turn. `input` and `output` are the wire's names for the token counts.
+/// Returns the usage of a turn as JSON. `input` and `output` are the wire's names for the token
+/// counts.
 pub(crate) fn usage_json(usage: Usage, input: &str, output: &str) -> Value {
     json!({
         input: usage.input_tokens,
@@ -31,7 +33,7 @@ pub(crate) fn usage_json(usage: Usage, input: &str, output: &str) -> Value {
     })
 }
 
-/// The error's type and code, <https://platform.openai.com/docs/guides/error-codes>.
+/// Returns the error's type and code, <https://platform.openai.com/docs/guides/error-codes>.
 pub(crate) fn error_type_and_code(kind: ErrorKind) -> (&'static str, Option<&'static str>) {
     match kind {
         ErrorKind::Auth => ("invalid_request_error", Some("invalid_api_key")),

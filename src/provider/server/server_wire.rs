@@ -7,8 +7,8 @@ use crate::provider::server::error_body::{default_status, retry_after};
 use crate::provider::server::frame::{FrameFormat, ServerFrame};
 use crate::provider::server::turn_writer::{TurnStart, TurnWriter};
 
-/// The server side of a wire: which requests belong to it, and how they are answered. Paths include
-/// the query.
+/// The server side of a wire: which requests belong to the wire, and how they are answered. Paths
+/// include the query.
 #[derive(Clone, Copy)]
 pub(crate) struct ServerWire {
     /// The name of the wire in provider data.
@@ -17,30 +17,30 @@ pub(crate) struct ServerWire {
     pub(crate) path_suffix: &'static str,
     /// Returns the requested model from the path and the body.
     pub(crate) model: for<'a> fn(&'a str, &'a Value) -> Option<&'a str>,
-    /// Whether the body requests a streaming response.
+    /// Returns whether the body requests a streaming response.
     pub(crate) wants_stream: fn(&Value) -> bool,
-    /// The format of the streaming response, by the request's path.
+    /// Returns the format of the streaming response, by the request's path.
     pub(crate) format: fn(&str) -> FrameFormat,
-    /// Starts writing a turn.
+    /// Creates the writer for a turn.
     pub(crate) new_turn_writer: fn(&TurnStart<'_>) -> Box<dyn TurnWriter>,
-    /// The `n`th keep-alive frame, without content. `None` if the wire only uses those of its
-    /// format.
+    /// Returns the `n`th keep-alive frame, without content, or `None` if the wire only uses the
+    /// keep-alive bytes of its format.
     pub(crate) ping: fn(usize) -> Option<ServerFrame>,
-    /// The body of an error response with this status.
+    /// Returns the body of an error response with this status.
     pub(crate) error_body: fn(&Error, u16) -> Value,
     /// Converts the body of an error response to the `n`th frame of a stream.
     pub(crate) error_frame: fn(&Value, usize) -> ServerFrame,
-    /// The status for an error's kind.
+    /// Returns the HTTP status for an error's kind.
     pub(crate) status: fn(ErrorKind) -> u16,
-    /// The header with the retry delay.
+    /// Returns the header with the retry delay.
     pub(crate) retry_after_header: fn(&Error) -> Option<(&'static str, String)>,
-    /// The header with the vendor's request id.
+    /// The name of the header with the vendor's request id.
     pub(crate) request_id_header: Option<&'static str>,
 }
 
 impl ServerWire {
-    /// Creates a wire with the usual settings: server-sent events, the model and `stream` in the
-    /// body, and errors in a stream in the same format as in a body.
+    /// Creates a wire with the usual settings. Responses are server-sent events, and the request
+    /// body has the model and `stream`. Errors in a stream have the same format as in a body.
     pub(crate) const fn new(
         name: &'static str,
         path_end: &'static str,
@@ -63,7 +63,7 @@ impl ServerWire {
         }
     }
 
-    /// The error as the `n`th frame of a stream.
+    /// Returns the error as the `n`th frame of a stream.
     pub(crate) fn stream_error_frame(&self, error: &Error, n: usize) -> ServerFrame {
         let body = (self.error_body)(error, (self.status)(error.kind()));
         (self.error_frame)(&body, n)

@@ -1,4 +1,4 @@
-//! Writes the frames of one turn.
+//! Writes the frames of a single turn.
 
 use serde_json::{Map, Value};
 
@@ -9,24 +9,25 @@ use crate::usage::Usage;
 
 /// The data of a turn that is known before it is written.
 pub(crate) struct TurnStart<'a> {
-    /// A unique id of this response. All ids that the writer generates contain it.
+    /// A unique id of the response. All ids that the writer generates contain this id.
     pub(crate) id: &'a str,
-    /// When the response was created, in seconds since 1970.
+    /// The time at which the response was created, in seconds since 1970.
     pub(crate) created: u64,
     /// The name of the model in the response.
     pub(crate) model: &'a str,
     /// The body of the request, which the response may depend on or repeat.
     pub(crate) request: &'a Value,
-    /// The usage of the whole turn; zero if it is not known yet.
+    /// The usage of the whole turn; zero if the usage is not known yet.
     pub(crate) usage: Usage,
     /// The signatures that will follow: the block's index, its kind, and the signature. A wire that
-    /// must announce early whether a block is signed does so only for these.
+    /// must announce early whether a block is signed announces only these signatures.
     pub(crate) signatures: &'a [(u32, SignatureTarget, String)],
-    /// Creates a signature for text that the script does not sign, if the vendor would sign it.
+    /// Returns a signature for text that the script does not sign, if the vendor would sign the
+    /// text.
     pub(crate) sign_fn: fn(&str) -> Option<String>,
 }
 
-/// Writes the frames of one turn.
+/// Writes the frames of a single turn.
 pub(crate) trait TurnWriter {
     /// Writes a piece of the block with this index.
     fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent>;
@@ -34,14 +35,14 @@ pub(crate) trait TurnWriter {
     /// Writes buffered content.
     fn flush(&mut self) {}
 
-    /// Ends the turn.
+    /// Ends the turn with its stop reason and usage.
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent>;
 
-    /// The writer's output. The caller removes the frames from it.
+    /// Returns the writer's output. The caller removes the frames from the output.
     fn output(&mut self) -> &mut WriterOutput;
 }
 
-/// The output of a writer.
+/// The output of a turn writer.
 #[derive(Debug, Default)]
 pub(crate) struct WriterOutput {
     pub(crate) frames: Vec<ServerFrame>,
@@ -49,7 +50,7 @@ pub(crate) struct WriterOutput {
 }
 
 impl WriterOutput {
-    /// Records a signature.
+    /// Records a signature and the text that it signs.
     pub(crate) fn record_signature(&mut self, signature: &str, over: &str) {
         let (signature, over) = (signature.to_owned(), over.to_owned());
         self.issued.push(IssuedItem::Signature { signature, signed_text: over });
@@ -65,10 +66,10 @@ pub(crate) enum IssuedItem {
     RequiresReasoning { item: String, reasoning: String },
 }
 
-/// Content that the wire cannot express.
+/// A description of content that the wire cannot express.
 pub(crate) type UnsupportedContent = &'static str;
 
-/// The id of a call: its own, or one generated from its index.
+/// Returns the id of a call: its own id, or an id that is generated from the call's index.
 pub(crate) fn call_id_or_generated(prefix: &str, own: String, answer: &str, index: u32) -> String {
     match own.as_str() {
         "" => format!("{prefix}_{answer}_{index}"),
@@ -76,7 +77,7 @@ pub(crate) fn call_id_or_generated(prefix: &str, own: String, answer: &str, inde
     }
 }
 
-/// A call on a wire that sends it in one piece, with its arguments as an object.
+/// A call on a wire that sends the whole call at once, with its arguments as an object.
 #[derive(Debug, Default)]
 pub(crate) struct BufferedCall {
     /// The call that is being written, and its arguments so far.
@@ -84,19 +85,19 @@ pub(crate) struct BufferedCall {
 }
 
 impl BufferedCall {
-    /// Starts a call. `call` has no arguments yet.
+    /// Starts a call. The value `call` has no arguments yet.
     pub(crate) fn start(&mut self, call: Value) {
         self.open_call = Some((call, String::new()));
     }
 
-    /// Appends to its arguments.
+    /// Appends a piece to the arguments of the open call.
     pub(crate) fn push(&mut self, piece: &str) {
         if let Some((_, arguments)) = &mut self.open_call {
             arguments.push_str(piece);
         }
     }
 
-    /// Returns the call and its arguments, if one was started.
+    /// Returns the call and its arguments, if a call was started.
     pub(crate) fn end(&mut self) -> Result<Option<(Value, Value)>, UnsupportedContent> {
         let Some((call, arguments)) = self.open_call.take() else { return Ok(None) };
         let arguments: Option<Map<_, _>> = match arguments.trim() {

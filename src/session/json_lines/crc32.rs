@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A CRC-32 (as in zlib and PNG), written as eight hexadecimal digits.
+/// A CRC-32 checksum (as in zlib and PNG), displayed as eight hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Crc32(u32);
 
@@ -11,19 +11,19 @@ impl Crc32 {
         Self::default().update(bytes)
     }
 
-    /// The checksum of the same bytes followed by `bytes`.
+    /// Returns the checksum of the same bytes followed by `bytes`.
     pub(super) fn update(self, bytes: &[u8]) -> Self {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
         hasher.update(bytes);
         Self(hasher.finalize())
     }
 
-    /// Parses a checksum.
+    /// Parses the hexadecimal digits of a checksum.
     pub(super) fn parse_hex(digits: &[u8]) -> Option<Self> {
         u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok().map(Self)
     }
 
-    /// Whether these are the digits of the checksum.
+    /// Returns whether these are the digits of the checksum.
     pub(super) fn matches_hex(self, digits: &[u8]) -> bool {
         self.to_string().as_bytes() == digits
     }
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_the_crc_32_of_zlib() {
-        // The check value from the catalogue of CRC algorithms.
+        // The expected value is the check value from the catalogue of CRC algorithms.
         assert_eq!(Crc32::compute(b"123456789").to_string(), "cbf43926");
         assert_eq!(Crc32::compute(b"1234").update(b"56789"), Crc32::compute(b"123456789"));
         assert!(Crc32::default().matches_hex(b"00000000"));

@@ -1,16 +1,18 @@
 //! The file format of sessions.
 //!
 //! A file has a header and then the appends; each line ends with LF only. An append has a first
-//! line with the number of its entries, the number of bytes of their lines, and their checksum, and
-//! then a line for each entry. So a reader can distinguish an append that a crash has cut off, and
-//! that was never acknowledged, from one that was damaged after it was written.
+//! line with the number of its entries, the number of bytes of their lines, and the checksum of
+//! these bytes. A line for each entry follows. So a reader can distinguish an append that a crash
+//! has cut off, and that was never acknowledged, from an append that was damaged after it was
+//! written.
 //!
 //! The last field of the header, and of the first line of an append, is the checksum of everything
-//! in the file before it. It covers the rest of these lines, and the order of the appends.
+//! in the file before that field. The checksum therefore covers the rest of these lines, and the
+//! order of the appends.
 //!
-//! Files of earlier versions have no checksums: a single entry has no line before it, and several
-//! entries follow a line with only their number. New appends to such a file have checksums, and its
-//! first `file_crc32` covers the older part.
+//! Files of earlier versions have no checksums. In such a file, a single entry has no line before
+//! it, and several entries follow a line with only their number. New appends to such a file have
+//! checksums, and the first `file_crc32` of the file covers the older part.
 
 use std::ops::Range;
 
@@ -25,7 +27,7 @@ use crate::error::Error;
 use crate::json_lines::{self, is_complete_object, is_truncated_object};
 use crate::session::{Entry, ForkOrigin};
 
-/// The version of the format.
+/// The version of the file format.
 const FORMAT_VERSION: u32 = 1;
 
 /// The beginning of every header, in any version, and of the first line of every append.
@@ -35,7 +37,8 @@ const APPEND_PREFIX: &[u8] = br#"{"type":"append","#;
 /// The beginning of a header's field for the original session of a fork.
 const FORK_FIELD_PREFIX: &[u8] = br#","fork":{"id":"#;
 
-/// The text before and after the checksum at the end of such a line.
+/// The text before the checksum at the end of a header or of an append's first line. The suffix is
+/// the text after the checksum.
 const CRC_FIELD_PREFIX: &[u8] = br#","file_crc32":""#;
 const CRC_FIELD_SUFFIX: &[u8] = br#""}"#;
 const CRC_DIGITS: usize = 8;
@@ -53,9 +56,9 @@ struct Header {
 #[serde(tag = "type", rename = "append")]
 pub(super) struct AppendHeader {
     pub(super) entries: usize,
-    /// The number of bytes of its entries' lines, including their LFs.
+    /// The number of bytes of the append's entry lines, including their LFs.
     pub(super) bytes: usize,
-    /// The checksum of these bytes.
+    /// The checksum of the append's entry lines.
     pub(super) crc32: String,
 }
 
@@ -69,13 +72,14 @@ pub(super) struct LegacyAppendHeader {
 /// The intact part of a parsed file.
 #[derive(Debug, Default)]
 pub(super) struct ParsedFile {
-    /// The header; `None` if the file is empty or has only a truncated header.
+    /// The header. `None` if the file is empty or has only a truncated header.
     pub(super) header: Option<ParsedHeader>,
     /// The lines of the entries.
     entry_lines: Vec<Line>,
-    /// The length of the intact part in bytes. Anything after it was cut off by a crash.
+    /// The length of the intact part in bytes. Anything after the intact part was cut off by a
+    /// crash.
     pub(super) valid_len: usize,
-    /// Whether the intact part ends with LF. The last LF may be missing; the next append writes it.
+    /// Whether the intact part ends with LF. If the last LF is missing, the next append writes it.
     pub(super) is_terminated: bool,
     /// The checksum of the intact part.
     pub(super) crc: Crc32,
@@ -85,7 +89,7 @@ pub(super) struct ParsedFile {
 pub(super) struct ParsedHeader {
     pub(super) id: String,
     pub(super) fork_origin: Option<ForkOrigin>,
-    /// Whether the header has a checksum. If so, every append must have one.
+    /// Whether the header has a checksum. If so, every append in the file must have a checksum.
     pub(super) has_checksum: bool,
 }
 
@@ -114,8 +118,8 @@ pub(super) fn encode_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// Encodes an append of `entries` entries, with the encoded lines `lines`. `before` is the checksum
-/// of the file before the append.
+/// Encodes an append of `entries` entries, whose encoded lines are `lines`. `before` is the
+/// checksum of the file before the append.
 pub(super) fn encode_append(before: Crc32, entries: usize, lines: &[u8]) -> Result<Vec<u8>, Error> {
     let first =
         AppendHeader { entries, bytes: lines.len(), crc32: Crc32::compute(lines).to_string() };
@@ -124,7 +128,7 @@ pub(super) fn encode_append(before: Crc32, entries: usize, lines: &[u8]) -> Resu
     Ok(text)
 }
 
-/// Encodes an object as a line whose last field is the checksum of the file.
+/// Encodes an object as a line whose last field is the checksum of the file up to that field.
 fn encode_with_file_crc(before: Crc32, object: &impl Serialize) -> Result<Vec<u8>, Error> {
     let text = serde_json::to_vec(object);
     let mut text = text.map_err(|error| store_error("a line cannot be written as JSON", error))?;
@@ -136,7 +140,8 @@ fn encode_with_file_crc(before: Crc32, object: &impl Serialize) -> Result<Vec<u8
     Ok(text)
 }
 
-/// Splits a line into the bytes before the file's checksum and the checksum; `None` if it has none.
+/// Splits a line into the bytes before the file's checksum and the checksum. Returns `None` if the
+/// line has no checksum.
 pub(super) fn split_file_crc(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let tail = CRC_FIELD_PREFIX.len() + CRC_DIGITS + CRC_FIELD_SUFFIX.len();
     let (before, field) = line.split_at_checked(line.len().checked_sub(tail)?)?;
@@ -144,12 +149,12 @@ pub(super) fn split_file_crc(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((before, crc))
 }
 
-/// Whether the text may be a session file.
+/// Returns whether the text may be a session file.
 pub(super) fn starts_with_header(text: &[u8]) -> bool {
     text.starts_with(HEADER_PREFIX)
 }
 
-/// Whether the text starts with an append.
+/// Returns whether the text starts with an append.
 pub(super) fn starts_with_append(text: &[u8]) -> bool {
     text.starts_with(APPEND_PREFIX)
 }
@@ -158,10 +163,10 @@ pub(super) fn starts_with_append(text: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// If the text is not a session, has a later format version, or differs in any way from what was
-/// written. Only an append that a crash has cut off is skipped: it must be the last, and shorter
-/// than its declared length. If only the last LF is missing, the append is intact: an editor may
-/// have removed it.
+/// Returns an error if the text is not a session, has a later format version, or differs in any way
+/// from the text that was written. Only an append that a crash has cut off is skipped. Such an
+/// append must be the last, and shorter than its declared length. If only the last LF is missing,
+/// the append is intact, because an editor may have removed the LF.
 pub(super) fn parse_file(text: &[u8]) -> Result<ParsedFile, Error> {
     if text.ends_with(b"}")
         && let Ok(lines) = parse_terminated_file(&[text, b"\n"].concat())
@@ -179,7 +184,7 @@ pub(super) fn parse_file(text: &[u8]) -> Result<ParsedFile, Error> {
 
 fn parse_terminated_file(text: &[u8]) -> Result<ParsedFile, Error> {
     let Some(first) = next_line(text, 0, 1) else {
-        // A truncated header, or an empty file.
+        // The text is a truncated header, or an empty file.
         return match starts_with_header(text) {
             true if is_truncated_object(text) => Ok(ParsedFile::default()),
             true => Err(damaged_line_error(1, "it does not end where it should")),
@@ -214,7 +219,7 @@ fn parse_terminated_file(text: &[u8]) -> Result<ParsedFile, Error> {
     Ok(lines)
 }
 
-/// The next line; `None` if it has no LF.
+/// Returns the line that starts at `from`. Returns `None` if that line has no LF.
 pub(super) fn next_line(text: &[u8], from: usize, number: usize) -> Option<Line> {
     split_complete_lines(text, from..text.len(), number).next()
 }
@@ -248,14 +253,14 @@ pub(super) enum Origin {
     /// The session is not a fork, or the file is not a session.
     None,
     Session(String),
-    /// The line is damaged.
+    /// The first line is damaged.
     Damaged {
         line: Vec<u8>,
     },
 }
 
 impl Origin {
-    /// Parses the first line of a file, including its LF.
+    /// Parses the first line of a file, including the LF of that line.
     pub(super) fn from_header_line(line: Vec<u8>) -> Self {
         match parse_file(&line) {
             Ok(lines) => {
@@ -269,15 +274,16 @@ impl Origin {
         }
     }
 
-    /// The id in a damaged header, which may differ from what was written.
+    /// Returns the original's id in a damaged header, which may differ from the id that was
+    /// written.
     pub(super) fn suspect_origin_id(line: &[u8]) -> Option<String> {
         let header: Header = serde_json::from_slice(line).ok()?;
         header.fork.map(|fork| fork.id)
     }
 
-    /// Whether a damaged line may be the header of a fork of the session. A single wrong byte can
-    /// damage either the beginning of the header and the session's id, or the text between them,
-    /// but not both.
+    /// Returns whether a damaged line may be the header of a fork of the session. A single wrong
+    /// byte can damage either the beginning of the header and the session's id, or the text between
+    /// them, but not both.
     pub(super) fn may_reference(line: &[u8], id: &str) -> bool {
         let after = line.strip_prefix(HEADER_PREFIX).unwrap_or_default();
         let names = |id: String| memmem::find(after, id.as_bytes()).is_some();
@@ -307,8 +313,9 @@ pub(super) struct ParsedAppend {
 }
 
 impl ParsedAppend {
-    /// Parses the append at an offset; `None` if a crash has cut it off. `crc` is the checksum of
-    /// the file before it, and `is_checked` says whether the append must have a checksum.
+    /// Parses the append at an offset. Returns `None` if a crash has cut off the append. `crc` is
+    /// the checksum of the file before the append, and `is_checked` determines whether the append
+    /// must have a checksum.
     pub(super) fn parse(
         text: &[u8],
         from: usize,
@@ -344,7 +351,7 @@ impl ParsedAppend {
         let Some(lines) = rest.get(..bytes) else {
             return match are_entries_truncated(text, from, next, entries) {
                 true => Ok(None),
-                // It was not cut off: bytes were removed from its middle.
+                // The append was not cut off, but bytes were removed from its middle.
                 false => Err(damaged_lines_error(next, entries, "bytes are missing")),
             };
         };
@@ -383,7 +390,8 @@ impl ParsedAppend {
     }
 }
 
-/// The result for a last line without LF: `None` if a crash has cut it off, or an error for damage.
+/// Returns the result for a last line without LF. The result is `None` if a crash has cut off the
+/// line, and an error if the line is damaged.
 fn none_if_truncated<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error> {
     match is_cut {
         true => Ok(None),
@@ -391,13 +399,13 @@ fn none_if_truncated<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error>
     }
 }
 
-/// Whether this may be the truncated first line of an append.
+/// Returns whether this may be the truncated first line of an append.
 fn may_be_truncated_append(tail: &[u8]) -> bool {
     APPEND_PREFIX.starts_with(tail) || starts_with_append(tail) && is_truncated_object(tail)
 }
 
-/// Whether this may be the truncated end of a file without checksums. A crash may leave NULs, if
-/// the file's new length was written before all of its text.
+/// Returns whether this may be the truncated end of a file without checksums. A crash may leave
+/// NULs if the file's new length was written before all of its text.
 fn is_truncated_legacy_append(tail: &[u8]) -> bool {
     let text = match tail.iter().rposition(|byte| *byte != 0) {
         Some(last) => &tail[..=last],
@@ -407,8 +415,9 @@ fn is_truncated_legacy_append(tail: &[u8]) -> bool {
         || is_truncated_object(text) && (text.len() == tail.len() || !is_complete_object(text))
 }
 
-/// Whether a crash may have left this part of an append's entries: fewer entries than declared, and
-/// nothing else. If another append starts within it, lines were removed.
+/// Returns whether a crash may have left this part of an append's entries, which must be fewer
+/// entries than declared, and nothing else. If another append starts within this part, lines were
+/// removed.
 fn are_entries_truncated(text: &[u8], from: usize, number: usize, entries: usize) -> bool {
     let whole: Vec<Line> = split_complete_lines(text, from..text.len(), number).collect();
     let tail = &text[whole.last().map_or(from, |line| line.byte_range.end + 1)..];
@@ -439,7 +448,7 @@ fn damaged_lines_error(number: usize, lines: usize, why: &str) -> Error {
     }
 }
 
-/// The lines in a range of the file, up to the last LF.
+/// Returns the lines in a range of the file, up to the last LF.
 pub(super) fn split_complete_lines(
     text: &[u8],
     range: Range<usize>,
@@ -456,8 +465,9 @@ pub(super) fn split_complete_lines(
 }
 
 impl LegacyAppendHeader {
-    /// Parses the line. Any other field would mean that it is a damaged line with checksums. Only a
-    /// CR is allowed at its end, because other programs may add it.
+    /// Parses the first line of an append in the format of earlier versions. Any other field would
+    /// mean that the line is a damaged line with checksums. Only a CR is allowed at the end of the
+    /// line, because other programs may add a CR.
     pub(super) fn parse(text: &[u8], line: &Line) -> Option<Self> {
         let line = &text[line.byte_range.clone()];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -467,22 +477,22 @@ impl LegacyAppendHeader {
 }
 
 impl ParsedFile {
-    /// The number of entries that are inherited from the original session.
+    /// Returns the number of entries that are inherited from the original session.
     pub(super) fn inherited_entry_count(&self) -> u64 {
         self.header.as_ref().and_then(|head| head.fork_origin.as_ref()).map_or(0, |fork| fork.at)
     }
 
-    /// The number of entries of the session, including inherited ones; `None` if there is no
-    /// session. A session exists once it has an entry or is a fork: if its first append was cut
-    /// off, it does not exist.
+    /// Returns the number of entries of the session, including inherited entries. Returns `None` if
+    /// there is no session. A session exists once it has an entry or is a fork. If the first append
+    /// was cut off, the session does not exist.
     pub(super) fn version(&self) -> Option<u64> {
         let forked = self.header.as_ref().is_some_and(|head| head.fork_origin.is_some());
         let own = self.entry_lines.len() as u64;
         (forked || own > 0).then(|| self.inherited_entry_count().saturating_add(own))
     }
 
-    /// Parses some of the session's own entries, by their numbers in the session. `text` must be
-    /// the text of the file.
+    /// Parses some of the session's own entries, given their numbers in the session. `text` must be
+    /// the text of the parsed file.
     pub(super) fn parse_entries(
         &self,
         text: &[u8],

@@ -10,7 +10,7 @@ use super::super::checks::{corrupt_data_error, store_error};
 use super::super::private_files::{FileId, private_file_options, sync_parent_dir};
 use crate::error::Error;
 
-/// How long to wait for another process that holds the lock. Locks are held only during a read or
+/// How long to wait while another process holds the lock. Locks are held only during a read or
 /// write.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(1);
@@ -18,11 +18,11 @@ const LOCK_RETRY_DELAY: Duration = Duration::from_millis(1);
 /// How a file is opened and locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpenMode {
-    /// With a shared lock: others can read at the same time.
+    /// The file is opened with a shared lock, so that other processes can read it at the same time.
     Read,
-    /// With an exclusive lock.
+    /// The file is opened with an exclusive lock.
     Write,
-    /// With an exclusive lock; the file is created if it does not exist.
+    /// The file is opened with an exclusive lock, and created if it does not exist.
     CreateAndWrite,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct LockedFile<'a> {
     path: &'a Path,
 }
 
-/// Metadata by which a change of a file is detected.
+/// File metadata, by which a change to the file is detected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStamp {
     id: FileId,
@@ -47,12 +47,13 @@ impl FileStamp {
 }
 
 impl<'a> LockedFile<'a> {
-    /// Opens and locks a file; returns `None` if it does not exist and is not created.
+    /// Opens and locks a file. Returns `None` if the file does not exist and is not created.
     pub(super) fn open(path: &'a Path, what_for: OpenMode) -> Result<Option<Self>, Error> {
         Self::open_with_timeout(LOCK_TIMEOUT, path, what_for)
     }
 
-    /// Like [`open`](Self::open), but fails if another process holds the lock.
+    /// Opens and locks a file like [`open`](Self::open), but fails if another process holds the
+    /// lock.
     pub(super) fn try_open(path: &'a Path, what_for: OpenMode) -> Result<Option<Self>, Error> {
         Self::open_with_timeout(Duration::ZERO, path, what_for)
     }
@@ -109,7 +110,7 @@ impl<'a> LockedFile<'a> {
         Ok(Some(Self { file, path }))
     }
 
-    /// Whether this is still the file at its path.
+    /// Returns whether the open file is still the file at its path.
     pub(super) fn is_at_path(&self) -> bool {
         match (self.file.metadata(), self.path.metadata()) {
             (Ok(ours), Ok(there)) => FileId::from_metadata(&ours) == FileId::from_metadata(&there),
@@ -131,19 +132,20 @@ impl<'a> LockedFile<'a> {
         read.map(|_| text).map_err(|error| self.io_error("read", error))
     }
 
-    /// Writes after the first `end` bytes, and removes everything that was there before. The data
-    /// is on disk when this returns.
+    /// Writes `text` after the first `end` bytes, and removes everything that was there before. The
+    /// data is on disk when this method returns.
     ///
     /// # Errors
     ///
-    /// If any step fails. The file is then cut back to its first `end` bytes, if the failing disk
-    /// still allows that; otherwise the partial write looks like one that a crash has cut off.
+    /// Returns an error if any step fails. The file is then cut back to its first `end` bytes, if
+    /// the failing disk still allows that. Otherwise, the partial write looks like a write that a
+    /// crash has cut off.
     pub(super) fn write(&mut self, end: u64, text: &[u8], now: SystemTime) -> Result<(), Error> {
         let write = |file: &mut File| -> io::Result<()> {
             file.set_len(end)?;
             file.seek(SeekFrom::Start(end))?;
             file.write_all(text)?;
-            // The time cannot be set for another user's file, which has the time of the write
+            // The time cannot be set for another user's file. Such a file has the time of the write
             // anyway.
             let _ = file.set_modified(now);
             file.sync_data()
@@ -166,7 +168,8 @@ impl<'a> LockedFile<'a> {
 }
 
 fn lock_with_timeout(file: &File, what_for: OpenMode, lock_timeout: Duration) -> io::Result<()> {
-    // A process that was suspended while it holds the lock must not block all others forever.
+    // A process that was suspended while it holds the lock must not block all other processes
+    // forever.
     let since = Instant::now();
     loop {
         let locked = match what_for {

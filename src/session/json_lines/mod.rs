@@ -24,11 +24,11 @@ use crate::session::worker::Worker;
 use crate::session::{Entry, Lease, SalvageReport, SessionInfo};
 use session_files::{Location, SessionFiles};
 
-/// A store of human-readable files, one for each session.
+/// A session store of human-readable files, one for each session.
 ///
 /// A file starts with a header, `{"type":"session","version":1,"id":"…"}`. Each append writes a
 /// line `{"type":"append","entries":2}` and then a line for each [`Entry`]. All lines end with LF.
-/// Files only grow. A fork's header has the id of its original session, which is in the same
+/// Files only grow. A fork's header has the id of the original session, which must be in the same
 /// folder. The file name determines the session id, so a copy of a file is a separate session.
 ///
 /// Each append is a single write, and is on disk when its future returns. If the disk is full, the
@@ -36,51 +36,54 @@ use session_files::{Location, SessionFiles};
 ///
 /// # Damage
 ///
-/// The first line of an append has the length of its entries in bytes, `bytes`, and their checksum,
-/// `crc32`. The last field of the header and of that line, `file_crc32`, is the checksum of
-/// everything in the file before it. Both are the CRC-32 of zlib in hexadecimal digits.
+/// The first line of an append has the length of its entries in bytes, `bytes`, and the checksum of
+/// these bytes, `crc32`. The last field of the header and of the first line of an append is
+/// `file_crc32`, the checksum of everything in the file before that field. Both checksums are the
+/// CRC-32 of zlib in hexadecimal digits.
 ///
-/// If the last append of a file is shorter than its declared length, it counts as cut off by a
-/// crash before it was acknowledged: it is not read, and the next append overwrites it. If only the
-/// last LF is missing, for example because an editor removed it, the append is complete, and the
-/// next append writes the LF. Anything else that differs from what was written, such as a single
-/// changed byte anywhere, is an error of reads and writes, which names the file and the line; the
-/// file is not changed.
+/// If the last append of a file is shorter than its declared length, the append counts as cut off
+/// by a crash before it was acknowledged. Such an append is not read, and the next append
+/// overwrites it. If only the last LF is missing, for example because an editor removed it, the
+/// append is complete, and the next append writes the LF. Any other difference from the written
+/// text, such as a single changed byte, is an error of reads and writes. The error names the file
+/// and the line, and the file is not changed.
 ///
-/// So data is lost without an error only if the damage looks like such a crash: the file was
-/// shortened later, within its last append or by whole appends at its end, or lines were removed
-/// from the last append. After a power failure, some file systems leave NULs in place of the end of
-/// an append: this is an error, and [`salvage`](Self::salvage) reads the rest.
+/// So data is lost without an error only if the damage looks like such a crash. This happens if the
+/// file was shortened later, within its last append or by whole appends at its end, or if lines
+/// were removed from the last append. After a power failure, some file systems leave NULs in place
+/// of the end of an append. Such NULs are an error, and [`salvage`](Self::salvage) reads the rest
+/// of the file.
 ///
-/// Files of earlier versions have no checksums. They can be read, also with CRLF and with NULs at
-/// their end. The next append to such a file has checksums, and from then on the whole file is
-/// checked. Until then, changed text is not detected. An earlier version of this crate must not
-/// write to a file with checksums: it would add appends without them, which are errors from then
-/// on.
+/// Files of earlier versions have no checksums. Such files can be read, even with CRLF and with
+/// NULs at their end. The next append to such a file has checksums, and from then on the whole file
+/// is checked. Until the next append, changed text in such a file is not detected. An earlier
+/// version of this crate must not write to a file with checksums, because it would add appends
+/// without checksums, which are errors from then on.
 ///
 /// [`salvage`](Self::salvage) reads the intact part of a damaged session and reports what is lost.
-/// A session cannot be deleted if another file has a damaged header that may refer to it as its
-/// original: the error names that file, which can be deleted first.
+/// A session cannot be deleted if another file has a damaged header that may refer to that session
+/// as its original. The error names the damaged file, which can be deleted first.
 ///
-/// On Unix, files and folders are created with the modes 0600 and 0700; existing ones keep theirs.
+/// On Unix, files and folders are created with the modes 0600 and 0700. Existing files and folders
+/// keep their modes.
 ///
-/// Any number of processes can use the same folder: each file is locked while it is read or written
+/// Any number of processes can use the same folder. Each file is locked while it is read or written
 /// (with `flock` or the system's equivalent), and waiting for the lock takes at most ten seconds.
 /// The file system must support such locks, which not every network file system does.
 ///
 /// The [lease](crate::session::Lease) of a session is a lock on a separate file,
-/// `{session}.jsonl.lock` next to the session's file, which contains the epoch. The system releases
-/// the lock when the process ends. The lock file exists as long as the session. If it is removed
-/// while a run is active, the run's next append fails. Two names of the same file (hard links) have
-/// two leases.
+/// `{session}.jsonl.lock` next to the session's file. The lock file contains the epoch of the
+/// lease. The system releases the lock when the process ends. The lock file exists as long as the
+/// session. If the lock file is removed while a run is active, the run's next append fails. Two
+/// names of the same file (hard links) have two leases.
 ///
 /// # The worker thread
 ///
 /// The store reads and writes files on its own thread, which all clones share. The thread starts
-/// with the first call and processes one operation at a time. Dropping a future after it was polled
-/// does not cancel its append: it is written completely, or rejected. Dropping the last clone
-/// blocks until all submitted operations are done, which takes milliseconds, and at most five
-/// seconds; it blocks in async contexts, too.
+/// with the first call and processes one operation at a time. Dropping the future of an append
+/// after it was polled does not cancel the append, which is written completely or rejected.
+/// Dropping the last clone blocks until all submitted operations are done, even in async contexts.
+/// This takes milliseconds, and at most five seconds.
 ///
 /// ```
 /// use turnstream::Item;
@@ -107,10 +110,10 @@ pub struct JsonLinesStore {
 }
 
 impl JsonLinesStore {
-    /// Opens a store in a folder, which is created if it does not exist. Other files in it are not
-    /// changed. An id can be any text: bytes that a file system may not support in names are
-    /// written as `%` and two digits, and long ids are shortened. A relative path is resolved
-    /// against the current directory at the time of this call.
+    /// Opens a store in a folder, which is created if it does not exist. Other files in the folder
+    /// are not changed. A session id can be any text: bytes that a file system may not support in
+    /// names are written as `%` and two digits, and long ids are shortened. A relative path is
+    /// resolved against the current directory at the time of this call.
     ///
     /// # Errors
     ///
@@ -121,10 +124,10 @@ impl JsonLinesStore {
         Ok(Self::from_location(Location::Folder(folder)))
     }
 
-    /// Opens a store for one session in the given file. Returns the session's id, which is the
-    /// file's name without its extension. The folder is created by this call, the file by the first
-    /// append. No other session can be written; if the session is a fork, its original is read from
-    /// the same folder.
+    /// Opens a store for one session in the given file. Returns the store and the session's id,
+    /// which is the file's name without its extension. The folder is created by this call, and the
+    /// file is created by the first append. No other session can be written. If the session is a
+    /// fork, the original session is read from the same folder.
     ///
     /// ```
     /// use turnstream::session::JsonLinesStore;
@@ -137,7 +140,7 @@ impl JsonLinesStore {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the path has no file name, and
-    /// [`Store`](ErrorKind::Store) if its folder does not exist and cannot be created.
+    /// [`Store`](ErrorKind::Store) if the folder of the path does not exist and cannot be created.
     pub fn open_file(path: impl Into<PathBuf>) -> Result<(Self, String), Error> {
         let path = path.into();
         let Some(stem) = path.file_stem() else {
@@ -157,15 +160,15 @@ impl JsonLinesStore {
         Self { sessions: Worker::new("turnstream-json-lines", sessions) }
     }
 
-    /// Reads the intact part of a damaged session, and reports the damage; it also works for an
-    /// undamaged session. Returns `None` if the session has no file. Nothing is written.
+    /// Reads the intact part of a damaged session, and reports the damage. An undamaged session can
+    /// also be salvaged. Returns `None` if the session has no file. Nothing is written to the file.
     ///
-    /// An append with a correct checksum is intact, whatever happened to earlier ones. If an append
-    /// is damaged, any of its entries may be wrong, so all of them are
+    /// An append with a correct checksum is intact, regardless of damage to earlier appends. If an
+    /// append is damaged, any of its entries may be wrong, so all entries of that append are
     /// [suspect](crate::session::Damage::suspect_entries). Files of earlier versions have no
-    /// checksums: each line that can be parsed counts as intact. An append that a crash has cut off
-    /// is reported too, although it was never acknowledged. The inherited entries of a fork are
-    /// read from its original in the same way.
+    /// checksums, so each line that can be parsed counts as intact. An append that a crash has cut
+    /// off is also reported, although it was never acknowledged. The inherited entries of a fork
+    /// are read from the original session in the same way.
     ///
     /// # Errors
     ///
@@ -176,8 +179,8 @@ impl JsonLinesStore {
         self.sessions.run(move |sessions| sessions.salvage(&id)).await
     }
 
-    /// Sets the clock for the time of the last write; the system clock by default. It has no effect
-    /// after the first operation of the store or of any clone.
+    /// Sets the clock for the time of the last write, which is the system clock by default. This
+    /// setting has no effect after the first operation of the store or of any clone.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.sessions.configure(|sessions| sessions.clock = Arc::new(clock));
         self

@@ -16,10 +16,10 @@ use crate::error::{Error, ErrorKind};
 /// The maximum number of bytes that are searched for the end of a header.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
-/// The original sessions of the forks in a folder. They are read without locks, because two
-/// concurrent deletions would otherwise wait for each other. This is safe: a header is written
-/// once, and a process that writes a fork holds the lock of its original. So the result is correct
-/// for every session that was locked before the read.
+/// The original sessions of the forks in a folder. File headers are read without locks, because two
+/// concurrent deletions would otherwise wait for each other. Reading without locks is safe, because
+/// a header is written only once, and a process that writes a fork holds the lock of the original.
+/// So the result is correct for every session that was locked before the read.
 #[derive(Default)]
 pub(super) struct OriginCache {
     /// The origin in each file, which is valid while the file is unchanged.
@@ -31,7 +31,7 @@ pub(super) struct OriginCache {
 type FileVersion = (FileStamp, (i64, i64));
 
 impl OriginCache {
-    /// Reads the folder again. Only the headers of changed files are read.
+    /// Reads the folder again, but reads only the headers of changed files.
     pub(super) fn refresh(&mut self, folder: &Path) -> Result<(), Error> {
         let mut before = std::mem::take(self).origins_by_path;
         for (path, _) in session_files_in(folder)? {
@@ -52,9 +52,9 @@ impl OriginCache {
         Ok(())
     }
 
-    /// Rejects a session that another session was forked from, or may have been if that one's
-    /// header is damaged. `is_there` says whether a session is in the folder, and `gone` are files
-    /// that were removed.
+    /// Rejects a session that has a fork, or that may have a fork because the header of another
+    /// session is damaged. `is_there` determines whether a session is in the folder, and `gone` are
+    /// files that were removed.
     pub(super) fn ensure_has_no_forks(
         &self,
         id: &str,
@@ -86,7 +86,7 @@ impl OriginCache {
     }
 }
 
-/// Reads the origin in a file; `None` if the file does not exist.
+/// Reads the origin in a file. Returns `None` if the file does not exist.
 fn find_origin(
     path: &Path,
     read: Option<(FileVersion, Origin)>,
@@ -108,8 +108,8 @@ fn find_origin(
     }
 }
 
-/// The first line, and the next one if it is damaged, because the LF may be damaged. An id can have
-/// any length.
+/// Reads the first line, and the next line if the first line is damaged, because its LF may be
+/// damaged. A session id can have any length.
 fn read_first_line(file: File) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut file = BufReader::new(file);

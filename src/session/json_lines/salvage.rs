@@ -1,4 +1,4 @@
-//! Salvaging the intact parts of a damaged file.
+//! Salvages the intact parts of a damaged file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,14 +10,15 @@ use super::crc32::Crc32;
 use super::file_format::{self, AppendHeader, LegacyAppendHeader, Line, ParsedAppend};
 use crate::session::ForkOrigin;
 
-/// The salvaged contents of a file: its own entries, and its original session if it is a fork.
+/// The salvaged contents of a file, which are its own entries, and its original session if the
+/// session is a fork.
 pub(super) struct SalvagedFile {
     pub(super) fork_origin: Option<ForkOrigin>,
     pub(super) own_report: SalvageReport,
 }
 
-/// Reads all intact appends, even if the last LF is missing. After a damaged part, it continues
-/// with the next intact append.
+/// Reads all intact appends, even if the last LF is missing. After a damaged part, reading
+/// continues with the next intact append.
 pub(super) fn salvage_file(text: &[u8], path: &Path) -> SalvagedFile {
     let found = salvage_terminated_file(text, path);
     if !text.ends_with(b"}") {
@@ -56,9 +57,9 @@ struct SalvageReader<'a> {
     line_number: usize,
     /// The checksum of the file up to this offset.
     crc: Crc32,
-    /// Whether every append from here on must have a checksum.
+    /// Whether every append from this offset on must have a checksum.
     requires_checksum: bool,
-    /// Whether the part before is intact, or its damage was recorded.
+    /// Whether the part before this offset is intact, or its damage was recorded.
     is_prefix_intact: bool,
     report: SalvageReport,
 }
@@ -125,7 +126,7 @@ impl SalvageReader<'_> {
                     Err(error) => error.message().to_owned(),
                 };
                 let declared = self.declared_entries_and_end();
-                // This includes the case that the LF before the next append is damaged.
+                // This also handles the case that the LF before the next append is damaged.
                 let end = declared.map(|(_, end)| end).filter(|end| {
                     let rest = self.text.get(*end..);
                     rest.is_some_and(|rest| {
@@ -138,14 +139,14 @@ impl SalvageReader<'_> {
         }
     }
 
-    /// Whether a line belongs to the format and is not an entry.
+    /// Returns whether a line belongs to the format and is not an entry.
     fn is_append_header(&self, line: &Line) -> bool {
         let line = &self.text[line.byte_range.clone()];
         file_format::starts_with_append(line) || file_format::split_file_crc(line).is_some()
     }
 
-    /// The range of an append's entries, if its first line can be parsed and the checksum is
-    /// correct.
+    /// Returns the range of an append's entries, if the append's first line can be parsed and the
+    /// checksum is correct.
     fn checked_entry_range(&self, first: &Line) -> Option<Range<usize>> {
         let line = &self.text[first.byte_range.clone()];
         file_format::split_file_crc(line).filter(|_| file_format::starts_with_append(line))?;
@@ -191,7 +192,8 @@ impl SalvageReader<'_> {
         self.line_number = first.line_number + 1 + memchr_iter(b'\n', &self.text[entries]).count();
     }
 
-    /// Records that the lines until `end` are damaged, with the entries in them that can be parsed.
+    /// Records that the lines until `end` are damaged, with the entries in these lines that can be
+    /// parsed.
     fn record_damage(&mut self, end: usize, reason: &str, lost: Option<u64>) {
         let range = self.offset..end;
         let ended = memchr_iter(b'\n', &self.text[range.clone()]).count();
@@ -209,8 +211,8 @@ impl SalvageReader<'_> {
         self.skip_to(end);
     }
 
-    /// The number of entries and the end offset that the append here declares, if its first line is
-    /// intact.
+    /// Returns the number of entries and the end offset that the append at the current offset
+    /// declares, if its first line is intact.
     fn declared_entries_and_end(&self) -> Option<(u64, usize)> {
         let first = file_format::next_line(self.text, self.offset, self.line_number)?;
         let (before, file_crc) = file_format::split_file_crc(&self.text[first.byte_range.clone()])?;
@@ -226,7 +228,8 @@ impl SalvageReader<'_> {
         self.offset = end;
     }
 
-    /// The offset of the next append after the current line. No entry starts like an append.
+    /// Returns the offset of the next append after the current line. No entry starts like an
+    /// append.
     fn next_append_offset(&self) -> usize {
         let ends = memchr_iter(b'\n', &self.text[self.offset..]).map(|end| self.offset + end + 1);
         let mut ends = ends.filter(|end| file_format::starts_with_append(&self.text[*end..]));

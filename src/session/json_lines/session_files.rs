@@ -1,4 +1,4 @@
-//! The store's operations, which run on its thread.
+//! The operations of the JSON Lines store, which run on the store's thread.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -27,14 +27,15 @@ use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageRepor
 /// The maximum number of files in the cache.
 const MAX_CACHED_FILES: usize = 1024;
 
-/// The maximum number of files that pruning locks at the same time, because each is an open file.
+/// The maximum number of files that pruning locks at the same time. The number is limited because
+/// each locked file is an open file.
 const MAX_FILES_PER_PRUNE_PASS: usize = 64;
 
 /// The files of a store.
 pub(super) struct SessionFiles {
     pub(super) location: Location,
     pub(super) clock: Arc<dyn Clock>,
-    /// The state of each file, which is valid while the file's stamp is unchanged.
+    /// The cached state of each file, which is valid while the file's stamp is unchanged.
     cached_files: HashMap<PathBuf, CachedFile>,
 }
 
@@ -49,12 +50,13 @@ pub(super) enum Location {
 #[derive(Clone)]
 struct CachedFile {
     stamp: FileStamp,
-    /// `None` if the file does not have a session.
+    /// The version of the session. `None` if the file does not have a session.
     version: Option<u64>,
     fork_origin: Option<ForkOrigin>,
     /// Whether the file has a header.
     has_header: bool,
-    /// The length of the intact part, whether it ends with LF, and its checksum.
+    /// The length of the file's intact part in bytes. The next two fields are whether the intact
+    /// part ends with LF, and its checksum.
     valid_len: u64,
     is_terminated: bool,
     crc: Crc32,
@@ -95,7 +97,8 @@ impl blocking_store::BlockingStore for SessionFiles {
         let append = file_format::encode_append(there.crc.update(&begin), entries.len(), &text)?;
         let then = CachedFile { version: Some(version), ..there };
         self.write(&mut file, &path, then, &[begin, append].concat())?;
-        // If it is not, the entries are in a file that was removed from its folder.
+        // If the file is not at its path, the entries are in a file that was removed from its
+        // folder.
         match file.is_at_path() {
             true => Ok(version),
             false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
@@ -206,12 +209,12 @@ impl blocking_store::BlockingStore for SessionFiles {
         while let Some((_, first)) = left.first() {
             let mut locked = vec![LockedFile::open(first, OpenMode::Write)?];
             for (_, path) in left.iter().take(MAX_FILES_PER_PRUNE_PASS).skip(1) {
-                // A store that waits for a lock must not hold one that another store waits for. A
-                // file that is locked by another process becomes the first file of the next pass.
+                // A store that waits for a lock must not hold a lock that another store waits for.
+                // A file that is locked by another process becomes the first file of the next pass.
                 let Ok(file) = LockedFile::try_open(path, OpenMode::Write) else { break };
                 locked.push(file);
             }
-            // From here on, new forks of these sessions fail.
+            // From this point on, new forks of these sessions fail.
             origins.refresh(parent_folder(first))?;
             let (these, rest) = left.split_at(locked.len());
             let mut gone = HashSet::new();
@@ -240,7 +243,7 @@ impl SessionFiles {
         Self { location: place, clock, cached_files: HashMap::new() }
     }
 
-    /// The version of a session, 0 if it does not exist.
+    /// Returns the version of a session, or 0 if the session does not exist.
     fn version(&mut self, id: &str) -> Result<u64, Error> {
         let path = self.location.path_for_write(id)?;
         let Some(mut file) = LockedFile::open(&path, OpenMode::Read)? else { return Ok(0) };
@@ -279,7 +282,7 @@ impl SessionFiles {
         Ok(Some(all))
     }
 
-    /// Lists all sessions; `damaged` decides whether an unreadable session is an error.
+    /// Lists all sessions. `damaged` determines whether an unreadable session is an error.
     fn session_infos(
         &mut self,
         damaged: impl Fn(Error) -> Result<(), Error>,
@@ -295,7 +298,7 @@ impl SessionFiles {
         Ok(listed)
     }
 
-    /// The session in a file; `None` if the file has none.
+    /// Reads the list entry of the session in a file. Returns `None` if the file has no session.
     fn session_info(
         &mut self,
         path: &Path,
@@ -311,7 +314,7 @@ impl SessionFiles {
         };
         let there = match self.load_cached(&mut file, path, &id) {
             Ok(there) => there,
-            // A file in the folder that is not a session.
+            // This is a file in the folder that is not a session.
             Err(_) if !file_format::starts_with_header(&file.read()?) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -325,8 +328,8 @@ impl SessionFiles {
     }
 
     /// Removes a session's file if it is a session, if `may_go` accepts its modification time, and
-    /// if no other session was forked from it. The origins were read while the file was locked;
-    /// files that were removed since do not count.
+    /// if no other session was forked from it. The origins must have been read while the file was
+    /// locked. Files that were removed after that read are ignored.
     fn remove(
         &mut self,
         mut file: LockedFile<'_>,
@@ -347,7 +350,7 @@ impl SessionFiles {
         if !may_go(file.stamp()?.modified) {
             return Ok(false);
         }
-        // Forks look up their original only by this name.
+        // Forks look up their original session only by this name.
         if self.location.origin_path(id) == path {
             let is_there = |id: &str| self.location.origin_path(id).is_file();
             origins.ensure_has_no_forks(id, path, is_there, gone)?;
@@ -359,7 +362,7 @@ impl SessionFiles {
         Ok(true)
     }
 
-    /// The id of a session whose file has a shortened name.
+    /// Reads the id of a session whose file has a shortened name.
     fn id_from_header(
         &self,
         file: &mut LockedFile<'_>,
@@ -374,7 +377,8 @@ impl SessionFiles {
         Ok(id.filter(|id| self.location.session_path(id).as_deref() == Some(path)))
     }
 
-    /// The state of a file, which is read again only if another process has written it.
+    /// Returns the state of a file. The file is read again only if another process has written to
+    /// it.
     fn load_cached(
         &mut self,
         file: &mut LockedFile<'_>,
@@ -400,7 +404,7 @@ impl SessionFiles {
         Ok(seen)
     }
 
-    /// Writes `text` after the intact part.
+    /// Writes `text` after the intact part of the file.
     fn write(
         &mut self,
         file: &mut LockedFile<'_>,
@@ -440,7 +444,7 @@ impl SessionFiles {
     }
 }
 
-/// Reads and parses the file of a session; `None` if it does not exist.
+/// Reads and parses the file of a session. Returns `None` if the file does not exist.
 fn read_session_file(path: &Path, id: &str) -> Result<Option<(ParsedFile, Vec<u8>)>, Error> {
     let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
     let text = file.read()?;
@@ -449,7 +453,7 @@ fn read_session_file(path: &Path, id: &str) -> Result<Option<(ParsedFile, Vec<u8
     Ok(Some((lines, text)))
 }
 
-/// Salvages a file; `None` if it does not exist.
+/// Salvages a file. Returns `None` if the file does not exist.
 fn salvage_session_file(path: &Path) -> Result<Option<SalvagedFile>, Error> {
     let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
     let text = file.read()?;
@@ -464,7 +468,8 @@ fn salvage_session_file(path: &Path) -> Result<Option<SalvagedFile>, Error> {
     }
 }
 
-/// Checks the id in the header of a file with a shortened name; other names determine the id.
+/// Checks the id in the header of a file with a shortened name. All other file names determine the
+/// id.
 fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error> {
     let shortened = path.file_stem().is_some_and(|name| *name == *file_name::file_name_from_id(id))
         && file_name::id_from_file_name(&file_name::file_name_from_id(id)).is_none();
@@ -477,14 +482,14 @@ fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error
     }
 }
 
-/// The path of the lock file for the session in a file.
+/// Returns the path of the lock file for the session in a file.
 fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     name.into()
 }
 
-/// Checks that the lease is the latest one of this session.
+/// Checks that the lease is the latest lease of this session.
 fn ensure_lease_held(lease: &Lease, path: &Path, id: &str) -> Result<(), Error> {
     let epoch = lease.epoch();
     let path = lock_path(&resolve_links(path));
@@ -504,7 +509,7 @@ fn add_path_context(path: &Path) -> impl Fn(Error) -> Error {
 }
 
 impl Location {
-    /// The file of a session; `None` if this location cannot have the session.
+    /// Returns the file of a session. Returns `None` if this location cannot have the session.
     fn session_path(&self, id: &str) -> Option<PathBuf> {
         match self {
             Self::Folder(_) => Some(self.origin_path(id)),
@@ -520,7 +525,7 @@ impl Location {
         })
     }
 
-    /// The file of a fork's original session, which is in the same folder.
+    /// Returns the file of a fork's original session, which is in the same folder.
     fn origin_path(&self, id: &str) -> PathBuf {
         let name = format!("{}{SESSION_FILE_SUFFIX}", file_name::file_name_from_id(id));
         match self {
@@ -529,7 +534,7 @@ impl Location {
         }
     }
 
-    /// All files that may be sessions, with their ids if these follow from their names.
+    /// Returns all files that may be sessions, with their ids if these follow from the file names.
     fn session_files(&self) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
         match self {
             Self::Folder(folder) => session_files_in(folder),

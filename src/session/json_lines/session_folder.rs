@@ -6,13 +6,13 @@ use super::super::checks::store_error;
 use super::super::file_name::{self, SESSION_FILE_SUFFIX};
 use crate::error::Error;
 
-/// The folder of a file.
+/// Returns the folder of a file.
 pub(super) fn parent_folder(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }
 
-/// All files that may be sessions, with their ids if these follow from their names.
+/// Returns all files that may be sessions, with their ids if these follow from the file names.
 pub(super) fn session_files_in(folder: &Path) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
     let cannot = |error| store_error(format!("cannot read `{}`", folder.display()), error);
     let mut files = Vec::new();

@@ -5,8 +5,9 @@ use std::error::Error as StdError;
 use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-/// 128 random bits, stored as a `uuid` with the first entry of an append. If the connection breaks
-/// before the response arrives, they show whether the append was written.
+/// The random id of an append: 128 random bits, stored as a `uuid` with the append's first entry.
+/// If the connection breaks before the response arrives, the id shows whether the append was
+/// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AppendId(u128);
 
@@ -14,7 +15,7 @@ impl AppendId {
     pub(super) fn random() -> Self {
         let mut bytes = [0; 16];
         // Invariant: without random numbers from the operating system, creating a std hash map
-        // would panic as well.
+        // would also panic.
         getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
         Self(u128::from_be_bytes(bytes))
     }

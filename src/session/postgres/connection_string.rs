@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-/// How to verify the server's certificate: `sslmode` and `sslrootcert`, with the same meaning as in
-/// libpq.
+/// The TLS settings that determine how the server's certificate is verified. `sslmode` and
+/// `sslrootcert` have the same meaning as in libpq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TlsSettings {
     pub(super) mode: TlsMode,
@@ -15,11 +15,12 @@ pub(super) struct TlsSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TlsMode {
     Disable,
-    /// Encrypts if the server supports it.
+    /// The connection is encrypted if the server supports encryption.
     Prefer,
-    /// Encrypts; verifies the certificate if root certificates are given.
+    /// The connection is encrypted. The certificate is verified if root certificates are given.
     Require,
-    /// Verifies the certificate, but not the name in it.
+    /// The connection is encrypted, and the certificate is verified, but not the name in the
+    /// certificate.
     VerifyCa,
     VerifyFull,
 }
@@ -27,7 +28,7 @@ pub(super) enum TlsMode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RootCertificates {
     Unset,
-    /// `sslrootcert=system`.
+    /// The platform's root certificates, selected with `sslrootcert=system`.
     Platform,
     File(PathBuf),
 }
@@ -35,12 +36,12 @@ pub(super) enum RootCertificates {
 /// A connection string, split into the TLS options and the rest.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SplitConnectionString {
-    /// The string without `sslmode` and `sslrootcert`.
+    /// The connection string without `sslmode` and `sslrootcert`.
     pub(super) rest: String,
     pub(super) tls: TlsSettings,
 }
 
-/// The name of an option whose value is not supported. The value is not included.
+/// The name of an option whose value is not supported. The value of the option is not included.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadOption(pub(super) &'static str);
 
@@ -64,7 +65,7 @@ pub(super) fn split_connection_string(text: &str) -> Result<SplitConnectionStrin
         }
     }
     let mode = match (mode, &root_certificates) {
-        // As in libpq: the platform's certificates are trusted for any host, so the name must be
+        // As in libpq, the platform's certificates are trusted for any host, so the name must be
         // verified.
         (None | Some(TlsMode::VerifyFull), RootCertificates::Platform) => TlsMode::VerifyFull,
         (Some(_), RootCertificates::Platform) => return Err(BadOption("sslmode")),
@@ -125,8 +126,8 @@ fn split_url(url: &str) -> (String, Vec<(TlsKey, String)>) {
     (rest, options)
 }
 
-/// Splits `key = value` pairs. A value may be quoted with `'`, and `\` escapes the next character.
-/// Malformed text stays in the rest, so that tokio-postgres rejects it.
+/// Splits a string of `key = value` pairs. A value may be quoted with `'`, and `\` escapes the next
+/// character. Malformed text is kept in the rest of the string, so that tokio-postgres rejects it.
 fn split_pairs(text: &str) -> (String, Vec<(TlsKey, String)>) {
     let mut options = Vec::new();
     let mut rest = String::new();
@@ -148,7 +149,7 @@ fn split_pairs(text: &str) -> (String, Vec<(TlsKey, String)>) {
     (rest.trim_end().to_owned(), options)
 }
 
-/// Reads the value at the start of a text. Returns it with its length in bytes.
+/// Reads the value at the start of a text. Returns the value and its length in bytes.
 fn read_value(text: &str) -> (String, usize) {
     let is_quoted = text.starts_with('\'');
     let mut value = String::new();

@@ -1,4 +1,4 @@
-//! Opening connections.
+//! Opens connections to the server.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -17,27 +17,27 @@ use super::error::PostgresError;
 use super::server_certificate::tls_connector;
 use crate::error::{Error, ErrorKind};
 
-/// How long to wait for a host to accept a connection, unless the connection string sets this.
+/// How long to wait until a host accepts a connection, unless the connection string sets a timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// On an idle connection, a failed server, machine or network is detected with these keepalive
-/// settings.
+/// How long a connection may be idle before keepalives are sent, which detect a failed server,
+/// machine or network.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// On a connection that waits for a response, it is detected within this time.
+/// The time within which a failure is detected on a connection that waits for a response.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Opens connections, each of which is driven by a task.
+/// Opens connections, each of which is driven by its own task.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) config: Config,
     tls: MakeRustlsConnect,
-    /// SQL that is executed on each new connection.
+    /// The SQL that is executed on each new connection.
     settings: String,
 }
 
 impl Connector {
-    /// Parses a connection string, and reads the root certificates that it refers to.
+    /// Parses a connection string, and reads the root certificates to which the string refers.
     pub(super) fn new(connection_string: &str, statement_timeout: Duration) -> Result<Self, Error> {
         let invalid = |why: &str| {
             let message = format!("the connection string of PostgreSQL cannot be used: {why}");
@@ -47,7 +47,7 @@ impl Connector {
             invalid(&format!("the value of the option `{name}` is not supported"))
         })?;
         let mut config: Config = split.rest.parse().map_err(|error: Postgres| {
-            // Other messages quote parts of the string, which may include the password.
+            // All other messages quote parts of the string, which may include the password.
             let why = std::error::Error::source(&error).map(ToString::to_string);
             let why = why.filter(|why| why.starts_with("invalid value for option"));
             invalid(why.as_deref().unwrap_or("it is neither a URL nor known `key=value` pairs"))
@@ -61,15 +61,15 @@ impl Connector {
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
         if config.get_hosts().iter().all(is_unix_socket) && !config.get_hosts().is_empty() {
-            // As in libpq: TLS is not used on Unix sockets.
+            // As in libpq, TLS is not used on Unix sockets.
             config.ssl_mode(SslMode::Disable);
         }
         set_defaults(&mut config);
         let tls = tls_connector(&split.tls)
             .map_err(|error| error.into_store_error("cannot connect to PostgreSQL"))?;
         let settings = format!(
-            // Stronger settings are kept, which include a standby. So is `remote_write`, because it
-            // also waits for the server's own disk.
+            // Stronger settings, which include a standby, are kept. The setting `remote_write` is
+            // also kept, because it also waits for the server's own disk.
             "SELECT set_config('synchronous_commit', 'on', false)
              WHERE current_setting('synchronous_commit') IN ('off', 'local');
              -- The statements have literals with the name of the schema.
@@ -88,13 +88,13 @@ impl Connector {
         self
     }
 
-    /// Whether the connection string requires a server that accepts writes.
+    /// Returns whether the connection string requires a server that accepts writes.
     pub(super) fn wants_writable(&self) -> bool {
         self.config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite
     }
 
-    /// Opens a connection. Its task passes asynchronous messages of the server to `on_message`, and
-    /// drops this function when it ends.
+    /// Opens a connection. The connection's task passes asynchronous messages of the server to
+    /// `on_message`, and drops that function when the task ends.
     pub(super) async fn connect(
         &self,
         mut on_message: impl FnMut(AsyncMessage) + Send + 'static,
@@ -119,7 +119,7 @@ impl Connector {
     }
 }
 
-/// Opens connections for the pool.
+/// Opens connections for the connection pool.
 impl Connect for Connector {
     fn connect(
         &self,

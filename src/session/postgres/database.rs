@@ -12,7 +12,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use super::connector::Connector;
 use super::error::{PostgresError, PostgresErrorKind};
 
-/// The time for the network, in addition to the time limit of a statement, which the server
+/// The time allowed for the network, in addition to the time limit of a statement, which the server
 /// enforces.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
 /// The minimum time to wait for a connection, even if calls are not retried.
@@ -29,7 +29,7 @@ pub(super) struct Database {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeLimits {
-    /// How long a call is retried after the connection broke.
+    /// How long a call is retried after a connection broke.
     pub(super) retry: Duration,
     pub(super) statement: Duration,
 }
@@ -38,11 +38,11 @@ pub(super) struct TimeLimits {
 pub(super) struct Attempts<'a> {
     database: &'a Database,
     until: Instant,
-    /// When the call stops waiting for a connection.
+    /// The time at which the call stops waiting for a connection.
     wait_until: Instant,
     next_pause: Duration,
     client: Option<Object>,
-    /// An attempt without a response may have been written.
+    /// Whether an attempt without a response may have been written.
     is_outcome_open: bool,
 }
 
@@ -68,7 +68,7 @@ impl Database {
         Ok(Self { pool, wants_writable, limits })
     }
 
-    /// Starts a call.
+    /// Starts the attempts of a call.
     pub(super) fn attempts(&self) -> Attempts<'_> {
         let now = Instant::now();
         Attempts {
@@ -81,7 +81,8 @@ impl Database {
         }
     }
 
-    /// Waits for a response of the server, for longer than the server's own time limit.
+    /// Waits for a response of the server. This method waits longer than the server's own time
+    /// limit.
     pub(super) async fn answer<T>(
         &self,
         answer: impl Future<Output = Result<T, PostgresError>>,
@@ -108,7 +109,8 @@ impl Database {
 }
 
 impl Attempts<'_> {
-    /// A connection: the one of the last attempt if it still works.
+    /// Returns a connection, which is the connection of the last attempt if that connection still
+    /// works.
     pub(super) async fn client(&mut self) -> Result<&mut ClientWrapper, PostgresError> {
         let client = match self.client.take().filter(|client| !client.is_closed()) {
             Some(client) => client,
@@ -129,11 +131,11 @@ impl Attempts<'_> {
             error.kind() == PostgresErrorKind::ReadOnly && self.database.wants_writable;
         if error.leaves_outcome_open() || is_standby {
             // The connection is not returned to the pool, because a response may still arrive on
-            // it.
+            // this connection.
             drop(self.client.take().map(Object::take));
         }
         if is_standby {
-            // The other connections lead to the same server.
+            // The other connections of the pool lead to the same server.
             self.database.pool.retain(|_, _| false);
         }
         match is_standby || error.is_transient() {
@@ -148,7 +150,7 @@ impl Attempts<'_> {
         self.pause(PostgresError::new(PostgresErrorKind::Unreachable, message)).await
     }
 
-    /// Whether an attempt without a response may have been written.
+    /// Returns whether an attempt without a response may have been written.
     pub(super) fn is_outcome_open(&self) -> bool {
         self.is_outcome_open
     }
@@ -164,8 +166,8 @@ impl Attempts<'_> {
     }
 }
 
-/// Checks that the server accepts writes: it must not be a standby, or have
-/// `default_transaction_read_only` on.
+/// Checks that the server accepts writes. The server must not be a standby, and
+/// `default_transaction_read_only` must be off.
 pub(super) async fn ensure_writable(client: &Client) -> Result<(), PostgresError> {
     let rows = client.simple_query("SHOW transaction_read_only").await?;
     let is_on = |row: &SimpleQueryMessage| match row {

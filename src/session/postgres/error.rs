@@ -9,10 +9,10 @@ use tokio_postgres::Error as Postgres;
 
 use crate::error::{Error, ErrorKind};
 
-/// The reason of an error of kind [`Store`](ErrorKind::Store) from a
-/// [`PostgresStore`](crate::session::PostgresStore); it is the error's source.
+/// The cause of an error of kind [`Store`](ErrorKind::Store) from a
+/// [`PostgresStore`](crate::session::PostgresStore), available as the source of that error.
 ///
-/// It is cheap to clone. Neither it nor its sources contain the password.
+/// A `PostgresError` is cheap to clone. Neither the error nor its sources contain the password.
 ///
 /// ```
 /// use turnstream::Error;
@@ -39,43 +39,45 @@ pub struct PostgresError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PostgresErrorKind {
-    /// No server could be reached within the limit, or the server is starting or shutting down, or
-    /// it has no free connection.
+    /// No server could be reached within the time limit, or the server is starting or shutting
+    /// down, or the server has no free connection.
     Unreachable,
-    /// The server does not accept writes: it is a standby, or `default_transaction_read_only` is on
-    /// (SQLSTATE 25006).
+    /// The server does not accept writes, because it is a standby, or because
+    /// `default_transaction_read_only` is on (SQLSTATE 25006).
     ReadOnly,
     /// The server's disk is full (SQLSTATE 53100).
     DiskFull,
-    /// The role lacks a privilege for this (SQLSTATE 42501).
+    /// The role lacks a privilege for the statement (SQLSTATE 42501).
     PermissionDenied,
     /// The server rejected the role or its password (SQLSTATE 28xxx).
     AuthenticationFailed,
-    /// No encrypted connection could be opened: the certificate is not trusted or has another name,
-    /// or the server does not support TLS.
+    /// No encrypted connection could be opened, because the certificate is not trusted or has
+    /// another name, or because the server does not support TLS.
     Tls,
     /// A statement took longer than its time limit (SQLSTATE 57014), or waited too long for a lock
-    /// (55P03).
+    /// (SQLSTATE 55P03).
     Timeout,
     /// The tables have a later version than this crate supports, or the database cannot contain
-    /// sessions: the server is older than PostgreSQL 14, or the encoding is not UTF-8.
+    /// sessions. A database cannot contain sessions if the server is older than PostgreSQL 14, or
+    /// if the encoding is not UTF-8.
     UnsupportedDatabase,
-    /// Any other error; see [`sqlstate`](PostgresError::sqlstate).
+    /// Any other database error; see [`sqlstate`](PostgresError::sqlstate).
     Other,
 }
 
 impl PostgresError {
-    /// Returns it if the error's source chain contains it.
+    /// Looks up a `PostgresError` in the error's source chain.
     pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
 
-    /// The kind of the error.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> PostgresErrorKind {
         self.kind
     }
 
-    /// The server's five-character error code (SQLSTATE), if the error came from the server.
+    /// Returns the server's five-character error code (SQLSTATE), if the error came from the
+    /// server.
     pub fn sqlstate(&self) -> Option<&str> {
         self.sqlstate.as_deref()
     }
@@ -84,8 +86,8 @@ impl PostgresError {
         Self { kind, sqlstate: None, message: message.into(), source: None }
     }
 
-    /// The error if a response is missing after the time limit, which the server enforces for every
-    /// statement that it receives.
+    /// Creates the error for a response that is missing after the time limit. The server enforces
+    /// this limit for every statement that it receives.
     pub(super) fn no_answer(limit: Duration) -> Self {
         Self::new(PostgresErrorKind::Unreachable, format!("no answer within {limit:?}"))
     }
@@ -94,20 +96,20 @@ impl PostgresError {
         self.message = format!("{context}: {}", self.message);
     }
 
-    /// Whether a retry may succeed without any change by a user.
+    /// Returns whether a retry may succeed without any change by a user.
     pub(super) fn is_transient(&self) -> bool {
         // 40001 is a serialization failure, and 40P01 a deadlock.
         self.kind == PostgresErrorKind::Unreachable
             || matches!(self.sqlstate(), Some("40001" | "40P01"))
     }
 
-    /// Whether the server may have executed the statement. It has not if it responded with an
-    /// error.
+    /// Returns whether the server may have executed the statement. The statement was not executed
+    /// if the server responded with an error.
     pub(super) fn leaves_outcome_open(&self) -> bool {
         self.kind == PostgresErrorKind::Unreachable
     }
 
-    /// Converts it to the error of a store, with a description of the failed operation.
+    /// Converts the error to the error of a store, with a description of the failed operation.
     pub(super) fn into_store_error(self, what: impl fmt::Display) -> Error {
         Error::new(ErrorKind::Store, format!("{what}: {self}")).with_source(self)
     }
@@ -135,7 +137,7 @@ fn kind_of_sqlstate(sqlstate: &str) -> PostgresErrorKind {
         "53100" => PostgresErrorKind::DiskFull,
         "42501" => PostgresErrorKind::PermissionDenied,
         "57014" | "55P03" => PostgresErrorKind::Timeout,
-        // The server is shutting down or starting, or has no free connection; or the connection was
+        // The server is shutting down or starting, or has no free connection, or the connection was
         // idle for too long.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "53300" => PostgresErrorKind::Unreachable,
         _ if sqlstate.starts_with("28") => PostgresErrorKind::AuthenticationFailed,
@@ -145,7 +147,7 @@ fn kind_of_sqlstate(sqlstate: &str) -> PostgresErrorKind {
 }
 
 fn kind_without_sqlstate(error: &Postgres) -> PostgresErrorKind {
-    // tokio-postgres has no other way to tell the kinds apart.
+    // tokio-postgres has no other way to distinguish these kinds.
     let message = error.to_string();
     if message.starts_with("error performing TLS handshake") {
         return PostgresErrorKind::Tls;

@@ -26,15 +26,15 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// How long to wait for a response of the server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The followers of one store's sessions. While there are any, one connection listens for all of
-/// them.
+/// The followers of one store's sessions. While there are followers, a single connection listens
+/// for all of them.
 pub(super) struct Followers {
     connector: Connector,
     listen: String,
     followed: String,
     state: Mutex<FollowerState>,
-    /// Changes when a listener ends. It is not in `state`, because a listener may end while that is
-    /// locked.
+    /// Changes when a listener ends. This sender is not in `state`, because a listener may end
+    /// while `state` is locked.
     listener_ends: watch::Sender<()>,
 }
 
@@ -48,24 +48,25 @@ struct FollowerState {
 
 /// A session that is followed.
 struct Followed {
-    /// `None` while the session does not exist.
+    /// The key of the session's row. `None` while the session does not exist.
     key: Option<i64>,
-    /// `None` before the first read; 0 if the session does not exist.
+    /// The version of the session. `None` before the first read, and 0 if the session does not
+    /// exist.
     version: watch::Sender<Option<u64>>,
 }
 
-/// The task that drives the connection.
+/// The task that drives the listening connection.
 struct Listener {
     /// Receives a message when another session is followed.
     added: mpsc::UnboundedSender<()>,
     task: JoinHandle<()>,
 }
 
-/// The listener's receiver of new followed sessions. It is dropped when the listener ends, or with
-/// its runtime.
+/// The listener's receiver of newly followed sessions. The receiver is dropped when the listener
+/// ends, or with the listener's runtime.
 struct Added {
-    // Fields are dropped in declaration order: when a follower is woken, the channel is already
-    // closed.
+    // Fields are dropped in declaration order, so the channel is already closed when a follower is
+    // woken.
     received: mpsc::UnboundedReceiver<()>,
     _end: ListenerEnd,
 }
@@ -100,7 +101,8 @@ impl Followers {
         }
     }
 
-    /// The versions of a session. The first poll starts to follow it.
+    /// Returns a stream of the versions of a session. The first poll of the stream starts to follow
+    /// the session.
     pub(super) fn follow(self: &Arc<Self>, id: String) -> BoxStream<'static, u64> {
         let followers = Arc::clone(self);
         once(async move { followers.add(id) })
@@ -122,7 +124,7 @@ impl Followers {
         Follower { followers: self, id, versions, listener_ends, last: None }
     }
 
-    /// Notifies the listener that another session is followed, or starts one on the caller's
+    /// Notifies the listener that another session is followed, or starts a listener on the caller's
     /// runtime.
     fn ensure_listener(self: &Arc<Self>, state: &mut FollowerState) {
         if let Some(listener) = &state.listener
@@ -136,7 +138,7 @@ impl Followers {
         state.listener = Some(Listener { added, task });
     }
 
-    /// Starts a listener if the previous one's runtime has ended.
+    /// Starts a new listener if the runtime of the previous listener has ended.
     fn restart_listener(self: &Arc<Self>) {
         let mut state = self.lock_state();
         if state.listener.as_ref().is_none_or(|listener| listener.added.is_closed()) {
@@ -148,8 +150,8 @@ impl Followers {
         lock_ignoring_poison(&self.state)
     }
 
-    /// Checks the server: if it stopped accepting writes, it does not send notifications any more
-    /// either, even if the connection did not end.
+    /// Checks that the server still accepts writes. A server that does not accept writes sends no
+    /// notifications either, even if the connection did not end.
     async fn check(&self, client: &Client) -> Result<(), PostgresError> {
         let checked = timeout(ANSWER_TIMEOUT, ensure_writable(client)).await;
         match checked.unwrap_or_else(|_| Err(PostgresError::no_answer(ANSWER_TIMEOUT))) {
@@ -197,20 +199,21 @@ impl Followers {
 }
 
 impl FollowerState {
-    /// Called after the connection was lost, because notifications may have been missed.
+    /// Forgets the keys of all sessions after the connection was lost, because notifications may
+    /// have been missed.
     fn forget_keys(&mut self) {
         self.ids_by_key.clear();
         self.by_id.values_mut().for_each(|followed| followed.key = None);
     }
 
-    /// Sends a version to its followers. Returns whether the key is unknown, in which case it may
-    /// belong to a followed session.
+    /// Sends a version to the followers of the session. Returns whether the key is unknown. A
+    /// session with an unknown key may be a followed session.
     fn on_written(&mut self, Written { key, version }: Written) -> bool {
         let Some(followed) = self.ids_by_key.get(&key).and_then(|id| self.by_id.get_mut(id)) else {
             return true;
         };
         if version == 0 {
-            // The session was deleted: if its id is used again, the new session has another key.
+            // The session was deleted. If its id is used again, the new session has another key.
             followed.key = None;
             self.ids_by_key.remove(&key);
             followed.set_version(0);
@@ -248,7 +251,7 @@ impl Drop for Follower {
     fn drop(&mut self) {
         let mut state = self.followers.lock_state();
         let others = state.by_id.get(&self.id).map_or(0, |it| it.version.receiver_count());
-        // This receiver is included in the count.
+        // The count of receivers includes this receiver.
         if others > 1 {
             return;
         }
@@ -273,7 +276,7 @@ impl Drop for Listener {
     }
 }
 
-/// Listens until it is aborted, and opens another connection if one is lost.
+/// Listens until the task is aborted, and opens another connection if a connection is lost.
 async fn listen(followers: Arc<Followers>, mut added: Added) {
     let mut pause = FIRST_PAUSE;
     loop {

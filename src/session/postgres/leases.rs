@@ -29,9 +29,9 @@ use crate::session::{AlreadyLeased, Lease, LeaseLost};
 const LONGEST_CONNECT: Duration = Duration::from_secs(30);
 
 /// The leases of one store. A lease is an advisory lock of the server, which is released when the
-/// connection that holds it ends. One connection holds the locks of all sessions that this process
-/// runs. Advisory locks do not exclude the same connection, so a table prevents two runs within the
-/// process.
+/// connection that holds the lock ends. A single connection holds the locks of all sessions that
+/// this process runs. Advisory locks do not exclude the same connection, so a table prevents two
+/// runs within the process.
 pub(super) struct Leases {
     connector: Connector,
     lease_time: Duration,
@@ -46,11 +46,11 @@ struct LeaseStatements {
     unlock: String,
 }
 
-/// The connection, as shared by the leases that it holds.
+/// The connection that holds the locks, as shared by its leases.
 struct LeaseConnection {
     commands: mpsc::UnboundedSender<Command>,
     health: Arc<Health>,
-    /// Ready when the connection is lost.
+    /// A future that is ready when the connection is lost.
     gone: Shared<BoxFuture<'static, ()>>,
 }
 
@@ -58,8 +58,8 @@ struct LeaseConnection {
 struct Health {
     lease_time: Duration,
     is_gone: AtomicBool,
-    /// The time at which the last confirmed statement was sent. The server's timeout starts later
-    /// than that.
+    /// The time at which the last confirmed statement was sent. The server's timeout starts after
+    /// this time.
     confirmed_at: Mutex<Instant>,
 }
 
@@ -68,7 +68,7 @@ enum Command {
     GiveBack { id: String, epoch: u64 },
 }
 
-/// `None` if another process has the lease.
+/// The result of taking a lease. `None` if another process has the lease.
 type Taken = Result<Option<ServerLock>, PostgresError>;
 
 /// A session's slot in the table of the leases that this process holds.
@@ -77,8 +77,8 @@ struct TakenSlot {
     id: String,
 }
 
-/// The value that a lease holds. Fields are dropped in declaration order: the unlock is queued
-/// before the slot is freed, so the next lock of this session is queued after it.
+/// The value that a lease holds. Fields are dropped in declaration order. Therefore, the unlock is
+/// queued before the slot is freed, and the next lock of the session is queued after the unlock.
 struct LeaseHold {
     lock: ServerLock,
     slot: TakenSlot,
@@ -90,7 +90,7 @@ pub(super) struct LeaseOwner<'a> {
     lease: &'a Lease,
 }
 
-/// A lock on the server, which is released when this is dropped.
+/// A lock on the server, which is released when this value is dropped.
 struct ServerLock {
     connection: Arc<LeaseConnection>,
     id: String,
@@ -100,9 +100,9 @@ struct ServerLock {
 impl Leases {
     pub(super) fn new(connector: Connector, lease_time: Duration, statements: &Statements) -> Self {
         let settings = format!(
-            // The first setting ends the connection of a process that was suspended, which its
-            // kernel cannot keep open. The second ends statements that wait for a row, long before
-            // the leases would end.
+            // The first setting ends the connection of a process that was suspended, which the
+            // process's kernel cannot keep open. The second setting ends statements that wait for a
+            // row, long before the leases would end.
             "SET idle_session_timeout = {millis};
              SET lock_timeout = {quarter}; SET statement_timeout = {third_millis};
              SET tcp_keepalives_idle = {third}; SET tcp_keepalives_interval = {third};
@@ -110,7 +110,7 @@ impl Leases {
             millis = lease_time.as_millis(),
             quarter = (lease_time / 4).as_millis(),
             third_millis = (lease_time / 3).as_millis(),
-            // The maximum on Linux.
+            // The limit is the maximum on Linux.
             third = (lease_time / 3).as_secs().clamp(1, 32_767),
         );
         let statements = LeaseStatements {
@@ -131,7 +131,7 @@ impl Leases {
         LeaseOwner { leases: self, lease }
     }
 
-    /// Takes the lease of a session. Opens the connection first, if there is not one.
+    /// Takes the lease of a session. Opens the connection first if it is not open.
     pub(super) async fn take(&self, database: &Database, id: &str) -> Result<Lease, Error> {
         let already_leased = || Err(AlreadyLeased { id: id.to_owned() }.into());
         let cannot = |error: PostgresError| error.into_store_error("cannot take the lease");
@@ -155,7 +155,7 @@ impl Leases {
         }
     }
 
-    /// Locks a session. If the future is dropped, the task releases the lock.
+    /// Locks a session. If the future is dropped, the connection's task releases the lock.
     async fn lock(&self, id: &str) -> Taken {
         let connection = self.connection().await?;
         let (answer, answered) = oneshot::channel();
@@ -205,7 +205,7 @@ impl Leases {
 impl AppendLease for LeaseOwner<'_> {
     fn ensure_held(&self, id: &str) -> Result<u64, LeaseLost> {
         let hold = self.lease.hold::<LeaseHold>();
-        // Another store's lease could have the same epoch.
+        // A lease of another store could have the same epoch.
         let own = hold.filter(|hold| Arc::ptr_eq(&hold.slot.taken, &self.leases.taken));
         let lock = own.map(|hold| &hold.lock);
         match lock.filter(|lock| lock.id == id && lock.connection.health.is_good()) {
@@ -230,8 +230,9 @@ impl Drop for TakenSlot {
 }
 
 impl LeaseConnection {
-    /// Ready when the connection's leases are lost. Each poll checks the clock, because after a
-    /// suspension, this may be polled before the connection's task runs.
+    /// Returns a future that is ready when the connection's leases are lost. Each poll checks the
+    /// clock, because after a suspension, the future may be polled before the connection's task
+    /// runs.
     fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
         let (health, mut gone) = (Arc::clone(&self.health), self.gone.clone());
         poll_fn(move |cx| match health.is_good() {
@@ -246,13 +247,15 @@ impl Health {
         !self.is_gone.load(Ordering::Acquire) && Instant::now() < self.ends_at()
     }
 
-    /// The time at which the server may end the connection, unless another statement is confirmed.
+    /// Returns the time at which the server may end the connection, unless another statement is
+    /// confirmed before.
     fn ends_at(&self) -> Instant {
         *lock_ignoring_poison(&self.confirmed_at) + self.lease_time
     }
 }
 
-/// Dropped when the task below ends, or with its runtime: the leases are lost.
+/// Marks the leases as lost when it is dropped, which happens when the connection's task ends, or
+/// with the task's runtime.
 struct EndOfConnection {
     health: Arc<Health>,
     task: JoinHandle<()>,
@@ -262,13 +265,13 @@ struct EndOfConnection {
 impl Drop for EndOfConnection {
     fn drop(&mut self) {
         self.health.is_gone.store(true, Ordering::Release);
-        // The server detects this, and releases the locks.
+        // The server detects that the connection has ended, and releases the locks.
         self.task.abort();
     }
 }
 
-/// Executes commands on the connection one at a time, so an unlock is done before the next lock of
-/// the same session.
+/// Executes commands on the connection one at a time, so that an unlock is done before the next
+/// lock of the same session.
 struct LeaseTask {
     client: Client,
     connection: Weak<LeaseConnection>,
@@ -278,7 +281,7 @@ struct LeaseTask {
 
 impl LeaseTask {
     /// Runs until the connection ends, until a response is missing for the lease time, or until the
-    /// last lease and the store were dropped.
+    /// last lease and the store have been dropped.
     async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let health = Arc::clone(&self.end.health);
         loop {
@@ -301,7 +304,8 @@ impl LeaseTask {
         }
     }
 
-    /// Executes a command, or a ping if it is `None`. An error means that the connection is lost.
+    /// Executes a command, or a ping if the command is `None`. An error means that the connection
+    /// is lost.
     async fn do_command(&self, command: Option<Command>) -> Result<(), PostgresError> {
         match command {
             Some(Command::Take { id, answer }) => {
@@ -312,7 +316,7 @@ impl LeaseTask {
                     Some(ServerLock { connection, id, epoch })
                 };
                 if is_broken {
-                    // Set before the caller tries again.
+                    // The flag is set before the caller tries again.
                     self.end.health.is_gone.store(true, Ordering::Release);
                 }
                 // If the caller was dropped, the lock is dropped here.
@@ -330,14 +334,14 @@ impl LeaseTask {
                     Err(error) => match PostgresError::from(error) {
                         error if ends_leases(&error) => Err(error),
                         // The reserved row of a session that was never written could not be
-                        // removed, so only unlock.
+                        // removed, so the session is only unlocked.
                         _ => self.unlock(id).await,
                     },
                 }
             }
             None => match ensure_writable(&self.client).await {
                 Err(error) if ends_leases(&error) => Err(error),
-                // Any other error is a response, too.
+                // Any other error is also a response.
                 Ok(()) | Err(_) => Ok(()),
             },
         }
@@ -364,9 +368,9 @@ impl LeaseTask {
     }
 }
 
-/// Whether a connection has lost its leases after an error. A server that stopped accepting writes
-/// still has the locks while the connection lasts, but other processes take theirs from the server
-/// that replaces it.
+/// Returns whether a connection has lost its leases after an error. A server that stopped accepting
+/// writes still has the locks while the connection lasts. However, other processes take their
+/// leases from the server that replaces it.
 fn ends_leases(error: &PostgresError) -> bool {
     error.leaves_outcome_open() || error.kind() == PostgresErrorKind::ReadOnly
 }

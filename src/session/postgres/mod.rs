@@ -1,6 +1,6 @@
 //! A store in a PostgreSQL database.
 //!
-//! An append passes through three modules: `store` has the public methods, `session_tables` the
+//! An append passes through three modules. `store` has the public methods, `session_tables` the
 //! statements of each operation, and `database` the connection pool and the retries after a
 //! connection breaks. Leases and followers each have their own connection.
 

@@ -5,9 +5,9 @@ use tokio_postgres::{Client, GenericClient};
 use super::error::{PostgresError, PostgresErrorKind};
 use crate::error::{Error, ErrorKind};
 
-/// The migrations from each schema version to the next; `{s}` stands for the schema. The version of
-/// a database is the number of migrations that were applied. New ones are added at the end;
-/// existing ones are never changed.
+/// The migrations from each schema version to the next, in which `{s}` stands for the schema's
+/// name. The version of a database is the number of migrations that were applied. New migrations
+/// are added at the end; existing migrations are never changed.
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE {s}.schema_version (
         version integer PRIMARY KEY,
@@ -48,10 +48,11 @@ const MIGRATIONS: &[&str] = &["
     );
 "];
 
-/// The advisory lock for migrations, so that concurrent ones wait for each other: `turn` in ASCII.
+/// The key of the advisory lock for migrations, `turn` in ASCII. With this lock, concurrent
+/// migrations wait for each other.
 const MIGRATION_LOCK: i64 = 0x7475_726e;
 
-/// Migrates the tables of a database to the latest version. Runs no DDL if they are current.
+/// Migrates the tables of a database to the latest version. Runs no DDL if the tables are current.
 pub(super) async fn migrate(
     client: &mut Client,
     schema: &str,
@@ -64,7 +65,7 @@ pub(super) async fn migrate(
     loop {
         let transaction = client.transaction().await?;
         transaction.query("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
-        // Another process may have migrated the tables meanwhile.
+        // Another process may have migrated the tables in the meantime.
         let found = schema_version(&transaction, schema, name).await?;
         let found = ensure_known_version(found)?;
         let Some(migration) = MIGRATIONS.get(found) else { return Ok(()) };
@@ -84,7 +85,7 @@ pub(super) async fn migrate(
     }
 }
 
-/// All migrations as a script, for a database without the schema.
+/// Returns all migrations as a script, for a database without the schema.
 pub(super) fn migrations_sql(schema: &str) -> String {
     let mut script = format!("BEGIN;\nCREATE SCHEMA IF NOT EXISTS {schema};\n");
     for (number, migration) in (1..).zip(MIGRATIONS) {
@@ -125,14 +126,14 @@ async fn ensure_supported_server(client: &Client) -> Result<(), PostgresError> {
     Err(PostgresError::new(PostgresErrorKind::UnsupportedDatabase, problem))
 }
 
-/// The number of migrations that were applied to a database.
+/// Returns the number of migrations that were applied to a database.
 async fn schema_version(
     client: &impl GenericClient,
     schema: &str,
     name: &str,
 ) -> Result<i32, PostgresError> {
-    // `to_regclass` would not see a table that another connection has created since this
-    // transaction began.
+    // `to_regclass` would not see a table that another connection created after the start of this
+    // transaction.
     let sql =
         "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
                               WHERE relname = 'schema_version' AND nspname = $1)";

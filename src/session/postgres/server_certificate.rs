@@ -1,4 +1,4 @@
-//! Verification of the server's certificate.
+//! Verifies the server's certificate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::error::{PostgresError, PostgresErrorKind};
 
 /// Creates the TLS connector. Reads the file of root certificates.
 pub(super) fn tls_connector(settings: &TlsSettings) -> Result<MakeRustlsConnect, PostgresError> {
-    // The same provider as reqwest uses, whatever the default of the process is.
+    // This is the same provider as reqwest uses, regardless of the default of the process.
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match (settings.mode, &settings.root_certificates) {
         (TlsMode::Disable | TlsMode::Prefer, _) | (TlsMode::Require, RootCertificates::Unset) => {
@@ -82,7 +82,7 @@ fn read_certificates(path: &Path) -> Result<RootCertStore, PostgresError> {
     }
 }
 
-/// `sslmode=require`: encrypts without verifying the server.
+/// The certificate verifier for `sslmode=require`, which encrypts without verifying the server.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 
@@ -123,7 +123,8 @@ impl ServerCertVerifier for Unverified {
     }
 }
 
-/// `sslmode=verify-ca`: requires a trusted certificate, with any name in it.
+/// The certificate verifier for `sslmode=verify-ca`, which requires a trusted certificate with any
+/// name.
 #[derive(Debug)]
 struct AnyName(Arc<dyn ServerCertVerifier>);
 

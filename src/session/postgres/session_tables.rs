@@ -47,7 +47,7 @@ enum AppendState {
 const ENTRIES_PER_STATEMENT: u64 = 1000;
 
 impl SessionTables {
-    /// Appends entries, under a lease if one is given.
+    /// Appends entries, under a lease if a lease is given.
     pub(super) async fn append(
         &self,
         new: &NewEntries<'_>,
@@ -88,7 +88,7 @@ impl SessionTables {
         }
     }
 
-    /// Loads the entries of a session, starting at a number.
+    /// Loads the entries of a session, starting at the entry with the number `from`.
     pub(super) async fn load(&self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         let mut attempts = self.database.attempts();
         let mut loading = Loading { tables: self, id, from, entries: Vec::new(), segments: None };
@@ -110,7 +110,7 @@ impl SessionTables {
         self.read_list(&self.statements.list, &[]).await
     }
 
-    /// Lists at most `limit` sessions, starting after the given one.
+    /// Lists at most `limit` sessions, starting after the given session.
     pub(super) async fn list_page(
         &self,
         after: Option<&SessionInfo>,
@@ -143,7 +143,7 @@ impl SessionTables {
         }
     }
 
-    /// Creates a fork.
+    /// Creates a fork of a session.
     pub(super) async fn fork(&self, id: &str, at: u64, new: &str) -> Result<(), Error> {
         let fork_id = AppendId::random();
         let (id_bytes, new_bytes) = (id.as_bytes(), new.as_bytes());
@@ -167,7 +167,7 @@ impl SessionTables {
                 Ok(Some((origin, there))) => {
                     let forked_by = there.as_ref().map(|row| get::<Option<AppendId>>(row, 1));
                     if forked_by.transpose()?.flatten() == Some(fork_id) {
-                        // An earlier attempt without a response has created it.
+                        // An earlier attempt without a response has created the fork.
                         return Ok(());
                     }
                     let version = |row: Option<Row>| row.map(|row| get_number(&row, 0)).transpose();
@@ -175,7 +175,7 @@ impl SessionTables {
                     ensure_session_absent(new, version(there)?)?;
                     attempts.after_race().await
                 }
-                // The original session was deleted meanwhile, which the next attempt detects.
+                // The original session was deleted in the meantime, which the next attempt detects.
                 Err(error) if error.sqlstate() == Some("23503") => attempts.after_race().await,
                 Err(error) => attempts.after_error(error).await,
             };
@@ -198,7 +198,8 @@ impl SessionTables {
         let listed = self.list().await?;
         let mut removed = Vec::new();
         for id in prunable_ids(&listed, before) {
-            // If another process has written or forked the session meanwhile, it is kept.
+            // If another process has written or forked the session in the meantime, the session is
+            // kept.
             match self.remove(id, Some(before)).await? {
                 Removal::Done => removed.push(id.to_owned()),
                 Removal::NotThere | Removal::HasFork(_) => {}
@@ -207,7 +208,8 @@ impl SessionTables {
         Ok(removed)
     }
 
-    /// Removes rows left by processes that held the lease of a session without ever writing it.
+    /// Removes rows left by processes that held the lease of a session without ever writing the
+    /// session.
     async fn delete_abandoned(&self) -> Result<(), Error> {
         let mut attempts = self.database.attempts();
         loop {
@@ -223,11 +225,12 @@ impl SessionTables {
         }
     }
 
-    /// Removes a session, only if it was last written before `before` when that is given.
+    /// Removes a session. If `before` is given, the session is removed only if it was last written
+    /// before that time.
     async fn remove(&self, id: &str, before: Option<SystemTime>) -> Result<Removal, Error> {
         let mut attempts = self.database.attempts();
-        // The row that an earlier attempt may have removed. The id may belong to another session
-        // since then, which the caller did not mean to remove.
+        // `open_key` is the key of the row that an earlier attempt may have removed. The id may
+        // belong to another session now, which the caller did not mean to remove.
         let mut open_key = None;
         loop {
             let client = attempts.client().await.map_err(write_error)?;
@@ -254,8 +257,8 @@ impl SessionTables {
     ) -> Result<Removal, PostgresError> {
         let id = removing.id.as_bytes();
         let statements = &self.statements;
-        // Separate statements: the one that locks the row may wait for an append, whose entries are
-        // visible only to a later statement.
+        // The transaction uses separate statements, because the statement that locks the row may
+        // wait for an append. The entries of that append are visible only to a later statement.
         let transaction = client.transaction().await?;
         let row = match removing.open_key {
             // This waits for an attempt that is still in progress on the server.
@@ -301,9 +304,10 @@ pub(super) trait AppendLease: Sync {
 struct Removing<'a> {
     id: &'a str,
     before: Option<SystemTime>,
-    /// The row that an earlier attempt may have removed: no other row is removed.
+    /// The key of the row that an earlier attempt may have removed. If this key is set, no other
+    /// row is removed.
     open_key: Option<i64>,
-    /// Set before the commit is sent.
+    /// The key of the removed row, which is set before the commit is sent.
     committed_key: Option<i64>,
 }
 
@@ -323,7 +327,7 @@ struct Append<'a> {
 }
 
 impl Append<'_> {
-    /// The version after the append.
+    /// Returns the version after the append.
     fn version(&self) -> u64 {
         self.new.expected.saturating_add(self.new.lines.len() as u64)
     }
@@ -345,14 +349,14 @@ impl Append<'_> {
         }
     }
 
-    /// Finds out whether an earlier attempt was written, after the lease was lost.
+    /// Determines whether an earlier attempt was written, after the lease was lost.
     async fn settle_lost(
         &self,
         client: &ClientWrapper,
         lost: LeaseLost,
     ) -> Result<AppendState, PostgresError> {
-        // This statement waits for an attempt that is in progress on the server. After it, an
-        // attempt that reaches the server later writes nothing.
+        // This statement waits for an attempt that is in progress on the server. An attempt that
+        // reaches the server after this statement writes nothing.
         let id = self.new.id.as_bytes();
         let epoch = to_sql_integer(lost.epoch);
         client.execute(&self.tables.statements.raise_epoch, &[&id, &epoch]).await?;
@@ -362,8 +366,8 @@ impl Append<'_> {
         })
     }
 
-    /// Writes the entries, if the session has the expected version and lease. This is a single
-    /// statement, and therefore one transaction, even if the future is dropped.
+    /// Writes the entries, if the session has the expected version and lease. The write is a single
+    /// statement, and therefore a single transaction, even if the future is dropped.
     async fn write(&self, client: &ClientWrapper) -> Result<bool, PostgresError> {
         let (new, statements) = (self.new, &self.tables.statements);
         let statements = match self.epoch {
@@ -385,7 +389,7 @@ impl Append<'_> {
         Ok(client.execute(&statement, &arguments).await? > 0)
     }
 
-    /// Finds out whether the entries were written, and if not, why.
+    /// Determines whether the entries were written, and if not, why.
     async fn state(&self, client: &ClientWrapper) -> Result<AppendState, PostgresError> {
         let NewEntries { id, expected, .. } = *self.new;
         let statement = client.prepare_cached(&self.tables.statements.state_for_append).await?;
@@ -411,7 +415,7 @@ impl Append<'_> {
     }
 }
 
-/// A load that continues on another connection if one breaks.
+/// A load that continues on another connection if a connection breaks.
 struct Loading<'a> {
     tables: &'a SessionTables,
     id: &'a str,
@@ -420,7 +424,8 @@ struct Loading<'a> {
     segments: Option<Vec<Segment>>,
 }
 
-/// The entries of a session that belong to one row: the session's own, or those of an ancestor.
+/// The entries of a session that belong to one row, which is the row of the session or of an
+/// ancestor.
 struct Segment {
     key: i64,
     numbers: Range<u64>,
@@ -484,8 +489,8 @@ impl Loading<'_> {
         rows.iter().map(segment).collect()
     }
 
-    /// Called if an entry is missing: either the session was deleted meanwhile, or the tables are
-    /// damaged.
+    /// Determines why an entry is missing. Either the session was deleted in the meantime, or the
+    /// tables are damaged.
     async fn explain_gap(&self, client: &ClientWrapper, number: u64) -> Result<Loaded, LoadError> {
         let statement = client.prepare_cached(&self.tables.statements.session_key).await?;
         let row = client.query_opt(&statement, &[&self.id.as_bytes()]).await?;
@@ -500,7 +505,8 @@ impl Loading<'_> {
     }
 }
 
-/// Reads entries up to the first missing one. If it fails, the entries read before are kept.
+/// Reads entries up to the first missing entry. If reading fails, the entries that were already
+/// read are kept.
 async fn read_entries(
     client: &ClientWrapper,
     tables: &SessionTables,
@@ -595,7 +601,7 @@ fn to_sql_time(time: SystemTime) -> SystemTime {
     time.clamp(SystemTime::UNIX_EPOCH - MOST, SystemTime::UNIX_EPOCH + MOST)
 }
 
-/// Converts back a number that was written by [`to_sql_integer`].
+/// Converts a number that was written by [`to_sql_integer`] back to a version.
 fn from_sql_integer(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

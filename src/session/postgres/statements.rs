@@ -31,10 +31,10 @@ pub(super) struct Statements {
 
 /// The statements that append entries.
 pub(super) struct AppendStatements {
-    /// Appends one entry to a session that has entries.
+    /// The statement that appends one entry to a session that has entries.
     pub(super) one_entry: String,
     pub(super) entries: String,
-    /// Appends to a session without entries, which may not exist yet.
+    /// The statement that appends to a session without entries, which may not exist yet.
     pub(super) first_entries: String,
 }
 
@@ -46,12 +46,13 @@ pub(super) enum Notify {
 }
 
 impl Statements {
-    /// `s` is the quoted name of the schema, and `name` the plain one.
+    /// Creates the statements. `s` is the quoted name of the schema, and `name` is the unquoted
+    /// name.
     #[expect(clippy::too_many_lines, reason = "a list of statements")]
     pub(super) fn new(s: &str, name: &str, notify: Notify) -> Self {
         let channel = channel_name(name);
-        // The advisory lock for the id in `$1`. Advisory locks are shared by all users of the
-        // database, so the number is derived from a hash.
+        // Returns the SQL expression for the key of the advisory lock for an id. Advisory locks are
+        // shared by all users of the database, so the lock key is derived from a hash.
         let lock_of = |id: &str| {
             let schema = format!("convert_to('{}', 'UTF8')", name.replace('\'', "''"));
             let digest = format!("encode(sha256(sha256({schema}) || {id}), 'hex')");
@@ -177,9 +178,9 @@ impl Statements {
 }
 
 impl AppendStatements {
-    /// The arguments are `$1` the session id, `$2` the expected version, `$3` the id of the append,
-    /// `$4` the entries, and `$5` the epoch of the lease, if it is checked. The statements affect
-    /// no row if the session has another version.
+    /// Creates the append statements. The arguments of each statement are `$1` the session id, `$2`
+    /// the expected version, `$3` the id of the append, `$4` the entries, and `$5` the epoch of the
+    /// lease, if it is checked. The statements affect no row if the session has another version.
     fn new(s: &str, channel: &str, notify: Notify, lease_check: &str) -> Self {
         let statement = |write: &str, insert: &str, count: &str| match notify {
             Notify::Off => format!("WITH written AS ({write} RETURNING key) {insert}"),
@@ -226,8 +227,8 @@ impl AppendStatements {
     }
 }
 
-/// The notification channel of a schema. The name is hashed, because schema and channel names can
-/// both have at most 63 bytes.
+/// Returns the notification channel of a schema. The schema's name is hashed, because schema and
+/// channel names can both have at most 63 bytes.
 fn channel_name(schema: &str) -> String {
     format!("turnstream_{:016x}", crate::fnv::fnv1a_64(schema.bytes()))
 }

@@ -14,37 +14,37 @@ use super::schema;
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 
-/// A database that is opened again if the file at its path was replaced, or if others have written
-/// to it.
+/// A database that is opened again if the file at its path was replaced, or if other connections
+/// have written to the file.
 pub(super) struct Database {
-    /// An absolute path; `None` if the database is in memory.
+    /// The absolute path of the database file. `None` if the database is in memory.
     path: Option<PathBuf>,
-    /// `None` after the file was removed.
+    /// The open database. `None` after the file was removed.
     open_database: Option<OpenDatabase>,
 }
 
 struct OpenDatabase {
     connection: Connection,
     files: DatabaseFileIds,
-    /// The state of the file after the last operation.
+    /// The write stamp of the file after the last operation.
     last_write_stamp: Option<WriteStamp>,
 }
 
-/// The identities of an open database's files: the file itself, its log, and the index of the log.
-/// If one of them was replaced or removed, later writes by SQLite are lost when the database is
-/// closed.
+/// The identities of an open database's files, which are the file itself, its log, and the index of
+/// the log. If one of these files was replaced or removed, later writes by SQLite are lost when the
+/// database is closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct DatabaseFileIds([Option<FileId>; 3]);
 
-/// Metadata that changes when the file is written by another connection, or when another file is
-/// copied over it, which SQLite would not detect.
+/// File metadata that changes when the file is written by another connection, or when another file
+/// is copied over it, which SQLite would not detect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct WriteStamp {
     len: u64,
     modified: Option<SystemTime>,
 }
 
-/// The action if the file does not exist.
+/// The action if the database file does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfMissing {
     ReturnNone,
@@ -85,8 +85,8 @@ impl From<Error> for DatabaseError {
 impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         // SQLite treats an empty name as a temporary database, and names that start with `:` or
-        // `file:` in a special way; an absolute path never has such a meaning. It also stays valid
-        // if the process changes its current directory.
+        // `file:` in a special way. An absolute path never has such a meaning. An absolute path
+        // also stays valid if the process changes its current directory.
         let path = std::path::absolute(path).map_err(|error| {
             store_error(format!("cannot open the database `{}`", path.display()), error)
         })?;
@@ -106,7 +106,8 @@ impl Database {
         Ok(Self { path: None, open_database: Some(open) })
     }
 
-    /// Returns the connection to the database that is at the path now; `None` if it does not exist.
+    /// Returns the connection to the database that is currently at the path. Returns `None` if the
+    /// database does not exist.
     pub(super) fn ensure_connection(
         &mut self,
         missing: IfMissing,
@@ -128,8 +129,8 @@ impl Database {
         Ok(self.open_database.as_mut().map(|open| &mut open.connection))
     }
 
-    /// Reads from the database at the path in a single transaction; returns `None` if it does not
-    /// exist.
+    /// Reads from the database at the path in a single transaction. Returns `None` if the database
+    /// does not exist.
     pub(super) fn read<R>(
         &mut self,
         work: impl FnOnce(&Connection) -> Result<R, DatabaseError>,
@@ -141,7 +142,7 @@ impl Database {
         read().map(Some).map_err(DatabaseError::into_read_error)
     }
 
-    /// Runs `work` in a write transaction of the database at the path; `work` receives `None` if
+    /// Runs `work` in a write transaction of the database at the path. `work` receives `None` if
     /// the database does not exist.
     pub(super) fn write<R>(
         &mut self,
@@ -159,7 +160,8 @@ impl Database {
             let transaction =
                 open.connection.transaction_with_behavior(TransactionBehavior::Immediate);
             let transaction = transaction.map_err(|error| cannot_write(error.into()))?;
-            // While this waited for a lock, the file at the path may have been replaced or removed.
+            // While this call waited for a lock, the file at the path may have been replaced or
+            // removed.
             if path.is_none_or(|path| DatabaseFileIds::from_path(&path) == open.files) {
                 let worked = work(Some(transaction)).map_err(cannot_write)?;
                 self.checkpoint_wal();
@@ -168,12 +170,13 @@ impl Database {
         }
     }
 
-    /// The path of the file with links resolved; `None` if the database is in memory.
+    /// Returns the path of the file with links resolved. Returns `None` if the database is in
+    /// memory.
     pub(super) fn target_path(&self) -> Option<PathBuf> {
         self.path.as_deref().map(resolve_links)
     }
 
-    /// Whether the open database is the one at its path.
+    /// Returns whether the open database is the database at its path.
     pub(super) fn is_at_path(&self) -> bool {
         match (&self.path, &self.open_database) {
             (Some(path), Some(open)) => DatabaseFileIds::from_path(path) == open.files,
@@ -182,7 +185,8 @@ impl Database {
         }
     }
 
-    /// Whether the open database is the one at its path, and was not written by others.
+    /// Returns whether the open database is the database at its path, and was not written by other
+    /// connections.
     fn is_unchanged(&self) -> bool {
         let left = self.open_database.as_ref().and_then(|open| open.last_write_stamp);
         self.is_at_path() && self.path.as_deref().and_then(WriteStamp::from_path) == left
@@ -195,11 +199,11 @@ impl Database {
     }
 
     /// Checkpoints the log into the file, so that a copy of the file alone is complete, and so that
-    /// no log remains that another database at this path would use. This does not wait: while
-    /// another connection reads or writes, a part stays in the log until the next checkpoint.
+    /// no log remains that another database at this path would use. This method does not wait.
+    /// While another connection reads or writes, a part stays in the log until the next checkpoint.
     fn checkpoint_wal(&mut self) {
         let Some(OpenDatabase { connection, .. }) = &self.open_database else { return };
-        // If this fails, the data is still durable in the log.
+        // If the checkpoint fails, the data is still durable in the log.
         let _ = schema::without_busy_timeout(connection, |connection| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
         });
@@ -209,8 +213,8 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // If this is the last connection, closing it would do the same; otherwise, closing would
-        // not checkpoint.
+        // If this is the last connection, closing the connection would also checkpoint the log;
+        // otherwise, closing would not checkpoint.
         if self.is_at_path() {
             self.checkpoint_wal();
         }
@@ -224,7 +228,7 @@ impl OpenDatabase {
             let before = DatabaseFileIds::from_path(path);
             let connection = schema::open_connection(path)?;
             let files = DatabaseFileIds::from_path(path);
-            // If they differ, the file was replaced meanwhile.
+            // If the file identities differ, the file was replaced in the meantime.
             if before.0[0] == files.0[0] {
                 return Ok(Self { connection, files, last_write_stamp: None });
             }
@@ -251,11 +255,12 @@ impl DatabaseFileIds {
     }
 }
 
-/// Creates the file if it does not exist, accessible only to its owner. SQLite would create it
-/// readable for others, and uses the file's mode for the log.
+/// Creates the file if it does not exist, accessible only to its owner. SQLite would create a file
+/// that other users can read, and uses the file's mode for the log.
 fn create_file(path: &Path) -> Result<(), Error> {
-    /// On some systems, closing a file releases all locks that the process has on it. With this
-    /// mutex, no other thread opens the new file as a database before it is closed here.
+    /// On some systems, closing a file releases all locks that the process has on that file. While
+    /// this mutex is locked, no other thread opens the new file as a database before the file is
+    /// closed here.
     static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
     let cannot =

@@ -9,16 +9,17 @@ use rusqlite::{Connection, Error as Sqlite, ErrorCode, TransactionBehavior};
 use super::super::checks::{corrupt_data_error, store_error};
 use crate::error::Error;
 
-/// How long to wait for another connection that has locked the database.
+/// How long to wait while another connection has locked the database.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// Identifies the databases of this crate (`PRAGMA application_id`): `turn` in ASCII.
+/// The application id of the databases of this crate (`PRAGMA application_id`), which is `turn` in
+/// ASCII.
 const APPLICATION_ID: i64 = 0x7475_726e;
 
-/// The migrations from each schema version to the next. The version of a database
-/// (`PRAGMA user_version`) is the number of migrations that were applied. New ones are added at the
-/// end; existing ones are never changed.
+/// The migrations from each schema version to the next. The version of a database (`PRAGMA
+/// user_version`) is the number of migrations that were applied. New migrations are added at the
+/// end; existing migrations are never changed.
 const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE session (
@@ -146,7 +147,8 @@ fn try_migrate(database: &mut Connection) -> Result<SchemaState, Sqlite> {
     Ok(SchemaState::Ready)
 }
 
-/// Whether the database is one of this crate, and whether this version can use or migrate it.
+/// Returns whether the database belongs to this crate, and whether this version can use or migrate
+/// it.
 fn schema_state(database: &Connection) -> Result<SchemaState, Sqlite> {
     let version = read_pragma(database, "user_version")?;
     let tables: i64 =
@@ -159,7 +161,7 @@ fn schema_state(database: &Connection) -> Result<SchemaState, Sqlite> {
     })
 }
 
-/// The schema version after all migrations.
+/// Returns the schema version after all migrations.
 fn latest_schema_version() -> i64 {
     // Invariant: the number of migrations is small.
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)

@@ -1,4 +1,4 @@
-//! The store's operations, which run on its thread.
+//! The operations of the SQLite store, which run on the store's thread.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -89,7 +89,8 @@ impl blocking_store::BlockingStore for SessionTables {
             transaction.commit()?;
             Ok(version)
         })?;
-        // If it is not, the entries are in a file that was removed from its folder.
+        // If the database is not at its path, the entries are in a file that was removed from its
+        // folder.
         match lines.is_empty() || self.database.is_at_path() {
             true => Ok(version),
             false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
@@ -186,7 +187,7 @@ impl blocking_store::BlockingStore for SessionTables {
 }
 
 impl SessionTables {
-    /// The version of a session, 0 if it does not exist.
+    /// Returns the version of a session, or 0 if the session does not exist.
     fn version(&mut self, id: &str) -> Result<u64, Error> {
         let kept = self.database.read(|database| Ok(find_session(database, id)?))?.flatten();
         Ok(kept.map_or(0, |kept| kept.version))
@@ -249,14 +250,14 @@ enum HeldLease {
     Locked(LockFile),
 }
 
-/// The path of the lock file for a session of the database.
+/// Returns the path of the lock file for a session of the database.
 fn lock_path(database: &Path, id: &str) -> PathBuf {
     let mut folder = database.as_os_str().to_owned();
     folder.push(".locks");
     Path::new(&folder).join(format!("{}.lock", file_name::file_name_from_id(id)))
 }
 
-/// Checks that the lease is one of this session, and that its lock file was not removed.
+/// Checks that the lease belongs to this session, and that its lock file was not removed.
 fn ensure_lock_held(lease: &Lease, lock: Option<&Path>, id: &str) -> Result<(), Error> {
     let is_held = match (lease.hold::<HeldLease>(), lock) {
         (Some(HeldLease::Locked(held)), Some(path)) => held.is_at(path),
@@ -266,7 +267,8 @@ fn ensure_lock_held(lease: &Lease, lock: Option<&Path>, id: &str) -> Result<(), 
     if is_held { Ok(()) } else { Err(lease_lost_error(lease, id)) }
 }
 
-/// Checks that the lease is the latest one. This is also true if the session was deleted since.
+/// Checks that the lease is the latest lease of the session. The check also succeeds if the session
+/// was deleted in the meantime.
 fn ensure_last_lease(database: &Connection, lease: &Lease, id: &str) -> Result<(), DatabaseError> {
     let epoch: Option<i64> = database
         .query_row("SELECT epoch FROM lease WHERE id = ?", [id], |row| row.get(0))
@@ -289,7 +291,7 @@ fn delete_session(database: &Connection, id: &str) -> Result<(), Sqlite> {
     Ok(())
 }
 
-/// A time in the database's unit: microseconds since 1970.
+/// Converts a time to the database's unit, which is microseconds since 1970.
 fn to_unix_micros(time: SystemTime) -> i64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     i64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
@@ -331,7 +333,7 @@ fn insert_session(
     Ok(database.last_insert_rowid())
 }
 
-/// The number after the session's last own entry, or 0 if it has none.
+/// Returns the number after the session's last own entry, or 0 if the session has no own entry.
 fn next_entry_number(database: &Connection, key: i64) -> Result<u64, Sqlite> {
     let last: Option<i64> =
         database.query_row("SELECT max(number) FROM entry WHERE session = ?", [key], |row| {
@@ -340,8 +342,8 @@ fn next_entry_number(database: &Connection, key: i64) -> Result<u64, Sqlite> {
     Ok(last.map_or(0, |last| from_sql_integer(last).saturating_add(1)))
 }
 
-/// The sessions that contain a session's entries, as their keys and the ranges of entry numbers,
-/// from the session itself back to its first ancestor.
+/// Returns the sessions that contain a session's entries, as their keys and the ranges of entry
+/// numbers. The order is from the session itself back to its first ancestor.
 fn fork_segments(
     database: &Connection,
     id: &str,
@@ -401,7 +403,7 @@ fn to_sql_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Converts back a number that was written by [`to_sql_integer`].
+/// Converts a number that was written by [`to_sql_integer`] back to a version.
 fn from_sql_integer(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

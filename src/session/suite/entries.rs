@@ -13,17 +13,17 @@ use crate::item::{
 use crate::session::Entry;
 use crate::usage::Usage;
 
-/// A user message.
+/// Creates the entry of a user message.
 pub fn text_entry(text: &str) -> Entry {
     Item::user(text).into()
 }
 
-/// User messages with these numbers as their text.
+/// Creates the entries of user messages with these numbers as their text.
 pub fn numbered_entries(numbers: Range<u64>) -> Vec<Entry> {
     numbers.map(|n| text_entry(&n.to_string())).collect()
 }
 
-/// Entries of every kind, with all fields set.
+/// Creates entries of every kind, with all fields set.
 pub fn entries_of_every_kind() -> Vec<Entry> {
     let turn = TurnInfo {
         usage: Usage::default(),

@@ -1,8 +1,8 @@
 //! The contract of [`Store`] as a suite of tests for implementers.
 //!
-//! [`check_store`] runs all claims of the contract on stores that a function creates, each of which
-//! must be empty, and panics if a claim fails. [`session_suite!`](crate::session_suite) generates a
-//! test for each claim, with the claim as its name.
+//! [`check_store`] checks all claims of the contract on stores that a function creates, and panics
+//! if a claim fails. Each created store must be empty. [`session_suite!`](crate::session_suite)
+//! creates a test for each claim, with the claim as its name.
 //!
 //! ```
 //! use turnstream::session::{MemoryStore, suite};
@@ -14,13 +14,13 @@
 //! # }
 //! ```
 //!
-//! Each claim creates a store that only it uses; the data is not removed afterwards. A store that
-//! returns [`Unsupported`](ErrorKind::Unsupported) from [`delete`](Store::delete) and
-//! [`prune`](Store::prune) passes the claims about deletion, and one whose leases have epoch 0
+//! Each claim creates a store that only this claim uses. The data is not removed afterwards. A
+//! store that returns [`Unsupported`](ErrorKind::Unsupported) from [`delete`](Store::delete) and
+//! [`prune`](Store::prune) passes the claims about deletion, and a store whose leases have epoch 0
 //! passes the claims about leases. Two claims write sessions in quick succession and expect that
-//! [`updated_at`](crate::session::SessionInfo::updated_at) orders them: a store whose times have a
-//! precision of one millisecond must give each write a later time than the one before. Crashes are
-//! not tested.
+//! [`updated_at`](crate::session::SessionInfo::updated_at) orders these writes. A store whose times
+//! have a precision of one millisecond must give each write a later time than the previous write.
+//! Crashes are not tested.
 #![expect(clippy::missing_panics_doc, reason = "a failed claim is a panic")]
 
 mod entries;
@@ -41,11 +41,11 @@ use crate::session::{AlreadyLeased, Conflict, Entry, ForkOrigin, Lease, LeaseLos
 
 pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 
-/// Generates a module of tests, one for each claim of the store [suite](crate::session::suite).
+/// Creates a module of tests, one for each claim of the store [suite](crate::session::suite).
 ///
 /// The arguments are the name of the module and a function that creates an empty store. The tests
-/// are `#[tokio::test]`s: the crate that uses this macro needs tokio with the features `macros` and
-/// `rt`.
+/// are marked with `#[tokio::test]`, so the crate that uses this macro needs tokio with the
+/// features `macros` and `rt`.
 ///
 /// ```
 /// use turnstream::session::MemoryStore;
@@ -53,7 +53,7 @@ pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 /// turnstream::session_suite!(in_memory, || super::MemoryStore::new());
 /// ```
 ///
-/// With `ignore = "reason"` between the arguments, each test is marked `#[ignore]`.
+/// With `ignore = "reason"` between the two arguments, each test is marked `#[ignore]`.
 #[macro_export(local_inner_macros)]
 macro_rules! session_suite {
     ($name:ident, $make:expr) => {
@@ -135,25 +135,25 @@ macro_rules! session_suite {
     };
 }
 
-/// Runs all claims, one after the other.
+/// Checks all claims, one after the other.
 ///
 /// # Panics
 ///
-/// If a claim fails; the message has its location.
+/// Panics if a claim fails. The panic message names the location of the failure.
 pub async fn check_store<S: Store + 'static>(make: impl Fn() -> S) {
     run_claims(make, None).await;
 }
 
-/// Runs one claim, given the name of its test.
+/// Checks the claim with this name, which is the name of its test.
 ///
 /// # Panics
 ///
-/// If the claim fails, or if it does not exist.
+/// Panics if the claim fails, or if no claim has this name.
 pub async fn check_claim<S: Store + 'static>(make: impl Fn() -> S, claim: &str) {
     assert!(run_claims(make, Some(claim)).await, "the suite has no claim `{claim}`");
 }
 
-/// Returns whether any claim was run.
+/// Runs all claims, or only the claim `chosen`. Returns whether any claim was run.
 async fn run_claims<S: Store + 'static>(make: impl Fn() -> S, chosen: Option<&str>) -> bool {
     let mut found = false;
     session_suite! { @claims run make, chosen, found }
@@ -184,7 +184,8 @@ fn expect_conflict<T: Debug>(result: Result<T, Error>, id: &str, expected: u64, 
     assert_eq!(Conflict::from_error(&error), Some(&Conflict { id: id.into(), expected, found }));
 }
 
-/// `load` returns `None` for a session that was never written, and `list` does not contain it.
+/// Checks that `load` returns `None` for a session that was never written, and that `list` does not
+/// contain the session.
 async fn loading_an_unknown_session_returns_none<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.load("s", 0).await.unwrap(), None);
@@ -192,7 +193,8 @@ async fn loading_an_unknown_session_returns_none<S: Store>(make: impl Fn() -> S)
     assert_eq!(store.list().await.unwrap(), []);
 }
 
-/// `append` returns the new version, and `load` returns the appended entries in order.
+/// Checks that `append` returns the new version, and that `load` returns the appended entries in
+/// order.
 async fn append_returns_the_version_and_load_returns_the_entries<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.append("s", 0, numbered_entries(0..1)).await.unwrap(), 1);
@@ -202,7 +204,8 @@ async fn append_returns_the_version_and_load_returns_the_entries<S: Store>(make:
     assert_eq!(store.load("t", 0).await.unwrap(), None);
 }
 
-/// `load` returns the entries from the given number on, and no entries if it is beyond the last.
+/// Checks that `load` returns the entries from the given number on, and no entries if the number is
+/// beyond the last entry.
 async fn load_starts_at_the_given_entry_number<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     for from in 0..3 {
@@ -213,7 +216,8 @@ async fn load_starts_at_the_given_entry_number<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// An append without entries does not create a session; its version is checked anyway.
+/// Checks that an append without entries does not create a session, and that its version is
+/// checked.
 async fn an_append_of_no_entries_writes_nothing<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.append("s", 0, Vec::new()).await.unwrap(), 0);
@@ -224,7 +228,7 @@ async fn an_append_of_no_entries_writes_nothing<S: Store>(make: impl Fn() -> S) 
     expect_conflict(store.append("s", 0, Vec::new()).await, "s", 0, 1);
 }
 
-/// An empty id is an error.
+/// Checks that an empty session id is an error.
 async fn an_empty_session_id_is_an_error<S: Store>(make: impl Fn() -> S) {
     let store = make();
     expect_error(store.append("", 0, numbered_entries(0..1)).await, ErrorKind::InvalidRequest);
@@ -233,8 +237,8 @@ async fn an_empty_session_id_is_an_error<S: Store>(make: impl Fn() -> S) {
     assert_eq!(store.list().await.unwrap().len(), 1);
 }
 
-/// An append that follows any other version than the current one fails with a [`Conflict`] and
-/// writes nothing.
+/// Checks that an append that follows any other version than the current version fails with a
+/// [`Conflict`] and writes nothing.
 async fn a_second_append_at_the_same_version_is_a_conflict<S: Store>(make: impl Fn() -> S) {
     let store = make();
     expect_conflict(store.append("s", 2, numbered_entries(0..1)).await, "s", 2, 0);
@@ -252,7 +256,8 @@ async fn a_second_append_at_the_same_version_is_a_conflict<S: Store>(make: impl 
     assert_eq!(store.append("s", 2, numbered_entries(2..3)).await.unwrap(), 3);
 }
 
-/// A fork has the first entries of its original; later appends affect only one of them.
+/// Checks that a fork has the first entries of its original, and that later appends affect only one
+/// of the two sessions.
 async fn a_fork_inherits_the_first_entries_and_appends_its_own<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 4).await;
     store.fork("s", 2, "f").await.unwrap();
@@ -271,7 +276,7 @@ async fn a_fork_inherits_the_first_entries_and_appends_its_own<S: Store>(make: i
     }
 }
 
-/// A fork of a fork has the entries of both.
+/// Checks that a fork of a fork has the entries of both of its ancestors.
 async fn a_fork_of_a_fork_inherits_the_entries_of_both<S: Store>(make: impl Fn() -> S) {
     let store = make();
     store.append("a", 0, numbered_entries(0..5)).await.unwrap();
@@ -290,7 +295,7 @@ async fn a_fork_of_a_fork_inherits_the_entries_of_both<S: Store>(make: impl Fn()
     }
 }
 
-/// A fork can inherit no entries, or all of them.
+/// Checks that a fork can inherit no entries, or all entries.
 async fn a_fork_may_inherit_no_entries_or_all_of_them<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 2).await;
     store.fork("s", 0, "nothing").await.unwrap();
@@ -307,7 +312,8 @@ async fn a_fork_may_inherit_no_entries_or_all_of_them<S: Store>(make: impl Fn() 
     assert_eq!(all_entries(&store, "all_entries").await, numbered_entries(0..3));
 }
 
-/// A fork of a session that does not exist, or of more entries than it has, is an error.
+/// Checks that a fork of a session that does not exist, or of more entries than the session has, is
+/// an error.
 async fn forking_a_missing_session_or_entry_is_an_error<S: Store>(make: impl Fn() -> S) {
     let store = make();
     expect_error(store.fork("s", 0, "f").await, ErrorKind::InvalidRequest);
@@ -319,7 +325,7 @@ async fn forking_a_missing_session_or_entry_is_an_error<S: Store>(make: impl Fn(
     store.append("f", 0, numbered_entries(0..1)).await.unwrap();
 }
 
-/// A fork does not replace an existing session.
+/// Checks that a fork does not replace an existing session.
 async fn forking_onto_an_existing_session_is_a_conflict<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 2).await;
     store.append("t", 0, numbered_entries(5..6)).await.unwrap();
@@ -331,7 +337,8 @@ async fn forking_onto_an_existing_session_is_a_conflict<S: Store>(make: impl Fn(
     assert_eq!(all_entries(&store, "f").await, []);
 }
 
-/// `list` has every session with its version and origin, the most recently written first.
+/// Checks that `list` has every session with its version and origin, the most recently written
+/// first.
 async fn list_orders_sessions_by_last_write<S: Store>(make: impl Fn() -> S) {
     let store = make();
     store.append("a", 0, numbered_entries(0..2)).await.unwrap();
@@ -347,7 +354,8 @@ async fn list_orders_sessions_by_last_write<S: Store>(make: impl Fn() -> S) {
     assert!(age < Duration::from_hours(1), "{age:?}");
 }
 
-/// An id can be any text, including a path, and two different ids never name the same session.
+/// Checks that an id can be any text, including a path, and that two different ids never name the
+/// same session.
 async fn a_session_id_may_be_any_text<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let long = "x".repeat(300);
@@ -403,14 +411,14 @@ async fn a_session_id_may_be_any_text<S: Store>(make: impl Fn() -> S) {
     assert_eq!(all_entries(&store, &format!("{wide}{long}")).await, [text_entry(&wide)]);
 }
 
-/// Entries of every kind are loaded as they were appended.
+/// Checks that entries of every kind are loaded as they were appended.
 async fn every_kind_of_entry_round_trips<S: Store>(make: impl Fn() -> S) {
     let store = make();
     store.append("s", 0, entries_of_every_kind()).await.unwrap();
     assert_eq!(all_entries(&store, "s").await, entries_of_every_kind());
 }
 
-/// Text is loaded as it was appended, including control characters.
+/// Checks that text is loaded as it was appended, including control characters.
 async fn any_text_round_trips<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let texts =
@@ -420,7 +428,7 @@ async fn any_text_round_trips<S: Store>(make: impl Fn() -> S) {
     assert_eq!(all_entries(&store, "s").await, entries);
 }
 
-/// Entries of several megabytes can be loaded.
+/// Checks that entries of several megabytes can be loaded.
 async fn a_huge_item_round_trips<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let entries =
@@ -430,7 +438,8 @@ async fn a_huge_item_round_trips<S: Store>(make: impl Fn() -> S) {
     assert!(all_entries(&store, "s").await == [entries, numbered_entries(2..3)].concat());
 }
 
-/// An entry that is nested too deeply to be parsed again is rejected instead of being lost.
+/// Checks that an entry that is nested too deeply to be parsed again is rejected instead of being
+/// lost.
 async fn an_entry_nested_too_deeply_to_parse_is_rejected<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let mut kept = numbered_entries(0..1);
@@ -451,7 +460,8 @@ async fn an_entry_nested_too_deeply_to_parse_is_rejected<S: Store>(make: impl Fn
     assert!(kept.len() > 1);
 }
 
-/// If many concurrent appends follow the same version, exactly one of them is written.
+/// Checks that if many concurrent appends follow the same version, exactly one of these appends is
+/// written.
 async fn of_concurrent_appends_at_one_version_exactly_one_succeeds<S: Store + 'static>(
     make: impl Fn() -> S,
 ) {
@@ -484,8 +494,8 @@ async fn of_concurrent_appends_at_one_version_exactly_one_succeeds<S: Store + 's
     }
 }
 
-/// If the future of an append is dropped, the append is written completely or not at all; it is not
-/// written if the future was never polled.
+/// Checks that an append whose future is dropped is written completely or not at all. The append
+/// must not be written if the future was never polled.
 async fn a_dropped_append_is_atomic<S: Store>(make: impl Fn() -> S) {
     let store = make();
     // The future was not polled, so nothing was submitted.
@@ -505,14 +515,14 @@ async fn a_dropped_append_is_atomic<S: Store>(make: impl Fn() -> S) {
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..version + 1));
 }
 
-/// A store in an `Arc` works on any thread.
+/// Checks that a store in an `Arc` works on any thread.
 async fn clones_of_a_store_work_on_any_thread<S: Store + 'static>(make: impl Fn() -> S) {
     let store: Arc<dyn Store> = Arc::new(make());
     let other = Arc::clone(&store);
     let runtime = Handle::try_current();
     let (answer, answered) = oneshot::channel();
-    // The caller's runtime, if there is one, keeps running meanwhile, because the store may need
-    // it.
+    // The caller's runtime, if there is one, keeps running in the meantime, because the store may
+    // need the runtime.
     let there = std::thread::spawn(move || {
         let appending = other.append("s", 0, numbered_entries(0..2));
         let _ = answer.send(match runtime {
@@ -525,7 +535,8 @@ async fn clones_of_a_store_work_on_any_thread<S: Store + 'static>(make: impl Fn(
     assert_eq!(all_entries(&*store, "s").await, numbered_entries(0..2));
 }
 
-/// Returns `None` if the store does not support the operation.
+/// Returns the value of a successful operation, and `None` if the store does not support the
+/// operation.
 #[track_caller]
 fn skip_if_unsupported<T>(result: Result<T, Error>) -> Option<T> {
     match result {
@@ -535,7 +546,7 @@ fn skip_if_unsupported<T>(result: Result<T, Error>) -> Option<T> {
     }
 }
 
-/// A deleted session does not exist any more, and its id can be used again.
+/// Checks that a deleted session does not exist any more, and that its id can be used again.
 async fn a_deleted_session_is_gone_and_its_id_can_be_reused<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     store.append("t", 0, numbered_entries(5..6)).await.unwrap();
@@ -552,7 +563,8 @@ async fn a_deleted_session_is_gone_and_its_id_can_be_reused<S: Store>(make: impl
     assert_eq!(all_entries(&store, "t").await, numbered_entries(5..6));
 }
 
-/// If a session is deleted while others have it open, their next append fails with a [`Conflict`].
+/// Checks that after a session is deleted while other processes have it open, their next append
+/// fails with a [`Conflict`].
 async fn an_append_to_a_deleted_session_is_a_conflict<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     if skip_if_unsupported(store.delete("s").await).is_none() {
@@ -563,7 +575,7 @@ async fn an_append_to_a_deleted_session_is_a_conflict<S: Store>(make: impl Fn() 
     assert_eq!(store.list().await.unwrap(), []);
 }
 
-/// A session cannot be deleted before its forks.
+/// Checks that a session cannot be deleted before its forks.
 async fn deleting_the_origin_of_a_fork_is_an_error<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 3).await;
     store.fork("s", 2, "f").await.unwrap();
@@ -581,7 +593,8 @@ async fn deleting_the_origin_of_a_fork_is_an_error<S: Store>(make: impl Fn() -> 
     assert_eq!(store.list().await.unwrap(), []);
 }
 
-/// `prune` removes the sessions whose last write was before the given time, and no others.
+/// Checks that `prune` removes the sessions whose last write was before the given time, and no
+/// other sessions.
 async fn prune_removes_sessions_last_written_before_the_cutoff<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for id in ["a", "b", "c", "d"] {
@@ -603,7 +616,7 @@ async fn prune_removes_sessions_last_written_before_the_cutoff<S: Store>(make: i
     expect_conflict(store.append("b", 2, numbered_entries(2..3)).await, "b", 2, 0);
 }
 
-/// `prune` keeps the original of a fork that is kept.
+/// Checks that `prune` keeps the original of a fork that is kept.
 async fn prune_keeps_the_origins_of_remaining_forks<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 2).await;
     store.append("other", 0, numbered_entries(0..1)).await.unwrap();
@@ -614,13 +627,13 @@ async fn prune_keeps_the_origins_of_remaining_forks<S: Store>(make: impl Fn() ->
     let Some(removed) = skip_if_unsupported(store.prune(newest).await) else { return };
     assert_eq!(removed, ["other"]);
     assert_eq!(all_entries(&store, "g").await, numbered_entries(0..3));
-    // If the last fork is pruned, all of them are, each fork before its original.
+    // If the last fork is pruned, all its ancestors are also pruned, each fork before its original.
     let removed = store.prune(newest + Duration::from_secs(1)).await.unwrap();
     assert_eq!(removed, ["g", "f", "s"]);
     assert_eq!(store.list().await.unwrap(), []);
 }
 
-/// The pages together are the whole list.
+/// Checks that the pages together contain the whole list.
 async fn pages_of_the_list_have_every_session_once<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.list_page(None, 3).await.unwrap(), []);
@@ -648,7 +661,7 @@ async fn pages_of_the_list_have_every_session_once<S: Store>(make: impl Fn() -> 
     assert_eq!(store.list_page(page.last(), 6).await.unwrap(), listed[6..7]);
 }
 
-/// Takes a lease; returns `None` if the store does not support leases.
+/// Takes a lease. Returns `None` if the store does not support leases.
 async fn take_lease(store: &dyn Store, id: &str) -> Option<Lease> {
     let lease = store.lease(id).await.unwrap();
     (lease.epoch() > 0).then_some(lease)
@@ -660,8 +673,8 @@ fn expect_leased(result: Result<Lease, Error>, id: &str) {
     assert_eq!(AlreadyLeased::from_error(&error), Some(&AlreadyLeased { id: id.into() }));
 }
 
-/// While a lease exists, it cannot be taken again; dropping its last clone releases it immediately.
-/// Each session has its own lease.
+/// Checks that a lease cannot be taken again while it exists, and that dropping its last clone
+/// releases the lease immediately. Each session has its own lease.
 async fn a_lease_excludes_others_until_its_last_clone_is_dropped<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 1).await;
     let Some(lease) = take_lease(&store, "s").await else { return };
@@ -677,8 +690,8 @@ async fn a_lease_excludes_others_until_its_last_clone_is_dropped<S: Store>(make:
     expect_error(store.lease("").await, ErrorKind::InvalidRequest);
 }
 
-/// Appends under a lease check the version like all others, and each lease has a higher epoch than
-/// the one before.
+/// Checks that appends under a lease check the version like all other appends, and that each lease
+/// has a higher epoch than the previous lease.
 async fn the_holder_of_a_lease_appends_and_the_epoch_rises<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let mut last = 0;
@@ -700,7 +713,8 @@ async fn the_holder_of_a_lease_appends_and_the_epoch_rises<S: Store>(make: impl 
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..4));
 }
 
-/// An append with the epoch of an earlier lease fails with [`LeaseLost`] and writes nothing.
+/// Checks that an append with the epoch of an earlier lease fails with [`LeaseLost`] and writes
+/// nothing.
 async fn an_append_with_an_earlier_lease_is_refused<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 1).await;
     let Some(first) = take_lease(&store, "s").await else { return };
@@ -716,7 +730,7 @@ async fn an_append_with_an_earlier_lease_is_refused<S: Store>(make: impl Fn() ->
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..2));
 }
 
-/// A lease belongs to one session: an append to another session fails.
+/// Checks that a lease belongs to one session, so that an append to another session fails.
 async fn an_append_with_the_lease_of_another_session_is_refused<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 1).await;
     let Some(other) = take_lease(&store, "t").await else { return };
@@ -726,7 +740,7 @@ async fn an_append_with_the_lease_of_another_session_is_refused<S: Store>(make: 
     assert_eq!(all_entries(&store, "s").await, numbered_entries(0..1));
 }
 
-/// Taking the lease of a session that does not exist does not create the session.
+/// Checks that taking the lease of a session that does not exist does not create the session.
 async fn a_lease_makes_no_session<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let Some(lease) = take_lease(&store, "s").await else { return };
@@ -748,8 +762,8 @@ async fn a_lease_makes_no_session<S: Store>(make: impl Fn() -> S) {
     assert_eq!(store.append_leased(&lease, "f", 1, numbered_entries(1..2)).await.unwrap(), 2);
 }
 
-/// A leased session can be read, listed, forked and deleted by others, and a plain append only
-/// checks the version.
+/// Checks that a leased session can be read, listed, forked and deleted by others, and that an
+/// append without a lease only checks the version.
 async fn a_leased_session_can_be_read_forked_and_deleted<S: Store>(make: impl Fn() -> S) {
     let store = store_with_entries(make, 2).await;
     let Some(lease) = take_lease(&store, "s").await else { return };
@@ -772,7 +786,8 @@ async fn a_leased_session_can_be_read_forked_and_deleted<S: Store>(make: impl Fn
     store.append_leased(&lease, "s", version, entries).await.unwrap();
 }
 
-/// If many callers take a lease at the same time, exactly one gets it, and so in later rounds.
+/// Checks that if many callers take a lease at the same time, exactly one caller gets the lease,
+/// also in later rounds.
 async fn of_many_that_take_a_lease_at_once_one_gets_it<S: Store + 'static>(make: impl Fn() -> S) {
     let store = make();
     if take_lease(&store, "s").await.is_none() {

@@ -1,4 +1,4 @@
-//! A body whose chunks are produced while it is sent.
+//! A body whose chunks are created while the body is sent.
 
 use std::fmt;
 use std::io;
@@ -12,10 +12,12 @@ use crate::lock::lock_ignoring_poison;
 
 /// A stream of bytes that [`BodyPart::Stream`] sends chunk by chunk.
 ///
-/// The connection polls it while it can write, and drops it when the client closes the connection,
-/// which cancels a future inside the stream. An `Err` cuts the connection.
+/// The connection polls the stream while it can write to the client. When the client closes the
+/// connection, the stream is dropped, which cancels a future inside the stream. An `Err` cuts the
+/// connection.
 ///
-/// It can be sent once. Clones share the stream; in a second response, the part is empty.
+/// The stream can be sent only once. Clones share the stream; in a second response, the part is
+/// empty.
 ///
 /// [`BodyPart::Stream`]: crate::testing::http::BodyPart::Stream
 #[derive(Clone)]
@@ -29,7 +31,7 @@ impl BodyStream {
         Self(Arc::new(Mutex::new(Some(pieces.boxed()))))
     }
 
-    /// Takes the chunks; the stream is empty if they were taken before.
+    /// Takes the chunks, or an empty stream if the chunks were already taken.
     pub(super) fn take(&self) -> Pieces {
         lock_ignoring_poison(&self.0).take().unwrap_or_else(|| stream::empty().boxed())
     }
@@ -41,7 +43,7 @@ impl fmt::Debug for BodyStream {
     }
 }
 
-/// Two body streams are equal if one is a clone of the other.
+/// Compares two body streams, which are equal if one stream is a clone of the other.
 impl PartialEq for BodyStream {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

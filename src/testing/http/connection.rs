@@ -1,4 +1,4 @@
-//! One connection: reads a request, calls the handler, sends the response, and repeats.
+//! A connection, which reads a request, calls the handler, sends the response, and repeats.
 
 use std::future::pending;
 use std::io;
@@ -63,7 +63,7 @@ pub(super) async fn serve(
             },
             WriteOutcome::Cut => return,
             WriteOutcome::Reset => {
-                // If this fails, dropping the socket is the best alternative.
+                // If setting the linger time fails, dropping the socket is the best alternative.
                 let _ = stream.set_zero_linger();
                 return;
             }
@@ -77,7 +77,7 @@ pub(super) async fn serve(
 enum ReceiveOutcome {
     Request(HttpRequest),
     BadRequest(BadRequest),
-    /// The client closed the connection after a complete request, or before any.
+    /// The client closed the connection after a complete request, or before any request.
     ConnectionClosed,
 }
 
@@ -106,16 +106,16 @@ async fn receive_request(
     }
 }
 
-/// Calls the handler. If it panics, the response has the panic's message.
+/// Calls the handler. If the handler panics, the response has the message of the panic.
 fn call_handler(handler: &Handler, request: HttpRequest) -> HttpResponse {
-    // A panic can only leave the handler's own state inconsistent; the handler has no access to the
-    // connection.
+    // A panic can only leave the handler's own state inconsistent, since the handler has no access
+    // to the connection.
     catch_panic(|| handler(request)).unwrap_or_else(|message| {
         HttpResponse::text(500, format!("the handler panicked: {message}"))
     })
 }
 
-/// How the sending of a response ended.
+/// The way in which the sending of a response ended.
 enum WriteOutcome {
     Complete,
     Cut,
@@ -132,15 +132,15 @@ async fn respond(
 ) -> WriteOutcome {
     let (mut reader, mut writer) = stream.split();
     tokio::select! {
-        // Writes have priority: a client that closes its sending side, and still reads, gets at
-        // least everything that can be sent without waiting.
+        // Writes have priority. A client that closes its sending side, but still reads, then gets
+        // at least everything that can be sent without waiting.
         biased;
         sent = write_response(&mut writer, response, framing) => sent.unwrap_or(WriteOutcome::ClientClosed),
         () = wait_for_client_close(&mut reader, received) => WriteOutcome::ClientClosed,
     }
 }
 
-/// Sends a response, part by part. Fails if the client does not accept it.
+/// Sends a response, part by part. Returns an error if the client does not accept the response.
 async fn write_response(
     writer: &mut (impl AsyncWrite + Unpin),
     response: HttpResponse,
@@ -181,14 +181,14 @@ async fn write_bytes(
     framing: BodyFraming,
 ) -> io::Result<()> {
     match framing {
-        // An empty chunk would be the last one.
+        // An empty chunk would be interpreted as the last chunk.
         BodyFraming::Chunked if data.is_empty() => Ok(()),
         BodyFraming::Chunked => writer.write_all(&encode_chunk(data)).await,
         BodyFraming::Absent => Ok(()),
     }
 }
 
-/// Waits until the client closes the connection. Bytes that arrive in the meantime belong to the
+/// Waits until the client closes the connection. Bytes that arrive during the wait belong to the
 /// next request.
 async fn wait_for_client_close(reader: &mut ReadHalf<'_>, received: &mut BytesMut) {
     while received.len() < MAX_HEAD_BYTES {
@@ -198,14 +198,14 @@ async fn wait_for_client_close(reader: &mut ReadHalf<'_>, received: &mut BytesMu
             Ok(_) => {}
         }
     }
-    // Further bytes stay in the socket, and a close after them cannot be detected.
+    // Further bytes stay in the socket, and a close after these bytes cannot be detected.
     pending::<()>().await;
 }
 
 /// Closes the connection so that the client can read everything that was sent.
 ///
 /// Dropping a socket with unread bytes resets the connection, and a reset may arrive before the
-/// response. Therefore the remaining bytes are read first, with a time limit.
+/// response. Therefore, the remaining bytes are read first, with a time limit.
 async fn close_connection(mut stream: TcpStream) {
     let farewell = async {
         stream.shutdown().await?;

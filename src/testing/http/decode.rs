@@ -1,4 +1,4 @@
-//! Decodes the requests in the bytes of a connection. Does no I/O.
+//! Decodes the requests in the bytes of a connection, without any I/O.
 
 use std::mem;
 
@@ -9,31 +9,33 @@ use crate::testing::http::request::HttpRequest;
 /// The maximum length of a request line and its headers together, in bytes.
 pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// The maximum number of headers.
+/// The maximum number of headers of a request.
 const MAX_HEADERS: usize = 128;
 
-/// The maximum length of a body, in bytes.
+/// The maximum length of a request body, in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// The reason why the bytes are not a supported request. It ends the connection.
+/// The reason why the bytes are not a supported request. A bad request ends the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadRequest(pub(super) &'static str);
 
 /// The result of decoding the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
-    /// The request is not complete: more bytes are needed.
+    /// The request is not complete, so more bytes are needed.
     NeedsBytes,
-    /// The client waits for `100 Continue` before it sends the body. Returned once per request.
+    /// The client waits for `100 Continue` before it sends the body. `NeedsContinue` is returned
+    /// only once per request.
     NeedsContinue,
-    /// A complete request. The buffer may already contain the next one.
+    /// A complete request. The buffer may already contain the next request.
     Request(HttpRequest),
 }
 
 /// Decodes the requests from the bytes of one connection, one after the other.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// The bytes that were received and not decoded yet. The reader of the socket appends to them.
+    /// The bytes that were received and not decoded yet. The reader of the socket appends bytes to
+    /// this buffer.
     pub(super) buffer: BytesMut,
     expects: Expects,
     /// The request that is being decoded.
@@ -61,12 +63,12 @@ impl Decoder {
         }
     }
 
-    /// Whether the connection may end here without truncating a request.
+    /// Returns whether the connection may end here without truncating a request.
     pub(super) fn is_between_requests(&self) -> bool {
         self.expects == Expects::Head && self.buffer.is_empty()
     }
 
-    /// Decodes as far as the bytes in the buffer allow.
+    /// Decodes the buffered bytes until the request is complete or more bytes are needed.
     pub(super) fn decode(&mut self) -> Result<Decoded, BadRequest> {
         loop {
             match self.expects {
@@ -128,7 +130,7 @@ impl Decoder {
         }
     }
 
-    /// Removes the request line and the headers from the buffer, if they are complete.
+    /// Removes the request line and the headers from the buffer, if both are complete.
     fn decode_head(&mut self) -> Result<Option<()>, BadRequest> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Request::new(&mut headers);
@@ -147,7 +149,8 @@ impl Decoder {
         Ok(Some(()))
     }
 
-    /// Returns the parsed value if it is complete. An incomplete head must not exceed its limit.
+    /// Returns the parsed value if the value is complete. An error is returned if an incomplete
+    /// head exceeds its limit.
     fn parsed_if_complete<T>(&self, parsed: httparse::Status<T>) -> Result<Option<T>, BadRequest> {
         match parsed {
             httparse::Status::Complete(whole) => Ok(Some(whole)),
@@ -186,7 +189,7 @@ fn bad_head_error(error: httparse::Error) -> BadRequest {
     }
 }
 
-/// Determines from the head how the body is framed.
+/// Determines from the head of a request how its body is framed.
 fn body_framing(request: &HttpRequest) -> Result<Expects, BadRequest> {
     let values = |wanted: &'static str| {
         let named = move |(name, _): &&(String, String)| name == wanted;
@@ -216,8 +219,8 @@ fn body_framing(request: &HttpRequest) -> Result<Expects, BadRequest> {
     }
 }
 
-/// Parses digits only, whereas `parse` would accept a sign as well. A number that overflows becomes
-/// the largest one, which exceeds every limit.
+/// Parses a number that consists of digits only, whereas `parse` would also accept a sign. A number
+/// that overflows becomes the largest number, which exceeds every limit.
 fn parse_length(digits: &str) -> Option<usize> {
     let lawful = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     lawful.then(|| digits.parse().unwrap_or(usize::MAX))

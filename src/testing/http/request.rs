@@ -1,22 +1,22 @@
-//! A request, as handlers and tests see it.
+//! An HTTP request, as handlers and tests receive it.
 
 use bytes::Bytes;
 
-/// A complete request as the server received it.
+/// A complete HTTP request, as the server received it.
 ///
-/// Cloning shares the body, since [`Bytes`] are shared.
+/// Clones of a request share the body, since [`Bytes`] are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpRequest {
-    /// The method as sent, such as `POST`.
+    /// The HTTP method as sent, such as `POST`.
     pub method: String,
-    /// The request target as sent: the path, and the query if there is one.
+    /// The request target as sent, which is the path, and the query if there is a query.
     pub path: String,
     /// The headers in the order in which they were sent, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body, without a chunked transfer encoding.
+    /// The body of the request, without a chunked transfer encoding.
     pub body: Bytes,
-    /// The index of the server's connection that received it, starting at 0.
+    /// The index of the server's connection on which the request arrived, starting at 0.
     pub connection: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The record that a server keeps for its test.
+//! The requests and counts that a server records for its test.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::lock::lock_ignoring_poison;
 use crate::testing::http::request::HttpRequest;
 
-/// The record that a server shares with its connections. No lock is held across an await.
+/// The data that a server records and shares with its connections. No lock is held across an await.
 #[derive(Default)]
 pub(super) struct RequestLog {
     /// The number of accepted connections.
@@ -19,7 +19,7 @@ pub(super) struct RequestLog {
     pub(super) closed_early_count: watch::Sender<usize>,
 }
 
-/// Shows only counts, since requests contain keys and prompts.
+/// Prints only counts, since requests contain keys and prompts.
 impl std::fmt::Debug for RequestLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RequestLog")

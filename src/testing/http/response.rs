@@ -1,4 +1,4 @@
-//! The response of a handler, and its encoding. Does no I/O.
+//! The response of a handler, and the encoding of the response, without any I/O.
 
 use std::time::Duration;
 
@@ -7,41 +7,42 @@ use bytes::Bytes;
 use crate::testing::http::body_stream::BodyStream;
 use crate::testing::http::request::HttpRequest;
 
-/// The response that the server sends, including the faults while it is sent.
+/// The response that the server sends, including the faults that happen while the response is sent.
 ///
-/// The head is sent immediately, unless the first part is [`BodyPart::Silence`]. Then the parts
-/// follow in order. After the last part, the server sends the final chunk and keeps the connection
-/// open for the next request.
+/// The head is sent immediately, unless the first part is [`BodyPart::Silence`]. The parts of the
+/// body then follow in order. After the last part, the server sends the final chunk and keeps the
+/// connection open for the next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
-    /// The status code, such as 200.
+    /// The HTTP status code, such as 200.
     pub status: u16,
-    /// The headers, written as given.
+    /// The headers of the response, which are written as given.
     ///
-    /// The server decides on the framing of the body: `content-length` and `transfer-encoding` are
-    /// left out, so that all headers of a recorded response can be passed. For `connection`, only
-    /// the value `close` has a meaning, and is obeyed.
+    /// The server decides on the framing of the body. The headers `content-length` and
+    /// `transfer-encoding` are left out, so that all headers of a recorded response can be passed.
+    /// For the header `connection`, only the value `close` has an effect.
     pub headers: Vec<(String, String)>,
-    /// The parts that follow the head. The body is always sent chunked.
+    /// The parts of the body, which follow the head. The body is always sent chunked.
     ///
-    /// If HTTP allows no body (a response to `HEAD`, or status 204 or 304), the bytes are left out
-    /// and the other parts are carried out.
+    /// If HTTP allows no body (a response to `HEAD`, or status 204 or 304), the bytes are left out,
+    /// and only the other parts have an effect.
     pub body: Vec<BodyPart>,
 }
 
 /// One part of a response body: bytes, a wait, or a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyPart {
-    /// Sends the bytes as one HTTP chunk, in one write. Empty bytes send nothing.
+    /// Sends the bytes as one HTTP chunk, in one write. No chunk is sent for empty bytes.
     Bytes(Bytes),
-    /// Waits, by tokio's clock: if it is paused, the wait ends as soon as all tasks are idle.
+    /// Waits for this duration, by tokio's clock. If the clock is paused, the wait ends as soon as
+    /// all tasks are idle.
     Delay(Duration),
-    /// Sends the items of a stream, each as one HTTP chunk, until the stream ends.
+    /// Sends the items of a stream, each as an HTTP chunk, until the stream ends.
     Stream(BodyStream),
     /// Waits until the client closes the connection or the server is dropped.
     Hang,
-    /// Waits like [`Hang`](Self::Hang). As the first part, it also withholds the head, so that the
-    /// client receives nothing at all.
+    /// Waits like [`Hang`](Self::Hang). If `Silence` is the first part, the head is also withheld,
+    /// so that the client receives nothing at all.
     Silence,
     /// Closes the connection immediately, without the final chunk.
     Cut,
@@ -104,11 +105,12 @@ fn has_connection_close(headers: &[(String, String)]) -> bool {
         .any(|option| option.trim().eq_ignore_ascii_case("close"))
 }
 
-/// RFC 9112, 7.1: `last-chunk`, an empty `trailer-section`, and the end.
+/// The last chunk of a chunked body (RFC 9112, 7.1): `last-chunk`, an empty `trailer-section`, and
+/// the end.
 pub(super) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 pub(super) fn encode_head(response: &HttpResponse, framing: Framing) -> Vec<u8> {
-    // The space before the reason phrase is required even if, as here, the phrase is left out.
+    // The space before the reason phrase is required, even if the phrase is left out.
     let mut head = format!("HTTP/1.1 {} \r\n", response.status);
     let ours = ["content-length", "transfer-encoding", "connection"];
     for (name, value) in &response.headers {
@@ -128,7 +130,8 @@ pub(super) fn encode_head(response: &HttpResponse, framing: Framing) -> Vec<u8> 
     head.into_bytes()
 }
 
-/// Encodes bytes as one chunk. An empty chunk would be parsed as [`LAST_CHUNK`].
+/// Encodes bytes as one chunk. The bytes must not be empty, since an empty chunk would be parsed as
+/// [`LAST_CHUNK`].
 pub(super) fn encode_chunk(data: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat()
 }

@@ -20,9 +20,9 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// An HTTP/1.1 server on a free port of 127.0.0.1, which runs until the value is dropped.
 ///
-/// It spawns one task that accepts connections, and one task per connection. Dropping the server
-/// aborts them all: responses stop immediately, and the sockets close as soon as the runtime drops
-/// the tasks. Responses that the drop interrupts do not count as [closed
+/// The server spawns one task that accepts connections, and one task per connection. Dropping the
+/// server aborts all its tasks. Responses then stop immediately, and the sockets close as soon as
+/// the runtime drops the tasks. Responses that the drop interrupts do not count as [closed
 /// early](Self::closed_early_count).
 ///
 /// See the [module](crate::testing::http) for an example.
@@ -30,27 +30,28 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 pub struct LoopbackServer {
     address: SocketAddr,
     log: Arc<RequestLog>,
-    /// The task that accepts connections. It owns the tasks of the connections, which are aborted
-    /// with it.
+    /// The task that accepts connections. This task owns the tasks of the connections, which are
+    /// aborted together with it.
     accept_task: AbortHandle,
 }
 
 impl LoopbackServer {
     /// Starts a server that answers each request with the response of `handler`.
     ///
-    /// The handler is called when a request is complete, including its body. It runs on the task of
-    /// the connection and should not block. If it panics, the client receives a 500 with the
-    /// panic's message, and the server continues. A message that is not an HTTP/1.1 request, or has
-    /// a head over 64 KiB or a body over 64 MiB, never reaches the handler: the client receives a
-    /// 400, and the connection is closed.
+    /// The handler is called when a request is complete, including its body. The handler runs on
+    /// the task of the connection and should not block. If the handler panics, the client receives
+    /// a 500 with the panic's message, and the server continues. A message that is not an HTTP/1.1
+    /// request, or has a head over 64 KiB or a body over 64 MiB, never reaches the handler. The
+    /// client then receives a 400, and the connection is closed.
     ///
     /// # Errors
     ///
-    /// If no port of 127.0.0.1 is available.
+    /// Returns an error if no port of 127.0.0.1 is available.
     ///
     /// # Panics
     ///
-    /// If called outside a tokio runtime, or in one without I/O. Time must be enabled as well.
+    /// Panics if called outside a tokio runtime, or if the I/O or time driver of the runtime is not
+    /// enabled.
     pub async fn start(
         handler: impl Fn(HttpRequest) -> HttpResponse + Send + Sync + 'static,
     ) -> io::Result<Self> {
@@ -71,17 +72,18 @@ impl LoopbackServer {
         self.log.connection_count.load(Ordering::SeqCst)
     }
 
-    /// Returns every request received so far, in the order in which they were complete.
+    /// Returns every request received so far, in the order in which the requests were complete.
     ///
-    /// A request is added before the handler is called.
+    /// A request is added to the returned list before the handler is called.
     pub fn requests(&self) -> Vec<HttpRequest> {
         lock_ignoring_poison(&self.log.requests).clone()
     }
 
-    /// Returns the number of responses whose client disconnected before the end was sent.
+    /// Returns the number of responses whose client disconnected before the end of the response was
+    /// sent.
     ///
     /// A client counts as disconnected if it closes the connection or its sending side, or if
-    /// writing to it fails. Responses that end by [`Cut`] or [`Reset`] are not counted.
+    /// writing to the client fails. Responses that end by [`Cut`] or [`Reset`] are not counted.
     ///
     /// [`Cut`]: crate::testing::http::BodyPart::Cut
     /// [`Reset`]: crate::testing::http::BodyPart::Reset
@@ -89,10 +91,11 @@ impl LoopbackServer {
         *self.log.closed_early_count.borrow()
     }
 
-    /// Waits until [`closed_early_count`](Self::closed_early_count) is above zero. It returns
-    /// immediately if a client has disconnected already, and does not wait for further clients.
+    /// Waits until [`closed_early_count`](Self::closed_early_count) is above zero. The method
+    /// returns immediately if a client has already disconnected, and does not wait for further
+    /// clients.
     ///
-    /// A test can await this instead of sleeping, after it has dropped a client. Dropping the
+    /// A test that has dropped a client can await this method instead of sleeping. Dropping the
     /// future only stops the wait.
     pub async fn wait_for_early_close(&self) {
         let mut count = self.log.closed_early_count.subscribe();
@@ -102,14 +105,14 @@ impl LoopbackServer {
 }
 
 impl Drop for LoopbackServer {
-    /// Stops accepting and aborts every connection.
+    /// Stops accepting connections and aborts every connection.
     fn drop(&mut self) {
         self.accept_task.abort();
     }
 }
 
 async fn accept_loop(listener: TcpListener, handler: Arc<Handler>, log: Arc<RequestLog>) {
-    // The set aborts its tasks when it is dropped, which happens when this task is aborted.
+    // The `JoinSet` aborts its tasks when it is dropped, which happens when this task is aborted.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

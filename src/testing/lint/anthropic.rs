@@ -1,4 +1,4 @@
-//! Anthropic Messages, <https://docs.anthropic.com/en/api/messages>.
+//! Checks requests of Anthropic Messages, <https://docs.anthropic.com/en/api/messages>.
 
 use serde_json::Value;
 
@@ -11,8 +11,8 @@ use crate::testing::signatures::Signatures;
 
 /// Returns Anthropic's objections to the body of a request.
 ///
-/// The check is slightly stricter than the vendor: it also rejects consecutive messages with the
-/// same role, which the vendor merges and some compatible servers reject.
+/// The check is slightly stricter than the vendor's. The check also rejects consecutive messages
+/// with the same role, which the vendor merges and some compatible servers reject.
 pub(in crate::testing) fn anthropic(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -73,7 +73,7 @@ fn check_options(body: &Value, bad: &mut Violations) {
     check_foreign_fields("anthropic", body, bad);
 }
 
-/// Reports a missing required field.
+/// Reports a required field that is missing.
 fn check_required(is_there: bool, place: &str, bad: &mut Violations) {
     bad.require(is_there).or_push(format_args!("{place}: Field required"));
 }
@@ -248,7 +248,7 @@ fn check_block(block: &Value, place: &str, bad: &mut Violations) {
     }
 }
 
-/// Checks that every call is answered in the next message.
+/// Checks that every call of a message is answered in the next message.
 fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &mut Violations) {
     let calls = block_field_values(Some(message), "tool_use", "id");
     if calls.is_empty() {
@@ -262,7 +262,7 @@ fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &
          message.",
         open.join(", ")
     ));
-    // Text and thinking after a call are reported to be rejected.
+    // According to reports, the vendor rejects text and thinking after a call.
     let kinds = as_list(&message["content"]).iter().map(|block| text(&block["type"]));
     let mut behind = kinds.skip_while(|kind| *kind != "tool_use");
     let late = behind.find(|kind| matches!(*kind, "text" | "thinking" | "redacted_thinking"));
@@ -271,7 +271,8 @@ fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &
     }
 }
 
-/// Checks that every result answers a call of the previous message, once, and comes first.
+/// Checks that every result answers a call of the previous message exactly once, and that results
+/// come first in their message.
 fn check_results(message: &Value, before: Option<&Value>, at: usize, bad: &mut Violations) {
     let results = block_field_values(Some(message), "tool_result", "tool_use_id");
     let called = block_field_values(before, "tool_use", "id");
@@ -293,9 +294,9 @@ fn check_results(message: &Value, before: Option<&Value>, at: usize, bad: &mut V
         .or_push(format_args!("messages.{at}: `tool_result` blocks must come first in a message"));
 }
 
-/// Checks the results of tools that the vendor runs. A result may come in a later assistant message,
-/// if the user messages before it have only results of other tools. If the request offers no server
-/// tool, the vendor does not continue such a tool use after the last message.
+/// Checks the results of tools that the vendor runs. A result may come in a later assistant
+/// message, if the user messages before it have only results of other tools. If the request offers
+/// no server tool, the vendor does not continue such a tool use after the last message.
 fn check_server_tool_results(body: &Value, messages: &[Value], bad: &mut Violations) {
     let kinds = as_list(&body["tools"]).iter().filter_map(|tool| tool["type"].as_str());
     let offered =
@@ -361,7 +362,7 @@ fn blocks_of_type<'a>(message: &'a Value, kind: &'a str) -> impl Iterator<Item =
     as_list(&message["content"]).iter().filter(move |block| block["type"] == kind)
 }
 
-/// Returns a field of all blocks of one kind.
+/// Returns the values of a field in all blocks of the type `kind`.
 fn block_field_values<'a>(
     message: Option<&'a Value>,
     kind: &'a str,

@@ -1,12 +1,12 @@
-//! Pairs of calls and results, for wires that have both in messages.
+//! Checks pairs of calls and results, for wires that have both in messages.
 
 use serde_json::Value;
 
 use super::violations::{Violations, as_list};
 
-/// Checks that all calls of a message are answered immediately after it, and that nothing else is
-/// answered. `called` returns the key of a call (its id or its name), and `answered` the key of the
-/// call that a result answers.
+/// Checks that all calls of a message are answered immediately after the message, and that each
+/// answer belongs to one of these calls. `called` returns the key of a call (its id or its name).
+/// `answered` returns the key of the call that a result answers.
 pub(super) fn check_pairs<'a>(
     messages: &'a [Value],
     called: fn(&'a Value) -> &'a str,

@@ -1,4 +1,4 @@
-//! Gemini's `generateContent`, <https://ai.google.dev/api/generate-content>.
+//! Checks requests of Gemini's `generateContent`, <https://ai.google.dev/api/generate-content>.
 
 use serde_json::Value;
 
@@ -9,14 +9,15 @@ use super::violations::{
 use crate::provider::gemini::server::signed_call_text;
 use crate::testing::signatures::Signatures;
 
-/// Placeholders that Gemini accepts instead of a signature, for calls that it did not write,
-/// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+/// The placeholders that Gemini accepts instead of a signature, for calls that Gemini did not
+/// write, <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const PLACEHOLDER_SIGNATURES: [&str; 2] =
     ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
 /// Returns Gemini's objections to the body of a request.
 ///
-/// Field names are accepted in both forms that the API takes, `functionCall` and `function_call`.
+/// Field names are accepted in both forms that the API accepts, such as `functionCall` and
+/// `function_call`.
 pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
@@ -34,9 +35,9 @@ pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
     bad.into_list()
 }
 
-/// Returns the objections of a model of the third generation: those of [`gemini`], and a missing
-/// thought signature on the first call of a step, for all steps since the last user message,
-/// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+/// Returns the objections of a model of the third generation. These objections are those of
+/// [`gemini`], and a missing thought signature on the first call of a step since the last user
+/// message, <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     let mut bad = gemini(body);
     let contents = as_list(&body["contents"]);
@@ -64,7 +65,7 @@ pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     bad
 }
 
-/// Checks that a content may follow the one before it.
+/// Checks that a content may follow the previous content.
 fn check_turn_order(contents: &[Value], at: usize, bad: &mut Violations) {
     let content = &contents[at];
     let before = at.checked_sub(1).and_then(|at| contents.get(at));
@@ -140,7 +141,7 @@ fn check_part(part: &Value, role: &str, place: &str, bad: &mut Violations) {
             several.join(", ")
         )),
     }
-    // An empty text may carry a signature; other parts must not be empty.
+    // An empty text may carry a signature, but other parts must not be empty.
     let signed = has_text(either_case(part, "thoughtSignature"));
     bad.require(data != ["text"] || signed || !is_blank(text(&part["text"]))).or_push(
         format_args!("{place}: Unable to submit request because it has an empty text parameter."),
@@ -237,8 +238,9 @@ fn check_options(body: &Value, bad: &mut Violations) {
     }
 }
 
-/// "Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores
-/// (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."
+/// Checks a name against the vendor's rule: "Must start with a letter or an underscore. Must be
+/// alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-), with a
+/// maximum length of 64."
 fn check_name(name: &str, place: &str, bad: &mut Violations) {
     let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
     let rest = |b: u8| b.is_ascii_alphanumeric() || b"_.:-".contains(&b);
@@ -246,13 +248,13 @@ fn check_name(name: &str, place: &str, bad: &mut Violations) {
         .or_push(format_args!("{place}.name: Invalid function name: `{name}`"));
 }
 
-/// Returns the calls or the responses of a content.
+/// Returns the calls or the responses of a content, which have the key `field`.
 fn function_parts<'a>(content: &'a Value, field: &str) -> Vec<&'a Value> {
     let parts = as_list(&content["parts"]).iter();
     parts.map(|part| either_case(part, field)).filter(|named| !named.is_null()).collect()
 }
 
-/// Returns the role of a content; without a role it is the user.
+/// Returns the role of a content. A content without a role has the role of the user.
 fn content_role(content: &Value) -> &str {
     match text(&content["role"]) {
         "" | "function" => "user",
@@ -260,7 +262,7 @@ fn content_role(content: &Value) -> &str {
     }
 }
 
-/// Returns a field in either form of its name.
+/// Returns a field of an object by either form of its name.
 fn either_case<'a>(value: &'a Value, camel: &str) -> &'a Value {
     let mut snake = String::new();
     for c in camel.chars() {

@@ -2,11 +2,12 @@
 //!
 //! [`request`] checks the body of a request and returns the errors that its vendor would answer
 //! with status 400, in words close to the vendor's own. An empty list means that the vendor would
-//! accept the body. A [`ModelServer`](crate::testing::ModelServer) calls it before it replies from
-//! its script; it can also be used on its own, for a test of an encoder.
+//! accept the body. A [`ModelServer`](crate::testing::ModelServer) calls [`request`] before it
+//! replies from its script. The function can also be used on its own, for a test of an encoder.
 //!
-//! Conditions that only the vendor can check are not covered: that a model exists, that a signature
-//! is its own (a server knows the signatures that it issued), that an image can be decoded.
+//! Conditions that only the vendor can check are not covered. For example, only the vendor can
+//! check that a model exists, that a signature is its own, and that an image can be decoded. A
+//! server also knows the signatures that it issued.
 //!
 //! ```
 //! use serde_json::json;

@@ -1,6 +1,6 @@
-//! Ollama's native API, <https://docs.ollama.com/api/chat>.
+//! Checks requests of Ollama's native API, <https://docs.ollama.com/api/chat>.
 //!
-//! The server ignores unknown fields; here, a field without effect is reported.
+//! The real server ignores unknown fields, whereas this check reports a field without effect.
 
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ fn tool_call_id_or_name<'a>(id: &'a Value, name: &'a Value) -> &'a str {
     }
 }
 
-/// A Go type, and a check whether a value fits it.
+/// The name of a Go type, and a function that returns whether a value fits the type.
 type TypeCheck = (&'static str, fn(&Value) -> bool);
 
 const STRING: TypeCheck = ("string", Value::is_string);
@@ -55,7 +55,7 @@ const MODEL_OPTIONS: &[(TypeCheck, &[&str])] = &[
     (STRING_LIST, &["stop"]),
 ];
 
-/// Checks the types of optional fields.
+/// Checks that optional fields of an object have the right types.
 fn check_types(of: &Value, place: &str, types: &[(TypeCheck, &[&str])], bad: &mut Violations) {
     for ((name, fits), fields) in types {
         for field in *fields {

@@ -1,4 +1,5 @@
-//! `OpenAI` Chat Completions, <https://platform.openai.com/docs/api-reference/chat/create>.
+//! Checks requests of `OpenAI` Chat Completions,
+//! <https://platform.openai.com/docs/api-reference/chat/create>.
 
 use serde_json::Value;
 
@@ -148,7 +149,8 @@ pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> 
     for (at, index, detail) in nested_elements(&body["messages"], "reasoning_details") {
         let holds = match (&detail["data"], &detail["signature"]) {
             (Value::String(data), _) => known.is_issued_for(data, ""),
-            // The signature may be sent back without its text, as the server streamed it.
+            // The signature may be sent back without its text, as the server streamed the
+            // signature.
             (_, Value::String(signature)) => match detail["text"].as_str() {
                 Some(signed) => known.is_issued_for(signature, signed),
                 None => known.was_issued(signature),

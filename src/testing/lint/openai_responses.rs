@@ -1,4 +1,5 @@
-//! `OpenAI` Responses, <https://platform.openai.com/docs/api-reference/responses/create>.
+//! Checks requests of `OpenAI` Responses,
+//! <https://platform.openai.com/docs/api-reference/responses/create>.
 
 use std::collections::HashSet;
 
@@ -16,7 +17,7 @@ use crate::testing::signatures::{SIGNATURE_PREFIX, Signatures};
 pub(in crate::testing) fn openai_responses(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
-    // This wire accepts an empty list of tools.
+    // The Responses wire accepts an empty list of tools.
     if !as_list(&body["tools"]).is_empty() || !is_given(body, "tools") {
         check_needs_tools(body, &mut bad);
     }
@@ -27,7 +28,7 @@ pub(in crate::testing) fn openai_responses(body: &Value) -> Vec<String> {
             for (at, item) in items.iter().enumerate() {
                 self::check_item(item, body, at, &mut bad);
             }
-            // If the vendor stores the conversation, the calls may be there.
+            // If the vendor stores the conversation, the stored part may contain the calls.
             if !is_given(body, "previous_response_id") && !is_given(body, "conversation") {
                 check_call_pairs(items, &mut bad);
             }
@@ -72,7 +73,7 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
             "Invalid '{place}.id': '{id}'. Expected an ID that begins with '{begins}'."
         ));
     }
-    // An item without its content refers to one that the vendor has stored.
+    // An item without its content refers to an item that the vendor has stored.
     let kept = |by_itself: bool, bad: &mut Violations| {
         bad.require(by_itself || body["store"] != Value::Bool(false)).or_push(format_args!(
             "Item with id '{}' not found. Items are not persisted when `store` is set to false. \
@@ -135,7 +136,7 @@ fn check_message(item: &Value, place: &str, bad: &mut Violations) {
     }
 }
 
-/// Checks that every call has one output after it, and the reverse.
+/// Checks that every call is followed by exactly one output, and that every output follows a call.
 fn check_call_pairs(items: &[Value], bad: &mut Violations) {
     let mut called = HashSet::new();
     let mut answered = HashSet::new();
@@ -195,7 +196,7 @@ pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> 
         if let Some(encrypted) = item["encrypted_content"].as_str()
             && item["type"] == "reasoning"
             && !known.is_issued_for(encrypted, id)
-            // Without its id, the encrypted content is checked on its own.
+            // Encrypted content without an id is checked on its own.
             && !(id.is_empty() && (encrypted.starts_with(SIGNATURE_PREFIX) || known.was_issued(encrypted)))
         {
             bad.push(format!(

@@ -1,4 +1,4 @@
-//! Ranges of numbers, and fields that belong to another wire.
+//! Checks ranges of numbers, and fields that belong to another wire.
 
 use serde_json::Value;
 
@@ -36,8 +36,8 @@ pub(super) fn check_at_least(body: &Value, field: &str, least: u64, bad: &mut Vi
     }
 }
 
-/// Reports fields that a wire does not have. Only the fields of the other wires are known here,
-/// since vendors add new fields faster than a list can follow.
+/// Reports fields that a wire does not have. Only the fields of other wires are known to this
+/// check, since vendors add new fields faster than a list can be updated.
 pub(super) fn check_fields_absent(body: &Value, fields: &[&str], bad: &mut Violations) {
     for field in fields {
         bad.require(!is_given(body, field)).or_push(format_args!("Unknown parameter: '{field}'."));

@@ -1,11 +1,11 @@
-//! The subsets of JSON Schema that vendors accept.
+//! Checks schemas against the subsets of JSON Schema that vendors accept.
 
 use serde_json::Value;
 
 use super::violations::{Violations, as_list};
 
-/// Checks the rules of `OpenAI`'s strict mode: every object forbids additional properties and
-/// requires all of its properties,
+/// Checks the rules of `OpenAI`'s strict mode. Every object must forbid additional properties and
+/// require all of its properties,
 /// <https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>.
 pub(super) fn check_strict_schema(schema: &Value, place: &str, bad: &mut Violations) {
     if schema["type"] == "object" || schema.get("properties").is_some() {
@@ -30,8 +30,8 @@ pub(super) fn check_strict_schema(schema: &Value, place: &str, bad: &mut Violati
     }
 }
 
-/// Checks Gemini's `Schema`, <https://ai.google.dev/api/caching#Schema>: an unknown field is an
-/// error, as everywhere in that API.
+/// Checks that a schema is a Gemini `Schema`, <https://ai.google.dev/api/caching#Schema>. An
+/// unknown field is an error, as everywhere in that API.
 pub(super) fn check_gemini_schema(schema: &Value, place: &str, bad: &mut Violations) {
     const KNOWN_KEYWORDS: &[&[&str]] = &[
         &["type", "format", "title", "description", "nullable", "enum", "example", "default"],
@@ -64,7 +64,7 @@ pub(super) fn check_gemini_schema(schema: &Value, place: &str, bad: &mut Violati
     }
 }
 
-/// Reports a field that Gemini does not have.
+/// Reports a field that Gemini's `Schema` does not have.
 pub(super) fn push_unknown_field(field: &str, place: &str, bad: &mut Violations) {
     bad.push(format_args!(
         "Invalid JSON payload received. Unknown name \"{field}\"{place}: Cannot find field."

@@ -13,7 +13,8 @@ impl Violations {
         self.0.push(what.to_string());
     }
 
-    /// Adds a violation unless a condition holds: `bad.require(holds).or_push("the violation")`.
+    /// Adds a violation unless a condition holds, as in `bad.require(holds).or_push("the
+    /// violation")`.
     pub(super) fn require(&mut self, holds: bool) -> Condition<'_> {
         Condition(if holds { None } else { Some(self) })
     }
@@ -23,7 +24,7 @@ impl Violations {
     }
 }
 
-/// The list of violations, if the condition does not hold.
+/// The list of violations, or `None` if the condition holds.
 #[must_use = "a condition does nothing without its violation"]
 pub(super) struct Condition<'a>(Option<&'a mut Violations>);
 
@@ -35,12 +36,13 @@ impl Condition<'_> {
     }
 }
 
-/// Returns the elements of an array; none for any other value.
+/// Returns the elements of an array, or no elements for any other value.
 pub(super) fn as_list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the elements of a list inside the elements of a list, with both indices.
+/// Returns the elements of the lists in the field `field` of a list's elements, with the indices in
+/// both lists.
 pub(super) fn nested_elements<'a>(
     values: &'a Value,
     field: &'a str,
@@ -51,12 +53,12 @@ pub(super) fn nested_elements<'a>(
     as_list(values).iter().enumerate().flat_map(of)
 }
 
-/// Returns the text of a string; an empty text for any other value.
+/// Returns the text of a string, or an empty text for any other value.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether the value is a non-empty string.
+/// Returns whether the value is a non-empty string.
 pub(super) fn has_text(value: &Value) -> bool {
     !text(value).is_empty()
 }
@@ -70,7 +72,7 @@ pub(super) fn is_given(body: &Value, field: &str) -> bool {
     body.get(field).is_some_and(|value| !value.is_null())
 }
 
-/// Whether a text consists of 1 to `longest` letters, digits, `_` and `-`.
+/// Returns whether a text consists of 1 to `longest` letters, digits, `_` and `-`.
 pub(super) fn is_plain_name(text: &str, longest: usize) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=longest).contains(&text.len()) && text.bytes().all(plain)
@@ -80,7 +82,7 @@ pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Returns the elements that occurred before.
+/// Returns the elements that occurred earlier in `texts`.
 pub(super) fn repeated_values<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = std::collections::HashSet::new();
     texts.into_iter().filter(|text| !seen.insert(*text)).collect()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 /// The answer of a tool of an [`McpServer`](crate::testing::mcp::McpServer): a result, or a
 /// JSON-RPC error.
 ///
-/// A text converts into an answer, and so does a `Result` of two answers.
+/// A text converts into an answer. A `Result` of two answers also converts into an answer.
 ///
 /// ```
 /// use turnstream::testing::mcp::McpAnswer;
@@ -27,11 +27,12 @@ pub(super) enum Outcome {
         message: String,
         data: Option<Value>,
     },
-    /// The client must answer a question first, and then repeat the request. Modern era only.
+    /// The client must first answer a question, and then repeat the request. This answer is used in
+    /// the modern era only.
     InputRequired {
         key: String,
         request: Value,
-        /// The client's previous answers.
+        /// The client's answers to earlier questions of the call.
         answered: Map<String, Value>,
     },
 }
@@ -59,33 +60,34 @@ impl McpAnswer {
         Self(Outcome::RpcError { code, message: message.into(), data: None })
     }
 
-    /// Adds a text block.
+    /// Adds a text block to the content.
     pub fn with_text(self, text: impl Into<String>) -> Self {
         self.with_block(json!({ "type": "text", "text": text.into() }))
     }
 
-    /// Adds an image.
+    /// Adds an image block to the content.
     pub fn with_image(self, mime_type: &str, bytes: impl AsRef<[u8]>) -> Self {
         self.with_data("image", mime_type, bytes.as_ref())
     }
 
-    /// Adds an audio block.
+    /// Adds an audio block to the content.
     pub fn with_audio(self, mime_type: &str, bytes: impl AsRef<[u8]>) -> Self {
         self.with_data("audio", mime_type, bytes.as_ref())
     }
 
-    /// Adds a link to a resource.
+    /// Adds a link to a resource to the content.
     pub fn with_resource_link(self, uri: &str, name: &str) -> Self {
         self.with_block(json!({ "type": "resource_link", "uri": uri, "name": name }))
     }
 
-    /// Adds an embedded text resource.
+    /// Adds an embedded text resource to the content.
     pub fn with_resource(self, uri: &str, mime_type: &str, text: &str) -> Self {
         let resource = json!({ "uri": uri, "mimeType": mime_type, "text": text });
         self.with_block(json!({ "type": "resource", "resource": resource }))
     }
 
-    /// Adds a block as given, even if it is invalid. It has no effect on a JSON-RPC error.
+    /// Adds a block as given, even if the block is invalid. If the answer is a JSON-RPC error, the
+    /// call has no effect.
     pub fn with_block(mut self, block: Value) -> Self {
         if let Outcome::Result(result) = &mut self.0
             && let Some(Value::Array(content)) = result.get_mut("content")
@@ -95,13 +97,13 @@ impl McpAnswer {
         self
     }
 
-    /// Sets `structuredContent`.
+    /// Sets the `structuredContent` of the result.
     pub fn with_structured(self, content: impl Into<Value>) -> Self {
         self.with_field("structuredContent", content)
     }
 
-    /// Sets a field of the result, or the `data` of a JSON-RPC error. Use it for fields without a
-    /// method of their own, such as `_meta`, or for invalid content.
+    /// Sets a field of the result, or the `data` of a JSON-RPC error. Use this method for fields
+    /// without a method of their own, such as `_meta`, or for invalid content.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         match &mut self.0 {
             Outcome::Result(result) => drop(result.insert(name.to_owned(), value.into())),
@@ -130,8 +132,8 @@ impl From<String> for McpAnswer {
 }
 
 impl<A: Into<McpAnswer>> From<Result<A, McpAnswer>> for McpAnswer {
-    /// Returns the answer in either variant, so that a handler can use `?` on
-    /// [`McpCall::ask`](crate::testing::mcp::McpCall::ask).
+    /// Returns the answer that the `Result` contains in either variant, so that a handler can use
+    /// `?` on [`McpCall::ask`](crate::testing::mcp::McpCall::ask).
     fn from(result: Result<A, McpAnswer>) -> Self {
         result.map_or_else(|answer| answer, Into::into)
     }

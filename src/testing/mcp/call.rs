@@ -1,4 +1,4 @@
-//! A call, as the handler of a tool receives it.
+//! A call, as passed to the handler of a tool.
 
 use std::sync::Arc;
 
@@ -11,9 +11,10 @@ use crate::testing::mcp::message::{MISSING_CAPABILITY, Request, notification};
 use crate::testing::mcp::outgoing::Outgoing;
 use crate::testing::mcp::peer::Peer;
 
-/// A running `tools/call`: the handler can report progress and request input from the client.
+/// A running `tools/call`, through which the handler can report progress and request input from the
+/// client.
 ///
-/// The handler's future is dropped when the client cancels the call: with
+/// The handler's future is dropped when the client cancels the call. The client cancels a call with
 /// `notifications/cancelled`, or in the modern era over HTTP by closing the response. Cheap to
 /// clone.
 #[derive(Clone, Debug)]
@@ -22,12 +23,13 @@ pub struct McpCall {
     pub(super) request: Arc<Request>,
     pub(super) peer: Arc<Peer>,
     pub(super) out: mpsc::Sender<Outgoing>,
-    /// The client's answers so far, by the keys of the questions. Modern era only.
+    /// The client's answers so far, by the keys of the questions. The answers are used in the
+    /// modern era only.
     pub(super) answered: Arc<Map<String, Value>>,
 }
 
 impl McpCall {
-    /// Reports progress, if the client requested it with a `progressToken`.
+    /// Reports progress, if the client requested progress with a `progressToken`.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = self.meta().get("progressToken") else {
             return;
@@ -42,24 +44,24 @@ impl McpCall {
         self.notify("notifications/progress", params).await;
     }
 
-    /// Sends a notification as given, even if it is invalid.
+    /// Sends a notification as given, even if the notification is invalid.
     pub async fn notify(&self, method: &str, params: Value) {
         self.send(notification(method, &params)).await;
     }
 
-    /// Sends a question to the client: `elicitation/create`, `sampling/createMessage` or
-    /// `roots/list`. Returns the client's result.
+    /// Sends a question to the client and returns the client's result. The method is
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     ///
     /// `key` identifies the question within the call.
     ///
-    /// In the legacy era, this sends a request and waits for the response. In the modern era a call
-    /// cannot wait: the `Err` is an answer that the handler must return. The client then repeats
-    /// the call with the result, which runs the handler from the start.
+    /// In the legacy era, `ask` sends a request and waits for the response. In the modern era, a
+    /// call cannot wait, and the `Err` is an answer that the handler must return. The client then
+    /// repeats the call with the result, which runs the handler from the start.
     ///
     /// # Errors
     ///
-    /// The answer that the handler must return: the question itself (modern era), or an error if
-    /// the client rejects the question or has not declared the capability.
+    /// Returns the answer that the handler must return. The answer is the question itself (modern
+    /// era), or an error if the client rejects the question or has not declared the capability.
     pub async fn ask(&self, key: &str, method: &str, params: Value) -> Result<Value, McpAnswer> {
         let capability = method.split('/').next().unwrap_or_default();
         match self.protocol {
@@ -101,12 +103,12 @@ impl McpCall {
         }
     }
 
-    /// Requests input that matches a schema from the user: `elicitation/create`, see
-    /// [`ask`](Self::ask). The result has an `action` and, if that is `accept`, a `content`.
+    /// Requests input that matches a schema from the user, with `elicitation/create`; see
+    /// [`ask`](Self::ask). The result has an `action` and, if the action is `accept`, a `content`.
     ///
     /// # Errors
     ///
-    /// As [`ask`](Self::ask).
+    /// Returns an error in the same cases as [`ask`](Self::ask).
     pub async fn elicit(
         &self,
         key: &str,
@@ -117,7 +119,7 @@ impl McpCall {
         self.ask(key, "elicitation/create", params).await
     }
 
-    /// Returns `_meta` of the request, or null.
+    /// Returns the `_meta` of the request, or null.
     pub fn meta(&self) -> &Value {
         self.request.params.get("_meta").unwrap_or(&Value::Null)
     }

@@ -1,4 +1,4 @@
-//! Determines the server's reaction to a request. Does no I/O and runs no handler.
+//! Determines the server's reaction to a request, without any I/O and without running a handler.
 
 use serde_json::{Map, Value, json};
 
@@ -20,12 +20,12 @@ const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 /// The server's reaction to a request.
 #[derive(Debug)]
 pub(super) enum Reaction {
-    /// An answer to the request.
+    /// The server sends this answer to the request.
     Answer(Value),
     /// The request is never answered.
     Silence,
     Call(PreparedCall),
-    /// A subscription, which lasts until it is cancelled.
+    /// A subscription, which lasts until the client cancels the subscription.
     Listen {
         wants_tools: bool,
     },
@@ -66,8 +66,8 @@ pub(super) fn react(state: &State, peer: &Peer, protocol: Protocol, request: &Re
     }
 }
 
-/// Checks the fields that every modern request must have. The error is the violation and the answer
-/// to the request.
+/// Checks the fields that every modern request must have. An `Err` contains the violation and the
+/// answer to the request.
 fn check_meta(request: &Request) -> Result<(), (String, Value)> {
     let supported = |requested: &Value| {
         let data = json!({ "supported": MODERN_VERSIONS, "requested": requested });
@@ -127,7 +127,7 @@ fn react_legacy(state: &State, peer: &Peer, request: &Request) -> Reaction {
     match request.method.as_str() {
         "initialize" => initialize(state, peer, request),
         "ping" => Reaction::Answer(request.result(&json!({}))),
-        // Probing with this method is allowed, and old servers react to it in different ways.
+        // A client may probe with this method, and old servers react to it in different ways.
         "server/discover" => match state.era() {
             McpEra::LegacySilentOnDiscover => Reaction::Silence,
             _ => unknown_method(request),
@@ -179,7 +179,7 @@ fn initialize(state: &State, peer: &Peer, request: &Request) -> Reaction {
     Reaction::Answer(request.result(&result))
 }
 
-/// Handles the methods that both eras have.
+/// Returns the reaction to a request whose method exists in both eras.
 fn react_common(state: &State, protocol: Protocol, request: &Request) -> Reaction {
     let cursor = request.param("cursor");
     let list = |kind: &str, entries: Vec<Value>, page_size: Option<usize>| {
@@ -261,8 +261,8 @@ fn prepare_call(state: &State, request: &Request) -> Reaction {
     }
 }
 
-/// Returns the client's answers so far, if the call repeats one that ended with a question. The
-/// error describes how the repeated call differs from the original one.
+/// Returns the client's answers so far, if the call repeats a call that ended with a question. An
+/// `Err` describes how the repeated call differs from the original call.
 fn answered_questions(
     state: &State,
     request: &Request,
@@ -306,7 +306,7 @@ fn server_info() -> Value {
     json!({ "name": "turnstream-scripted", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// Makes a result that a client may cache, in the format of the era.
+/// Returns a result that a client may cache, in the format of the era.
 fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern => {
@@ -318,7 +318,7 @@ fn cacheable(protocol: Protocol, mut result: Value) -> Value {
     result
 }
 
-/// Makes the message with a complete result, in the format of the era.
+/// Returns the message with a complete result, in the format of the era.
 pub(super) fn complete(protocol: Protocol, request: &Request, mut result: Value) -> Value {
     match protocol {
         Protocol::Modern if result.get("resultType").is_none() => {

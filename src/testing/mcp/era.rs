@@ -1,9 +1,9 @@
-//! The two eras of the protocol, and the versions of each.
+//! The two eras of the protocol, and the versions of each era.
 
-/// The versions without a handshake, newest first.
+/// The protocol versions without a handshake, newest first.
 pub(super) const MODERN_VERSIONS: &[&str] = &["2026-07-28"];
 
-/// The versions that start with `initialize`, newest first.
+/// The protocol versions that start with `initialize`, newest first.
 pub(super) const LEGACY_VERSIONS: &[&str] =
     &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
@@ -14,15 +14,17 @@ pub(super) const LEGACY_VERSIONS: &[&str] =
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpEra {
-    /// Both eras: the first request of a client selects the era.
+    /// Both eras, where the first request of a client selects the era.
     #[default]
     Both,
-    /// Only the modern era. `initialize` is rejected with the list of supported versions.
+    /// Only the modern era, in which the method `initialize` is rejected with the list of supported
+    /// versions.
     Modern,
-    /// Only the legacy era. `server/discover` is rejected, as an unknown method or because of the
-    /// missing session.
+    /// Only the legacy era, in which the method `server/discover` is rejected as unknown or because
+    /// of the missing session.
     Legacy,
-    /// Only the legacy era, as some old servers implement it: `server/discover` is never answered.
+    /// Only the legacy era, as implemented by some old servers, which never answer
+    /// `server/discover`.
     LegacySilentOnDiscover,
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 
-/// A fault of an [`McpServer`](crate::testing::mcp::McpServer). Several can be set.
+/// A fault of an [`McpServer`](crate::testing::mcp::McpServer). Several faults can be set.
 ///
-/// Each fault can be parsed from a name, with a number if it has one:
+/// Each fault can be parsed from a name, followed by a number if the fault has a number:
 ///
 /// ```
 /// use turnstream::testing::mcp::McpFault;
@@ -27,15 +27,15 @@ pub enum McpFault {
     /// The list has a tool whose schema has at least this number of bytes (`large-schema:N`, 2 MiB
     /// by default).
     LargeSchema(usize),
-    /// The list has tools with these schemas: a string, a missing one, one with a type other than
-    /// `object`, and one that refers to a URL (`bad-schemas`).
+    /// The list has tools with these schemas: a string, a missing schema, a schema with a type
+    /// other than `object`, and a schema that refers to a URL (`bad-schemas`).
     BadSchemas,
     /// The list has tools with these names: empty, long, with special characters, duplicate, or
     /// equal after special characters are replaced (`bad-names`).
     BadNames,
-    /// The tool list differs each time (`changing-list`).
+    /// The tool list is different in each listing (`changing-list`).
     ChangingList,
-    /// A call sends progress every millisecond and never ends; its handler does not run
+    /// A call sends progress every millisecond and never ends. The handler of the call does not run
     /// (`endless-progress`).
     EndlessProgress,
     /// A call is answered with this number of bytes, without the end of the line or event
@@ -57,11 +57,11 @@ pub enum McpFault {
     Noise,
     /// Bytes that are not text are sent before each answer (`binary-noise`).
     BinaryNoise,
-    /// The connection closes when the message with this number, starting at 1, arrives; the message
+    /// The connection closes when the message with this number, starting at 1, arrives. The message
     /// is not answered (`dies-at:N`, 1 by default). Over HTTP, messages are counted over all
     /// connections, and later messages are cut off too.
     DiesAt(u64),
-    /// The server never reads (`never-reads`). Over HTTP this is the same as
+    /// The server never reads any input (`never-reads`). Over HTTP this fault is the same as
     /// [`Silent`](Self::Silent), since a request must be read before its type is known.
     NeverReads,
     /// Every byte is sent separately, after this delay by tokio's clock (`slow-drip:N`, in
@@ -73,7 +73,7 @@ pub enum McpFault {
 }
 
 impl McpFault {
-    /// The names that [`FromStr`] accepts, without numbers.
+    /// The fault names that [`FromStr`] accepts, without numbers.
     pub const NAMES: &[&str] = &[
         "endless-list",
         "many-tools",
@@ -100,7 +100,7 @@ impl McpFault {
 impl FromStr for McpFault {
     type Err = Error;
 
-    /// Parses a name, followed by `:` and a number if the fault has one.
+    /// Parses a fault name, followed by `:` and a number if the fault has a number.
     fn from_str(text: &str) -> Result<Self, Error> {
         let invalid = |what: &str| Error::new(ErrorKind::InvalidRequest, format!("{what}: {text}"));
         let (name, number) = match text.split_once(':') {

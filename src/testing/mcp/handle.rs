@@ -18,28 +18,28 @@ impl McpServerHandle {
         self.0.log.received()
     }
 
-    /// Returns the methods of the messages received so far. Responses are left out.
+    /// Returns the methods of the messages received so far, without those of responses.
     pub fn methods(&self) -> Vec<String> {
         let received = self.received();
         let methods = received.iter().map(McpReceived::method);
         methods.filter(|method| !method.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns the violations of the protocol by clients, one sentence each.
+    /// Returns the violations of the protocol by clients, as one sentence for each violation.
     pub fn violations(&self) -> Vec<String> {
         self.0.log.violations()
     }
 
-    /// Waits until the closure returns true for the log; it may do so immediately. The closure is
+    /// Waits until the closure returns true for the log, which may be immediately. The closure is
     /// called after each change of the log, and must not use the handle.
     ///
-    /// A test can await this instead of sleeping.
+    /// A test can await this method instead of sleeping.
     pub async fn wait_until(&self, reached: impl FnMut(&[McpReceived]) -> bool) {
         self.0.log.wait_until(reached).await;
     }
 
-    /// Replaces the tools, and notifies clients: in the legacy era on the session's stream, in the
-    /// modern era those that have subscribed.
+    /// Replaces the tools, and notifies clients. In the legacy era, clients are notified on the
+    /// stream of their session. In the modern era, only clients with a subscription are notified.
     pub fn set_tools(&self, tools: impl IntoIterator<Item = McpTool>) {
         self.0.set_tools(tools.into_iter().collect());
     }

@@ -32,13 +32,14 @@ use crate::testing::mcp::state::State;
 /// The path of the endpoint.
 const PATH: &str = "/mcp";
 
-/// The number of queued messages to the client. A call that sends more waits.
+/// The maximum number of queued messages to the client. A call that sends more messages waits.
 const OUT_CAPACITY: usize = 16;
 
 /// A scripted MCP server on a free port of 127.0.0.1, which runs until the value is dropped.
-/// Dropping it closes all connections and drops all handlers.
+/// Dropping the server closes all connections and drops all handlers.
 ///
-/// Made by [`McpServer::start_http`](crate::testing::mcp::McpServer::start_http).
+/// [`McpServer::start_http`](crate::testing::mcp::McpServer::start_http) creates an
+/// `McpHttpServer`.
 pub struct McpHttpServer {
     server: LoopbackServer,
     state: Arc<State>,
@@ -51,7 +52,7 @@ impl McpHttpServer {
         Ok(Self { server, state })
     }
 
-    /// Returns the URL that clients connect to, `http://127.0.0.1:PORT/mcp`.
+    /// Returns the URL to which clients connect, `http://127.0.0.1:PORT/mcp`.
     pub fn url(&self) -> String {
         format!("{}{PATH}", self.server.url())
     }
@@ -73,10 +74,10 @@ impl fmt::Debug for McpHttpServer {
     }
 }
 
-/// Answers requests. Dropping it aborts the calls of the legacy era.
+/// The endpoint that answers requests. Dropping the endpoint aborts the calls of the legacy era.
 struct Endpoint {
     state: Arc<State>,
-    /// The calls of the legacy era, which may outlive the response that carries their answer.
+    /// The calls of the legacy era, which may outlive the responses that carry their answers.
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -193,8 +194,8 @@ impl Endpoint {
         response
     }
 
-    /// Returns the session of a request, or opens one. The modern era has no sessions: the peer
-    /// then belongs to this request only.
+    /// Returns the session of a request, or opens a session. The modern era has no sessions, so
+    /// that the returned peer belongs to this request only.
     fn peer_of(
         &self,
         http: &HttpRequest,
@@ -216,7 +217,8 @@ impl Endpoint {
                     Ok((peer, Some(id)))
                 }
                 None => {
-                    // Probing with this method is allowed, and old servers reject it like this.
+                    // A client may probe with this method, and old servers reject the probe in this
+                    // way.
                     if request.method != "server/discover" {
                         let violation = format!("`{}` came without a session", request.method);
                         self.state.log.record_violation(violation);
@@ -228,20 +230,21 @@ impl Endpoint {
         }
     }
 
-    /// Returns the session that the headers name, if they name one. The error is the response to an
-    /// unknown session, or to a version that differs from the session's.
+    /// Returns the session that the headers name, or `None` if they name no session. An `Err` is
+    /// the response to an unknown session, or to a version that differs from the session's.
     fn session(&self, http: &HttpRequest) -> Result<Option<Arc<Peer>>, HttpResponse> {
         let Some(id) = http.header("mcp-session-id") else {
             return Ok(None);
         };
         let Some(peer) = self.state.session(id) else {
-            // This is not a violation: a client cannot know that its session has expired.
+            // An expired session is not a violation, since a client cannot know that its session
+            // has expired.
             let answer = error_message(&Value::Null, SERVER_ERROR, "Session not found", None);
             return Err(json_response(404, &answer));
         };
         let agreed = peer.legacy_version();
         let sent = http.header("mcp-protocol-version");
-        // Versions before 2025-06-18 do not have this header.
+        // Protocol versions before 2025-06-18 do not have this header.
         let is_required = LEGACY_VERSIONS[..2].iter().any(|known| agreed.as_deref() == Some(known));
         if (is_required || sent.is_some()) && sent != agreed.as_deref() {
             return Err(self.refuse_http(
@@ -263,7 +266,7 @@ impl Endpoint {
                 self.state.receive_notification(&peer, method, params);
                 empty_response(202)
             }
-            // In the modern era, client notifications have no effect here.
+            // In the modern era, client notifications over HTTP have no effect.
             Ok(None) if self.state.era().is_modern_spoken() && names_modern_version(http) => {
                 empty_response(202)
             }
@@ -300,7 +303,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers with one JSON document, unless a fault needs a stream.
+    /// Answers with a single JSON document, unless a fault needs a stream.
     fn respond_at_once(&self, running: &RunningRequest, answer: Value) -> HttpResponse {
         let status = match running.protocol {
             Protocol::Modern => status_of(&answer),
@@ -399,7 +402,7 @@ fn protocol_of(era: McpEra, http: &HttpRequest, request: &Request) -> Protocol {
     }
 }
 
-/// Whether the header names a version of the modern era.
+/// Returns whether the header names a version of the modern era.
 fn names_modern_version(http: &HttpRequest) -> bool {
     http.header("mcp-protocol-version").is_some_and(|sent| MODERN_VERSIONS.contains(&sent))
 }

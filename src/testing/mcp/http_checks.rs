@@ -9,7 +9,7 @@ use crate::testing::mcp::dispatch::VERSION_KEY;
 use crate::testing::mcp::message::Request;
 use crate::testing::mcp::state::State;
 
-/// Whether the `Origin`, if present, is local.
+/// Returns whether the request has no `Origin` or a local `Origin`.
 pub(super) fn is_origin_local(request: &HttpRequest) -> bool {
     let Some(origin) = request.header("origin") else {
         return true;
@@ -19,7 +19,7 @@ pub(super) fn is_origin_local(request: &HttpRequest) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }
 
-/// Whether the client accepts a response of this media type.
+/// Returns whether the client accepts a response of this media type.
 pub(super) fn accepts(request: &HttpRequest, media_type: &str) -> bool {
     let group = media_type.split('/').next().unwrap_or_default();
     let accepted = request.headers.iter().filter(|(name, _)| name == "accept");
@@ -31,14 +31,15 @@ pub(super) fn accepts(request: &HttpRequest, media_type: &str) -> bool {
     })
 }
 
-/// Whether the content type of the body is JSON.
+/// Returns whether the content type of the body is JSON.
 pub(super) fn is_json(request: &HttpRequest) -> bool {
     let media_type = request.header("content-type").unwrap_or_default();
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
     media_type.eq_ignore_ascii_case("application/json")
 }
 
-/// Compares the headers of a modern request with its body. The error describes the difference.
+/// Compares the headers of a modern request with the body of the request. An `Err` describes the
+/// difference.
 pub(super) fn check_modern_headers(
     state: &State,
     http: &HttpRequest,

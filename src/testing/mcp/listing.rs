@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::testing::mcp::fault::McpFault;
 use crate::testing::mcp::state::State;
 
-/// Returns a page of the tools. The error describes what is wrong with the cursor.
+/// Returns a page of the tool list. An `Err` describes why the cursor is invalid.
 pub(super) fn list_tools(state: &State, cursor: Option<&str>) -> Result<Value, String> {
     let (faults, page_size, mut tools) = {
         let settings = state.settings();
@@ -26,7 +26,7 @@ pub(super) fn list_tools(state: &State, cursor: Option<&str>) -> Result<Value, S
     page("tools", tools, page_size, cursor)
 }
 
-/// Returns a page of any list. The error describes what is wrong with the cursor.
+/// Returns a page of any list. An `Err` describes why the cursor is invalid.
 pub(super) fn page(
     kind: &str,
     mut entries: Vec<Value>,
@@ -49,7 +49,7 @@ pub(super) fn page(
     Ok(result)
 }
 
-/// Whether calls of this tool are answered because a fault lists it.
+/// Returns whether calls of this tool are answered because a fault adds the tool to the list.
 pub(super) fn is_tool_of_fault(faults: &[McpFault], name: &str) -> bool {
     (faults.contains(&McpFault::EndlessList) && name.starts_with("endless_"))
         || (faults.contains(&McpFault::ChangingList) && name.starts_with("changing_"))
@@ -70,7 +70,7 @@ fn endless_page(cursor: Option<&str>, mut tools: Vec<Value>) -> Result<Value, St
     Ok(json!({ "tools": tools, "nextCursor": write_cursor(number + 1) }))
 }
 
-/// Makes a cursor that does not look like a number, with characters that clients must send back
+/// Returns a cursor that does not look like a number, with characters that clients must send back
 /// unchanged.
 fn write_cursor(start: usize) -> String {
     format!("from {start} +/=")
@@ -110,7 +110,7 @@ fn with_schema(name: &str, schema: Option<Value>) -> Map<String, Value> {
 }
 
 fn bad_schemas() -> Vec<Map<String, Value>> {
-    // An address that RFC 5737 reserves for documentation.
+    // The address is reserved for documentation by RFC 5737.
     let remote = json!({
         "type": "object",
         "properties": { "a": { "$ref": "http://192.0.2.1/schema.json" } },

@@ -3,16 +3,16 @@
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// A message that the server received, and its outcome so far.
+/// A message that the server received, with the state of its request.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct McpReceived {
     /// The message as the client sent it. A line that is not JSON is a string.
     pub message: Value,
-    /// The headers of the message, with names in lower case. Empty over stdio.
+    /// The headers of the message, with names in lower case. The list is empty over stdio.
     pub headers: Vec<(String, String)>,
-    /// The state of a request. `None` for a notification, a response, and a message that could not
-    /// be parsed.
+    /// The state of the request, or `None` for a notification, a response, and a message that could
+    /// not be parsed.
     pub status: Option<McpRequestStatus>,
 }
 
@@ -20,21 +20,22 @@ pub struct McpReceived {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpRequestStatus {
-    /// Not answered yet.
+    /// The request is not answered yet.
     Running,
-    /// Answered, with a result or an error.
+    /// The request was answered, with a result or an error.
     Answered,
-    /// Cancelled by the client, or by the end of the connection. Its handler was dropped.
+    /// The request was cancelled by the client, or by the end of the connection. The handler of the
+    /// request was dropped.
     Cancelled,
 }
 
 impl McpReceived {
-    /// Returns the method, or an empty string for a response.
+    /// Returns the method of the message, or an empty string for a response.
     pub fn method(&self) -> &str {
         self.message.get("method").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the parameters, or null if there are not any.
+    /// Returns the parameters of the message, or null if the message has no parameters.
     pub fn params(&self) -> &Value {
         self.message.get("params").unwrap_or(&Value::Null)
     }
@@ -45,7 +46,7 @@ impl McpReceived {
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether this is a `tools/call` of the tool `name`.
+    /// Returns whether this message is a `tools/call` of the tool `name`.
     pub fn is_call(&self, name: &str) -> bool {
         self.method() == "tools/call" && self.params().get("name").is_some_and(|n| n == name)
     }
@@ -58,7 +59,7 @@ pub(super) struct LogEntries {
     pub(super) violations: Vec<String>,
 }
 
-/// The log, which notifies waiters of changes.
+/// The log, which notifies waiting futures of changes.
 #[derive(Debug, Default)]
 pub(super) struct Log(watch::Sender<LogEntries>);
 
@@ -81,7 +82,7 @@ impl Log {
         self.0.send_modify(|log| log.violations.push(violation.into()));
     }
 
-    /// Sets the status of a request that is still running.
+    /// Sets the status of the request with this index, if the request is still running.
     pub(super) fn end(&self, index: usize, status: McpRequestStatus) {
         self.0.send_modify(|log| {
             if let Some(entry) = log.received.get_mut(index)

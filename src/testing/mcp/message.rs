@@ -7,7 +7,8 @@ pub(super) const INVALID_REQUEST: i64 = -32600;
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) const INVALID_PARAMS: i64 = -32602;
 pub(super) const INTERNAL_ERROR: i64 = -32603;
-/// The first code of the range for server errors: no session, not acceptable, and similar errors.
+/// The first code of the JSON-RPC range for server errors, used for a missing session, an
+/// unacceptable request, and similar errors.
 pub(super) const SERVER_ERROR: i64 = -32000;
 pub(super) const HEADER_MISMATCH: i64 = -32020;
 pub(super) const MISSING_CAPABILITY: i64 = -32021;
@@ -21,7 +22,7 @@ pub(super) enum Message {
         method: String,
         params: Map<String, Value>,
     },
-    /// The response to a request of the server: its result or its error.
+    /// The response to a request of the server, which is the result or the error of the request.
     Response {
         id: Value,
         outcome: Result<Value, Value>,
@@ -38,7 +39,7 @@ pub(super) struct Request {
 /// A message that violates JSON-RPC.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Malformed {
-    /// The id for the error response, or null.
+    /// The id of the error response, or null.
     pub(super) id: Value,
     pub(super) reason: String,
 }

@@ -1,9 +1,9 @@
 //! A scripted MCP server, with optional faults, for tests and examples.
 //!
-//! [`McpServer`] implements both eras of the protocol without an SDK: the modern one of 2026-07-28,
-//! and the legacy one that starts with `initialize`. It serves a pair of streams, or HTTP on the
-//! loopback device. A [`McpTool`] is a schema and an async closure; a [`McpFault`] makes the server
-//! misbehave; a [`McpServerHandle`] shows the received messages.
+//! [`McpServer`] implements both eras of the protocol without an SDK: the modern era of 2026-07-28,
+//! and the legacy era that starts with `initialize`. The server serves a pair of streams, or HTTP
+//! on the loopback device. An [`McpTool`] is a schema and an async closure. An [`McpFault`] makes
+//! the server misbehave. An [`McpServerHandle`] returns the received messages.
 //!
 //! ```
 //! use serde_json::json;

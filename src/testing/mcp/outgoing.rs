@@ -1,4 +1,4 @@
-//! Messages to the client, and their encoding.
+//! Messages to the client, and the encoding of these messages.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -10,31 +10,31 @@ const PIECE_BYTES: u64 = 64 * 1024;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outgoing {
     Message(Value),
-    /// Bytes that are sent as one message, even if they are not valid.
+    /// Bytes that are sent as one message, even if the bytes are invalid.
     Raw(Bytes),
-    /// A message with long padding in the middle, which is never in memory as a whole.
+    /// A message with long padding in the middle, which is never completely in memory.
     Padded {
         before: String,
         padding: u64,
         after: String,
-        /// Whether the message has an end, so that another one can follow.
+        /// Whether the message has an end, so that another message can follow.
         ends: bool,
     },
 }
 
-/// How messages are delimited.
+/// The way in which messages are delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageFraming {
-    /// One per line.
+    /// Each message is a line.
     Line,
-    /// One per event of an event stream.
+    /// Each message is an event of an event stream.
     Sse,
-    /// One JSON document.
+    /// The message is a JSON document.
     Document,
 }
 
 impl Outgoing {
-    /// Returns the bytes in chunks that are produced lazily.
+    /// Returns the bytes of the message in chunks that are produced lazily.
     pub(super) fn pieces(self, framing: MessageFraming) -> Box<dyn Iterator<Item = Bytes> + Send> {
         let (start, end) = match framing {
             MessageFraming::Line => ("", "\n"),

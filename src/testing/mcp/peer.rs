@@ -1,4 +1,4 @@
-//! The client of one connection or session: its capabilities, and the requests in progress.
+//! The client of a connection or session, with its capabilities and its requests in progress.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,16 +10,17 @@ use tokio::sync::{oneshot, watch};
 
 use crate::lock::lock_ignoring_poison;
 
-/// A client, from the start to the end of its connection or session. No lock is held across an
-/// await.
+/// A client, which exists from the start to the end of its connection or session. No lock is held
+/// across an await.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
-    /// The version that `initialize` negotiated. `None` before that, and in the modern era.
+    /// The protocol version that `initialize` negotiated. `None` before the negotiation, and in the
+    /// modern era.
     version: Mutex<Option<String>>,
     capabilities: Mutex<Map<String, Value>>,
     is_initialized: AtomicBool,
     request_count: AtomicU64,
-    /// The server's requests that wait for a response.
+    /// The server's requests that wait for a response, by their ids.
     pending: Mutex<HashMap<String, oneshot::Sender<Result<Value, Value>>>>,
     /// The client's running requests, by their ids.
     running: Mutex<HashMap<String, AbortHandle>>,
@@ -32,12 +33,12 @@ impl Peer {
         *lock_ignoring_poison(&self.capabilities) = capabilities;
     }
 
-    /// Returns the version that `initialize` negotiated.
+    /// Returns the protocol version that `initialize` negotiated.
     pub(super) fn legacy_version(&self) -> Option<String> {
         lock_ignoring_poison(&self.version).clone()
     }
 
-    /// Whether the client declared the capability in `initialize`.
+    /// Returns whether the client declared the capability in `initialize`.
     pub(super) fn has_capability(&self, name: &str) -> bool {
         lock_ignoring_poison(&self.capabilities).contains_key(name)
     }
@@ -50,31 +51,33 @@ impl Peer {
         self.is_initialized.load(Ordering::SeqCst)
     }
 
-    /// Returns a new id for a request to the client.
+    /// Returns a new id for a request from the server to the client.
     pub(super) fn next_request_id(&self) -> String {
         format!("server-{}", self.request_count.fetch_add(1, Ordering::SeqCst))
     }
 
-    /// Registers a request to the client. The receiver gets its result or its error.
+    /// Registers a request from the server to the client. The returned receiver resolves to the
+    /// result or error of the request with this `id`.
     pub(super) fn expect_response(&self, id: &str) -> oneshot::Receiver<Result<Value, Value>> {
         let (sender, receiver) = oneshot::channel();
         lock_ignoring_poison(&self.pending).insert(id.to_owned(), sender);
         receiver
     }
 
-    /// Passes on a response of the client. Returns false if no request waits for it.
+    /// Passes on a response of the client to the waiting request. Returns false if no request waits
+    /// for the response.
     pub(super) fn take_response(&self, id: &Value, outcome: Result<Value, Value>) -> bool {
         let waiting = id.as_str().and_then(|id| lock_ignoring_poison(&self.pending).remove(id));
         let Some(waiting) = waiting else {
             return false;
         };
-        // A cancelled call does not wait for the response any more, and the client may still send
-        // it.
+        // A cancelled call does not wait for the response any more, but the client may still send
+        // the response.
         let _ = waiting.send(outcome);
         true
     }
 
-    /// Registers a request of the client. Returns false if its id is in use.
+    /// Registers a request of the client. Returns false if the id of the request is already in use.
     pub(super) fn add_running(&self, id: &Value, abort: AbortHandle) -> bool {
         let mut running = lock_ignoring_poison(&self.running);
         if running.contains_key(&id.to_string()) {
@@ -88,20 +91,20 @@ impl Peer {
         lock_ignoring_poison(&self.running).remove(&id.to_string());
     }
 
-    /// Cancels a request. An unknown id has no effect: the request may have been answered in the
-    /// meantime, which the protocol allows.
+    /// Cancels a request. An unknown id has no effect, since the request may have been answered in
+    /// the meantime, which the protocol allows.
     pub(super) fn cancel(&self, id: &Value) {
         if let Some(abort) = lock_ignoring_poison(&self.running).remove(&id.to_string()) {
             abort.abort();
         }
     }
 
-    /// Ends the session: cancels its requests and ends its streams.
+    /// Ends the session, which cancels its requests and ends its streams.
     pub(super) fn close(&self) {
         for (_, abort) in lock_ignoring_poison(&self.running).drain() {
             abort.abort();
         }
-        // Calls that wait for the client are notified that it is gone.
+        // Calls that wait for the client are notified that the client is gone.
         lock_ignoring_poison(&self.pending).clear();
         self.is_closed.send_replace(true);
     }

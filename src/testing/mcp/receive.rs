@@ -1,4 +1,4 @@
-//! Receives the messages that have no answer: notifications, and the client's responses.
+//! Receives the messages that have no answer, which are notifications and the client's responses.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl State {
                 Some(id) => peer.cancel(id),
                 None => self.log.record_violation(format!("`{method}` has no `requestId`")),
             },
-            // Other notifications, including unknown ones, are allowed and have no effect.
+            // Other notifications, including unknown notifications, are allowed and have no effect.
             _ => {}
         }
     }
@@ -38,14 +38,14 @@ impl State {
         }
     }
 
-    /// Whether a fault prevents an answer to the request.
+    /// Returns whether a fault prevents an answer to the request.
     pub(super) fn is_silent_on(&self, request: &Request) -> bool {
         let is_first = matches!(request.method.as_str(), "server/discover" | "initialize");
         self.has_fault(McpFault::Silent)
             || (self.has_fault(McpFault::SilentAfterDiscover) && !is_first)
     }
 
-    /// Returns the delay before each byte.
+    /// Returns the delay before each byte, if a fault sets a delay.
     pub(super) fn drip(&self) -> Option<Duration> {
         self.faults().into_iter().find_map(|fault| match fault {
             McpFault::SlowDrip(wait) => Some(wait),

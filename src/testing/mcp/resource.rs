@@ -39,7 +39,7 @@ pub(super) struct Prompt {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) arguments: Vec<String>,
-    /// The text, which contains each argument as `{name}`.
+    /// The text of the prompt, which contains each argument as `{name}`.
     pub(super) template: String,
 }
 
@@ -53,7 +53,7 @@ impl Prompt {
         })
     }
 
-    /// Fills the template. The error names a missing argument.
+    /// Returns the prompt with the arguments filled in. An `Err` names a missing argument.
     pub(super) fn get(&self, arguments: &Map<String, Value>) -> Result<Value, String> {
         let mut text = self.template.clone();
         for name in &self.arguments {

@@ -18,14 +18,14 @@ use crate::testing::mcp::tool::McpTool;
 
 /// A scripted MCP server, for tests and examples.
 ///
-/// It speaks both eras of the protocol, over a pair of streams ([`serve`](Self::serve)) or over
-/// HTTP on the loopback device ([`start_http`](Self::start_http)). It is strict: a message that
-/// breaks the protocol is rejected if the protocol requires that, and recorded in
-/// [`violations`](McpServerHandle::violations). A [`McpFault`] makes it misbehave.
+/// The server speaks both eras of the protocol, over a pair of streams ([`serve`](Self::serve)) or
+/// over HTTP on the loopback device ([`start_http`](Self::start_http)). The server is strict: a
+/// message that breaks the protocol is recorded in [`violations`](McpServerHandle::violations), and
+/// rejected if the protocol requires this. An [`McpFault`] makes the server misbehave.
 ///
-/// Clones share tools, settings and log.
+/// Clones share the tools, the settings and the log.
 ///
-/// See the [module](crate::testing::mcp) for an example.
+/// The [module](crate::testing::mcp) has an example.
 #[derive(Clone, Default)]
 pub struct McpServer {
     state: Arc<State>,
@@ -47,17 +47,17 @@ impl McpServer {
         self.with(|settings| settings.instructions = Some(instructions.into()))
     }
 
-    /// Adds a tool at the end of the list.
+    /// Adds a tool at the end of the tool list.
     pub fn with_tool(self, tool: McpTool) -> Self {
         self.with(|settings| settings.tools.push(tool))
     }
 
-    /// Adds a text resource.
+    /// Adds a text resource to the server.
     pub fn with_resource(self, uri: &str, name: &str, mime_type: &str, text: &str) -> Self {
         self.with_contents(uri, name, mime_type, Contents::Text(text.to_owned()))
     }
 
-    /// Adds a binary resource.
+    /// Adds a binary resource to the server.
     pub fn with_binary_resource(
         self,
         uri: &str,
@@ -86,18 +86,19 @@ impl McpServer {
         self.with(|settings| settings.prompts.push(prompt))
     }
 
-    /// Sets the number of entries on a page of a list. 0 counts as 1. By default a list has one
-    /// page.
+    /// Sets the number of entries on a page of a list, where 0 counts as 1. By default, a list has
+    /// only one page.
     pub fn with_page_size(self, entries: usize) -> Self {
         self.with(|settings| settings.page_size = Some(entries))
     }
 
-    /// Adds a fault of the server.
+    /// Adds a fault to the server.
     pub fn with_fault(self, fault: McpFault) -> Self {
         self.with(|settings| settings.faults.push(fault))
     }
 
-    /// Rejects HTTP requests without this header with status 401. It has no effect over stdio.
+    /// Rejects HTTP requests without this header and value, with status 401. Over stdio, the call
+    /// has no effect.
     pub fn with_required_header(self, name: &str, value: &str) -> Self {
         let header = (name.to_owned(), value.to_owned());
         self.with(|settings| settings.required_headers.push(header))
@@ -109,14 +110,14 @@ impl McpServer {
     }
 
     /// Serves one client over a pair of streams, such as stdin and stdout, or the halves of
-    /// [`tokio::io::duplex`]. Returns when the reader ends.
+    /// [`tokio::io::duplex`]. The returned future resolves when the reader ends.
     ///
     /// No task is spawned. Handlers that are still running when the reader ends are dropped, and
     /// dropping the future drops everything.
     ///
     /// # Errors
     ///
-    /// If reading or writing fails.
+    /// Returns an error if reading or writing fails.
     pub async fn serve(self, reader: impl AsyncRead, writer: impl AsyncWrite) -> io::Result<()> {
         stdio::serve(self.state, reader, writer).await
     }
@@ -125,11 +126,12 @@ impl McpServer {
     ///
     /// # Errors
     ///
-    /// If no port of 127.0.0.1 is available.
+    /// Returns an error if no port of 127.0.0.1 is available.
     ///
     /// # Panics
     ///
-    /// If called outside a tokio runtime, or in one without I/O and time.
+    /// Panics if called outside a tokio runtime, or if the I/O or time driver of the runtime is not
+    /// enabled.
     pub async fn start_http(self) -> io::Result<McpHttpServer> {
         McpHttpServer::start(self.state).await
     }

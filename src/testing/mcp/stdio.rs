@@ -1,4 +1,4 @@
-//! The server over a pair of streams, with one message per line.
+//! Serves a client over a pair of streams, with one message per line.
 
 use std::io;
 use std::sync::Arc;
@@ -22,10 +22,11 @@ use crate::testing::mcp::peer::Peer;
 use crate::testing::mcp::run::RunningRequest;
 use crate::testing::mcp::state::State;
 
-/// The number of queued messages to the client. A call that sends more waits.
+/// The maximum number of queued messages to the client. A call that sends more messages waits.
 const OUT_CAPACITY: usize = 16;
 
-/// Serves until the reader ends. Answers that are ready by then are still written.
+/// Serves a client until the reader ends. Answers that are ready at the end of the reader are still
+/// written.
 pub(super) async fn serve(
     state: Arc<State>,
     reader: impl AsyncRead,
@@ -36,8 +37,8 @@ pub(super) async fn serve(
     }
     let (out, queue) = mpsc::channel(OUT_CAPACITY);
     let connection = Connection { peer: Arc::default(), state: Arc::clone(&state), out };
-    // Reads and writes run concurrently, so that messages are still read from a client that does
-    // not read.
+    // Reads and writes run concurrently, so that the server still reads messages from a client that
+    // does not read.
     future::try_join(connection.read(reader), write(&state, queue, writer)).await?;
     Ok(())
 }
@@ -59,7 +60,7 @@ impl Connection {
         let mut count = 0;
         loop {
             let line = tokio::select! {
-                // Requests are polled before the next line is read: answers that are ready
+                // Requests are polled before the next line is read, so that answers that are ready
                 // immediately are sent even if the client closes its side right away.
                 biased;
                 Some(()) = running.next() => continue,
@@ -144,7 +145,7 @@ impl Connection {
     }
 }
 
-/// Returns the lines of a reader, without line ends. Empty lines are skipped.
+/// Returns the lines of a reader, without line ends and without empty lines.
 fn lines(reader: impl AsyncRead) -> impl Stream<Item = io::Result<Vec<u8>>> {
     let reader = BufReader::new(Box::pin(reader));
     let lines = stream::try_unfold(reader, async |mut reader| {

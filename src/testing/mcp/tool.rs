@@ -28,15 +28,15 @@ type Handler = dyn Fn(Value, McpCall) -> BoxFuture<'static, McpAnswer> + Send + 
 /// ```
 #[derive(Clone)]
 pub struct McpTool {
-    /// The entry of the tool in a listing.
+    /// The entry of the tool in the tool list.
     pub(super) listed: Map<String, Value>,
     pub(super) handler: Arc<Handler>,
 }
 
 impl McpTool {
-    /// Creates a tool. The handler receives the arguments and the call.
+    /// Creates a tool. `handler` receives the arguments and the call.
     ///
-    /// If the handler panics, the client receives an internal error.
+    /// If `handler` panics, the client receives an internal error.
     pub fn new<F, R>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -60,24 +60,24 @@ impl McpTool {
         self.with_field("title", title.into())
     }
 
-    /// Sets the annotations, such as `readOnlyHint` and `destructiveHint`.
+    /// Sets the annotations of the tool, such as `readOnlyHint` and `destructiveHint`.
     pub fn with_annotations(self, annotations: Value) -> Self {
         self.with_field("annotations", annotations)
     }
 
-    /// Sets the schema of `structuredContent`.
+    /// Sets the schema of the tool's `structuredContent`.
     pub fn with_output_schema(self, schema: Value) -> Self {
         self.with_field("outputSchema", schema)
     }
 
-    /// Sets a field of the tool's entry in a listing, even if the result is invalid.
+    /// Sets a field of the tool's entry in the tool list, even if the resulting entry is invalid.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.listed.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Returns the name, or an empty string if [`with_field`](Self::with_field) replaced it with a
-    /// value that is not a string.
+    /// Returns the name of the tool, or an empty string if [`with_field`](Self::with_field)
+    /// replaced the name with a value that is not a string.
     pub fn name(&self) -> &str {
         self.listed.get("name").and_then(Value::as_str).unwrap_or_default()
     }

@@ -9,8 +9,8 @@ use crate::testing::provider_suite::sample_requests::{
 use crate::testing::provider_suite::server::SuiteServer;
 use crate::testing::provider_suite::subject::Subject;
 
-/// An agent runs the tool that the model calls once, with its arguments, and the next request
-/// contains the result; the answer to that request ends the run.
+/// Checks that an agent runs the tool that the model calls exactly once, with the arguments of the
+/// call. The next request must contain the result, and the answer to that request must end the run.
 pub(super) async fn a_tool_loop_runs_through_an_agent<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

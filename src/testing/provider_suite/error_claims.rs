@@ -19,9 +19,9 @@ use crate::testing::provider_suite::server::{
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
 
-/// An answer with an error status becomes an error with that status. 401 is of kind
-/// [`Auth`](ErrorKind::Auth) and 429 of kind [`RateLimited`](ErrorKind::RateLimited); requests may
-/// be retried after 429, 500 and 503, but not after 400, 401 and 404.
+/// Checks that an answer with an error status becomes an error with that status. 401 must be of
+/// kind [`Auth`](ErrorKind::Auth) and 429 of kind [`RateLimited`](ErrorKind::RateLimited). Requests
+/// may be retried after 429, 500 and 503, but not after 400, 401 and 404.
 pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -47,8 +47,8 @@ pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     Ok(())
 }
 
-/// The error has the seconds of a `retry-after`, and a provider that retries waits at least that
-/// long.
+/// Checks that the error has the seconds of a `retry-after`, and that a provider that retries waits
+/// at least this number of seconds.
 pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -65,7 +65,7 @@ pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     })?;
     let request = request_about(sample_history()).with_retries(Retries::default());
     let mut turn = provider.stream_turn(request);
-    // The wait is reported before it starts, and never starts here.
+    // The wait is reported before it starts, and never starts in this test.
     match with_timeout("the report of a 429", turn.next()).await? {
         Some(Ok(TurnEvent::Retrying { delay_ms, .. })) => {
             ensure_that(u128::from(delay_ms) >= wait.as_millis(), || {
@@ -77,7 +77,8 @@ pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
     }
 }
 
-/// A request whose [`retries`](crate::Request::retries) forbid retries is sent only once.
+/// Checks that a request whose [`retries`](crate::Request::retries) forbid retries is sent only
+/// once.
 pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -90,8 +91,8 @@ pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
     read.expect_error("an answer with status 503").map(drop)
 }
 
-/// An error that the server reports within its answer is an error, not the end of a turn, and has
-/// the content before it as its [`PartialTurn`].
+/// Checks that an error that the server reports within its answer is an error, not the end of a
+/// turn. The error must have the content before it as its [`PartialTurn`].
 pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -110,8 +111,8 @@ pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     ensure_that(kept == "Hello there.", || format!("the error carries {kept:?}"))
 }
 
-/// The key is neither in the provider's debug output nor in an error, even if the server repeats
-/// it.
+/// Checks that neither the provider's debug output nor an error contains the key, even if the
+/// server repeats the key.
 pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

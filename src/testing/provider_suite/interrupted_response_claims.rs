@@ -12,9 +12,10 @@ use crate::testing::provider_suite::server::{SuiteServer, bytes_part, stream_res
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::PartialTurn;
 
-/// An answer that is cut off before its end, at any of many positions and with or without a proper
-/// close of the connection, is an [`IncompleteTurn`](ErrorKind::IncompleteTurn) with a
-/// [`PartialTurn`] of the content so far. An answer that is cut off after its end is complete.
+/// Checks that an answer that is cut off before its end is an
+/// [`IncompleteTurn`](ErrorKind::IncompleteTurn) with a [`PartialTurn`] of the content so far. The
+/// answer is cut off at many positions, with and without a proper close of the connection. An
+/// answer that is cut off after its end must be complete.
 pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -42,8 +43,8 @@ pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: 
     Ok(())
 }
 
-/// `is_open` means that the server sent all content but not the end. Otherwise it may have sent the
-/// end, too.
+/// Checks a turn whose answer was cut off. `is_open` means that the server sent all content but not
+/// the end; otherwise the server may have sent the end, too.
 fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     let received = read.text();
     let error = match read.end {
@@ -63,7 +64,8 @@ fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     })
 }
 
-/// No call of an interrupted answer runs, even if the interruption comes after the call.
+/// Checks that no call of an interrupted answer runs, even if the interruption comes after the
+/// call.
 pub(super) async fn a_call_of_an_answer_that_breaks_off_does_not_run<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

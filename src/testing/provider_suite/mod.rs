@@ -1,9 +1,9 @@
 //! Contract tests for every provider that talks to a server, for authors of a
 //! [`Provider`](crate::provider::Provider) or of a [wire](crate::provider::HttpProvider).
 //!
-//! A [`Subject`] makes the provider and writes the answers of its server. Each claim starts such a
-//! server on the loopback device. [`check`] checks all claims, and
-//! [`provider_suite!`](crate::provider_suite) makes a test of each, named after the claim.
+//! A [`Subject`] creates the provider and writes the answers of its server. Each claim starts such
+//! a server on the loopback device. [`check`] checks all claims, and
+//! [`provider_suite!`](crate::provider_suite) creates a test for each claim, named after the claim.
 //!
 //! ```
 //! # #[cfg(feature = "http")] {
@@ -47,9 +47,9 @@
 //! ```
 //!
 //! The claims need a tokio runtime with I/O and time, whose clock is not paused. No claim waits for
-//! time to pass; a claim that waits for an event fails if it does not happen within ten seconds.
-//! The suite does not check how far a provider reads ahead of its consumer, because that cannot be
-//! distinguished from buffering in the sockets.
+//! time to pass. A claim that waits for an event fails if the event does not happen within ten
+//! seconds. The suite does not check how far a provider reads ahead of its consumer, because that
+//! cannot be distinguished from buffering in the sockets.
 
 mod report;
 mod subject;
@@ -78,12 +78,12 @@ use self::{
     response_claims::*,
 };
 
-/// Makes a module with one test for each claim of the [suite](crate::testing::provider_suite) of
+/// Creates a module with a test for each claim of the [suite](crate::testing::provider_suite) of
 /// providers.
 ///
-/// It takes a name for the module and an expression that makes a
-/// [`Subject`](crate::testing::provider_suite::Subject). The tests are `#[tokio::test]`s: the crate
-/// that uses the macro needs tokio with `macros` and `rt`.
+/// The macro takes a name for the module and an expression that creates a
+/// [`Subject`](crate::testing::provider_suite::Subject). The tests are `#[tokio::test]`s, so the
+/// crate that uses the macro needs tokio with `macros` and `rt`.
 ///
 /// ```
 /// # struct Mine;
@@ -149,9 +149,9 @@ macro_rules! provider_suite {
     };
 }
 
-/// Checks every claim, one after the other.
+/// Checks all claims, one after the other.
 ///
-/// It does not panic on failures: see [`Report::assert`].
+/// The function does not panic on failures; see [`Report::assert`].
 pub async fn check<S: Subject>(subject: &S) -> Report {
     run_claim(subject, None).await
 }

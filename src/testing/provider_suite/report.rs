@@ -10,14 +10,14 @@ use crate::testing::provider_suite::subject::Subject;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnmetClaim {
-    /// The claim was not checked, for this reason.
+    /// The claim was not checked, for the reason in this text.
     Skipped(String),
-    /// The claim does not hold: the expected and the actual behaviour.
+    /// The claim does not hold. The text describes the expected and the actual behaviour.
     Failed(String),
 }
 
-/// The result of each claim, in the order in which they were checked. The `Display` output has one
-/// line for each.
+/// The result of each claim, in the order in which the claims were checked. The `Display` output
+/// has one line for each claim.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a claim that failed is only in here"]
 pub struct Report {
@@ -30,7 +30,7 @@ impl Report {
         self.claim_results.iter().filter(|(_, result)| result.is_ok()).map(|(claim, _)| *claim)
     }
 
-    /// Returns the claims that were not checked, with the reasons.
+    /// Returns the claims that were not checked, each with the reason.
     pub fn skipped(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.claim_results.iter().filter_map(|(claim, result)| match result {
             Err(UnmetClaim::Skipped(why)) => Some((*claim, why.as_str())),
@@ -38,7 +38,7 @@ impl Report {
         })
     }
 
-    /// Returns the claims that do not hold, with the actual behaviour.
+    /// Returns the claims that do not hold, each with the actual behaviour.
     pub fn failed(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.claim_results.iter().filter_map(|(claim, result)| match result {
             Err(UnmetClaim::Failed(why)) => Some((*claim, why.as_str())),
@@ -50,7 +50,7 @@ impl Report {
     ///
     /// # Panics
     ///
-    /// If a claim failed; the message contains the complete report.
+    /// Panics if a claim failed; the message contains the complete report.
     #[track_caller]
     pub fn assert(&self) {
         assert!(self.failed().next().is_none(), "the provider breaks its contract:\n{self}");
@@ -63,13 +63,13 @@ impl Report {
         self.claim_results.is_empty()
     }
 
-    /// Adds a failure for an unknown claim.
+    /// Adds a failure for a claim name that the suite does not have.
     pub(super) fn fail_unknown_claim(&mut self, name: &str) {
         let why = format!("no claim has this name: `{name}`");
         self.claim_results.push(("check_claim", Err(UnmetClaim::Failed(why))));
     }
 
-    /// Checks one claim. A panic of the provider is a failure.
+    /// Checks a claim and adds its result. A panic of the provider is a failure of the claim.
     pub(super) async fn run_check<S: Subject>(
         &mut self,
         subject: &S,
@@ -99,7 +99,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Fails unless `holds`.
+/// Returns a failure with the text of `why` unless `holds` is true.
 pub(super) fn ensure_that(holds: bool, why: impl FnOnce() -> String) -> Result<(), UnmetClaim> {
     match holds {
         true => Ok(()),

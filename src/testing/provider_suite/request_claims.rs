@@ -1,4 +1,4 @@
-//! Claims about the requests, and when they are sent.
+//! Claims about the requests, and about the time at which they are sent.
 
 use std::task::Poll;
 
@@ -22,7 +22,7 @@ use crate::testing::provider_suite::server::{
 };
 use crate::testing::provider_suite::subject::Subject;
 
-/// A turn that was created but not polled sends nothing.
+/// Checks that a turn that was created but not polled sends no request.
 pub(super) async fn nothing_is_sent_before_the_first_poll<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -37,7 +37,7 @@ pub(super) async fn nothing_is_sent_before_the_first_poll<S: Subject>(
     read_turn(turn).await?.turn().map(drop)
 }
 
-/// The same request, sent twice, has the same body.
+/// Checks that the same request, sent twice, has the same body.
 pub(super) async fn the_same_request_is_sent_as_the_same_bytes<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -62,10 +62,10 @@ async fn history_with_open_call<S: Subject>(
     Ok((server, provider, history))
 }
 
-/// The request after a tool call starts with the complete previous request, followed by the call
-/// and its result.
+/// Checks that the request after a tool call starts with the complete previous request, followed by
+/// the call and its result.
 ///
-/// JSON bodies are compared value by value: arrays may only grow at their end.
+/// JSON bodies are compared value by value, where arrays may only grow at their end.
 pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -97,7 +97,8 @@ pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     }
 }
 
-/// Returns where `after` is not `before` with additional elements at the ends of its arrays.
+/// Checks that `after` equals `before` with additional elements at the ends of arrays. An `Err` is
+/// the place of the first other difference.
 fn check_extends(before: &Value, after: &Value, place: &str) -> Result<(), String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
@@ -114,7 +115,7 @@ fn check_extends(before: &Value, after: &Value, place: &str) -> Result<(), Strin
     }
 }
 
-/// A call without a result is answered as interrupted when the history is sent.
+/// Checks that a call without a result is answered as interrupted when the history is sent.
 pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -128,7 +129,8 @@ pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     })
 }
 
-/// A request that names a model is sent to that model, not to the provider's default.
+/// Checks that a request that names a model is sent to that model, not to the provider's default
+/// model.
 pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -143,12 +145,12 @@ pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
     })
 }
 
-/// A turn that is dropped, after any number of polls, closes its connection, and nothing is sent
-/// afterwards.
+/// Checks that a turn that is dropped after any number of polls closes its connection, and that
+/// nothing is sent after the drop.
 pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
-    /// More polls than any turn with two words needs.
+    /// The maximum number of polls, which is more than any turn with two words needs.
     const MAX_POLLS: usize = 1_000;
     let begun = response_body_or_skip(subject, "text", &[text("Hello "), text("there.")])?;
     let response = stream_response(subject, vec![bytes_part(&begun), BodyPart::Hang]);
@@ -171,7 +173,8 @@ pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
     Err(UnmetClaim::Failed(format!("the text did not arrive within {MAX_POLLS} polls")))
 }
 
-/// Polls a turn this many times, or until all of its text has arrived, and returns whether it has.
+/// Polls a turn at most `polls` times, until all of its text has arrived. Returns whether all of
+/// the text has arrived.
 async fn poll_up_to(turn: &mut TurnStream, polls: usize) -> Result<bool, UnmetClaim> {
     let mut received = String::new();
     for left in (0..polls).rev() {
@@ -181,7 +184,7 @@ async fn poll_up_to(turn: &mut TurnStream, polls: usize) -> Result<bool, UnmetCl
                 return Err(UnmetClaim::Failed(format!("an error: {error:#}")));
             }
             Poll::Ready(None) => return Err(UnmetClaim::Failed("the turn has no end".to_owned())),
-            // Do not wait after the last poll.
+            // No wait follows the last poll.
             Poll::Pending if left == 0 => {}
             Poll::Pending => pending!(),
         }

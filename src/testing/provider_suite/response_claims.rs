@@ -1,4 +1,4 @@
-//! Claims about an answer: its content, and how the turn represents it.
+//! Claims about the content of an answer, and about the turn that represents the answer.
 
 use futures::StreamExt;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
-/// Texts that are hard to decode: with characters of several bytes, and with JSON escapes.
+/// Texts that are hard to decode, because they have characters of several bytes or JSON escapes.
 const TRICKY_TEXTS: [&str; 3] =
     ["Grüße, 世界 🦀 ", "\"quoted\" \\ and\n\ttabbed, ", "data: [DONE]"];
 
@@ -59,7 +59,7 @@ fn item_kinds(items: &[Item]) -> Vec<&ItemKind> {
     items.iter().map(|item| &item.kind).filter(|kind| !matches!(kind, ItemKind::Other)).collect()
 }
 
-/// A complete answer is a turn with one `TurnComplete`, and nothing comes after it.
+/// Checks that a complete answer is a turn with one `TurnComplete`, followed by no other event.
 pub(super) async fn a_whole_answer_is_one_complete_turn<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -68,7 +68,7 @@ pub(super) async fn a_whole_answer_is_one_complete_turn<S: Subject>(
     ensure_that(turn.text() == "Hello there.", || format!("the text is {:?}", turn.text()))
 }
 
-/// A piece of text arrives before the server has sent the rest.
+/// Checks that a piece of text arrives before the server has sent the rest of the text.
 pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -93,7 +93,7 @@ pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
     }
 }
 
-/// The folded events of a turn equal its items and its usage, except for provider data.
+/// Checks that the folded events of a turn equal its items and its usage, except for provider data.
 pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -111,7 +111,7 @@ pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(
     })
 }
 
-/// Text arrives as it was sent, with any characters.
+/// Checks that text arrives as it was sent, with any characters.
 pub(super) async fn text_comes_as_the_server_wrote_it<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -128,7 +128,7 @@ pub(super) async fn text_comes_as_the_server_wrote_it<S: Subject>(
     Ok(())
 }
 
-/// Reasoning arrives as reasoning, and text as text.
+/// Checks that reasoning arrives as reasoning, and that text arrives as text.
 pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(), UnmetClaim> {
     let pieces = [Piece::Reasoning("Let me think.".to_owned()), text("Done."), stop_piece()];
     let turn = read_turn_of_pieces(subject, "reasoning", &pieces).await?.turn()?;
@@ -144,8 +144,8 @@ pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(),
     ensure_that(turn.text() == "Done.", || format!("the text is {:?}", turn.text()))
 }
 
-/// The turn is the same if its bytes arrive one by one, in small chunks, or in two parts that are
-/// split at any of many positions.
+/// Checks that the turn is the same if its bytes arrive one by one, in small chunks, or in two
+/// parts that are split at any of many positions.
 pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -174,7 +174,8 @@ pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     Ok(())
 }
 
-/// A call has its name, its arguments, and the id that the server gave it, if the wire has ids.
+/// Checks that a call has its name and its arguments, and, if the wire has ids, the id from the
+/// server.
 pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), UnmetClaim> {
     let body = response_body_or_skip(
         subject,
@@ -197,7 +198,8 @@ pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), Un
     ensure_that(turn.calls().veto().is_none(), || "the call may not run".to_owned())
 }
 
-/// Two calls of one turn are two calls with two ids, even if the server gives both the same id.
+/// Checks that two calls of a turn have two different ids, even if the server gives both calls the
+/// same id.
 pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -222,7 +224,8 @@ pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
     Ok(())
 }
 
-/// A call's id differs from the ids of all calls in the history, even if the server repeats one.
+/// Checks that a call's id differs from the ids of all calls in the history, even if the server
+/// repeats an id of the history.
 pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -244,7 +247,7 @@ pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(
     ensure_that(ids.len() == 3, || format!("three calls have the ids {ids:?}"))
 }
 
-/// The turn has the stop reason that the server sent.
+/// Checks that the turn has the stop reason that the server sent.
 pub(super) async fn the_stop_reason_is_what_the_server_said<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
@@ -266,7 +269,7 @@ pub(super) async fn the_stop_reason_is_what_the_server_said<S: Subject>(
     }
 }
 
-/// The turn has the token counts that the server sent.
+/// Checks that the turn has the token counts that the server sent.
 pub(super) async fn the_usage_is_what_the_server_counted<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {

@@ -31,7 +31,7 @@ pub(super) const RESULT_TEXT: &str = "suite-result-1234";
 /// The id of each call.
 pub(super) const CALL_ID: &str = "call_suite1";
 
-/// Returns the tool that is called.
+/// Returns the tool that the model calls in the claims.
 pub(super) fn sample_tool() -> ToolSpec {
     ToolSpec::new(
         "look_up",
@@ -44,7 +44,7 @@ pub(super) fn sample_tool() -> ToolSpec {
     )
 }
 
-/// Makes a request for a history that is sent once.
+/// Creates a request for this history, with retries disabled.
 pub(super) fn request_about(history: History) -> Request {
     let options = Options { cache: Cache::Off, ..Options::default() };
     let request = Request::new(history).with_system("Be brief.").with_tools([sample_tool()]);
@@ -73,7 +73,7 @@ pub(super) fn tool_calls_stop_piece() -> Piece {
     Piece::Stop(StopReason::ToolCalls)
 }
 
-/// Returns the body of an answer, or skips the claim if the wire cannot express it.
+/// Returns the body of an answer, or skips the claim if the wire cannot express the answer.
 pub(super) fn response_body_or_skip<S: Subject>(
     subject: &S,
     what: &str,
@@ -83,7 +83,7 @@ pub(super) fn response_body_or_skip<S: Subject>(
     subject.response_body(pieces).ok_or_else(skipped)
 }
 
-/// Returns an answer of these pieces, or skips the claim if the wire cannot express it.
+/// Returns an answer of these pieces, or skips the claim if the wire cannot express the answer.
 pub(super) fn response_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
@@ -108,14 +108,14 @@ pub(super) fn tool_call_response<S: Subject>(subject: &S) -> Result<HttpResponse
 
 /// A turn that was read to its end.
 pub(super) struct ReadTurn {
-    /// All events but the last, if that is a `TurnComplete`.
+    /// All events of the turn, without a final `TurnComplete`.
     pub(super) events: Vec<TurnEvent>,
-    /// The turn, or the error that it ended with.
+    /// The complete turn, or the error with which the turn ended.
     pub(super) end: Result<Arc<Turn>, Error>,
 }
 
 impl ReadTurn {
-    /// Returns the turn, and fails if it is not complete.
+    /// Returns the turn, or a failure if the turn is not complete.
     pub(super) fn turn(self) -> Result<Arc<Turn>, UnmetClaim> {
         self.end.map_err(|error| {
             UnmetClaim::Failed(format!(
@@ -125,7 +125,7 @@ impl ReadTurn {
         })
     }
 
-    /// Returns the error, and fails if there was not one.
+    /// Returns the error of the turn, or a failure if the turn has no error.
     pub(super) fn expect_error(self, what: &str) -> Result<Error, UnmetClaim> {
         match self.end {
             Err(error) => Ok(error),
@@ -148,7 +148,7 @@ pub(super) fn text_delta(event: &TurnEvent) -> Option<&str> {
     }
 }
 
-/// Reads a turn, and checks that it ends once.
+/// Reads a turn to its end, and checks that the turn ends only once.
 pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, UnmetClaim> {
     let mut events = Vec::new();
     let end = loop {
@@ -184,7 +184,7 @@ pub(super) async fn read_turn_of_pieces<S: Subject>(
     send_and_read(subject, response_of_pieces(subject, what, pieces)?).await
 }
 
-/// Runs an agent that has the tool. Returns the arguments with which the tool ran, too.
+/// Runs an agent that has the sample tool. Also returns the arguments with which the tool ran.
 pub(super) async fn run_agent<S: Subject>(
     subject: &S,
     server: &SuiteServer,
@@ -202,8 +202,9 @@ pub(super) async fn run_agent<S: Subject>(
     Ok((outcome, ran))
 }
 
-/// Returns the positions at which an answer is cut: all of a short one; for a long one, those
-/// around line ends, where frames start and end, and others at equal distances.
+/// Returns the positions at which an answer is cut. A short answer is cut at all positions. A long
+/// answer is cut around line ends, where frames start and end, and at other positions at equal
+/// distances.
 pub(super) fn cut_positions(body: &[u8]) -> Vec<usize> {
     /// The number of positions at equal distances.
     const MAX_CUTS: usize = 128;

@@ -20,14 +20,14 @@ pub(super) const API_KEY: &str = "suite-key-5b1f0c9d2e7a4836";
 /// The time limit for an event that a claim waits for.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The path of the suite's own requests.
+/// The path of the requests that the suite itself sends.
 const PROBE_PATH: &str = "/provider-suite-probe";
 
 /// A server that answers the requests of a provider.
 pub(super) struct SuiteServer(LoopbackServer);
 
 impl SuiteServer {
-    /// Starts a server that sends these answers in order, and repeats the last one.
+    /// Starts a server that sends these answers in order, and repeats the last answer.
     pub(super) async fn start(answers: Vec<HttpResponse>) -> Result<Self, UnmetClaim> {
         let asked = AtomicUsize::new(0);
         let server = LoopbackServer::start(move |request| match request.path.as_str() {
@@ -61,8 +61,8 @@ impl SuiteServer {
         Ok(String::from_utf8_lossy(&request.body).into_owned())
     }
 
-    /// Waits until the server has received everything that was sent before: it sends a request of
-    /// its own, and waits for the answer.
+    /// Waits until the server has received everything that was sent before. To do so, the suite
+    /// sends a request of its own and waits for the answer.
     pub(super) async fn wait_for_requests(&self) -> Result<(), UnmetClaim> {
         let probe = async {
             let mut stream = TcpStream::connect(self.0.url().trim_start_matches("http://")).await?;
@@ -82,13 +82,13 @@ impl SuiteServer {
     }
 }
 
-/// Makes a streamed answer.
+/// Creates a streamed answer.
 pub(super) fn stream_response<S: Subject>(subject: &S, body: Vec<BodyPart>) -> HttpResponse {
     let headers = vec![("content-type".to_owned(), subject.media_type().to_owned())];
     HttpResponse { status: 200, headers, body }
 }
 
-/// Makes an error response.
+/// Creates an error response.
 pub(super) fn refusal_response<S: Subject>(
     subject: &S,
     status: u16,
@@ -103,7 +103,7 @@ pub(super) fn bytes_part(bytes: &[u8]) -> BodyPart {
     BodyPart::Bytes(Bytes::copy_from_slice(bytes))
 }
 
-/// Waits for an event within the time limit. `what` names it in the failure.
+/// Waits for an event within the time limit. `what` names the event in a failure.
 pub(super) async fn with_timeout<F: Future>(
     what: &str,
     future: F,

@@ -1,4 +1,4 @@
-//! Decides which calls may run, and answers the others.
+//! Decides which calls of a turn may run, and answers the other calls.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,13 +14,14 @@ use crate::tool::run::turn_calls::{
 };
 use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 
-/// Takes each call from the queue to the decision whether it runs: its tool is found, its arguments
-/// are prepared, the policy decides, and an approval is awaited.
+/// Decides whether each queued call runs: finds its tool, prepares its arguments, asks the policy,
+/// and waits for an approval.
 pub(super) struct Admission {
     /// Calls that have not been checked yet, in call order, with their indices in the turn.
     queue: VecDeque<(usize, ToolCall)>,
     call_limit: CallLimit,
-    /// The call that the policy is deciding on. Boxed, since most policies decide without waiting.
+    /// The call that the policy is deciding on. The request is boxed, since most policies decide
+    /// without waiting.
     permission_request: Option<Box<PermissionRequest>>,
     /// Calls that wait for a verdict, in call order.
     awaiting_verdict: Vec<ReadyCall>,
@@ -28,13 +29,13 @@ pub(super) struct Admission {
 
 /// The result of one admission step.
 pub(super) enum AdmissionStep {
-    /// The call starts as soon as there is a slot.
+    /// The call starts as soon as there is a slot for it.
     Allowed(ReadyCall),
     /// The call is answered without running.
     Answered(AnsweredCall),
-    /// An approval is requested.
+    /// An approval of the call is requested.
     VerdictRequested(ToolEvent),
-    /// A call advanced without an event.
+    /// A call made progress without an event.
     Progressed,
     /// No call can be checked now, or the policy has not decided yet.
     Idle,
@@ -42,9 +43,9 @@ pub(super) enum AdmissionStep {
 
 /// The limit on the number of calls that start.
 struct CallLimit {
-    /// The number of calls that may still start; `None` means unlimited.
+    /// The number of calls of the run that may still start; `None` means that there is no limit.
     remaining: Option<u32>,
-    /// The answer to calls over the limit.
+    /// The answer to calls that exceed the limit.
     refusal: Refusal,
     /// The number of calls that were answered because they were over the limit.
     over_limit_count: usize,
@@ -72,8 +73,8 @@ impl Admission {
             CallLimit { remaining: Some(left), refusal, over_limit_count: 0, defers_calls: true };
     }
 
-    /// Checks the next call, if `places` has a slot for it, or polls the policy's decision on the
-    /// current one. `places` is `None` while an admitted call waits for its slot.
+    /// Checks the next call, if `places` has a slot for the call, or polls the policy's decision on
+    /// the current call. `places` is `None` while an admitted call waits for its slot.
     pub(super) fn next(
         &mut self,
         calls: &mut TurnCalls,
@@ -111,7 +112,7 @@ impl Admission {
                     && let Some(Verdict::Output(output)) =
                         calls.policy.call_policy(|gate| gate.verdict(&call))?
                 {
-                    // The verdict also counts if the call could not run any more.
+                    // The verdict is also applied if the call could not run any more.
                     let result = output.into_result_for(&call);
                     return Ok(AdmissionStep::Answered(AnsweredCall { index: at, call, result }));
                 }
@@ -133,7 +134,8 @@ impl Admission {
         }
     }
 
-    /// Takes the next call from the queue, if it could start now or waits for a verdict anyway.
+    /// Takes the next call from the queue, if the call could start now or waits for a verdict
+    /// anyway.
     fn take_queued(
         &mut self,
         calls: &TurnCalls,
@@ -202,7 +204,7 @@ impl Admission {
     }
 
     /// Collects the verdicts on waiting calls: any number of calls that may run, then at most one
-    /// that is answered.
+    /// call that is answered.
     pub(super) fn take_verdicts(
         &mut self,
         calls: &mut TurnCalls,
@@ -227,12 +229,12 @@ impl Admission {
         Ok(judged)
     }
 
-    /// Whether the policy is deciding on a call.
+    /// Returns whether the policy is deciding on a call.
     pub(super) fn is_asking(&self) -> bool {
         self.permission_request.is_some()
     }
 
-    /// Whether the run waits for a decision of the policy or for an approval.
+    /// Returns whether the run waits for a decision of the policy or for an approval.
     pub(super) fn must_wait(&self, calls: &mut TurnCalls) -> Result<bool, Error> {
         let asked = self.awaiting_verdict.iter().any(|candidate| !candidate.tool.is_external());
         Ok(self.permission_request.is_some()
@@ -244,12 +246,12 @@ impl Admission {
         self.awaiting_verdict.iter().map(|candidate| (candidate.index, &candidate.call))
     }
 
-    /// Whether no further call may start.
+    /// Returns whether no further call may start.
     pub(super) fn is_limit_reached(&self) -> bool {
         self.call_limit.remaining == Some(0)
     }
 
-    /// Counts a started call.
+    /// Counts a started call towards the limit.
     pub(super) fn count_started(&mut self) {
         self.call_limit.remaining = self.call_limit.remaining.map(|left| left.saturating_sub(1));
     }
@@ -265,8 +267,8 @@ impl Admission {
         self.call_limit.over_limit_count
     }
 
-    /// Whether a call is held back because calls that wait for a verdict may use up the remaining
-    /// calls of the limit.
+    /// Returns whether a call is held back because calls that wait for a verdict may use up the
+    /// remaining calls of the limit.
     fn must_defer(&self, tool: &Tool) -> bool {
         let Some(left) =
             self.call_limit.remaining.filter(|left| self.call_limit.defers_calls && *left > 0)
@@ -278,13 +280,13 @@ impl Admission {
         !tool.is_external() && usize::try_from(left).unwrap_or(usize::MAX) <= undecided.count()
     }
 
-    /// Releases the calls that were held back, after all verdicts are known. Returns whether there
-    /// are any.
+    /// Releases the calls that were held back, after all verdicts are known. Returns whether any
+    /// calls were held back.
     pub(super) fn release_deferred(&mut self) -> bool {
         mem::take(&mut self.call_limit.defers_calls) && !self.queue.is_empty()
     }
 
-    /// Drops all calls.
+    /// Drops all calls that are not admitted yet.
     pub(super) fn clear(&mut self) {
         self.queue.clear();
         self.awaiting_verdict.clear();
@@ -292,8 +294,8 @@ impl Admission {
     }
 }
 
-/// Returns the tool of a call that resumes a suspended sub-agent. Neither the policy nor the limit
-/// is applied to it again.
+/// Returns the tool of a call that resumes a suspended sub-agent. The policy and the limit are not
+/// applied again to such a call.
 fn find_resumed(
     calls: &mut TurnCalls,
     call: &ToolCall,
@@ -302,7 +304,7 @@ fn find_resumed(
     if !calls.is_resumed || calls.refusal.is_some() || !was_suspended {
         return Ok(None);
     }
-    // Without a parent run, a sub-agent starts again, and is admitted like any other call.
+    // Without a parent run, a sub-agent starts again, and its call is admitted like any other call.
     if calls.policy.call_policy(|gate| gate.policy_extension())?.is_none() {
         return Ok(None);
     }
@@ -310,8 +312,8 @@ fn find_resumed(
     Ok(tool.and_then(|tool| Some((tool.clone(), tool.prepare_resumed(&call.arguments)?))))
 }
 
-/// Returns a call that an earlier attempt admitted. Neither the policy nor the limit is applied to
-/// it again.
+/// Returns a call that an earlier attempt admitted. The policy and the limit are not applied again
+/// to such a call.
 fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<AdmissionStep> {
     let call = calls.admitted.iter().find(|admitted| admitted.call_id == call.call_id)?.clone();
     let tool = calls.toolkit.get(&call.name).cloned();
@@ -329,7 +331,7 @@ fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<Admiss
 }
 
 /// Finds the tool of a call that may run according to the turn, the toolkit and its arguments, and
-/// prepares the call. If the arguments were repaired, `call` is changed to have the repaired ones.
+/// prepares the call. Repaired arguments replace the arguments of `call`.
 fn validate_call(
     calls: &mut TurnCalls,
     at: usize,
@@ -362,8 +364,8 @@ fn validate_call(
     }))
 }
 
-/// Requests replacement arguments from the policy for those that do not fit, and prepares them
-/// once.
+/// Requests replacement arguments from the policy for arguments that do not fit, and prepares the
+/// replacement once.
 fn repair_arguments(
     calls: &mut TurnCalls,
     tool: &Tool,
@@ -380,13 +382,13 @@ fn repair_arguments(
             *call = repaired;
             Ok(prepared)
         }
-        // The model reads the error in its own arguments.
+        // The model reads the error in its own arguments, not in their replacement.
         Err(ArgsError::InvalidArguments(_)) => Err(ArgsError::InvalidArguments(why)),
         panicked => panicked,
     })
 }
 
-/// Whether the verdict decides the call: an approval does not, if the call is external.
+/// Returns whether the verdict decides the call. An approval does not decide an external call.
 fn is_decisive_for(candidate: &ReadyCall, verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Approve => !candidate.tool.is_external(),

@@ -14,16 +14,16 @@ use crate::tool::run::policy_handle::{HeldSlot, PolicyFuture};
 use crate::tool::run::running_call::{CallUpdate, RunningCall};
 use crate::tool::run::turn_calls::{ReadyCall, TurnCalls};
 
-/// Runs the admitted calls, each as soon as it has a slot, until it has its result.
+/// Runs each admitted call from the moment when it has a slot until it has its result.
 pub(super) struct CallExecutor {
     /// Calls that start as soon as there is a slot, in call order.
     ready_calls: VecDeque<ReadyCall>,
-    /// The policy's slot that the first ready call waits for, with the index of that call in the
-    /// turn.
+    /// The future of the policy's slot that the first ready call waits for, with the index of that
+    /// call in the turn.
     pending_slot: Option<(usize, PolicyFuture<HeldSlot>)>,
     slots: ConcurrencySlots,
     running: SelectAll<RunningCall>,
-    /// When the last event was emitted; `None` while no tool has a time limit.
+    /// The time at which the last event was emitted; `None` while no tool has a time limit.
     last_event_at: Option<Instant>,
     has_timeouts: bool,
 }
@@ -46,8 +46,8 @@ impl CallExecutor {
         self.ready_calls.insert(place, candidate);
     }
 
-    /// Returns the slots for calls that are not admitted yet; `None` while an admitted call waits
-    /// for its slot.
+    /// Returns the slots for calls that are not admitted yet, or `None` while an admitted call
+    /// waits for its slot.
     pub(super) fn free_slots(&self) -> Option<ConcurrencySlots> {
         self.ready_calls.is_empty().then_some(self.slots)
     }
@@ -62,8 +62,8 @@ impl CallExecutor {
         self.ready_calls.pop_front()
     }
 
-    /// Starts the [next](Self::peek_next) call, once it has its slot. If the returned update is an
-    /// answer, the tool has not run.
+    /// Starts the [next](Self::peek_next) call as soon as it has its slot. If the returned update
+    /// is an answer, the tool has not run.
     pub(super) fn start_next(
         &mut self,
         calls: &mut TurnCalls,
@@ -114,7 +114,7 @@ impl CallExecutor {
         }))
     }
 
-    /// Returns the next update of the running calls; `None` if no call is running.
+    /// Returns the next update of the running calls, or `None` if no call is running.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
         let update = ready!(self.running.poll_next_unpin(cx));
         if let Some(CallUpdate::Answered(_) | CallUpdate::Suspended { .. }) = update {
@@ -123,7 +123,7 @@ impl CallExecutor {
         Poll::Ready(update)
     }
 
-    /// Pauses the time limits after an event, so that the consumer's time until the next poll is
+    /// Pauses the time limits after an event, so that the time until the consumer's next poll is
     /// not counted.
     pub(super) fn pause_timeouts(&mut self) {
         if self.has_timeouts {
@@ -131,7 +131,7 @@ impl CallExecutor {
         }
     }
 
-    /// Resumes the time limits when the consumer polls.
+    /// Resumes the time limits when the consumer polls again.
     pub(super) fn resume_timeouts(&mut self) {
         if let Some(since) = self.last_event_at.take() {
             let pause = since.elapsed();
@@ -139,7 +139,7 @@ impl CallExecutor {
         }
     }
 
-    /// Drops all calls.
+    /// Drops all ready and running calls.
     pub(super) fn clear(&mut self) {
         self.ready_calls.clear();
         self.running = SelectAll::new();

@@ -11,18 +11,18 @@ use crate::tool::run::saved_calls::{ReplayedCalls, SavedCalls};
 
 /// Decides when the calls of a turn start, and stores their results.
 ///
-/// The run first admits each call: it finds its tool, checks its arguments, and invokes hooks and
-/// approvals. Calls that may run are [announced](Self::announce). None of them starts before
-/// [`poll_start`](Self::poll_start) allows it.
+/// The run first admits each call: it finds the call's tool, checks the arguments, and invokes
+/// hooks and approvals. Calls that may run are [announced](Self::announce). No announced call
+/// starts before [`poll_start`](Self::poll_start) allows it.
 pub(crate) trait CallJournal: Send + Sync {
-    /// Waits until it is known whether the calls run. It is called before any other method, until
-    /// it is ready.
+    /// Waits until it is known whether the calls run. `poll_begin` is called before any other
+    /// method, until it returns `Ready`.
     fn poll_begin(&self, cx: &mut Context<'_>) -> Poll<CallsBegin>;
 
     /// Announces a call that may run.
     fn announce(&self, call: &ToolCall, tool: &Tool);
 
-    /// Reports that the run can make no progress except by starting announced calls.
+    /// Reports that the run can make progress only by starting announced calls.
     fn on_idle(&self);
 
     /// Waits until an announced call may start.
@@ -34,30 +34,30 @@ pub(crate) trait CallJournal: Send + Sync {
     /// Reports that all events of an earlier attempt have been emitted again.
     fn on_repeated(&self);
 
-    /// Waits until the results are stored, after all calls have ended.
+    /// Waits until the results of the calls are stored, after all calls have ended.
     fn poll_kept(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
-/// Whether the calls of a turn run.
+/// How the calls of a turn begin, which states whether the calls run.
 #[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "the feature creates them"))]
 pub(crate) enum CallsBegin {
-    /// They run. These calls were announced by an earlier attempt, with these arguments: hooks are
-    /// not invoked again.
+    /// The calls run. An earlier attempt announced the listed calls, with these arguments, and
+    /// hooks are not invoked again for them.
     Live(Vec<ToolCall>),
-    /// They ended in an earlier attempt, with these results.
+    /// The calls ended in an earlier attempt, with these results.
     Saved(SavedCalls),
-    /// They were ended externally after these events.
+    /// The calls were ended externally after these events.
     Ended(Vec<Event>),
 }
 
-/// How a call starts.
+/// How a call starts, which states whether its tool runs.
 #[cfg_attr(not(feature = "durable"), expect(dead_code, reason = "the feature creates them"))]
 pub(crate) enum CallStart {
-    /// Its tool runs.
+    /// The tool of the call runs.
     Run,
-    /// It has run elsewhere, with this result.
+    /// The call has run elsewhere, with this result.
     Result(ToolResult),
-    /// It may have started in an attempt that was lost.
+    /// The call may have started in an attempt that was lost.
     Interrupted,
 }
 

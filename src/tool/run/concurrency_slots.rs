@@ -1,8 +1,8 @@
-//! The number of calls that may run concurrently.
+//! The slots that limit the number of concurrent calls.
 
 use crate::tool::Tool;
 
-/// The slots for concurrent calls.
+/// The slots for the concurrent calls of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConcurrencySlots {
     limit: usize,
@@ -17,14 +17,14 @@ impl ConcurrencySlots {
         Self { limit, in_use: 0, is_exclusive: false, is_unlimited: false }
     }
 
-    /// Makes slots for any number of concurrent calls, including exclusive ones. The journal
+    /// Creates slots for any number of concurrent calls, including exclusive calls. The journal
     /// decides instead when calls start.
     #[cfg(feature = "durable")]
     pub(super) fn unlimited() -> Self {
         Self { is_unlimited: true, ..Self::new(usize::MAX) }
     }
 
-    /// Whether a call of this tool could start now. For an unknown tool, any free slot is enough.
+    /// Returns whether a call of this tool could start now. An unknown tool only needs a free slot.
     pub(super) fn has_slot_for(&self, tool: Option<&Tool>) -> bool {
         match tool.is_some_and(Tool::is_exclusive) {
             _ if self.is_unlimited => true,

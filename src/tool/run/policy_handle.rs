@@ -10,15 +10,15 @@ use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::item::{ToolCall, ToolResult};
 use crate::tool::ToolPolicy;
 
-/// The policy of a run, if there is one. Without a policy, each method returns the default of its
-/// type. A panic in the policy becomes an error.
+/// The policy of a run, if there is a policy. Without a policy, each method returns the default of
+/// its type. A panic in the policy becomes an error.
 #[derive(Default)]
 pub(super) struct PolicyHandle(Option<Box<dyn ToolPolicy>>);
 
-/// A future of the policy. It is dropped when it is ready.
+/// A future of the policy. The inner future is dropped when it is ready.
 pub(super) struct PolicyFuture<T>(Option<BoxFuture<'static, T>>);
 
-/// The concurrency slot that a call holds while it runs.
+/// The concurrency slot that a call occupies while it runs.
 pub(super) type HeldSlot = Box<dyn Any + Send>;
 
 impl PolicyHandle {
@@ -26,7 +26,7 @@ impl PolicyHandle {
         Self(Some(Box::new(gate)))
     }
 
-    /// Whether there is a policy.
+    /// Returns whether there is a policy.
     pub(super) fn is_some(&self) -> bool {
         self.0.is_some()
     }
@@ -50,7 +50,7 @@ impl PolicyHandle {
         }
     }
 
-    /// Calls the policy's `after_call`. If it fails, the result is left unchanged.
+    /// Calls the policy's `after_call`. If that method fails, the result is left unchanged.
     pub(super) fn after_call(
         &mut self,
         call: &ToolCall,
@@ -81,7 +81,7 @@ impl<T> PolicyFuture<T> {
         Ok(polled)
     }
 
-    /// Drops the future.
+    /// Drops the future before it is ready.
     pub(super) fn cancel(&mut self) -> Result<(), Error> {
         let future = self.0.take();
         catch_policy_panic(|| drop(future))

@@ -19,7 +19,7 @@ pub struct ToolRunOutcome {
     /// The results, in call order, with the tool names that the events have.
     pub results: Vec<ToolResult>,
     /// The calls that wait for a verdict or an external result, in call order, with the arguments
-    /// that would run. A call whose sub-agent was suspended is not listed itself; instead, the
+    /// that would run. A call whose sub-agent was suspended is not listed itself. Instead, the
     /// calls that the sub-agent waits for are listed, each with the path to it.
     pub pending: Vec<PendingCall>,
     /// The ids of the answered calls whose tools are [pollable](crate::Tool::pollable).
@@ -29,19 +29,21 @@ pub struct ToolRunOutcome {
     pub calls_over_limit: usize,
 }
 
-/// The results and suspensions so far, in the order of their events, with the indices of the calls.
+/// The results and suspensions so far, in the order of their events, with the indices of their
+/// calls.
 #[derive(Debug, Default)]
 pub(super) struct ResultCollector {
     results: Vec<(usize, ToolResult)>,
-    /// The suspended sub-agents of calls that stay open, with the indices of the calls in the turn
-    /// and their ids.
+    /// The suspended sub-agents of calls that stay open, with the ids of these calls and their
+    /// indices in the turn.
     suspended_calls: Vec<(usize, String, Suspension)>,
     /// The error with which the policy ended the run.
     error: Option<Error>,
 }
 
 impl ResultCollector {
-    /// Stores a result after the policy and the toolkit have changed it, and returns its event.
+    /// Stores a result after the policy and the toolkit have changed it, and returns the event of
+    /// the result.
     pub(super) fn emit_result(&mut self, calls: &mut TurnCalls, ended: AnsweredCall) -> ToolEvent {
         let AnsweredCall { index: at, call, mut result } = ended;
         let redact = |json: &mut RawJson| {
@@ -56,7 +58,7 @@ impl ResultCollector {
         event
     }
 
-    /// Lets the policy redact progress.
+    /// Applies the policy's redaction to the progress in an event.
     pub(super) fn redact_progress(
         &mut self,
         calls: &mut TurnCalls,
@@ -78,7 +80,7 @@ impl ResultCollector {
         self.error = looked.err().or(self.error.take());
     }
 
-    /// Stores a suspension, which leaves its call open, and returns its event.
+    /// Stores a suspension, which leaves its call open, and returns the event of the suspension.
     pub(super) fn emit_suspended(
         &mut self,
         at: usize,
@@ -92,7 +94,7 @@ impl ResultCollector {
         event
     }
 
-    /// Stores the result or the suspension in an event.
+    /// Stores the result or the suspension that an event contains.
     pub(super) fn record_event(&mut self, at: usize, event: &ToolEvent) {
         match event {
             ToolEvent::Output(result) => self.results.push((at, result.clone())),
@@ -116,7 +118,8 @@ impl ResultCollector {
         self.results.iter().any(|(_, result)| result.call_id == call_id)
     }
 
-    /// Returns the calls that stay open, in call order, including those that wait for a verdict.
+    /// Returns the calls that stay open, in call order, including the calls that wait for a
+    /// verdict.
     pub(super) fn pending<'a>(
         &self,
         waiting: impl Iterator<Item = (usize, &'a ToolCall)>,
@@ -131,7 +134,7 @@ impl ResultCollector {
         pending.into_iter().flat_map(|(_, calls)| calls).collect()
     }
 
-    /// Builds the outcome. `told` reads the history from where the events were written.
+    /// Builds the outcome. `told` reads the history from the place where the events were written.
     pub(super) fn finish(
         mut self,
         calls: TurnCalls,
@@ -152,8 +155,8 @@ impl ResultCollector {
             }
             let written: Vec<&ToolCall> = turn.tool_calls().collect();
             for (at, result) in &self.results {
-                // The model may have called the tool through `call_tool`: the history has the name
-                // that it used.
+                // The model may have called the tool through `call_tool`. The history contains the
+                // tool name that the model used.
                 let name = written.get(*at).map_or(&result.name, |call| &call.name).clone();
                 history.push(Item::tool_result(ToolResult { name, ..result.clone() }));
             }
@@ -193,7 +196,7 @@ pub(crate) fn redact_each(
     redacted
 }
 
-/// Returns the evidence of a result for changes.
+/// Returns the evidence of a result as a mutable slice.
 fn evidence_mut(result: &mut ToolResult) -> &mut [RawJson] {
     match &mut result.report {
         Some(report) if !report.evidence.is_empty() => &mut Arc::make_mut(report).evidence,
@@ -201,8 +204,8 @@ fn evidence_mut(result: &mut ToolResult) -> &mut [RawJson] {
     }
 }
 
-/// Limits the nesting depth, because the value is serialised and parsed again, even if a hook has
-/// set it.
+/// Limits the nesting depth of a value, even if a hook has set the value, because it is serialised
+/// and parsed again.
 fn limit_json_depth(json: &mut RawJson) {
     *json = json.clone().limit_depth();
 }

@@ -23,18 +23,19 @@ pub(super) struct RunningCall {
     index: usize,
     call: ToolCall,
     journal: Option<Arc<dyn CallJournal>>,
-    /// `Some` until the journal allows the call to start.
+    /// The prepared call and its context, until the journal allows the call to start.
     waiting: Option<(PreparedCall, ToolContext)>,
-    /// `None` once the result has arrived; the stream is dropped before the result is emitted.
+    /// The stream of updates. `None` after the result has arrived, since the stream is dropped
+    /// before the result is emitted.
     updates: Option<UpdateStream>,
     record: Arc<CallRecord>,
     limit: Option<TimeLimit>,
-    /// The deadline of the time limit. The consumer's pauses extend it. `None` until the call is
-    /// first polled.
+    /// The deadline of the time limit, which is extended by the consumer's pauses. `None` until the
+    /// call is first polled.
     alarm: Option<Deadline>,
     /// Whether the deadline had passed when the call last returned an update.
     is_timed_out: bool,
-    /// The concurrency slot that the call holds. `None` once it has ended.
+    /// The concurrency slot that the call occupies. `None` after the call has ended.
     slot: Option<HeldSlot>,
 }
 
@@ -51,7 +52,7 @@ impl RunningCall {
     ///
     /// # Errors
     ///
-    /// The answer to the call if it panics.
+    /// Returns the answer to the call if starting the call panics.
     pub(super) fn start(
         candidate: ReadyCall,
         limit: Option<TimeLimit>,
@@ -96,7 +97,7 @@ impl RunningCall {
         ToolEvent::Started { call_id, name }
     }
 
-    /// Extends the deadline by a pause of the consumer.
+    /// Extends the deadline by the length of a consumer's pause.
     pub(super) fn extend_deadline(&mut self, pause: Duration) {
         if let Some(alarm) = &mut self.alarm {
             alarm.extend(pause);
@@ -195,7 +196,7 @@ impl RunningCall {
         self.end(ResultKind::Timeout, text.into())
     }
 
-    /// Ends the call with an error because its explicit limit needs a timer that is missing.
+    /// Ends the call with an error, because its explicit limit needs a timer that is missing.
     fn end_without_timer(&mut self) -> CallUpdate {
         let text = "Error: the tool has a time limit, which needs a tokio runtime with its time \
              enabled. What it began may have been done in part.";
@@ -213,8 +214,8 @@ impl RunningCall {
         }))
     }
 
-    /// Drops the tool's stream. A panic in its `Drop` is caught, so that the result is not lost and
-    /// the other calls are still dropped.
+    /// Drops the tool's stream. A panic in the `Drop` of the stream is caught, so that the result
+    /// is not lost and the other calls are still dropped.
     fn drop_updates(&mut self) {
         self.record.mark_cancelled();
         self.waiting = None;

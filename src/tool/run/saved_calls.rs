@@ -13,11 +13,11 @@ use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
 /// The saved outcome of a turn's calls: their results, the calls that stay open, and the error that
-/// ended the run. Progress is left out. Of the events of sub-agents, only the token usage is kept.
+/// ended the run. Progress is left out. Of the events of sub-agents, only the token usage is saved.
 ///
-/// [`ToolRun::on_complete`](crate::tool::ToolRun::on_complete) returns it, and
-/// [`ToolRun::with_saved_calls`](crate::tool::ToolRun::with_saved_calls) answers the same calls
-/// with it.
+/// [`ToolRun::on_complete`](crate::tool::ToolRun::on_complete) passes the saved calls to a
+/// function, and [`ToolRun::with_saved_calls`](crate::tool::ToolRun::with_saved_calls) answers the
+/// same calls with them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedCalls {
@@ -31,11 +31,11 @@ pub struct SavedCalls {
 /// Events that a run of calls emits instead of running tools.
 pub(super) struct ReplayedCalls {
     pub(super) events: BoxStream<'static, ToolEvent>,
-    /// The outcome after the events; its own list of events is empty.
+    /// The outcome after the events, whose own list of events is empty.
     pub(super) saved_calls: SavedCalls,
 }
 
-/// Collects the outcome of a run, and passes it to a function.
+/// Collects the outcome of a run, and passes the outcome to a function.
 pub(super) struct SaveCallback {
     saved: SavedCalls,
     /// The token usage of sub-agents, by their calls.
@@ -49,7 +49,7 @@ impl SaveCallback {
         Self { saved: SavedCalls::default(), nested_usage: Vec::new(), callback }
     }
 
-    /// Adds an event.
+    /// Adds an event to the collected outcome.
     pub(super) fn observe(&mut self, event: &ToolEvent) {
         if let ToolEvent::Nested { call_id, name, event } = event {
             return self.observe_nested(call_id, name, event);
@@ -69,7 +69,7 @@ impl SaveCallback {
     /// Passes the collected outcome to the function.
     pub(super) fn finish(self, pending: Vec<PendingCall>, limited: usize, error: Option<Error>) {
         let Self { mut saved, nested_usage, callback } = self;
-        // The usage of sub-agents that were dropped.
+        // The usage of sub-agents that were dropped is saved, too.
         saved.events.extend(nested_usage.into_iter().map(|nested| nested.into_event(false)));
         callback(SavedCalls { pending, limited, error, ..saved });
     }
@@ -106,9 +106,9 @@ struct NestedUsage {
 }
 
 impl NestedUsage {
-    /// Makes an event with everything that a fold reads from the events of an ended sub-agent. The
-    /// event has the sub-agent's call id only if the call has a result: otherwise, a fold of the
-    /// events would take the place of the sub-agent's history.
+    /// Creates an event with everything that a fold reads from the events of an ended sub-agent.
+    /// The event has the sub-agent's call id only if the call has a result. Otherwise, a fold of
+    /// the events would replace the sub-agent's history.
     fn into_event(self, has_result: bool) -> Event {
         let Self { mut call_id, name, usage } = self;
         if !has_result {

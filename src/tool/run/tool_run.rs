@@ -28,52 +28,53 @@ use crate::tool::run::turn_calls::{AnsweredCall, TurnCalls};
 use crate::tool::{RunData, ToolPolicy, Toolkit};
 use crate::turn::Turn;
 
-/// Reads the history that the events so far were written to.
+/// Reads the history to which the events so far were written.
 type HistorySource = Box<dyn FnOnce() -> History + Send>;
 
-/// The run of one turn's calls: a stream of their events, with one result for each call.
+/// The run of one turn's calls, as a stream of their events, with one result for each call.
 ///
-/// Made by [`Toolkit::run`] and [`Toolkit::resume`]. Dropping it drops every running tool.
+/// [`Toolkit::run`] and [`Toolkit::resume`] create a run. Dropping the run drops every running
+/// tool.
 ///
-/// Tools advance only while the run is polled: if its consumer pauses, so do the tools. The time
-/// from an event to the next poll does not count towards their
-/// [timeouts](crate::Tool::with_timeout). Only a thread that a tool has started continues on its
-/// own; it can check [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
+/// Tools advance only while the run is polled, so tools pause when the consumer of the run pauses.
+/// The time from an event to the next poll does not count towards the
+/// [timeouts](crate::Tool::with_timeout) of tools. Only a thread that a tool has started continues
+/// on its own; the thread can check [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
 ///
 /// The stream ends when no call is running and the run does not wait for a verdict. With a
-/// [`ToolPolicy`] some calls may then be without a result: they are
+/// [`ToolPolicy`], some calls may then be without a result; the outcome lists these calls as
 /// [`pending`](crate::tool::ToolRunOutcome::pending).
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
     turn_calls: TurnCalls,
-    /// Decides which calls may run.
+    /// The part that decides which calls may run.
     admission: Admission,
-    /// Runs the admitted calls.
+    /// The part that runs the admitted calls.
     executor: CallExecutor,
-    /// Collects the results.
+    /// The part that collects the results of the calls.
     result_collector: ResultCollector,
-    /// `Some` if saved events are emitted instead of running calls, with the calls that stay
-    /// pending.
+    /// The saved events that are emitted instead of running calls, with the calls that stay
+    /// pending; `None` in a run that runs its calls.
     replayed: Option<Box<ReplayedCalls>>,
-    /// Reads the history from where the events were written, such as a journal.
+    /// Reads the history from the place where the events were written, such as a journal.
     history_source: Option<HistorySource>,
-    /// Receives the saved calls when all have ended.
+    /// The callback that receives the saved calls when all calls have ended.
     save_callback: Option<Box<SaveCallback>>,
-    /// Redacts the progress of calls that run elsewhere.
+    /// The function that redacts the progress of calls that run elsewhere.
     #[cfg(feature = "durable")]
     progress_redactor: Option<ProgressRedactor>,
     stage: RunStage,
 }
 
-/// Redacts what a call reports as progress.
+/// A function that redacts the progress that a call reports.
 #[cfg(feature = "durable")]
 pub(crate) type ProgressRedactor =
     Arc<dyn Fn(&ToolCall, &mut RawJson) -> Result<(), Error> + Send + Sync>;
 
-/// The stage of a run.
+/// The stage of a run of calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RunStage {
-    /// Waits until the journal reports whether the calls run.
+    /// The run waits until the journal reports whether the calls run.
     AwaitsBegin,
     Running,
     /// The calls have ended, and the journal has not stored their results yet.
@@ -84,9 +85,9 @@ enum RunStage {
 impl Toolkit {
     /// Runs the calls of a turn that follows `history`.
     ///
-    /// Every call gets exactly one result: a call that may not run is answered without running.
-    /// Only a [`ToolPolicy`](crate::tool::ToolPolicy) may leave calls pending. Calls run
-    /// concurrently within the limits of the toolkit, and their events are emitted as they happen;
+    /// Every call gets exactly one result, since a call that may not run is answered without
+    /// running. Only a [`ToolPolicy`](crate::tool::ToolPolicy) may leave calls pending. Calls run
+    /// concurrently within the limits of the toolkit, and their events are emitted as they happen.
     /// [`ToolRun::then_next`] returns the results in call order.
     ///
     /// Nothing runs before the first poll, and dropping the run drops every running tool.
@@ -98,16 +99,18 @@ impl Toolkit {
 
     /// Runs the calls of the last turn of `history` that have no result, and no other calls.
     ///
-    /// They are checked again as by [`run`](Self::run): their ids must be unique, their tools must
-    /// exist, and their arguments must fit. The outcome's
-    /// [`history`](crate::tool::ToolRunOutcome::history) is `history` with their results.
+    /// The calls are checked again as by [`run`](Self::run): their ids must be unique, their tools
+    /// must exist, and their arguments must fit. The outcome's
+    /// [`history`](crate::tool::ToolRunOutcome::history) is `history` with the results of these
+    /// calls.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if two tools have the same name, if no call is
-    /// open, if items other than results follow the turn of the open calls, if that turn is not
-    /// known to be complete (its last item has a [`TurnInfo`](crate::item::TurnInfo)), or if the
-    /// turn does not allow calls to run. The message states the reason.
+    /// Returns [`InvalidRequest`](ErrorKind::InvalidRequest) if two tools have the same name, if no
+    /// call is open, or if items other than results follow the turn of the open calls.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) is also returned if the turn does not allow
+    /// calls to run, or is not known to be complete. The last item of a complete turn has a
+    /// [`TurnInfo`](crate::item::TurnInfo). The error message states the reason.
     pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
         ensure_distinct_names(&self.specs())?;
         let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
@@ -158,11 +161,13 @@ impl ToolRun {
 
     /// Sets a policy that decides which calls run.
     ///
-    /// Without a policy, a call that needs an approval is denied, since no one can approve it, and a
-    /// call of an [external](crate::Tool::external) tool is skipped: every call gets its result.
+    /// Without a policy, every call gets its result. A call that needs an approval is then denied,
+    /// since the approval can never arrive, and a call of an [external](crate::Tool::external) tool
+    /// is skipped.
     ///
     /// If the policy returns an error or panics, all running calls are dropped and the stream ends;
-    /// [`finish`](Self::finish) returns the error. Results that were already emitted remain valid.
+    /// [`finish`](Self::finish) returns the error. Results that were emitted before the error
+    /// remain valid.
     pub fn with_policy(mut self, gate: impl ToolPolicy + 'static) -> Self {
         self.turn_calls.policy = PolicyHandle::new(gate);
         self
@@ -174,16 +179,16 @@ impl ToolRun {
         self
     }
 
-    /// Runs no call: each is answered with a result of this kind and text. If the turn itself does
-    /// not allow calls to run, its own answer takes precedence.
+    /// Answers each call with a result of this kind and text, without running any call. If the turn
+    /// itself does not allow calls to run, its own answer takes precedence.
     pub fn with_refusal(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
         self.turn_calls.refusal = Some((kind, why.into()));
         self
     }
 
-    /// Limits the number of calls that start: the first `calls` start, in call order, and the
-    /// others are answered with a result of this kind and text. Calls that are denied or cannot run
-    /// do not count, nor do [external](crate::Tool::external) calls.
+    /// Limits the number of calls that start. The first `calls` calls start, in call order, and the
+    /// other calls are answered with a result of this kind and text. Calls that are denied or
+    /// cannot run do not count, nor do [external](crate::Tool::external) calls.
     pub fn with_call_limit(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
         self.admission.set_call_limit(calls, (kind, why.into()));
         self
@@ -195,7 +200,8 @@ impl ToolRun {
         self
     }
 
-    /// Reads the final history from where the events are written, such as a journal.
+    /// Sets a function that reads the final history from the place where the events are written,
+    /// such as a journal.
     pub(crate) fn with_history_source(
         mut self,
         history: impl FnOnce() -> History + Send + 'static,
@@ -210,14 +216,14 @@ impl ToolRun {
         self.turn_calls.toolkit.max_concurrency()
     }
 
-    /// Sets what redacts the progress of calls that run elsewhere.
+    /// Sets the function that redacts the progress of calls that run elsewhere.
     #[cfg(feature = "durable")]
     pub(crate) fn with_progress_redactor(mut self, redactor: ProgressRedactor) -> Self {
         self.progress_redactor = Some(redactor);
         self
     }
 
-    /// Returns what redacts the progress of calls that run elsewhere.
+    /// Returns the function that redacts the progress of calls that run elsewhere.
     #[cfg(feature = "durable")]
     pub(crate) fn progress_redactor(&self) -> Option<ProgressRedactor> {
         self.progress_redactor.clone()
@@ -237,15 +243,15 @@ impl ToolRun {
         self.turn_calls.turn.tool_calls()
     }
 
-    /// Runs no tool and does not call the policy: emits the saved events of the same calls instead,
-    /// without their progress.
+    /// Emits the saved events of the same calls, without their progress, instead of running tools
+    /// or calling the policy.
     pub fn with_saved_calls(mut self, kept: SavedCalls) -> Self {
         self.replayed = Some(Box::new(kept.into()));
         self
     }
 
-    /// Runs no tool and does not call the policy: emits these events instead. The calls in
-    /// `pending` that belong to this turn are left without a result.
+    /// Emits these events instead of running tools or calling the policy. The calls in `pending`
+    /// that belong to this turn are left without a result.
     pub(crate) fn with_replayed_events(
         mut self,
         events: impl Stream<Item = ToolEvent> + Send + 'static,
@@ -259,18 +265,18 @@ impl ToolRun {
     }
 
     /// Sets a function that receives the saved calls, in the poll in which the last call ends. If
-    /// the run is dropped before that, the function is not called.
+    /// the run is dropped before the last call ends, the function is not called.
     pub fn on_complete(mut self, keep: impl FnOnce(SavedCalls) + Send + 'static) -> Self {
         self.save_callback = Some(Box::new(SaveCallback::new(keep)));
         self
     }
 
-    /// Forwards the events of the tools, and continues with the state that `next` makes from the
-    /// history. The history then contains the turn and every result, in call order.
+    /// Forwards the events of the tools, and continues with the state that `next` creates from the
+    /// history. The history passed to `next` contains the turn and every result, in call order.
     ///
     /// Dropping the steps drops every running tool. If a [`ToolPolicy`](crate::tool::ToolPolicy)
     /// ends the run with an error, the error is the last step. Calls that the policy leaves pending
-    /// have no result in the history; [`finish`](Self::finish) returns which calls they are.
+    /// have no result in the history; [`finish`](Self::finish) returns the pending calls.
     ///
     /// ```
     /// # use turnstream::{History, Item, tool::Toolkit};
@@ -288,10 +294,11 @@ impl ToolRun {
     }
 
     /// Forwards the events of the tools, and continues with the steps that `then` returns. `then`
-    /// receives the history, which contains the turn and every result in call order, and the
-    /// results.
+    /// receives the results and the history, which contains the turn and every result in call
+    /// order.
     ///
-    /// It is like [`then_next`](Self::then_next), for callers that may also stop.
+    /// `then_steps` is like [`then_next`](Self::then_next), for callers that may also stop the
+    /// loop.
     pub fn then_steps<S, F>(self, then: F) -> Steps<'static, S>
     where
         S: Send + 'static,
@@ -317,7 +324,7 @@ impl ToolRun {
     /// Returns the history, the results and the pending calls, after the stream has ended.
     ///
     /// If the stream has not ended, all running calls are dropped, and the outcome has no result
-    /// for them.
+    /// for the dropped calls.
     ///
     /// ```
     /// # use futures::StreamExt;
@@ -335,7 +342,7 @@ impl ToolRun {
     ///
     /// # Errors
     ///
-    /// The error with which the [`ToolPolicy`](crate::tool::ToolPolicy) ended the run.
+    /// Returns the error with which the [`ToolPolicy`](crate::tool::ToolPolicy) ended the run.
     pub fn finish(self) -> Result<ToolRunOutcome, Error> {
         let (pending, limited) = (self.pending(), self.calls_over_limit());
         self.result_collector.finish(self.turn_calls, self.history_source, pending, limited)
@@ -364,8 +371,8 @@ impl ToolRun {
             }
         }
         loop {
-            // One call is started in each poll, so that no tool runs before its `Started` event is
-            // emitted.
+            // Only one call is started in each poll, so that no tool runs before its `Started`
+            // event is emitted.
             if let Some(event) = self.start_next(cx)? {
                 return Ok(Poll::Ready(Some(event)));
             }
@@ -390,7 +397,7 @@ impl ToolRun {
         })
     }
 
-    /// Processes an admission step, and returns its event if it has one.
+    /// Processes an admission step, and returns the event of the step, if there is an event.
     fn handle_admission(&mut self, admitted: AdmissionStep) -> Option<ToolEvent> {
         match admitted {
             AdmissionStep::Allowed(candidate) => {
@@ -405,7 +412,7 @@ impl ToolRun {
         }
     }
 
-    /// Starts the first ready call, if it has a free slot.
+    /// Starts the first ready call, if there is a free slot for it.
     fn start_next(&mut self, cx: &mut Context<'_>) -> Result<Option<ToolEvent>, Error> {
         let counts = self.executor.peek_next().is_some_and(|next| !next.is_resumed);
         if counts && self.admission.is_limit_reached() {
@@ -438,7 +445,8 @@ impl ToolRun {
         }
     }
 
-    /// Returns the next saved event.
+    /// Returns the next saved event, after collecting the results and suspensions that the event
+    /// contains.
     fn replay_event(&mut self, event: Option<ToolEvent>) -> Option<ToolEvent> {
         let Some(event) = event else {
             let error = self.replayed.as_mut().and_then(|played| played.saved_calls.error.take());
@@ -462,7 +470,7 @@ impl ToolRun {
         begin
     }
 
-    /// Passes an event to the save callback, if there is one.
+    /// Passes an event to the save callback, if a callback is set.
     fn save_event(&mut self, event: Option<&ToolEvent>) {
         match (event, &mut self.save_callback) {
             (_, None) => {}
@@ -521,7 +529,7 @@ impl Stream for ToolRun {
         let item = ready!(item);
         this.executor.pause_timeouts();
         if this.result_collector.error().is_some() {
-            // Drop all calls, including running ones.
+            // All calls are dropped, including running calls.
             this.admission.clear();
             this.executor.clear();
         }

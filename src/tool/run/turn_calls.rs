@@ -9,8 +9,8 @@ use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
 
-/// The maximum length of the arguments in an error text, in bytes. The model has them in its
-/// context already.
+/// The maximum length, in bytes, of the arguments in an error text. The model already has its
+/// arguments in its context.
 const MAX_ARGS_ERROR_BYTES: usize = 2 << 10;
 
 /// The maximum length of an unknown tool's name in its result, in bytes.
@@ -26,16 +26,16 @@ pub(super) struct TurnCalls {
     /// The history at the start of the run.
     pub(super) history: History,
     pub(super) turn: Arc<Turn>,
-    /// Whether the run resumes, so that the turn is in the history already.
+    /// Whether the run resumes calls, so that the turn is already in the history.
     pub(super) is_resumed: bool,
-    /// The answer to each call if none may run.
+    /// The answer to each call if no call of the turn may run.
     pub(super) refusal: Option<Refusal>,
     pub(super) denies_sub_agents: bool,
-    /// The data for the tools.
+    /// The data that is passed to the tools of the run.
     pub(super) run_data: RunData,
-    /// The policy of the run, if there is one.
+    /// The policy of the run, if there is a policy.
     pub(super) policy: PolicyHandle,
-    /// Decides when calls start, and stores their results.
+    /// The journal that decides when calls start, and stores their results.
     pub(super) journal: Option<Arc<dyn CallJournal>>,
     /// The calls that an earlier attempt admitted, with the arguments that run.
     pub(super) admitted: Vec<ToolCall>,
@@ -52,7 +52,7 @@ pub(super) struct ReadyCall {
     pub(super) is_resumed: bool,
 }
 
-/// A call that has its result.
+/// A call together with its result.
 pub(super) struct AnsweredCall {
     pub(super) index: usize,
     pub(super) call: ToolCall,
@@ -62,7 +62,7 @@ pub(super) struct AnsweredCall {
 /// The answer to a call that may not run.
 pub(super) type Refusal = (ResultKind, String);
 
-/// The reason why arguments do not fit.
+/// The reason why arguments do not fit the tool.
 pub(super) enum ArgsError {
     InvalidArguments(String),
     Panic(String),
@@ -114,7 +114,7 @@ impl TurnCalls {
         Ok(tool.clone())
     }
 
-    /// Whether another call in the history has this id.
+    /// Returns whether another call in the history has this id.
     fn is_call_id_used(&self, call_id: &str) -> bool {
         match self.is_resumed {
             false => self.history.has_used_call_id(call_id),
@@ -123,7 +123,8 @@ impl TurnCalls {
         }
     }
 
-    /// Refuses a call that would change something in a dry run.
+    /// Checks whether a call may run in a dry run. An `Err` is the answer to a call that does
+    /// not run.
     pub(super) fn check_dry_run(&self, tool: &Tool, call: &ToolCall) -> Result<(), Refusal> {
         if self.toolkit.is_dry_run() && !tool.supports_dry_run() {
             let name = &call.name;
@@ -151,7 +152,7 @@ impl ReadyCall {
 }
 
 impl ArgsError {
-    /// Returns the answer to the call.
+    /// Returns the answer to a call with these arguments.
     pub(super) fn into_refusal(self, call: &ToolCall) -> Refusal {
         match self {
             Self::InvalidArguments(why) => {
@@ -176,7 +177,7 @@ pub(super) fn prepare_call(tool: &Tool, call: &ToolCall) -> Result<PreparedCall,
     if !arguments.starts_with('{') {
         return Err(ArgsError::InvalidArguments("not a JSON object".to_owned()));
     }
-    // The reason is truncated, since it may repeat all of the arguments.
+    // The reason is truncated, since the text may repeat all of the arguments.
     let reason = |why| truncate_middle(why, MAX_ARGS_ERROR_BYTES);
     match catch_panic(|| tool.handler.prepare(arguments)) {
         Ok(prepared) => prepared.map_err(|why| ArgsError::InvalidArguments(reason(why))),

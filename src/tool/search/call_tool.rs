@@ -10,21 +10,21 @@ use crate::item::ToolCall;
 use crate::tool::search::settings::{CALL_TOOL, SEARCH_TOOLS};
 use crate::tool::{Tool, ToolSpec};
 
-/// The arguments of the tool, as in its schema.
+/// The arguments of `call_tool`, as in its schema.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallToolArgs<'a> {
     name: String,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
-    /// The rationale of the call, which some models also write here. Only the inner tool's schema
-    /// asks for it.
+    /// The rationale of the call, which some models also write in this field, although only the
+    /// inner tool's schema requests a rationale.
     #[serde(rename = "_why", default)]
     _rationale: serde::de::IgnoredAny,
 }
 
-/// Makes the tool. Its calls are [unwrapped](unwrapped_call) before they reach it, unless they are
-/// invalid; it only reports the error.
+/// Creates the tool. Calls of the tool are [unwrapped](unwrapped_call) before they reach it, unless
+/// they are invalid. The tool itself only reports the error in an invalid call.
 pub(super) fn call_tool() -> Tool {
     let spec = ToolSpec::new(
         CALL_TOOL,
@@ -53,8 +53,8 @@ pub(super) fn call_tool() -> Tool {
     })
 }
 
-/// Returns the inner call of a `call_tool` call, under the same id. Any other call, and one whose
-/// arguments do not name a tool, is returned unchanged.
+/// Returns the inner call of a `call_tool` call, under the same id. Any other call, and any call
+/// whose arguments do not name a tool, is returned unchanged.
 pub(crate) fn unwrapped_call(call: &ToolCall) -> Cow<'_, ToolCall> {
     if call.name != CALL_TOOL {
         return Cow::Borrowed(call);
@@ -79,7 +79,7 @@ fn parse(arguments: &str) -> Result<(String, String), String> {
         return Err("`name` is empty: it must be the name of the tool to call".to_owned());
     }
     let written = arguments.map_or("", RawValue::get);
-    // Some models write the object as a string that contains its JSON.
+    // Some models write the arguments object as a string that contains its JSON.
     let arguments = match serde_json::from_str::<String>(written) {
         Ok(text) => text,
         Err(_) => written.to_owned(),

@@ -1,5 +1,5 @@
-//! Tool search: instead of all tools, the model sees two tools that never change, one that finds
-//! tools and one that calls them.
+//! Tool search. Instead of all tools, the model sees two tools that never change: one that finds
+//! tools and one that calls tools.
 
 mod call_tool;
 mod rank;
@@ -20,7 +20,7 @@ use self::settings::SEARCH_TOOLS;
 use crate::request::ToolSpec;
 use crate::tool::Tool;
 
-/// The number of similar tools that the result of an unknown tool names.
+/// The maximum number of similar tools that are named in the result of a call of an unknown tool.
 const MAX_SUGGESTIONS: usize = 3;
 
 /// The search index and settings of a searchable toolkit.
@@ -29,7 +29,7 @@ pub(super) struct SearchState {
     index: Arc<ToolIndex>,
     search_tools: Tool,
     call_tool: Tool,
-    /// The specs of all tools, where those that are not listed are marked as deferred.
+    /// The specs of all tools, where the specs of tools that are not listed are marked as deferred.
     pub(super) deferred_specs: Arc<[ToolSpec]>,
 }
 
@@ -52,8 +52,9 @@ impl SearchState {
         Self { settings, index, search_tools, call_tool, deferred_specs: deferred.into() }
     }
 
-    /// Returns the specs that the model sees: those that are always listed, and the two constant
-    /// ones. Tools with duplicate names are also listed, so that the request fails.
+    /// Returns the specs that the model sees: the specs that are always listed, and the specs of
+    /// `search_tools` and `call_tool`. Tools with duplicate names are also listed, so that the
+    /// request fails.
     pub(super) fn listed_specs(&self, tools: &[Tool]) -> Arc<[ToolSpec]> {
         let mut names = HashSet::from([SEARCH_TOOLS, CALL_TOOL]);
         let (mut listed, mut doubled) = (Vec::new(), Vec::new());
@@ -92,7 +93,7 @@ impl SearchState {
 }
 
 impl ToolSearch {
-    /// Whether the model sees the tool without a search.
+    /// Returns whether the model sees the tool without a search.
     pub(super) fn lists(&self, name: &str) -> bool {
         self.always_listed.iter().any(|listed| listed == name)
     }

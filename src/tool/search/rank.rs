@@ -1,8 +1,8 @@
 //! Ranks tools for a query by BM25 over the words of their specs.
 //!
 //! Crates for ranking (`bm25`, `probly-search`) leave the parts that matter for tools to their
-//! users: splitting names into words, stemming, and field weights. They would replace only the sum
-//! in [`RankedTools::best_matches`], and each has further dependencies.
+//! users: splitting names into words, stemming, and field weights. These crates would replace only
+//! the sum in [`RankedTools::best_matches`], and each crate has further dependencies.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::request::ToolSpec;
 use crate::tool::search::synonyms::SYNONYMS;
 
-/// How quickly further occurrences of a word stop increasing its score (BM25's `k1`).
+/// The rate at which further occurrences of a word stop increasing its score (BM25's `k1`).
 const SATURATION: f64 = 1.0;
 
 /// The weight of a synonym of a query word, such as `remove` for `delete`.
@@ -33,7 +33,7 @@ const GROUP_WEIGHT: f64 = 0.6;
 /// The number of a group's best tools that determine the score of the group.
 const GROUP_LEN: usize = 3;
 
-/// The minimum length of a shared prefix, in characters.
+/// The minimum length of a shared prefix of two words, in characters.
 const MIN_COMMON_PREFIX: usize = 4;
 
 /// The maximum depth to which a schema is searched for words.
@@ -58,7 +58,8 @@ impl Field {
         }
     }
 
-    /// BM25's `b`, from 0 to 1: how much a field's length lowers the score of its words.
+    /// Returns BM25's `b`, from 0 to 1, which determines how much a field's length lowers the score
+    /// of its words.
     fn length_penalty(self) -> f64 {
         match self {
             Self::Name => 0.3,
@@ -70,16 +71,16 @@ impl Field {
 /// The indexed words of a list of tools.
 #[derive(Debug)]
 pub(super) struct RankedTools {
-    /// For each word, the tools that contain it, in list order, each with the weighted frequency of
-    /// the word.
+    /// For each word, the tools that contain the word, in list order, each with the weighted
+    /// frequency of the word.
     postings: HashMap<String, Vec<(usize, f64)>>,
-    /// All words in alphabetical order.
+    /// All indexed words in alphabetical order.
     vocabulary: Vec<String>,
     /// The words of each tool's name, in their order.
     names: Vec<Vec<String>>,
-    /// The group of each tool, which is its server: the part of its name before `__`.
+    /// The group of each tool, which is its server (the part of the tool's name before `__`).
     groups: Vec<Option<String>>,
-    /// The stems of words that are synonyms.
+    /// The stems of words that are synonyms of each other.
     synonyms: Vec<Vec<String>>,
     /// The stems of words that say little about a tool.
     weak_words: Vec<String>,
@@ -119,8 +120,8 @@ impl RankedTools {
         Self { postings, vocabulary, names, groups, synonyms, weak_words }
     }
 
-    /// Returns the tools that fit the query best, at most `limit`, the best first. Ties keep the
-    /// order of the list.
+    /// Returns the indices of at most `limit` tools that fit the query best, the best match first.
+    /// Tools with equal scores keep the order of the list.
     pub(super) fn best_matches(&self, query: &str, limit: usize) -> Vec<usize> {
         let mut words = stems(query);
         let name = words.clone();
@@ -136,7 +137,7 @@ impl RankedTools {
             (READING_WEIGHT, READING_WORDS.split(' ').map(|word| (stem(word), 1.0)).collect())
         });
         for (word_weight, variants) in words.chain(reading) {
-            // Of a word and its variants, only the one with the highest score counts.
+            // Of a word and its variants, only the variant with the highest score is used.
             let mut best = vec![0.0_f64; scores.len()];
             for (variant, weight) in variants {
                 let Some(found) = self.postings.get(&variant) else { continue };
@@ -152,20 +153,21 @@ impl RankedTools {
         }
         self.add_group_scores(&mut scores);
         for (score, own) in scores.iter_mut().zip(&self.names) {
-            // The query is the tool's name.
+            // The query equals the tool's name.
             if !name.is_empty() && *own == name {
                 *score += f64::from(u16::MAX);
             }
         }
         let mut best: Vec<usize> = (0..scores.len()).filter(|tool| scores[*tool] > 0.0).collect();
-        // The sort is stable, so ties keep the order of the list.
+        // The sort is stable, so tools with equal scores keep the order of the list.
         best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
         best.truncate(limit);
         best
     }
 
-    /// Adds a part of its group's best scores to each tool's score: among tools that fit equally
-    /// well, a tool of a server with other matching tools is more likely the right one.
+    /// Adds a part of a group's best scores to the score of each tool in the group. Among tools
+    /// that fit equally well, a tool of a server with other matching tools is more likely the right
+    /// tool.
     fn add_group_scores(&self, scores: &mut [f64]) {
         let mut best_of_group: HashMap<&str, Vec<f64>> = HashMap::new();
         for (score, group) in scores.iter().zip(&self.groups) {
@@ -213,7 +215,7 @@ impl RankedTools {
     }
 }
 
-/// Whether a query is a question, which a tool that only reads can answer.
+/// Returns whether a query is a question, which a tool that only reads can answer.
 fn asks_something(query: &str) -> bool {
     let query = query.to_lowercase();
     let mut words = query.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
@@ -221,14 +223,15 @@ fn asks_something(query: &str) -> bool {
     QUESTION_WORDS.split(' ').any(|word| word == first) && words.next() != Some("you")
 }
 
-/// Whether two words share a prefix that is most of the longer word.
+/// Returns whether two words share a prefix that is most of the longer word.
 fn begins_alike(a: &str, b: &str) -> bool {
     let common = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let longer = a.chars().count().max(b.chars().count());
     common >= MIN_COMMON_PREFIX && common * 10 >= longer * 6
 }
 
-/// Returns the words of a spec's fields: name, description, and parameters with their descriptions.
+/// Returns the words of each field of a spec: the name, the description, and the parameters with
+/// their descriptions.
 fn fields_of(spec: &ToolSpec) -> [Vec<String>; 3] {
     let mut parameters = Vec::new();
     push_schema_words(&spec.parameters.to_value(), 0, &mut parameters);
@@ -259,7 +262,7 @@ fn push_schema_words_of_items(schema: &Value, depth: usize, words: &mut Vec<Stri
 
 /// Returns the stems of a text's words in their order, without stop words. Words are split at
 /// punctuation and in `camelCase`. The parts of a camel-case word are followed by the whole word,
-/// because many users write `GitHub` as one word.
+/// because many users write `GitHub` as a single word.
 fn stems(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for part in text.split(|c: char| !c.is_alphanumeric()) {
@@ -268,7 +271,7 @@ fn stems(text: &str) -> Vec<String> {
         for (at, c) in chars.iter().enumerate() {
             let before = at.checked_sub(1).map(|at| chars[at]);
             let next_is_lower = chars.get(at + 1).is_some_and(|next| next.is_lowercase());
-            // A word starts in `camelCase`, and at the last capital of `HTTPServer`.
+            // A word starts at a capital in `camelCase`, and at the last capital of `HTTPServer`.
             let begins = c.is_uppercase()
                 && before.is_some_and(|it| it.is_lowercase() || it.is_uppercase() && next_is_lower);
             if begins {
@@ -290,8 +293,9 @@ fn stems(text: &str) -> Vec<String> {
     words.into_iter().filter(says_something).map(|word| stem(&word)).collect()
 }
 
-/// Strips the endings of an English word, roughly: forms of one word, such as `translates`,
-/// `translating` and `translation`, have the same stem. The stem is not always a word.
+/// Strips the endings of an English word approximately. Forms of the same word, such as
+/// `translates`, `translating` and `translation`, then have the same stem, which is not always a
+/// word.
 fn stem(word: &str) -> String {
     if word.len() <= 3 || !word.chars().all(|c| c.is_ascii_lowercase()) || word == "news" {
         return word.to_owned();
@@ -332,14 +336,15 @@ fn stem(word: &str) -> String {
     }
 }
 
-/// Returns the number of vowel groups that are followed by a consonant, roughly the syllables.
+/// Returns the number of vowel groups that are followed by a consonant, which approximates the
+/// number of syllables.
 fn syllables(word: &str) -> usize {
     let is_vowel: Vec<bool> = word.chars().map(|c| "aeiouy".contains(c)).collect();
     is_vowel.windows(2).filter(|pair| pair[0] && !pair[1]).count()
 }
 
-/// Whether the word is one syllable that ends in a single vowel and a consonant, so that a final
-/// `e` belongs to it, as in `plane`.
+/// Returns whether the word is a single syllable that ends in a single vowel and a consonant, so
+/// that a final `e` belongs to the word, as in `plane`.
 fn is_short(rest: &str) -> bool {
     let is_vowel = |c: &char| "aeiouy".contains(*c);
     let mut from_end = rest.chars().rev();
@@ -392,7 +397,7 @@ const IRREGULAR_FORMS: &[(&str, &str)] = &[
     ("wrote", "write"),
 ];
 
-/// Words that start a question.
+/// Words with which a question starts.
 const QUESTION_WORDS: &str =
     "am any are did do does had has have how is was were what when where which who whose why will";
 
@@ -400,7 +405,7 @@ const QUESTION_WORDS: &str =
 const READING_WORDS: &str =
     "check describe detail fetch find get list lookup query read search show view";
 
-/// Words that say little about a tool: times, and verbs with many meanings.
+/// Words that say little about a tool, such as times, and verbs with many meanings.
 const WEAK_WORDS: &str = "day evening first friday give keep last let make monday month morning new next \
     night now old put saturday sunday take thursday today tomorrow tuesday wednesday week year yesterday";
 

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 /// The name of the tool that finds tools.
 pub(crate) const SEARCH_TOOLS: &str = "search_tools";
 
-/// The name of the tool that calls the others.
+/// The name of the tool that calls other tools.
 pub(crate) const CALL_TOOL: &str = "call_tool";
 
 /// The default maximum number of tools that a search returns.
@@ -14,8 +14,8 @@ const DEFAULT_MAX_RESULTS: usize = 5;
 /// The default maximum length of a search result, in bytes.
 const DEFAULT_MAX_RESULT_BYTES: usize = 16 * 1024;
 
-/// Settings of the [tool search](crate::Toolkit::with_search): the tools that the model sees
-/// without a search, and the size of a search result.
+/// Settings of the [tool search](crate::Toolkit::with_search), which are the tools that the model
+/// sees without a search, and the size of a search result.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -36,8 +36,8 @@ pub struct ToolSearch {
 }
 
 impl ToolSearch {
-    /// Makes the default settings: no tool is always listed, and a search returns at most 5 tools
-    /// and 16 KiB.
+    /// Creates the default settings. By default, no tool is always listed, and a search returns at
+    /// most 5 tools and 16 KiB.
     pub fn new() -> Self {
         Self {
             always_listed: Vec::new(),
@@ -46,8 +46,8 @@ impl ToolSearch {
         }
     }
 
-    /// Sets the names of the tools that the model sees without a search. Names that the toolkit
-    /// does not have are ignored.
+    /// Sets the names of the tools that the model sees without a search. Names that are not in the
+    /// toolkit are ignored.
     pub fn with_always_listed<N: Into<String>>(
         mut self,
         names: impl IntoIterator<Item = N>,
@@ -56,14 +56,14 @@ impl ToolSearch {
         self
     }
 
-    /// Sets the maximum number of tools that a search returns. The model can request fewer.
+    /// Sets the maximum number of tools that a search returns. The model can request fewer tools.
     pub fn with_max_results(mut self, max_results: NonZeroUsize) -> Self {
         self.max_results = max_results.get();
         self
     }
 
-    /// Sets the maximum length of a search result, in bytes. For tools that do not fit, only the
-    /// names are returned; the best match is always complete.
+    /// Sets the maximum length of a search result, in bytes. Tools that do not fit into this length
+    /// are returned as names only; the best match is always complete.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self

@@ -1,4 +1,5 @@
-//! Adds the events of another stream, including the finished turn that it ends with.
+//! Adds the events of another stream to a turn, including the finished turn at the end of that
+//! stream.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 impl TurnBuilder {
     /// Adds an event of another stream of turn events, as [`seal`](crate::stream::seal) does.
     ///
-    /// A complete turn keeps its own items. Its calls are renamed as their events were, and may
-    /// run only if they could run before.
+    /// A complete turn keeps its own items. The calls of a complete turn are renamed like their
+    /// events, and may run only if they could run before.
     pub fn absorb(&mut self, event: TurnEvent) {
         if self.is_finished {
             return;
@@ -52,13 +53,13 @@ impl TurnBuilder {
         }
     }
 
-    /// Completes with a turn that another builder finished.
+    /// Completes the turn with a turn that another builder finished.
     fn complete_with_turn(&mut self, turn: Arc<Turn>) {
         if turn.items.iter().map(payload_bytes).sum::<usize>() > self.max_bytes.0 {
             self.partial.usage = turn.usage;
             return self.set_limit_exceeded(LimitExceeded::Bytes);
         }
-        // The items include what was counted for the turn's events.
+        // The items include the bytes that were counted for the turn's events.
         self.used_bytes = 0;
         self.end_open_calls();
         let mut items = Vec::with_capacity(turn.items.len());
@@ -122,13 +123,13 @@ impl TurnBuilder {
     }
 }
 
-/// The number of bytes that an item counts towards the limit.
+/// Returns the number of bytes that an item counts towards the limit.
 fn payload_bytes(item: &Item) -> usize {
     let data = item.provider_data.as_ref().map_or(0, |data| data.value.as_str().len());
     data + match &item.kind {
         ItemKind::Text { text } | ItemKind::Reasoning { text } => text.len(),
         ItemKind::ToolCall(call) => call.call_id.len() + call.name.len() + call.arguments.len(),
-        // No model writes these.
+        // No model writes items of these kinds.
         ItemKind::System { .. }
         | ItemKind::User { .. }
         | ItemKind::ToolResult(_)

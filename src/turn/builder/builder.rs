@@ -1,4 +1,4 @@
-//! The builder of a turn: text, reasoning and usage go in, events come out.
+//! The builder of a turn, which receives text, reasoning and usage and returns events.
 
 use std::collections::VecDeque;
 
@@ -9,16 +9,16 @@ use crate::turn::partial_turn::BlockKey;
 use crate::turn::{PartialTurn, ReasoningKind, Text, TurnEvent};
 use crate::usage::Usage;
 
-/// Builds a turn: a decoder pushes what it decoded and takes out events, the last of which carries
-/// the finished turn.
+/// Builds a turn from the pieces that a decoder pushes. The decoder takes the events out of the
+/// builder; the last event carries the finished turn.
 ///
-/// Call ids are made unique within the history and the turn before `ToolCallStart` is emitted: an
+/// Call ids are made unique within the history and the turn before `ToolCallStart` is emitted. An
 /// empty id becomes `call_<turn>_<n>`, and an id that the history already has becomes
-/// `<id>_dup<k>`. If a second call starts with an id of this turn, its events are held back until
-/// it ends. The call is then dropped if name and arguments equal those of the first call, and
-/// emitted under a new id otherwise.
+/// `<id>_dup<k>`. If a second call starts with an id of this turn, the events of the second call
+/// are held back until the call ends. The call is then dropped if its name and arguments equal
+/// those of the first call. A call that differs is emitted under a new id.
 ///
-/// The calls of a turn may run only if [`complete`](Self::complete) made it.
+/// The calls of a turn may run only if [`complete`](Self::complete) created the turn.
 ///
 /// ```
 /// use turnstream::turn::{StopReason, TurnBuilder, TurnEvent};
@@ -42,17 +42,17 @@ pub struct TurnBuilder {
     pub(super) call_index: CallIndex,
     pub(super) stop_reason: Option<(StopReason, Option<String>)>,
     pub(super) events: VecDeque<TurnEvent>,
-    /// Nothing more is accepted.
+    /// Whether the turn is complete or failed, so that no more input is accepted.
     pub(super) is_finished: bool,
-    /// `TurnComplete` was pushed.
+    /// Whether `TurnComplete` was pushed.
     pub(super) is_completed: bool,
-    /// The number of bytes of this attempt: text, reasoning, arguments, ids, names and provider
+    /// The number of bytes of this attempt in text, reasoning, arguments, ids, names and provider
     /// data.
     pub(super) used_bytes: usize,
     pub(super) max_bytes: MaxTurnBytes,
-    /// The maximum number of output tokens, if the request sets one.
+    /// The maximum number of output tokens, if the request sets a maximum.
     pub(super) max_output_tokens: Option<u32>,
-    /// The limit that the turn exceeded.
+    /// The limit that the turn exceeded, if any.
     pub(super) limit_exceeded: Option<LimitExceeded>,
 }
 
@@ -72,30 +72,31 @@ impl Default for MaxTurnBytes {
     }
 }
 
-/// The maximum number of items of a turn. Far more than a model produces; without the limit, a
-/// server that never stops sending would exhaust the memory.
+/// The maximum number of items of a turn, which is far more than a model produces. Without the
+/// limit, a server that never stops sending would exhaust the memory.
 pub(crate) const MAX_ITEMS: usize = 16_384;
 
 impl TurnBuilder {
-    /// The maximum number of bytes of a turn unless [`with_max_bytes`](Self::with_max_bytes) sets
-    /// another: 64 MiB.
+    /// The maximum number of bytes of a turn, 64 MiB, unless
+    /// [`with_max_bytes`](Self::with_max_bytes) sets another maximum.
     pub const DEFAULT_MAX_BYTES: usize = 64 << 20;
 
-    /// Makes a builder without a history: ids are unique only within the turn.
+    /// Creates a builder without a history, so that call ids are unique only within the turn.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a builder for the turn that follows a history; it avoids the history's call ids.
+    /// Creates a builder for the turn that follows a history. The builder avoids the history's call
+    /// ids.
     pub fn for_history(history: &History) -> Self {
         Self { history_ids: Some(history.clone()), ..Self::default() }
     }
 
-    /// Sets the maximum total of bytes of text, reasoning and arguments, 64 MiB by default. Ids,
-    /// names and provider data count as well; retracted attempts do not.
+    /// Sets the maximum total of bytes of text, reasoning and arguments, which is 64 MiB by
+    /// default. Ids, names and provider data also count; retracted attempts do not count.
     ///
-    /// The first piece that would exceed the limit is rejected, and so is everything after it: the
-    /// turn ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge).
+    /// The first piece that would exceed the limit, and everything after that piece, is rejected.
+    /// The turn then ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge).
     pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
         self.set_max_bytes(max_bytes);
         self
@@ -105,15 +106,15 @@ impl TurnBuilder {
         self.max_bytes = MaxTurnBytes(max_bytes);
     }
 
-    /// Sets the maximum number of output tokens of the request, its [`Options::max_output_tokens`].
-    /// `None`, the default, means unknown.
+    /// Sets the maximum number of output tokens of the request, which is its
+    /// [`Options::max_output_tokens`]. `None`, the default, means that the maximum is unknown.
     ///
-    /// Some servers report `stop` or `tool_calls` although this limit cut the answer off. A turn
-    /// therefore completes as [`StopReason::MaxTokens`], and none of its calls may run, if it has
-    /// at least this number of output tokens and a call whose arguments are incomplete or not valid
-    /// JSON. The raw stop reason remains the server's. Without a limit or a token count, the
-    /// server's reason is used. A cut that leaves valid JSON, such as empty arguments, cannot be
-    /// detected.
+    /// Some servers report `stop` or `tool_calls` although this limit cut the answer off. The
+    /// builder assumes a cut if the turn has at least this number of output tokens and a call whose
+    /// arguments are incomplete or invalid JSON. The turn then completes as
+    /// [`StopReason::MaxTokens`], and none of its calls may run. The raw stop reason remains the
+    /// server's. Without a limit or a token count, the server's reason is used. A cut that leaves
+    /// valid JSON, such as empty arguments, cannot be detected.
     ///
     /// [`Options::max_output_tokens`]: crate::request::Options::max_output_tokens
     pub fn with_max_output_tokens(mut self, tokens: impl Into<Option<u32>>) -> Self {
@@ -130,7 +131,7 @@ impl TurnBuilder {
         self.provider = name;
     }
 
-    /// Sets the model that answers. The first name that is not empty is kept.
+    /// Sets the name of the model that answers. The first name that is not empty is kept.
     pub fn set_model(&mut self, model: &str) {
         if !model.is_empty() && self.partial.model.is_none() {
             self.partial.model = Some(model.to_owned());
@@ -146,9 +147,9 @@ impl TurnBuilder {
 
     /// Pushes a piece of text. An empty piece is ignored.
     ///
-    /// Pieces with the same `index` form one item, even if other pieces come between them; a new
-    /// index starts a new item. Text and refusals share their indices; reasoning has its own. Items
-    /// are in the order of their first pieces.
+    /// Pieces with the same `index` form one item, even if other pieces come between them. A piece
+    /// with a new index starts a new item. Text and refusals share their indices; reasoning has
+    /// indices of its own. Items are in the order of their first pieces.
     pub fn push_text(&mut self, index: u32, piece: &str) {
         if self.count_text(piece) {
             self.partial.push_text(index, piece);
@@ -157,7 +158,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Pushes a piece of a refusal. It shares the indices of text.
+    /// Pushes a piece of a refusal. Refusals and text share their indices.
     pub fn push_refusal(&mut self, index: u32, piece: &str) {
         if self.count_text(piece) {
             self.partial.push_text(index, piece);
@@ -176,16 +177,16 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets data that is sent back verbatim with a text item. Does nothing if the item does not
-    /// exist.
+    /// Sets data that is sent back verbatim with a text item. If the item does not exist, the call
+    /// has no effect.
     pub fn set_text_data(&mut self, index: u32, data: ProviderData) {
         if self.count_data_bytes(&data) {
             self.partial.attach_data(BlockKey::Text(index), data);
         }
     }
 
-    /// Marks a text item as commentary, which is not part of the answer. Does nothing if the item
-    /// does not exist.
+    /// Marks a text item as commentary, which is not part of the answer. If the item does not
+    /// exist, the call has no effect.
     pub fn mark_commentary(&mut self, index: u32) {
         if let Some(block) =
             self.partial.block_mut(BlockKey::Text(index)).filter(|_| !self.is_finished)
@@ -194,8 +195,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets data that is sent back verbatim with a reasoning item. Creates the item if it does not
-    /// exist, because some providers send a signature without any text.
+    /// Sets data that is sent back verbatim with a reasoning item. If the item does not exist, it
+    /// is created, because some providers send a signature without any text.
     pub fn set_reasoning_data(&mut self, index: u32, data: ProviderData) {
         if self.count_data_bytes(&data) {
             let new = || ItemKind::Reasoning { text: String::new() };
@@ -205,7 +206,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Pushes an item that only this provider understands; it is kept verbatim.
+    /// Pushes an item that only this provider understands, and that is stored verbatim.
     pub fn push_provider_item(&mut self, data: ProviderData) {
         if self.count_data_bytes(&data) {
             self.partial.push_other(data);
@@ -213,7 +214,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets the tokens that the attempt used so far. Replaces the previous value.
+    /// Sets the token usage of the attempt so far, which replaces the previous usage.
     pub fn set_usage(&mut self, usage: Usage) {
         if !self.is_finished && self.partial.usage != usage {
             self.partial.usage = usage;
@@ -221,17 +222,18 @@ impl TurnBuilder {
         }
     }
 
-    /// The tokens counted so far.
+    /// Returns the token usage of the attempt so far.
     pub fn usage(&self) -> Usage {
         self.partial.usage
     }
 
-    /// Whether any output of the model arrived in this attempt, not counting usage.
+    /// Returns whether any output of the model, not counting usage, arrived in this attempt.
     pub(crate) fn has_started(&self) -> bool {
         self.is_completed || !self.partial.blocks.is_empty() || !self.calls.is_empty()
     }
 
-    /// Whether an event with output of the model is waiting to be taken, not counting usage.
+    /// Returns whether an event with output of the model, not counting usage, is waiting to be
+    /// taken.
     pub(crate) fn has_output(&self) -> bool {
         self.events.iter().any(|event| match event {
             TurnEvent::TextDelta { .. }
@@ -247,12 +249,12 @@ impl TurnBuilder {
         })
     }
 
-    /// Whether an event is waiting to be taken.
+    /// Returns whether an event is waiting to be taken.
     pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Takes the next event.
+    /// Takes the next event, if an event is waiting.
     pub fn next_event(&mut self) -> Option<TurnEvent> {
         self.events.pop_front()
     }

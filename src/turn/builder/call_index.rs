@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::item::{History, unused_call_id};
 use crate::small_map::SmallMap;
 
-/// Indices of calls by the wire's key and id, and the call ids in use.
+/// The indices of calls by the wire's key and id, and the call ids in use.
 #[derive(Debug, Default)]
 pub(super) struct CallIndex {
     /// The newest call for each key.
@@ -15,10 +15,10 @@ pub(super) struct CallIndex {
     replacements: Option<Box<Replacements>>,
 }
 
-/// State that exists only after an id had to be replaced.
+/// The state that exists only after an id had to be replaced.
 #[derive(Debug)]
 struct Replacements {
-    /// The last number that was appended to each id.
+    /// The last number that was appended to each replaced id.
     last_suffixes: HashMap<String, usize>,
     /// The ids of the settled history, because settling renames calls too.
     history_ids: HashSet<String>,
@@ -35,17 +35,17 @@ impl CallIndex {
         }
     }
 
-    /// The newest call for a key.
+    /// Returns the index of the newest call for a key.
     pub(super) fn find_by_key(&self, key: u32) -> Option<usize> {
         self.by_key.get(&key).copied()
     }
 
-    /// All calls with an id of the wire, oldest first.
+    /// Returns the indices of all calls with an id of the wire, oldest first.
     pub(super) fn find_by_wire_id(&self, wire_id: &str) -> &[usize] {
         self.by_wire_id.get(wire_id).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a call of this turn has this id.
+    /// Returns whether a call of this turn has this id.
     pub(super) fn is_used_id(&self, call_id: &str) -> bool {
         self.used_ids.get(call_id).is_some()
     }
@@ -54,7 +54,7 @@ impl CallIndex {
         self.used_ids.insert(call_id.to_owned(), ());
     }
 
-    /// Makes a new id to replace one that is taken.
+    /// Creates a new id to replace an id that is already used.
     pub(super) fn issue_replacement_id(
         &mut self,
         taken: &str,

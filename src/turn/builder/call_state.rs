@@ -8,13 +8,14 @@ pub(super) struct CallState {
     pub(super) key: u32,
     pub(super) wire_id: String,
     pub(super) call_id: String,
-    /// Set while a call with a duplicate id is held back; none of its events were emitted yet.
+    /// The content of a call with a duplicate id while the call is held back; none of its events
+    /// was emitted yet.
     pub(super) held_call: Option<HeldCall>,
     pub(super) has_ended: bool,
     pub(super) is_dropped: bool,
-    /// The index of its item, once the call was emitted.
+    /// The index of the call's item, after the call was emitted.
     pub(super) block_index: Option<usize>,
-    /// Whether it was matched with a call of a finished turn.
+    /// Whether the call was matched with a call of a finished turn.
     pub(super) is_matched: bool,
 }
 

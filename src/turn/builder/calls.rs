@@ -1,4 +1,4 @@
-//! The calls of the turn that is being built: their ids, and the calls that are held back.
+//! The calls of the turn that is being built, including their ids and the calls that are held back.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::turn::partial_turn::Block;
 use crate::turn::{Text, TurnEvent};
 
 impl TurnBuilder {
-    /// Starts a call. `key` is the wire's own identifier for calls within the turn.
+    /// Starts a call. `key` is the wire's own identifier for the call within the turn.
     pub fn start_tool_call(&mut self, key: u32, wire_id: &str, name: &str) {
         if !self.count_bytes(wire_id.len() + name.len()) {
             return;
@@ -71,7 +71,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Ends a call: its arguments are complete.
+    /// Ends a call whose arguments are complete.
     pub fn end_tool_call(&mut self, key: u32) {
         if self.is_finished {
             return;
@@ -82,7 +82,7 @@ impl TurnBuilder {
         }
         if self.calls[at].held_call.is_some() {
             let mut same_id = self.call_index.find_by_wire_id(&self.calls[at].wire_id).iter();
-            // If the first call with this id is still open, `complete` decides.
+            // If the first call with this id is still open, `complete` decides on the held call.
             if same_id.any(|at| self.calls[*at].held_call.is_none() && self.calls[*at].has_ended) {
                 self.release_held(at);
             }
@@ -91,7 +91,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Makes the call id for an id of the wire.
+    /// Creates the call id for an id of the wire.
     pub(super) fn fresh_call_id(&mut self, wire_id: &str) -> String {
         let in_history =
             |id: &str| self.history_ids.as_ref().is_some_and(|h| h.has_used_call_id(id));
@@ -108,7 +108,7 @@ impl TurnBuilder {
         wanted
     }
 
-    /// Returns the index of the call's item.
+    /// Emits the start of a call and returns the index of the call's item.
     pub(super) fn emit_start(&mut self, call_id: &str, wire_id: &str, name: &str) -> usize {
         let (call_id, name) = (call_id.to_owned(), name.to_owned());
         let call =
@@ -141,12 +141,13 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::ToolCallEnd { call_id });
     }
 
-    /// The item of a call that was emitted.
+    /// Returns the item of a call that was emitted.
     pub(super) fn call_block_mut(&mut self, at: usize) -> Option<&mut Block> {
         self.calls[at].block_index.and_then(|at| self.partial.blocks.get_mut(at))
     }
 
-    /// Decides on a held call: drops it if it equals an earlier call with its id, else emits it.
+    /// Decides on a held call. A held call is dropped if it equals an earlier call with the same
+    /// id; otherwise the held call is emitted.
     pub(super) fn release_held(&mut self, at: usize) {
         let Some(held) = self.calls[at].held_call.take() else { return };
         let wire_id = self.calls[at].wire_id.clone();
@@ -191,9 +192,9 @@ impl TurnBuilder {
     }
 }
 
-/// Adds the id that the wire used to the data. The other fields keep their bytes.
+/// Adds the id that the wire used to the data. The other fields of the data keep their bytes.
 pub(super) fn data_with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
-    // Prepends the field to the text, so that the rest is sent back byte for byte.
+    // The field is prepended to the text, so that the rest of the data is sent back byte for byte.
     if let Some(fields) = data.value.as_str().strip_prefix('{').filter(|fields| *fields != "}")
         && !fields.contains("\"wire_id\"")
         && let Ok(id) = serde_json::to_string(wire_id)

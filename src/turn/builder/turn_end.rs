@@ -1,4 +1,4 @@
-//! The end of a turn: complete, void or cut off.
+//! The end of a turn, which is complete, void or cut off.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 
 impl TurnBuilder {
-    /// Sets the terminal marker: why the model stopped, and the wire's own name for it. Only the
-    /// first one counts.
+    /// Sets the terminal marker, which consists of the reason why the model stopped and the wire's
+    /// own name for this reason. Only the first call has an effect.
     pub fn stop(&mut self, reason: StopReason, raw: &str) {
         if !self.is_finished && self.stop_reason.is_none() {
-            // If the wire's name is one of this crate's, it means that reason, as it would after a
-            // round trip through JSON.
+            // If the wire's name is a name of this crate, it has the meaning of that name, as after
+            // a round trip through JSON.
             let reason = match reason {
                 StopReason::Other(word) => StopReason::from(Cow::Owned(word)),
                 reason => reason,
@@ -26,30 +26,30 @@ impl TurnBuilder {
         }
     }
 
-    /// Clears the terminal marker, because the turn continues after it. Another marker is then
-    /// required.
+    /// Clears the terminal marker, because the turn continues after the marker. The turn then needs
+    /// another terminal marker to be complete.
     pub fn clear_stop(&mut self) {
         if !self.is_finished {
             self.stop_reason = None;
         }
     }
 
-    /// Whether a terminal marker is set.
+    /// Returns whether a terminal marker is set.
     pub fn is_stopped(&self) -> bool {
         self.stop_reason.is_some()
     }
 
-    /// Whether the turn is complete, so that further pushes change nothing.
+    /// Returns whether the turn is complete, so that further pushes change nothing.
     pub fn is_complete(&self) -> bool {
         self.is_completed
     }
 
-    /// Whether nothing more is accepted, because the turn is complete or failed.
+    /// Returns whether no more input is accepted, because the turn is complete or failed.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_finished
     }
 
-    /// Voids the open turn; later pushes start a new attempt.
+    /// Voids the open turn, so that later pushes start a new attempt.
     pub fn retract(&mut self, why: impl Into<String>) {
         if self.is_finished {
             return;
@@ -63,8 +63,9 @@ impl TurnBuilder {
         self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
     }
 
-    /// Voids an attempt that failed, so that another can follow: its output and usage are
-    /// [retracted](Self::retract). Emits nothing if it had neither.
+    /// Voids a failed attempt, so that another attempt can follow. The output and usage of the
+    /// failed attempt are [retracted](Self::retract). If the failed attempt had neither output nor
+    /// usage, no event is emitted.
     pub(crate) fn retract_failed_attempt(&mut self, error: &Error) {
         if self.has_started() || self.partial.usage != Usage::default() {
             self.retract(error.to_string());
@@ -74,15 +75,15 @@ impl TurnBuilder {
         }
     }
 
-    /// Reports that `attempt` attempts failed, the last one with `error`, and that the request is
-    /// sent again after `delay`. Emits nothing if this attempt has output already: a retry would
-    /// have to [retract](Self::retract) it first.
+    /// Reports that `attempt` attempts failed, the last attempt with `error`, and that the request
+    /// is sent again after `delay`. If this attempt already has output, no event is emitted, since
+    /// a retry would first have to [retract](Self::retract) the output.
     pub fn report_retry(&mut self, attempt: u32, delay: Duration, error: Error) {
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.forward_retry(TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error) });
     }
 
-    /// Passes on a retry event.
+    /// Emits a retry event of another stream, unless this attempt already has output.
     pub(super) fn forward_retry(&mut self, event: TurnEvent) {
         if !self.is_finished && !self.has_started() {
             self.events.push_back(event);
@@ -93,10 +94,10 @@ impl TurnBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TooLarge`] if it has more than 16,384 items, or more bytes than
-    /// [`with_max_bytes`](Self::with_max_bytes) allows,
-    /// [`ErrorKind::IncompleteTurn`] if no terminal marker was set, and [`ErrorKind::Protocol`]
-    /// if the model stopped normally or for its tools and one of its calls is incomplete.
+    /// Returns [`ErrorKind::TooLarge`] if the turn has more than 16,384 items, or more bytes than
+    /// [`with_max_bytes`](Self::with_max_bytes) allows. Returns [`ErrorKind::IncompleteTurn`] if no
+    /// terminal marker was set. Returns [`ErrorKind::Protocol`] if the model stopped normally or
+    /// for its tools and one of its calls is incomplete.
     pub fn complete(&mut self) -> Result<(), Error> {
         if self.is_completed {
             return Ok(());
@@ -130,8 +131,8 @@ impl TurnBuilder {
         Ok(())
     }
 
-    /// The stop reason, or [`StopReason::MaxTokens`] if the server reports another reason although
-    /// the output limit cut off a call.
+    /// Returns the stop reason, or [`StopReason::MaxTokens`] if the output limit cut off a call
+    /// although the server reports another reason.
     fn stop_reason_or_truncated(&self, reason: StopReason) -> StopReason {
         let is_cut_off = || self.has_reached_output_limit() && self.has_truncated_call();
         match reason {
@@ -142,7 +143,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Whether the turn used all output tokens that the request allows. `false` without a count.
+    /// Returns whether the turn used all output tokens that the request allows, or `false` if the
+    /// number of tokens is unknown.
     fn has_reached_output_limit(&self) -> bool {
         let limit = self.max_output_tokens.filter(|limit| *limit > 0);
         limit.is_some_and(|limit| self.partial.usage.output_tokens >= u64::from(limit))
@@ -157,7 +159,7 @@ impl TurnBuilder {
             || arguments.any(|arguments| validate_json(arguments).is_err())
     }
 
-    /// Ends the turn without a terminal marker. The error carries the partial turn.
+    /// Ends the turn without a terminal marker. The returned error carries the partial turn.
     pub fn fail_incomplete(&mut self, cause: Option<Error>) -> Error {
         self.is_finished = true;
         if let Some(excess) = self.limit_exceeded {
@@ -185,15 +187,15 @@ impl TurnBuilder {
         error.map_source(|cause| partial.with_cause(cause))
     }
 
-    /// Stops accepting input once the turn has more than [`MAX_ITEMS`] items.
+    /// Stops accepting input after the turn has more than [`MAX_ITEMS`] items.
     pub(super) fn check_item_limit(&mut self) {
         if self.partial.blocks.len().max(self.calls.len()) > MAX_ITEMS {
             self.exceed_item_limit();
         }
     }
 
-    /// Counts bytes that are about to be added to the turn, or that a decoder buffers for it.
-    /// Returns `false` if nothing more is accepted.
+    /// Counts bytes that are about to be added to the turn, or that a decoder buffers for the turn.
+    /// Returns `false` if no more input is accepted.
     pub(crate) fn count_bytes(&mut self, bytes: usize) -> bool {
         self.used_bytes = self.used_bytes.saturating_add(bytes);
         if self.used_bytes > self.max_bytes.0 {

@@ -25,9 +25,10 @@ pub(super) struct AgUiEncoder {
     run_id: String,
     parent_run_id: Option<String>,
     pub(super) error_texts: ErrorTexts,
-    /// Numbers the messages. Without a session, messages are counted.
+    /// The session that numbers the messages. Without a session, messages are numbered by
+    /// `message_count`.
     pub(super) session: Option<Session>,
-    /// All complete messages: those of the client, and those of this run.
+    /// All complete messages of the client and of this run.
     messages: Vec<Value>,
     root: Lane,
     nested: Vec<Lane>,
@@ -36,7 +37,7 @@ pub(super) struct AgUiEncoder {
     withdrawn_count: u64,
     step: Option<String>,
     turn: u32,
-    /// The calls for which an approval was requested.
+    /// The ids of the calls for which an approval was requested.
     asked: HashSet<String>,
     /// The requested models, without repetition.
     models: Vec<String>,
@@ -130,7 +131,7 @@ fn begins_content(event: &TurnEvent) -> bool {
     )
 }
 
-/// Turns and tools, of the run or of a sub-agent.
+/// Encodes turns and tools, of the run or of a sub-agent.
 impl AgUiEncoder {
     fn begin_turn(&mut self, out: &mut Vec<u8>) {
         self.root.close(out);
@@ -149,7 +150,7 @@ impl AgUiEncoder {
         }
     }
 
-    /// Makes a message id from the session's next entry, or from the entry `before` positions
+    /// Returns a message id from the session's next entry, or from the entry `before` positions
     /// earlier.
     fn next_message_id(&mut self, before: u64) -> String {
         match &self.session {
@@ -173,7 +174,7 @@ impl AgUiEncoder {
             TurnEvent::TurnComplete { turn } => self.turn_complete(lane, turn, out),
             TurnEvent::Retracted { .. } => {
                 lane.close(out);
-                // The answers are removed together with the calls.
+                // The answers to the calls are removed together with the calls.
                 let count = self.messages.len();
                 self.withdraw(lane, &[], "the turn was retracted", out);
                 self.messages.truncate(count);
@@ -208,8 +209,8 @@ impl AgUiEncoder {
         lane.is_between_turns = true;
     }
 
-    /// Answers the calls that will not be made, because a client would treat them as pending
-    /// otherwise.
+    /// Answers the calls that will not be made, because a client would otherwise treat them as
+    /// pending.
     fn withdraw(&mut self, lane: &Lane, kept: &[String], why: &str, out: &mut Vec<u8>) {
         for tool_call_id in lane.call_ids_without(kept) {
             self.withdrawn_count += 1;
@@ -265,12 +266,12 @@ impl AgUiEncoder {
 
     fn output(&mut self, lane: &Lane, result: &ToolResult, out: &mut Vec<u8>) {
         let tool_call_id = lane.call_id(&result.call_id);
-        // The result of a client's tool is among the messages that the client sent.
+        // The result of a client's own tool is among the messages that the client sent.
         if self.messages.iter().any(|message| message["toolCallId"] == tool_call_id.as_str()) {
             return;
         }
         let message_id = match lane.path.is_empty() {
-            // The entry was written before the event was yielded.
+            // The entry of the result was written before the event was yielded.
             true => self.next_message_id(1),
             false => format!("{}:result-{}", self.run_id, tool_call_id),
         };
@@ -308,7 +309,7 @@ impl AgUiEncoder {
     }
 }
 
-/// Sub-agents.
+/// Encodes sub-agents.
 impl AgUiEncoder {
     fn nested_event(
         &mut self,
@@ -366,7 +367,7 @@ impl AgUiEncoder {
         lane.begin_turn(format!("{}/{}:{}", self.run_id, lane.path, lane.turn));
     }
 
-    /// The lane of a sub-agent. Its first event creates it.
+    /// Returns the index of a sub-agent's lane. The first event of a sub-agent creates the lane.
     fn nested_lane(&mut self, parent: &str, path: &str, name: &str, out: &mut Vec<u8>) -> usize {
         if let Some(at) = self.nested.iter().position(|lane| lane.path == path) {
             return at;
@@ -384,7 +385,8 @@ impl AgUiEncoder {
         self.nested.len() - 1
     }
 
-    /// Ends the sub-agent that runs as this call, after the sub-agents that it runs itself.
+    /// Ends the sub-agent that runs as this call, after the sub-agents that it runs itself were
+    /// ended.
     fn end_nested(&mut self, path: &str, error: Option<&str>, out: &mut Vec<u8>) {
         self.end_lanes(path, error.map_or(Ok(SubagentOutcome::Success), Err), out);
     }
@@ -428,7 +430,7 @@ impl AgUiEncoder {
     }
 }
 
-/// Messages, and the end.
+/// Encodes messages, and the end of the run.
 impl AgUiEncoder {
     fn appended(&mut self, why: AppendReason, items: &[Item], out: &mut Vec<u8>) {
         if !matches!(why, AppendReason::Steer | AppendReason::FollowUp) {
@@ -466,7 +468,8 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::MessagesSnapshot { messages });
     }
 
-    /// Removes void messages. A history has their content, but not their message ids.
+    /// Removes void messages. A history has the content of these messages, but not their message
+    /// ids.
     fn remove_tombstones(&mut self, items: &[Item]) {
         for item in items.iter().filter(|item| item.tombstone) {
             match &item.kind {
@@ -528,8 +531,8 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::RunFinished { thread_id, run_id, outcome, result, usage });
     }
 
-    /// The outcome of a run with waiting calls. If one of them waits for an approval or belongs to
-    /// a sub-agent, the run is interrupted, with all its waiting calls.
+    /// Returns the outcome of a run with waiting calls. If a call waits for an approval or belongs
+    /// to a sub-agent, the run is interrupted, with all its waiting calls.
     fn waiting(&self, pending: &[PendingCall]) -> Outcome {
         let id = |call: &PendingCall| call_path(&call.path, &call.call_id);
         if pending.iter().all(|call| call.path.is_empty() && !self.asked.contains(&id(call))) {

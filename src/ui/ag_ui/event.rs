@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::usage::Usage;
 
-/// One event. A field that is `None` is left out, because clients reject `null`.
+/// An AG-UI event. A field that is `None` is left out, because clients reject `null`.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
 pub(super) enum AgUiEvent<'a> {
@@ -138,7 +138,7 @@ pub(super) enum AgUiEvent<'a> {
     },
 }
 
-/// How a run ended, unless it failed.
+/// The way in which a run ended, unless it failed.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum Outcome {
@@ -152,7 +152,7 @@ pub(super) enum Outcome {
     Cancelled,
 }
 
-/// How a sub-agent ended, unless it failed.
+/// The way in which a sub-agent ended, unless it failed.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum SubagentOutcome {
@@ -171,7 +171,7 @@ pub(super) struct Interrupt {
     pub(super) metadata: Value,
 }
 
-/// Token counts. The totals include the parts.
+/// Token counts, where the totals include the cached tokens and the reasoning tokens.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TokenUsage<'a> {
@@ -187,7 +187,7 @@ pub(super) struct TokenUsage<'a> {
 
 impl<'a> TokenUsage<'a> {
     pub(super) fn new(model: Option<&'a str>, usage: Usage) -> Self {
-        // The largest integer that JavaScript represents exactly.
+        // The limit is the largest integer that JavaScript represents exactly.
         let bounded = |count: u64| count.min((1 << 53) - 1);
         Self {
             model,

@@ -9,16 +9,16 @@ use crate::ui::frame::write_data;
 /// own lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
-    /// The ids of the calls that lead to the sub-agent, separated by `/`. Empty for the run itself.
+    /// The ids of the calls that lead to the sub-agent, separated by `/`; empty for the run itself.
     pub(super) path: String,
     /// The id of the sub-agent's run, which is added to each of its events.
     pub(super) tag: Option<String>,
     pub(super) has_ended: bool,
     /// The id of the turn's message.
     pub(super) message_id: String,
-    /// Whether the turn is complete, or none has begun.
+    /// Whether the turn is complete, or no turn was started.
     pub(super) is_between_turns: bool,
-    /// The number of turns that have begun.
+    /// The number of turns that were started.
     pub(super) turn: u64,
     is_text_open: bool,
     text: String,
@@ -47,7 +47,7 @@ impl Lane {
         Self { path, tag, is_between_turns: true, ..Self::default() }
     }
 
-    /// The id of a call, unique across all sub-agents.
+    /// Returns the id of a call, which is unique across all sub-agents.
     pub(super) fn call_id(&self, call_id: &str) -> String {
         match self.path.is_empty() {
             true => call_id.to_owned(),
@@ -55,7 +55,7 @@ impl Lane {
         }
     }
 
-    /// Begins a turn whose message has this id.
+    /// Starts a turn whose message has this id.
     pub(super) fn begin_turn(&mut self, message_id: String) {
         self.message_id = message_id;
         self.is_between_turns = false;
@@ -128,7 +128,7 @@ impl Lane {
         self.calls.iter().any(|call| call.id == id)
     }
 
-    /// Ends everything that is open.
+    /// Ends all open reasoning, text and calls.
     pub(super) fn close(&mut self, out: &mut Vec<u8>) {
         let subagent_run_id = self.tag.as_deref();
         for reasoning in self.reasoning.iter_mut().filter(|it| it.is_open) {
@@ -148,13 +148,13 @@ impl Lane {
         }
     }
 
-    /// The ids of this turn's calls, without those in `kept`.
+    /// Returns the ids of this turn's calls, without the ids in `kept`.
     pub(super) fn call_ids_without(&self, kept: &[String]) -> Vec<String> {
         let ids = self.calls.iter().map(|call| &call.id);
         ids.filter(|id| !kept.contains(id)).cloned().collect()
     }
 
-    /// The messages of the turn so far.
+    /// Returns the messages of the turn so far.
     pub(super) fn messages(&self) -> Vec<Value> {
         let mut messages: Vec<Value> = self
             .reasoning
@@ -178,8 +178,8 @@ impl Lane {
         messages
     }
 
-    /// The reasoning messages of this turn, without text. A client keeps reasoning that a snapshot
-    /// does not mention.
+    /// Returns the reasoning messages of this turn, without text. A client keeps reasoning that a
+    /// snapshot does not mention.
     pub(super) fn emptied_reasoning(&self) -> impl Iterator<Item = Value> {
         let empty = |it: &Reasoning| json!({ "id": it.id, "role": "reasoning", "content": "" });
         self.reasoning.iter().map(move |it| self.tagged(empty(it)))

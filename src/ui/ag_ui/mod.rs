@@ -1,8 +1,7 @@
 //! AG-UI 1.0, the protocol between agents and front ends.
 //!
-//! [`RunRequest`] parses the `RunAgentInput` that a client posts, and [`AgUi`] sends the run as
-//! events. The protocol is described at <https://docs.ag-ui.com>, its schema is
-//! <https://ag-ui.com/spec/1.0/schema.json>.
+//! [`RunRequest`] parses the `RunAgentInput` that a client posts, and [`AgUi`] sends the run as events. The protocol is
+//! described at <https://docs.ag-ui.com>. The schema of the protocol is <https://ag-ui.com/spec/1.0/schema.json>.
 //!
 //! | in the run | events |
 //! |---|---|
@@ -20,7 +19,7 @@
 //! | a run that failed | `RUN_ERROR`, whose `code` is the kind of the error |
 //! | every other end | `success`, with the reason in its `result` |
 //!
-//! These are not sent: encrypted reasoning, the input, and items that hooks add.
+//! Encrypted reasoning, the input, and items that hooks add are not sent.
 
 mod encode;
 mod event;
@@ -34,7 +33,7 @@ pub use settings::AgUi;
 use crate::ui::request::RequestError;
 use crate::ui::response::Response;
 
-/// Makes the response for a rejected request: its status, and a body with `code` and `message`.
+/// Creates the response for a rejected request: a status, and a body with `code` and `message`.
 pub fn refuse(error: &RequestError) -> Response<String> {
     let body = serde_json::json!({ "code": error.status(), "message": error.to_string() });
     Response::of_text(error.status(), "application/json", body.to_string())

@@ -12,10 +12,10 @@ use crate::tool::{Tool, ToolOutput, ToolSpec, Verdict};
 use crate::ui::nested_run::call_path;
 use crate::ui::request::{ClientLimits, RequestError, check_count};
 
-/// A `RunAgentInput`.
+/// A `RunAgentInput`, which is the request of a client.
 ///
-/// The list of messages is not the history: the history is in the session. Only the last messages
-/// of the list are used: user messages, and the results of the client's own tools.
+/// The list of messages in the request is not the history, because the history is in the session. Only the user
+/// messages and the results of the client's own tools at the end of the list are used.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -56,10 +56,11 @@ pub struct RunRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user sent messages: call [`Session::run`]. Pending calls are answered as interrupted.
+    /// The user sent messages, which are the input for [`Session::run`]. Pending calls are then answered as
+    /// interrupted.
     Run(Vec<Item>),
-    /// Pending calls are answered, or an interrupted run is to be continued: call
-    /// [`Session::resume`].
+    /// Pending calls are answered, or an interrupted run is to be continued. Call [`Session::resume`] with these
+    /// verdicts.
     Resume(Vec<(PendingCall, Verdict)>),
 }
 
@@ -95,9 +96,9 @@ struct ClientTool {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Context {
-    /// Its name.
+    /// The name of the context.
     pub description: String,
-    /// Its text.
+    /// The text of the context.
     pub value: String,
 }
 
@@ -167,12 +168,12 @@ enum Source {
 }
 
 impl RunRequest {
-    /// Parses a request. `content_type` is the header of that name.
+    /// Parses a request. `content_type` is the value of the header `content-type`.
     ///
     /// # Errors
     ///
-    /// A one-line message with the problem: the body is not JSON, has a wrong structure or is too
-    /// large, or the client sent something that is not [allowed](ClientLimits).
+    /// A one-line message with the problem. The body is not JSON, has a wrong structure or is too large, or the client
+    /// sent content that is not [allowed](ClientLimits).
     pub fn parse(
         content_type: Option<&str>,
         body: &[u8],
@@ -217,39 +218,39 @@ impl RunRequest {
         Ok(Self { input, instructions, user_items, results })
     }
 
-    /// The id of the conversation. The client chooses it: check that the user may access this
+    /// Returns the id of the conversation. The client chooses the id, so check that the user may access this
     /// conversation.
     pub fn thread_id(&self) -> &str {
         &self.input.thread_id
     }
 
-    /// The id of this run, which the client generated.
+    /// Returns the id of this run, which the client generated.
     pub fn run_id(&self) -> &str {
         &self.input.run_id
     }
 
-    /// The id of the previous run, if the client sent it.
+    /// Returns the id of the previous run, if the client sent an id.
     pub(super) fn parent_run_id(&self) -> Option<&str> {
         self.input.parent_run_id.as_deref()
     }
 
-    /// The state that the client shares with the app; `null` if it shares none.
+    /// Returns the state that the client shares with the app; `null` if the client shares no state.
     pub fn state(&self) -> &Value {
         &self.input.state
     }
 
-    /// The context that the client sends to the app.
+    /// Returns the context that the client sends to the app.
     pub fn context(&self) -> &[Context] {
         &self.input.context
     }
 
-    /// The properties that the client forwards to the app; `null` if it sends none.
+    /// Returns the properties that the client forwards to the app; `null` if the client sends no properties.
     pub fn forwarded_props(&self) -> &Value {
         &self.input.forwarded_props
     }
 
-    /// The texts of the `system` and `developer` messages, if
-    /// [they are allowed](ClientLimits::allow_instructions).
+    /// Returns the texts of the `system` and `developer` messages, if [these messages are
+    /// allowed](ClientLimits::allow_instructions).
     pub fn instructions(&self) -> &[String] {
         &self.instructions
     }
@@ -258,12 +259,12 @@ impl RunRequest {
         &self.input.messages
     }
 
-    /// Adds the client's tools to the agent's own. The client runs them itself: their calls stay
-    /// pending.
+    /// Adds the client's tools to the agent's own tools. The client runs its tools itself, so the calls of these tools
+    /// stay pending.
     ///
     /// # Errors
     ///
-    /// 400 if the name of a tool is already used or invalid, or if its schema is invalid.
+    /// Status 400 if the name of a tool is already used or invalid, or if its schema is invalid.
     pub fn add_client_tools(&self, agent: &Agent) -> Result<Agent, RequestError> {
         let refused = |message: String| RequestError::new(400, message);
         let mut agent = agent.clone();
@@ -280,17 +281,16 @@ impl RunRequest {
         Ok(agent)
     }
 
-    /// Checks the request against this session. `agent` has the client's
-    /// [tools](Self::add_client_tools).
+    /// Checks the request against this session, and returns the action that the client requests. `agent` has the
+    /// client's [tools](Self::add_client_tools).
     ///
-    /// The name and the arguments of a call are taken from the session, not from the client. An
-    /// entry of `resume` must name a pending call, and a tool message must name one whose tool is
-    /// [external](Tool::external).
+    /// The name and the arguments of a call are taken from the session, not from the client. An entry of `resume` must
+    /// name a pending call. A tool message must name a pending call whose tool is [external](Tool::external).
     ///
     /// # Errors
     ///
-    /// 409 if no call waits for the answers or some waiting calls have no answer, and 400 if the
-    /// request has no input.
+    /// Status 409 if no call waits for the answers or some waiting calls have no answer, and 400 if the request has no
+    /// input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
         let state = session.state();
         let is_answer = !self.input.resume.is_empty() || !self.results.is_empty();

@@ -1,4 +1,4 @@
-//! Settings for sending a run.
+//! Settings for sending a run as AG-UI events.
 
 use std::time::Duration;
 
@@ -42,36 +42,34 @@ pub struct AgUi {
 }
 
 impl AgUi {
-    /// Makes the settings for answering a request. By default, message ids are derived from the
-    /// run's id, a comment is sent after 15 seconds without data, and error messages are hidden.
+    /// Creates the settings for answering a request. By default, message ids are derived from the run's id, a comment
+    /// is sent after 15 seconds without data, and error messages are hidden.
     pub fn new(request: &RunRequest) -> Self {
         let encoder = AgUiEncoder::new(request);
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
     }
 
-    /// Derives message ids from the session: `{session}:{number}`, with the number of the entry
-    /// that a turn begins with, or of the entry of a result or a user message. Message ids of
-    /// sub-agents are derived from the run's id.
+    /// Derives message ids from the session: `{session}:{number}`. The number is the number of a turn's first entry, or
+    /// of the entry of a result or a user message. Message ids of sub-agents are derived from the run's id.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.session = Some(session.clone());
         self
     }
 
-    /// Sets the time without data after which a comment is sent; the default is 15 seconds. `None`
-    /// disables comments. They require a tokio runtime with timers.
+    /// Sets the time without data after which a comment is sent; the default is 15 seconds. `None` disables comments.
+    /// Comments require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
     }
 
-    /// Sets whether error messages are sent; by default they are hidden.
+    /// Sets whether error messages are sent. By default, error messages are hidden.
     pub fn with_error_texts(mut self, texts: ErrorTexts) -> Self {
         self.encoder.error_texts = texts;
         self
     }
 
-    /// Makes the response that sends this run, up to [`Finished`](Event::Finished) or the first
-    /// error.
+    /// Creates the response that sends this run, up to [`Finished`](Event::Finished) or the first error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,

@@ -1,7 +1,7 @@
 //! The chunks of a message stream, as defined in `ui-message-chunks.ts` of `ai`.
 //!
-//! The first releases of versions 5 and 6 reject unknown fields, so chunks only have fields that
-//! all releases know.
+//! The first releases of versions 5 and 6 reject unknown fields. Chunks therefore only have fields
+//! that all releases know.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,8 @@ use serde::Serialize;
 use crate::item::RawJson;
 use crate::usage::Usage;
 
-/// One chunk. A field that is `None` is left out, because clients reject `null`.
+/// A chunk of the message stream. A field that is `None` is left out, because clients reject
+/// `null`.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub(super) enum Chunk<'a> {
@@ -22,7 +23,7 @@ pub(super) enum Chunk<'a> {
     },
     StartStep,
     FinishStep,
-    /// Since version 7.
+    /// This chunk exists since version 7.
     ResetStep,
     TextStart {
         id: &'a str,
@@ -61,7 +62,7 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "is_false")]
         dynamic: bool,
     },
-    /// Added during version 5: not in 5.0.0.
+    /// This chunk was added during version 5 and does not exist in 5.0.0.
     ToolInputError {
         tool_call_id: &'a str,
         tool_name: &'a str,
@@ -70,12 +71,12 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "is_false")]
         dynamic: bool,
     },
-    /// Since version 6.
+    /// This chunk exists since version 6.
     ToolApprovalRequest {
         approval_id: &'a str,
         tool_call_id: &'a str,
     },
-    /// Since version 7.
+    /// This chunk exists since version 7.
     ToolApprovalResponse {
         approval_id: &'a str,
         approved: bool,
@@ -92,11 +93,11 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "is_false")]
         dynamic: bool,
     },
-    /// Since version 6.
+    /// This chunk exists since version 6.
     ToolOutputDenied {
         tool_call_id: &'a str,
     },
-    /// Since version 7.
+    /// This chunk exists since version 7.
     SteeringMessage {
         id: &'a str,
         parts: Vec<MessagePart<'a>>,
@@ -109,7 +110,8 @@ pub(super) enum Chunk<'a> {
     },
     Abort,
     Finish {
-        /// Not in 5.0.0; `interrupted` since version 7.
+        /// The reason, a field that does not exist in 5.0.0. The value `interrupted` exists since
+        /// version 7.
         #[serde(skip_serializing_if = "Option::is_none")]
         finish_reason: Option<&'static str>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,8 +124,8 @@ fn is_false(mark: &bool) -> bool {
     !mark
 }
 
-/// A custom data part. If the client already has a part with this type and id, its data is
-/// replaced.
+/// A custom data part. If the client already has a part with this type and id, the data of that
+/// part is replaced.
 #[derive(Debug, Serialize)]
 pub(super) struct DataChunk<'a, T> {
     #[serde(rename = "type")]
@@ -160,7 +162,7 @@ pub(super) struct EndMetadata<'a> {
     pub(super) usage: TokenCounts,
 }
 
-/// Token counts with the names of `LanguageModelUsage` in `ai`. They include sub-agents.
+/// Token counts with the names of `LanguageModelUsage` in `ai`. The counts include sub-agents.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "the names are those of the client")]

@@ -32,13 +32,13 @@ pub(super) struct AiSdkEncoder {
 pub(super) struct MessageState {
     has_started: bool,
     step: Step,
-    /// The number of turns that have begun.
+    /// The number of turns that were started.
     turn: u32,
-    /// Whether the last turn is complete and no other has begun.
+    /// Whether the last turn is complete and no other turn was started.
     is_between_turns: bool,
     open_parts: Vec<OpenPart>,
     calls: SmallMap<String, Call>,
-    /// The calls of the turn that streams.
+    /// The calls of the turn that is streaming.
     streamed_calls: Vec<String>,
     /// Whether the most recent step of the client contains a call.
     has_calls_in_step: bool,
@@ -79,7 +79,7 @@ struct Call {
 
 impl EncodeEvents for AiSdkEncoder {
     fn begin(&mut self, out: &mut Vec<u8>) {
-        // The client receives the head of the response immediately.
+        // A comment is sent immediately, so that the client receives the head of the response.
         write_keep_alive(out);
     }
 
@@ -127,7 +127,7 @@ impl EncodeEvents for AiSdkEncoder {
     }
 }
 
-/// A turn.
+/// Encodes a turn.
 impl AiSdkEncoder {
     fn turn_event(&mut self, event: &TurnEvent, out: &mut Vec<u8>) {
         match event {
@@ -184,7 +184,7 @@ impl AiSdkEncoder {
         self.state.has_calls_in_step = false;
     }
 
-    /// Begins a turn for the content that follows, unless a turn is open.
+    /// Starts a turn for the content that follows, unless a turn is open.
     fn begin_content(&mut self, out: &mut Vec<u8>) {
         if self.state.is_between_turns || self.state.step == Step::Closed {
             self.begin_turn(None, out);
@@ -192,7 +192,7 @@ impl AiSdkEncoder {
         self.state.step = Step::Filled;
     }
 
-    /// The id of the part. Begins the part if it is new.
+    /// Returns the id of a part of the message. Starts the part if it is new.
     fn open_part(&mut self, kind: PartKind, index: u32, out: &mut Vec<u8>) -> &str {
         let is_it = |part: &OpenPart| part.kind == kind && part.index == index;
         let at = match self.state.open_parts.iter().position(is_it) {
@@ -307,14 +307,14 @@ impl AiSdkEncoder {
             write_data(out, &DataChunk { kind, id: Some(&id), data, transient });
             write_data(out, &Chunk::FinishStep);
             write_data(out, &Chunk::StartStep);
-            // The next attempt needs its own ids.
+            // The next attempt at the turn needs its own ids.
             self.state.turn += 1;
         }
         self.state.step = Step::Empty;
     }
 }
 
-/// Tools.
+/// Encodes tools.
 impl AiSdkEncoder {
     fn tool_event(&mut self, event: &ToolEvent, out: &mut Vec<u8>) {
         match event {
@@ -328,18 +328,19 @@ impl AiSdkEncoder {
             ToolEvent::Nested { call_id, name, event } => {
                 self.nested_event(vec![call_id], name, event, out);
             }
-            // Its waiting calls were already requested, or are in the outcome.
+            // The waiting calls of the sub-agent were already requested, or are in the outcome.
             ToolEvent::Suspended { .. } => {}
         }
     }
 
-    /// Whether chunks about this call may be sent.
+    /// Returns whether chunks about this call may be sent.
     fn is_known(&self, call_id: &str) -> bool {
         self.continues || self.state.calls.get(call_id).is_some()
     }
 
-    /// Requests an approval. The client does not know the calls of sub-agents: they are requested
-    /// together, on the call that the sub-agent runs as, and a data part describes each of them.
+    /// Requests an approval. The client does not know the calls of sub-agents, so their approvals
+    /// are requested together, on the call that the sub-agent runs as. A data part describes each
+    /// of these calls.
     fn ask(&mut self, call: &PendingCall, out: &mut Vec<u8>) {
         let root = call.root_call_id();
         if !self.is_known(root) {
@@ -446,9 +447,9 @@ impl AiSdkEncoder {
     }
 }
 
-/// Data parts, and the end.
+/// Encodes data parts, and the end of the run.
 impl AiSdkEncoder {
-    /// Writes a data part of the message. It replaces an earlier part with the same id.
+    /// Writes a data part of the message. The part replaces an earlier part with the same id.
     fn part(&mut self, kind: &'static str, id: &str, data: serde_json::Value, out: &mut Vec<u8>) {
         self.start(None, out);
         write_data(out, &DataChunk { kind, id: Some(id), data, transient: false });
@@ -462,7 +463,8 @@ impl AiSdkEncoder {
 
     fn steered(&mut self, id: &str, items: &[Item], out: &mut Vec<u8>) {
         for (index, content) in items.iter().filter_map(Item::as_user).enumerate() {
-            // A part with an id that was sent before would replace it, so each needs its own id.
+            // A part with an id that was sent before would replace the earlier part, so each part
+            // needs its own id.
             let id = &if index == 0 { id.to_owned() } else { format!("{id}.{index}") };
             if self.version >= Version::V7 {
                 write_data(out, &Chunk::SteeringMessage { id, parts: content_to_parts(content) });
@@ -501,8 +503,8 @@ impl AiSdkEncoder {
             _ => self.state.has_calls_in_step,
         };
         if has_calls && outcome.reason != EndReason::Pending {
-            // An empty step, because a client whose last step contains only results would send
-            // requests without end.
+            // An empty step is sent, because a client whose last step contains only results would
+            // send requests without end.
             write_data(out, &Chunk::StartStep);
             write_data(out, &Chunk::FinishStep);
         }
@@ -552,7 +554,7 @@ fn finish_reason(reason: EndReason, version: Version) -> &'static str {
     }
 }
 
-/// The arguments of a call as JSON; arguments that are not JSON become a string.
+/// Returns the arguments of a call as JSON. Arguments that are not JSON become a string.
 pub(super) fn call_input(call: &ToolCall) -> RawJson {
     RawJson::parse(call.arguments_or_empty_object())
         .unwrap_or_else(|_| text_to_json(&call.arguments))
@@ -562,8 +564,8 @@ fn text_to_json(text: &str) -> RawJson {
     RawJson::new(text).unwrap_or_else(|_| serde_json::Value::Null.into())
 }
 
-/// A text that is a JSON object or array is sent unchanged, any other text as a string, and parts
-/// as a list.
+/// Converts content to JSON. A text that is a JSON object or array is sent unchanged, any other
+/// text is sent as a string, and parts are sent as a list.
 pub(super) fn content_to_json(content: &Content) -> RawJson {
     match content {
         Content::Text(text) if text.trim_start().starts_with(['{', '[']) => {

@@ -16,20 +16,18 @@
 //! | `data-steer` | steering input; not for version 7 |
 //! | `data-retry`, `data-compacted` | a request is sent again, or the history was compacted; not part of the message |
 //!
-//! These are not sent: encrypted reasoning, the text deltas of sub-agents, items that hooks add,
-//! and results of tools that are only meant for the model.
+//! Encrypted reasoning, the text deltas of sub-agents, items that hooks add, and results of tools that are only meant
+//! for the model are not sent.
 //!
-//! If a sub-agent's call needs an approval, it is sent as `data-approval`, and the approval is
-//! requested on the call that the sub-agent runs as. The answer applies to all waiting calls of
-//! that sub-agent.
+//! If a sub-agent's call needs an approval, the call is sent as `data-approval`, and the approval is requested on the
+//! call that the sub-agent runs as. The answer applies to all waiting calls of that sub-agent.
 //!
-//! Version 5 of the client does not support approvals. It gets `data-approval`, and its app posts
-//! the answer as `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`.
-//! [`ChatRequest`] accepts this from clients of any version; in this form each call of a sub-agent
-//! can get its own answer.
+//! Version 5 of the client does not support approvals. A client of version 5 gets `data-approval`, and its app posts
+//! the answer as `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`. [`ChatRequest`] accepts this
+//! form from clients of any version. In this form, each call of a sub-agent can get its own answer.
 //!
-//! When a page is opened again, it begins with the session's [messages](AiSdk::load_messages). If
-//! the client sends a `GET` to resume a stream, answer it with [`AiSdk::respond_to_resume`].
+//! When a page is opened again, it starts with the session's [messages](AiSdk::load_messages). If the client sends a
+//! `GET` request to resume a stream, answer the request with [`AiSdk::respond_to_resume`].
 
 mod chunk;
 mod encode;
@@ -45,7 +43,7 @@ pub use version::Version;
 use crate::ui::request::RequestError;
 use crate::ui::response::Response;
 
-/// Makes the response for a rejected request. Clients show its body.
+/// Creates the response for a rejected request. Clients show the body of the response.
 pub fn refuse(error: &RequestError) -> Response<String> {
     Response::of_text(error.status(), "text/plain; charset=utf-8", error.to_string())
 }

@@ -11,11 +11,11 @@ use crate::ui::message_name::entry_of_message;
 use crate::ui::nested_run::call_path;
 use crate::ui::request::{ClientLimits, RequestError, check_count};
 
-/// A request of `DefaultChatTransport`, with the whole list of messages or, if the app is
-/// configured so, with only the last `message`.
+/// A request of `DefaultChatTransport`, with all messages or, if the app is configured so, with
+/// only the last `message`.
 ///
-/// The list is not the history: the history is in the session. Only the last message of the list is
-/// used: the user's input, or the answers to the assistant's calls.
+/// The list of messages is not the history, because the history is in the session. Only the last
+/// message of the list is used, which is the user's input or the answers to the assistant's calls.
 ///
 /// ```
 /// use turnstream::provider::Scripted;
@@ -63,33 +63,34 @@ pub struct ChatRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The user sent a message: call [`Session::run`]. Pending calls are answered as interrupted.
+    /// The user sent a message, which is the input for [`Session::run`]. Pending calls are then
+    /// answered as interrupted.
     Run(Content),
-    /// Pending calls are answered, or an interrupted run is to be continued: call
-    /// [`Session::resume`].
+    /// Pending calls are answered, or an interrupted run is to be continued. Call
+    /// [`Session::resume`] with these verdicts.
     Resume {
-        /// The message that the run continues.
+        /// The id of the message that the run continues.
         message_id: String,
-        /// The answers, each to a pending call of the session.
+        /// The answers, each with the pending call of the session that it answers.
         verdicts: Vec<(PendingCall, Verdict)>,
     },
-    /// Another answer is requested: call [`Session::fork_at`] with this entry, and
+    /// The client requests another answer. Call [`Session::fork_at`] with the entry `before`, and
     /// [`Session::resume`] on the fork.
     Regenerate {
-        /// The first entry of the answer to replace.
+        /// The number of the first entry of the answer to replace.
         before: u64,
     },
-    /// The user changed a message: call [`Session::fork_at`] with this entry, and [`Session::run`]
-    /// on the fork.
+    /// The user changed a message. Call [`Session::fork_at`] with the entry `before`, and
+    /// [`Session::run`] on the fork.
     Edit {
-        /// The entry to replace.
+        /// The number of the entry to replace.
         before: u64,
-        /// The message that replaces it.
+        /// The message that replaces the entry.
         input: Content,
     },
 }
 
-/// The last message of the list.
+/// The last message of the request's message list.
 #[derive(Clone, Debug)]
 enum LastMessage {
     None,
@@ -125,7 +126,8 @@ struct Body {
     trigger: Option<Trigger>,
     #[serde(default)]
     message_id: Option<String>,
-    /// Not sent by the transport itself: an app whose client does not support approvals adds them.
+    /// The user's verdicts. The transport itself does not send them; an app whose client does not
+    /// support approvals adds them.
     #[serde(default)]
     approvals: Vec<Approval>,
 }
@@ -154,7 +156,7 @@ enum Role {
     Assistant,
 }
 
-/// The fields of a tool part that are used.
+/// The fields of a tool part that this crate uses.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolPart {
@@ -179,12 +181,12 @@ struct FilePart {
 }
 
 impl ChatRequest {
-    /// Parses a request. `content_type` is the header of that name.
+    /// Parses a request. `content_type` is the value of the header `content-type`.
     ///
     /// # Errors
     ///
-    /// A one-line message with the problem: the body is not JSON, has a wrong structure or is too
-    /// large, or the client sent something that is not [allowed](ClientLimits).
+    /// A one-line message with the problem. The body is not JSON, has a wrong structure or is too
+    /// large, or the client sent content that is not [allowed](ClientLimits).
     pub fn parse(
         content_type: Option<&str>,
         body: &[u8],
@@ -223,27 +225,29 @@ impl ChatRequest {
         })
     }
 
-    /// The id of the chat. The client chooses it: check that the user may access this chat.
+    /// Returns the id of the chat. The client chooses the id, so check that the user may access
+    /// this chat.
     pub fn chat_id(&self) -> &str {
         &self.chat_id
     }
 
-    /// The texts of the `system` messages, if [they are allowed](ClientLimits::allow_instructions).
+    /// Returns the texts of the `system` messages, if [these messages are
+    /// allowed](ClientLimits::allow_instructions).
     pub fn instructions(&self) -> &[String] {
         &self.instructions
     }
 
-    /// Checks the request against this session.
+    /// Checks the request against this session, and returns the action that the client requests.
     ///
     /// The name and the arguments of a call are taken from the session, not from the client. An
-    /// approval must name a pending call, and a result must name one whose tool is
+    /// approval must name a pending call. A result must name a pending call whose tool is
     /// [external](Tool::external). Other answers are ignored, because clients send the answers to
     /// earlier calls again.
     ///
     /// # Errors
     ///
-    /// 409 if no call waits for the answers or some waiting calls have no answer, or if the message
-    /// to replace does not belong to this session; 400 if the request has no input.
+    /// Status 409 if no call waits for the answers or some waiting calls have no answer, or if the
+    /// message to replace does not belong to this session. Status 400 if the request has no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
         let find = |id: &str| {
             let entry = entry_of_message(id, session.id());
@@ -275,7 +279,7 @@ impl ChatRequest {
         }
     }
 
-    /// The verdicts on the pending calls, one for each.
+    /// Returns the verdicts on the pending calls, with one verdict for each call.
     fn verdicts(
         &self,
         answers: &[Answer],
@@ -293,8 +297,8 @@ impl ChatRequest {
                 let tool = agent.toolkit().get(&call.name);
                 call.path.is_empty() && tool.is_some_and(Tool::is_external)
             };
-            // An approval of the call that a sub-agent runs as applies to all the sub-agent's calls
-            // without their own approval.
+            // An approval of the call that a sub-agent runs as applies to all calls of the
+            // sub-agent without their own approval.
             let root = call.root_call_id();
             let approval_of = |id: &str| {
                 let own = self.approvals.iter();
@@ -338,7 +342,7 @@ impl Answer {
         }
     }
 
-    /// The id of the call and its result, if this is a result.
+    /// Returns the id of the call and its result, if this answer is a result.
     fn as_output(&self) -> Option<(&str, &ToolOutput)> {
         match self {
             Self::Output { tool_call_id, output } => Some((tool_call_id, output)),
@@ -357,7 +361,7 @@ impl Approval {
     }
 }
 
-/// The content of a user message or an instruction.
+/// Returns the content of a user message or an instruction.
 fn content(message: &Message, limits: &ClientLimits) -> Result<Content, RequestError> {
     let mut parts = Vec::new();
     for part in &message.parts {
@@ -371,7 +375,7 @@ fn content(message: &Message, limits: &ClientLimits) -> Result<Content, RequestE
                 let FilePart { media_type, url } = read_part(part)?;
                 parts.push(limits.file(&media_type, &url)?);
             }
-            // Data parts of the app, and parts of later versions.
+            // Data parts of the app, and parts of later versions, are ignored.
             Some(_) => {}
             None => return Err(RequestError::new(422, "a part has no type")),
         }

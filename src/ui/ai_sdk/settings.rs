@@ -1,4 +1,4 @@
-//! Settings for sending a run as a message.
+//! Settings for sending a run as a UI message stream.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub struct AiSdk {
     has_replays: bool,
 }
 
-/// Settings for [`Version::V6`].
+/// The default settings are the settings for [`Version::V6`].
 impl Default for AiSdk {
     fn default() -> Self {
         Self::new(Version::default())
@@ -50,9 +50,9 @@ impl Default for AiSdk {
 }
 
 impl AiSdk {
-    /// Makes the default settings for this version of the client: the client makes the message's
-    /// id, tools are untyped, a comment is sent after 15 seconds without data, and error messages
-    /// are hidden.
+    /// Creates the default settings for this version of the client. By default, the client
+    /// generates the message's id, tools are untyped, a comment is sent after 15 seconds without
+    /// data, and error messages are hidden.
     pub fn new(version: Version) -> Self {
         let encoder = AiSdkEncoder { version, ..AiSdkEncoder::default() };
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE), has_replays: version >= Version::V7 }
@@ -65,20 +65,21 @@ impl AiSdk {
     }
 
     /// Derives the message's id from the session: `{session}:{number}`. The number is the number of
-    /// entries that the session has when the message begins, after the input of the run. It never
-    /// changes, so a client can use it to request [another answer](super::ChatRequest::action).
+    /// entries that the session has at the start of the message, after the input of the run. The id
+    /// never changes, so a client can use it to request [another
+    /// answer](super::ChatRequest::action).
     ///
-    /// Call this after the run was made and before it is polled. A run in a [hub](crate::hub) is
-    /// polled immediately: in that case store the id together with the run, and pass it to
-    /// [`with_message_id`](Self::with_message_id), also when a client resumes the stream. The
-    /// example `web` does this.
+    /// Call this method after the run was created and before the run is polled. A run in a
+    /// [hub](crate::hub) is polled immediately. For such a run, store the id together with the run,
+    /// and pass the id to [`with_message_id`](Self::with_message_id), also when a client resumes
+    /// the stream. The example `web` shows how to store the id.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.name = MessageName::of_session(session);
         self
     }
 
-    /// Continues an existing message of the client, the one whose calls were approved or answered:
-    /// results of calls that were made before this run are added to it.
+    /// Continues an existing message of the client, whose calls were approved or answered. The
+    /// results of calls that were made before this run are added to this message.
     pub fn continue_message(mut self, id: impl Into<String>) -> Self {
         self.encoder.continues = true;
         self.with_message_id(id)
@@ -92,19 +93,19 @@ impl AiSdk {
     }
 
     /// Sets the time without data after which a comment is sent; the default is 15 seconds. `None`
-    /// disables comments. They require a tokio runtime with timers.
+    /// disables comments. Comments require a tokio runtime with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
     }
 
-    /// Sets whether error messages are sent; by default they are hidden.
+    /// Sets whether error messages are sent. By default, error messages are hidden.
     pub fn with_error_texts(mut self, texts: ErrorTexts) -> Self {
         self.encoder.error_texts = texts;
         self
     }
 
-    /// Makes the response that sends this run, up to [`Finished`](Event::Finished) or the first
+    /// Creates the response that sends this run, up to [`Finished`](Event::Finished) or the first
     /// error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
@@ -114,13 +115,13 @@ impl AiSdk {
         Response::of_stream(body, Some(("x-vercel-ai-ui-message-stream", "v1")))
     }
 
-    /// Answers the `GET` request with which a client resumes a stream. `events` are the events of
-    /// the session's active run, from the first one. Without an active run the response has the
-    /// status 204.
+    /// Creates the response to the `GET` request with which a client resumes a stream. `events` are
+    /// the events of the session's active run, starting with the first event. Without an active
+    /// run, the response has the status 204.
     ///
     /// Clients of version 7 apply the events to the message from its start. Clients of versions 5
-    /// and 6 would show the text twice, so they get 204 unless [replays](Self::with_replays) are
-    /// enabled.
+    /// and 6 would show the text twice, so the response for these clients has the status 204 unless
+    /// [replays](Self::with_replays) are enabled.
     pub fn respond_to_resume<S>(self, events: Option<S>) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,
@@ -135,20 +136,20 @@ impl AiSdk {
         }
     }
 
-    /// Lets clients of versions 5 and 6 resume streams. The app must then remove the message that
-    /// is sent again.
+    /// Lets clients of versions 5 and 6 resume streams. On a resume, the app must remove the
+    /// message that is sent again.
     pub fn with_replays(mut self) -> Self {
         self.has_replays = true;
         self
     }
 
-    /// Loads the messages that a page begins with, as the JSON of `UIMessage`. User messages have
+    /// Loads the messages that a page starts with, as the JSON of `UIMessage`. User messages have
     /// ids from their entries, and assistant messages have the ids that
     /// [`with_session`](Self::with_session) gives them.
     ///
-    /// Compacted items are included, void items are left out. A user message in the middle of a run
-    /// starts a new assistant message. Pending calls request an approval, except those that `agent`
-    /// shows to wait for an external result.
+    /// Compacted items are included, and void items are left out. A user message in the middle of a
+    /// run starts a new assistant message. Pending calls request an approval, except calls whose
+    /// tool in `agent` is an external tool, because these calls wait for a result.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Converts a session to the messages that a client begins with.
+//! Converts a session to the messages that a client starts with.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(super) struct StoredMessages<'a> {
     has_typed_tools: bool,
     error_texts: &'a ErrorTexts,
     messages: Vec<UiMessage>,
-    /// The entry that follows the user's last entry.
+    /// The number of the entry that follows the user's last entry.
     begins_at: u64,
 }
 
@@ -53,7 +53,7 @@ impl<'a> StoredMessages<'a> {
         let mut is_new_turn = true;
         let items = StoredItems::new(entries);
         for (number, item) in items.iter() {
-            // A regenerated answer begins after the entry that voided the previous answer.
+            // A regenerated answer starts after the entry that marked the previous answer as void.
             if let Some(voided) = items.voided_before(number).filter(|_| !self.is_answering()) {
                 self.begins_at = self.begins_at.max(voided + 1);
             }
@@ -81,12 +81,13 @@ impl<'a> StoredMessages<'a> {
         self.messages.iter().map(|message| json!(message)).collect()
     }
 
-    /// Whether the last message is an assistant message.
+    /// Returns whether the last message is an assistant message.
     fn is_answering(&self) -> bool {
         self.messages.last().is_some_and(|message| message.role == "assistant")
     }
 
-    /// The parts of the last message. Adds an assistant message if the last one is a user message.
+    /// Returns the parts of the last message. If the last message is a user message, adds an
+    /// assistant message first.
     fn parts(&mut self) -> &mut Vec<Value> {
         if !self.is_answering() {
             let id = message_id(self.session_id, self.begins_at);
@@ -117,7 +118,7 @@ impl<'a> StoredMessages<'a> {
         }
     }
 
-    /// The part of a call, in any message.
+    /// Returns the part of a call, in any message.
     fn call(&mut self, call_id: &str) -> Option<&mut Value> {
         let parts =
             self.messages.iter_mut().rev().flat_map(|message| message.parts.iter_mut().rev());

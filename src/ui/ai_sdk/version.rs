@@ -16,11 +16,11 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Version {
-    /// Any `ai` 5.
+    /// The client is any release of `ai` 5.
     V5,
-    /// Any `ai` 6 or 7. The default.
+    /// The client is any release of `ai` 6 or 7. This is the default version.
     #[default]
     V6,
-    /// `ai` 7.
+    /// The client is any release of `ai` 7.
     V7,
 }

@@ -19,7 +19,7 @@ pub(super) struct SseEncoder {
     pub(super) skipped_events: u64,
     pub(super) retry: Option<Duration>,
     pub(super) error_texts: ErrorTexts,
-    /// The number of the most recent event, from 1.
+    /// The number of the most recent event, counted from 1.
     pub(super) number: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Sends the events of this crate as server-sent events, for a custom page.
 //!
-//! The `data` of each event is the JSON of an [`Event`](crate::Event). Clients in Rust parse it
+//! The `data` of each event is the JSON of an [`Event`](crate::Event). Rust clients parse the data
 //! with [`FrameReader`](crate::sse::FrameReader) and `serde_json`, and pages with `JSON.parse`:
 //!
 //! ```text
@@ -17,9 +17,9 @@
 //!
 //! ```
 //!
-//! The last event of a run is `end`. A page must close its `EventSource` then, because it would
-//! reconnect otherwise. A stream that broke before its run finished ends with
-//! `{"finished":false,"error":{…}}`. The format is specified at
+//! The last event of a run is `end`. After `end`, a page must close its `EventSource`, because the
+//! `EventSource` would otherwise reconnect. A stream that broke before its run finished ends with
+//! `{"finished":false,"error":{…}}`. The format of server-sent events is specified at
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 
 mod encode;

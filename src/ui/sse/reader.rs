@@ -14,7 +14,7 @@ use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive, write_text};
 use crate::ui::response::EncodeEvents;
 
-/// How long a browser waits before it reconnects to a server that restarts.
+/// The time that a browser waits before it reconnects to a server that restarts.
 const RETRY_AFTER_SHUT_DOWN: Duration = Duration::from_secs(5);
 
 /// Encodes events with the hub's numbers as ids.
@@ -28,7 +28,7 @@ pub(super) struct ReaderEncoder {
     pub(super) failure: Option<Error>,
 }
 
-/// Data other than an event.
+/// Data that is not an event of the run.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Data<'a> {
@@ -91,8 +91,8 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
         }
     }
 
-    /// Always `false`: after a run's end, a reader of the run ends on its own, and a reader of the
-    /// session continues.
+    /// Always returns `false`. After a run's end, a reader of the run ends on its own, and a reader
+    /// of the session continues.
     fn is_last(&self, _event: &HubEvent) -> bool {
         false
     }
@@ -127,7 +127,7 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
     }
 }
 
-/// Writes the id, unless it contains a line break: the app may have chosen the run's id.
+/// Writes the id, unless the id contains a line break. The app may have chosen the run's id.
 fn write_id(out: &mut Vec<u8>, number: &EventNumber) {
     let id = number.to_string();
     if !id.contains(['\n', '\r', '\0']) {

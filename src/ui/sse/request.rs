@@ -1,7 +1,7 @@
 //! The id that a client sends when it reconnects.
 
-/// Parses the header `last-event-id`: the number of the last event that a client has received.
-/// `None` if the id does not have this prefix.
+/// Parses the header `last-event-id`, which has the number of the last event that a client has
+/// received. Returns `None` if the id does not have this prefix.
 pub(super) fn parse_last_event_id(id: &str, prefix: &str) -> Option<u64> {
     let number = id.trim().strip_prefix(prefix)?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

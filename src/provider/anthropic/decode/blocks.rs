@@ -1,4 +1,4 @@
-//! The state of one content block between its start and its end.
+//! The state of a content block between its start and its end.
 
 use serde_json::value::RawValue;
 
@@ -12,7 +12,7 @@ use crate::provider::lenient::{Lenient, read_lenient};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
-/// A block that has started and not ended.
+/// A content block that has started and has not ended yet.
 #[derive(Debug)]
 pub(super) enum Block {
     Text {
@@ -24,14 +24,14 @@ pub(super) enum Block {
         signature: String,
     },
     ToolUse {
-        /// The input in the start event. Deltas override it.
+        /// The input in the start event, which is overridden by deltas.
         input: Option<String>,
         has_deltas: bool,
     },
     Opaque(OpaqueBlock),
 }
 
-/// The kind of text that a delta adds to a block.
+/// The kind of text that a delta adds to a content block.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DeltaKind {
     Text,
@@ -50,7 +50,7 @@ impl DeltaKind {
 }
 
 impl Block {
-    /// Starts a block. Returns `None` if the block is complete already or the value is not a block.
+    /// Starts a block. Returns `None` if the block is already complete or the value is not a block.
     pub(super) fn start(
         key: u32,
         raw: &RawValue,
@@ -104,8 +104,9 @@ impl Block {
         Ok(Some(begun))
     }
 
-    /// Applies a delta. A delta whose kind does not belong to the block is ignored, since new kinds
-    /// may appear (docs: "handle unknown event types gracefully").
+    /// Applies a delta to the block. A delta whose kind does not belong to the block is ignored,
+    /// because new kinds may appear (the API documentation says "handle unknown event types
+    /// gracefully").
     pub(super) fn push_delta(
         &mut self,
         key: u32,
@@ -138,8 +139,8 @@ impl Block {
         }
     }
 
-    /// The text of a delta that was applied, and its kind. `None` if the delta has any other
-    /// effect.
+    /// Returns the text of a delta that was applied, and the kind of that text. Returns `None` if
+    /// the delta has any effect other than adding text.
     pub(super) fn repeatable_text<'a>(&self, delta: &'a Delta<'_>) -> Option<(DeltaKind, &'a str)> {
         match (delta.r#type.or_empty(), self) {
             ("text_delta", Self::Text { .. }) => Some((DeltaKind::Text, delta.text.get()?)),
@@ -153,24 +154,25 @@ impl Block {
         }
     }
 
-    /// Applies a delta of a compaction block, which has fields that no other delta has.
+    /// Applies a delta of a compaction block. A compaction delta has fields that other deltas do
+    /// not have.
     pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
         if let Self::Opaque(opaque) = self {
             opaque.push_compaction_delta(delta);
         }
     }
 
-    /// Whether this block can receive pieces of JSON.
+    /// Returns whether this block can receive pieces of JSON.
     pub(super) fn accepts_json(&self) -> bool {
         matches!(self, Self::ToolUse { .. } | Self::Opaque(_))
     }
 
-    /// Whether this is a tool call that the caller can run.
+    /// Returns whether this block is a tool call that the caller can run.
     pub(super) fn is_call(&self) -> bool {
         matches!(self, Self::ToolUse { .. })
     }
 
-    /// Whether the content received so far is valid without the end of the block.
+    /// Returns whether the content received so far is valid without the end of the block.
     pub(super) fn may_stay_open(&self) -> bool {
         matches!(self, Self::Text { .. } | Self::Thinking { .. })
     }

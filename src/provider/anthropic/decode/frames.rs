@@ -1,5 +1,5 @@
-//! The parts of the wire's events that the decoder reads. Every field is optional, and malformed
-//! values are treated as absent.
+//! The parts of the wire's events that the decoder reads. Every field of an event is optional, and
+//! malformed values are treated as absent.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::provider::lenient::{Lenient, LenientNumber, LenientStr, RareObject};
 use crate::usage::Usage;
 
-/// An event of any type. Fields of other types are absent.
+/// An event of any type. The fields of all other event types are absent.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
@@ -25,13 +25,14 @@ pub(super) struct Event<'a> {
 pub(super) struct Message<'a> {
     pub(super) id: LenientStr<'a>,
     pub(super) model: LenientStr<'a>,
-    /// Usually empty. With programmatic tool calling, the message can arrive complete.
+    /// The content of the message, which is usually empty. With programmatic tool calling, the
+    /// message can arrive with its complete content.
     pub(super) content: Option<&'a RawValue>,
     pub(super) stop_reason: LenientStr<'a>,
     pub(super) usage: RareObject<WireUsage>,
 }
 
-/// The delta of a block or of the message.
+/// The delta of a content block or of the message.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Delta<'a> {
@@ -51,7 +52,7 @@ pub(super) struct RawDelta<'a> {
     pub(super) delta: Option<&'a RawValue>,
 }
 
-/// The start of a block. For blocks of unknown types the raw JSON is kept as well.
+/// The start of a content block. The raw JSON of a block of an unknown type is stored separately.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Block<'a> {
@@ -77,7 +78,7 @@ pub(super) struct WireUsage {
     output_tokens_details: Lenient<OutputTokensDetails>,
 }
 
-/// "Breakdown of cached tokens by TTL"
+/// The token counts that the API describes as "Breakdown of cached tokens by TTL".
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct CacheCreation {
@@ -91,10 +92,10 @@ struct OutputTokensDetails {
     thinking_tokens: LenientNumber,
 }
 
-/// Token counts as on the wire, where the three kinds of input tokens are disjoint.
+/// Token counts as reported on the wire, where the three kinds of input tokens are disjoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokenCounts {
-    /// The usage of the messages before the current one.
+    /// The usage of all messages before the current message.
     previous_messages: Usage,
     input: u64,
     output: u64,
@@ -104,7 +105,8 @@ pub(super) struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Applies counts, which are cumulative: each present number replaces the previous one.
+    /// Applies token counts of the current message. The counts are cumulative, so each count that
+    /// is present replaces its previous value.
     pub(super) fn update(&mut self, wire: WireUsage) {
         wire.input_tokens.update_count(&mut self.input);
         wire.output_tokens.update_count(&mut self.output);
@@ -120,7 +122,8 @@ impl TokenCounts {
         details.thinking_tokens.update_count(&mut self.reasoning);
     }
 
-    /// Starts the counts of another message, and adds those of the current one to the total.
+    /// Starts the token counts of the next message, and adds the counts of the current message to
+    /// the total.
     pub(super) fn start_next_message(&mut self) {
         *self = Self { previous_messages: self.to_usage(), ..Self::default() };
     }

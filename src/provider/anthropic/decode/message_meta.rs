@@ -1,4 +1,5 @@
-//! Metadata of a message outside its blocks, which the next request or the caller may need.
+//! Metadata of a message that is not part of a content block, and that the next request or the
+//! caller may need.
 
 use std::collections::HashMap;
 
@@ -11,14 +12,15 @@ use crate::item::RawJson;
 use crate::provider::body::ObjectWriter;
 use crate::provider::lenient::{self, Lenient, LenientList, LenientNumber, LenientStr};
 
-/// The fields of `message_start` and `message_delta` that are read here.
+/// The fields of `message_start` and `message_delta` that contain metadata of a message.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct MetaEvent<'a> {
     message: Lenient<MetaFields<'a>>,
     delta: Lenient<MetaFields<'a>>,
     usage: Lenient<UsageMeta<'a>>,
-    /// "Can arrive again on the final `message_delta`, after a server-side fallback".
+    /// The changes that Anthropic made to the request. The field "can arrive again on the final
+    /// `message_delta`, after a server-side fallback".
     input_transformations: Option<&'a RawValue>,
 }
 
@@ -39,10 +41,13 @@ struct UsageMeta<'a> {
     iterations: Option<&'a RawValue>,
 }
 
-/// The metadata of a message: the container in which code ran, the stop sequence, the details of a
-/// refusal, the changes that Anthropic made to the request, and the parts of the usage that
-/// [`Usage`](crate::Usage) has no field for. These are the use of server tools, and the iterations
-/// if there were any of a type other than `message`. A later value replaces an earlier one.
+/// The metadata of a message that is not part of a content block.
+///
+/// The metadata consists of the container in which code ran, the stop sequence, the details of a
+/// refusal, and the changes that Anthropic made to the request. The metadata also includes the
+/// parts of the usage that [`Usage`](crate::Usage) has no field for. The parts without a field are
+/// the use of server tools, and the iterations if any iteration has a type other than `message`. A
+/// later value of a field replaces an earlier value.
 #[derive(Debug, Default)]
 pub(super) struct MessageMeta {
     container: Option<RawJson>,
@@ -59,7 +64,8 @@ struct ExtraUsage {
 }
 
 impl MessageMeta {
-    /// Reads the data of an event. Data that is not such an event is ignored.
+    /// Reads the metadata in the data of an event. Data that is not an event with metadata is
+    /// ignored.
     pub(super) fn read_event(&mut self, data: &str) {
         let mut room = String::new();
         let Ok(event) = lenient::read_lenient::<MetaEvent<'_>>(data, &mut room) else { return };
@@ -78,7 +84,7 @@ impl MessageMeta {
     }
 
     /// Takes all metadata as one JSON object of type `message`, a type that no block has. Returns
-    /// `None` if all of it is absent.
+    /// `None` if the message has no metadata.
     pub(super) fn take_json(&mut self) -> Option<RawJson> {
         let meta = std::mem::take(self);
         let usage = ObjectWriter::default()

@@ -1,4 +1,4 @@
-//! Decodes frames into a turn.
+//! Decodes the frames of a response into a turn.
 
 mod blocks;
 mod frames;
@@ -26,43 +26,46 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
-/// The maximum number of open blocks. Anthropic's own API opens one block at a time.
+/// The maximum number of blocks that are open at the same time. Anthropic's own API opens one block
+/// at a time.
 const MAX_OPEN_BLOCKS: usize = 256;
 
-/// Decodes the events of the Anthropic Messages wire. Pure: it does no I/O.
+/// Decodes the events of the Anthropic Messages wire. The decoder is pure and does no I/O.
 ///
-/// Metadata of a message outside its blocks becomes the last item of the turn, of kind
-/// [`Other`](crate::item::ItemKind::Other). It can hold:
+/// Metadata of a message that is not part of a content block becomes the last item of the turn, of
+/// kind [`Other`](crate::item::ItemKind::Other). The metadata item can contain:
 ///
-/// - the container in which code ran, which the next request sends again
+/// - the container in which code ran, which is sent again with the next request
 /// - the stop sequence that was matched
 /// - the details of a refusal
-/// - the changes that Anthropic made to the request before the model saw it, which
-///   [`input_transformations`](super::input_transformations) reads
+/// - the changes that Anthropic made to the request before the model saw the request, which
+///   [`input_transformations`](super::input_transformations) returns
 /// - the use of server tools
-/// - the `iterations` of the usage, if some of them belong to a compaction or to a model other than
-///   the requested one
+/// - the `iterations` of the usage, if some iterations belong to a compaction or to a model other
+///   than the requested model
 ///
-/// Without such metadata the item is absent. [`Usage`](crate::Usage) holds the counts that
-/// Anthropic reports at the top level, which do not include the tokens of those other iterations.
+/// A turn without metadata has no metadata item. [`Usage`](crate::Usage) contains the counts that
+/// Anthropic reports at the top level. The top-level counts do not include the tokens of iterations
+/// that belong to a compaction or to another model.
 ///
 /// ```json
 /// {"type":"message","container":{"id":"container_1"},"stop_sequence":"END"}
 /// ```
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model. The provider data of the turn's items is bound to this name.
+    /// The requested model, to which the provider data of the turn's items is bound.
     model: String,
     message_id: Option<String>,
     token_counts: TokenCounts,
     meta: MessageMeta,
     open_blocks: Vec<(u64, Block)>,
-    /// The keys of the current message's blocks: its first key, and the one after its last.
+    /// The item keys of the current message's blocks, from the first key to the key after the last.
     item_keys: Range<u32>,
     template: FrameTemplate<RepeatedDelta>,
 }
 
-/// A delta that repeats with only another text: its block, and the kind of the text.
+/// A delta that repeats an earlier delta with a different text, and thus adds this kind of text to
+/// the same block.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedDelta {
     key: u32,
@@ -70,7 +73,7 @@ struct RepeatedDelta {
 }
 
 impl Decoder {
-    /// Creates a decoder for the response of a model.
+    /// Creates a decoder for the response of the model `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
@@ -85,7 +88,8 @@ impl Decoder {
             Some(open) if open != id => {
                 return Err(protocol_error("a second message began inside the first"));
             }
-            // Messages without an id cannot be distinguished, so this may be another message.
+            // Messages without an id cannot be distinguished, so this event may start another
+            // message.
             Some(_) if id.is_empty() && self.item_keys.end > self.item_keys.start => {
                 return Err(protocol_error(
                     "a message began after the blocks of another, both without an id",
@@ -107,7 +111,7 @@ impl Decoder {
             self.on_block_start(index, block, turn)?;
             self.on_block_stop(index, turn);
         }
-        // The stop reason of a message whose blocks are still to come is not final.
+        // The stop reason of a message whose blocks have not arrived yet is not final.
         if self.item_keys.end > self.item_keys.start {
             set_stop_reason(&message.stop_reason, turn);
         }
@@ -146,7 +150,7 @@ impl Decoder {
         let open = self.open_blocks.iter_mut().rfind(|(open, _)| *open == index);
         let is_call = open.as_ref().is_some_and(|(_, block)| block.is_call());
         let Some(delta) = delta else {
-            // The lost delta may have held a piece of the call's input.
+            // The lost delta may have contained a piece of the call's input.
             let lost = || protocol_error("a piece of a tool call's input is not an object");
             return if is_call { Err(lost()) } else { Ok(()) };
         };
@@ -159,22 +163,24 @@ impl Decoder {
         if kind == "input_json_delta" && is_call && adds && turn.is_stopped() {
             return Err(late_call_error());
         }
-        // A call is only valid with its complete arguments, so a lost piece is an error.
+        // A call is only valid with its complete arguments, so a lost piece of the arguments is an
+        // error.
         let fits = open.as_ref().is_some_and(|(_, block)| block.accepts_json());
         if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {
             return Err(protocol_error(
                 "a piece of a tool call's input belongs to no call or is not text",
             ));
         }
-        // Other deltas of a block that never started are ignored: a proxy lost the start event.
+        // Other deltas of a block that never started are ignored, because a proxy has lost the
+        // start event.
         if let Some((_, block)) = open {
             block.push_delta(key, kind, delta, turn);
         }
         Ok(())
     }
 
-    /// The text of a delta that was applied, if the same event with another text would do nothing
-    /// but add that text.
+    /// Returns the text of a delta that was applied. Returns `None` if the same event with another
+    /// text would do more than add that text.
     fn repeatable_text<'a>(
         &self,
         index: u64,
@@ -204,8 +210,8 @@ impl Decoder {
         }
     }
 
-    /// Ends the blocks for which no end event came. Calls and provider-specific blocks are
-    /// incomplete without it and are dropped.
+    /// Ends all blocks for which no end event was received. Calls and provider-specific blocks
+    /// without an end event are incomplete and are dropped.
     fn end_open_blocks(&mut self, turn: &mut TurnBuilder) {
         for (index, block) in std::mem::take(&mut self.open_blocks) {
             if block.may_stay_open() {
@@ -214,8 +220,8 @@ impl Decoder {
         }
     }
 
-    /// The index of a block as an item key of the turn. Saturates, since no message has that many
-    /// blocks.
+    /// Returns the item key of the block with this index. The key saturates at the maximum, since
+    /// no message has that many blocks.
     fn item_key(&self, index: u64) -> u32 {
         self.item_keys.start.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
     }
@@ -292,14 +298,14 @@ impl Decode for Decoder {
             }
             "error" => return Err(failure::error_in_stream(frame.data)),
             "message" if event.error.is_some() => return Err(failure::error_in_stream(frame.data)),
-            // `ping`, and event types of later versions.
+            // `ping` events, and event types that are added in a later version.
             _ => {}
         }
         Ok(FrameOutcome::Continue)
     }
 
-    /// Handles a further message after the end of one, as programmatic tool calling sends it. It
-    /// belongs to the same turn, which ends with the last message.
+    /// Handles a further message after the end of a message, as sent by programmatic tool calling.
+    /// The further message belongs to the same turn, and the turn ends with the last message.
     fn after_done(
         &mut self,
         frame: Frame<'_>,
@@ -341,7 +347,7 @@ fn set_stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) {
         "end_turn" | "stop_sequence" => StopReason::Stop,
         "tool_use" => StopReason::ToolCalls,
         "max_tokens" => StopReason::MaxTokens,
-        // In both cases the model continues once the history is sent again.
+        // After either stop reason, the model continues once the history is sent again.
         "pause_turn" | "compaction" => StopReason::Pause,
         "refusal" => StopReason::Refusal,
         "model_context_window_exceeded" => StopReason::ContextWindow,

@@ -5,24 +5,25 @@ use serde::Deserialize;
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::turn::Turn;
 
-/// One change that Anthropic made to a request.
+/// A change that Anthropic made to a request before the model saw the request.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct InputTransformation {
-    /// The kind of change, for example `thinking_dropped` for a thinking block that was not shown
-    /// to the model.
+    /// The kind of change, such as `thinking_dropped` for a thinking block that was not shown to
+    /// the model.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The path of the block in the request body, for example `messages.1.content.0`.
+    /// The path of the changed block in the request body, such as `messages.1.content.0`.
     #[serde(default)]
     pub path: String,
-    /// The reason, for example `prefix_binding_mismatch` if something before the block has changed.
+    /// The reason for the change, such as `prefix_binding_mismatch` if something before the block
+    /// has changed.
     #[serde(default)]
     pub reason: String,
 }
 
-/// Returns the changes that Anthropic made to the request of this turn before the model saw it, in
-/// the order of the request. Empty for turns of other providers.
+/// Returns the changes that Anthropic made to the request of this turn before the model saw the
+/// request, in the order of the request. Returns an empty list for turns of other providers.
 ///
 /// ```
 /// use turnstream::TurnEvent;

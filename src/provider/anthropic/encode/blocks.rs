@@ -19,7 +19,7 @@ pub(super) struct Message<'a> {
     pub(super) content: Vec<Block<'a>>,
 }
 
-/// One content block.
+/// A content block of a message.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Block<'a> {
@@ -76,7 +76,7 @@ pub(super) enum Source<'a> {
 }
 
 impl Block<'_> {
-    /// Whether this is a thinking block, including redacted ones.
+    /// Returns whether this block is a thinking block or a redacted thinking block.
     pub(super) fn is_thinking(&self) -> bool {
         match self {
             Self::Thinking { .. } | Self::Redacted(_) => true,
@@ -89,7 +89,8 @@ impl Block<'_> {
         }
     }
 
-    /// The names of the tools that a tool search has found, if this block is its result.
+    /// Returns the names of the tools that a tool search has found, if this block is the result of
+    /// a tool search.
     pub(super) fn found_tool_names(&self) -> Vec<String> {
         match self {
             // A cheap check first: only few blocks have to be parsed.
@@ -103,8 +104,8 @@ impl Block<'_> {
         }
     }
 
-    /// Removes the `caller` of a tool call if `is_gone` holds for the id of the code execution it
-    /// names.
+    /// Removes the `caller` of a tool call if `is_gone` returns true for the id of the code
+    /// execution that `caller` names.
     pub(super) fn remove_caller_if(&mut self, is_gone: impl Fn(&str) -> bool) {
         let Self::ToolUse { caller, .. } = self else { return };
         *caller = caller.take().filter(|caller| {
@@ -113,8 +114,8 @@ impl Block<'_> {
         });
     }
 
-    /// Puts a cache mark on a user's block. Other blocks do not accept one; for thinking the API
-    /// reports "extra inputs are not permitted".
+    /// Adds a cache mark to a block of a user message. Other blocks do not accept a cache mark; for
+    /// a thinking block, the API reports "extra inputs are not permitted".
     pub(super) fn mark_cache(&mut self, mark: CacheControl) {
         match self {
             Self::Text { cache_control, .. }
@@ -129,7 +130,7 @@ impl Block<'_> {
     }
 }
 
-/// The fields of a tool search's result that are used here.
+/// The fields of the result of a tool search that the encoder reads.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct SearchResult<'a> {
@@ -148,14 +149,14 @@ struct ToolReference<'a> {
     tool_name: LenientStr<'a>,
 }
 
-/// The fields of `caller`, the code execution that made a call, that are used here.
+/// The fields of `caller` that the encoder reads. `caller` is the code execution that made a call.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Caller<'a> {
     tool_id: LenientStr<'a>,
 }
 
-/// JSON text that is serialized as it is.
+/// JSON text that is serialized unchanged.
 pub(super) struct RawJson<'a>(Cow<'a, str>);
 
 impl Serialize for RawJson<'_> {
@@ -166,7 +167,8 @@ impl Serialize for RawJson<'_> {
     }
 }
 
-/// Encodes reasoning, which is sent only with its signature or as the original redacted block.
+/// Encodes reasoning as a block. Returns `None` for reasoning that has neither a signature nor its
+/// original redacted block.
 pub(super) fn reasoning_block<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
     if let Some(signature) = OrderedFields::provider_data_field(data, "signature") {
         let signature = serde_json::from_str(signature.get()).ok()?;
@@ -188,7 +190,8 @@ pub(super) fn tool_use_block<'a>(call: &'a ToolCall, data: Option<&ProviderData>
     }
 }
 
-/// The complete JSON of an opaque item. If its value is a string, the string holds that JSON.
+/// Returns the complete JSON of a provider-specific item. If the value of the item is a string, the
+/// string contains the JSON.
 pub(super) fn verbatim_block(data: &ProviderData) -> Option<Box<RawValue>> {
     let text =
         data.value.deserialize_as::<String>().unwrap_or_else(|_| data.value.as_str().to_owned());

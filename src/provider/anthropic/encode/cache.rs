@@ -1,4 +1,4 @@
-//! Serializes messages, and caches the bytes of those that can no longer change.
+//! Serializes messages, and caches the bytes of messages that can no longer change.
 
 use super::blocks::{Block, Message};
 use super::content::text_block;
@@ -7,7 +7,8 @@ use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::JsonArray;
 use crate::provider::portable_values::USER_TEXT_PLACEHOLDER;
 
-/// State after the messages that are encoded already, the last of which is the assistant's.
+/// The encoder state after the messages that are already encoded, the last of which is an assistant
+/// message.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
     /// The newest container in which this model ran code.
@@ -16,7 +17,7 @@ pub(super) struct EncodedPrefix {
     called_tool_names: Vec<String>,
     /// The names of the tools that a tool search has found, without duplicates.
     found_tool_names: Vec<String>,
-    /// Whether these messages contain thinking blocks.
+    /// Whether the encoded messages contain thinking blocks.
     has_thinking: bool,
 }
 
@@ -41,13 +42,13 @@ impl EncodedPrefix {
 
 /// The messages of a context that are not in the cached prefix.
 pub(super) struct NewMessages<'a> {
-    /// State after the messages in the cached prefix.
+    /// The encoder state after the messages in the cached prefix.
     cached_prefix: EncodedPrefix,
     messages: Vec<Message<'a>>,
-    /// The end of the messages that can no longer change: the item index, the number of messages,
-    /// and the container.
+    /// The end of the messages that can no longer change. The tuple contains the item index, the
+    /// number of messages, and the container at that point.
     closed_elements: Option<(usize, usize, Option<String>)>,
-    /// State after the cached prefix and these messages together.
+    /// The encoder state after the cached prefix and the new messages together.
     full_prefix: EncodedPrefix,
 }
 
@@ -84,24 +85,24 @@ impl<'a> NewMessages<'a> {
         self.full_prefix.container.take()
     }
 
-    /// The names of all called tools, without duplicates.
+    /// Returns the names of all called tools, without duplicates.
     pub(super) fn called_tool_names(&self) -> impl Iterator<Item = String> + use<> {
         self.full_prefix.called_tool_names.clone().into_iter()
     }
 
-    /// The names of all tools that a tool search has found, without duplicates.
+    /// Returns the names of all tools that a tool search has found, without duplicates.
     pub(super) fn found_tool_names(&self) -> impl Iterator<Item = String> + use<> {
         self.full_prefix.found_tool_names.clone().into_iter()
     }
 
-    /// Whether the request contains thinking blocks.
+    /// Returns whether the request contains thinking blocks.
     pub(super) fn has_thinking(&self) -> bool {
         self.full_prefix.has_thinking
     }
 
-    /// Puts a cache mark on the user's last message, so that the next request can reuse everything
-    /// up to it. The cached prefix ends with an assistant's message, so the mark is always after
-    /// it.
+    /// Adds a cache mark to the last user message, so that the next request can reuse everything up
+    /// to the mark. The cached prefix ends with an assistant message, so the mark is always after
+    /// the cached prefix.
     pub(super) fn mark_moving_breakpoint(&mut self, mark: CacheControl) {
         let last = self.messages.iter_mut().rfind(|message| message.role == "user");
         if let Some(block) = last.and_then(|message| message.content.last_mut()) {

@@ -1,4 +1,4 @@
-//! Encodes the content of user messages and tool results: text, images and documents.
+//! Encodes the text, images and documents of user messages and tool results.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,13 @@ use super::blocks::{Block, Source};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Media, MediaSource, Part};
 
-/// "Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
+/// The supported image types: "Input should be 'image/jpeg', 'image/png', 'image/gif' or
+/// 'image/webp'".
 const IMAGE_TYPES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
 
 const PDF_TYPE: &str = "application/pdf";
 
-/// Media types of text formats other than `text/…`.
+/// The media types of text formats other than `text/…`.
 const TEXT_TYPES: &[&str] = &[
     "application/json",
     "application/xml",
@@ -25,7 +26,8 @@ const TEXT_TYPES: &[&str] = &[
     "application/javascript",
 ];
 
-/// A text block, or `None` for blank text: "text content blocks must contain non-whitespace text".
+/// Returns a text block, or `None` for blank text, because "text content blocks must contain
+/// non-whitespace text".
 pub(super) fn text_block(text: &str) -> Option<Block<'_>> {
     let is_there = !text.trim().is_empty();
     is_there.then_some(Block::Text { text, citations: None, cache_control: None })
@@ -54,7 +56,7 @@ fn content_block(part: &Part) -> Result<Option<Block<'_>>, Error> {
     }
 }
 
-/// The media type without its parameters, in lower case.
+/// Returns the media type in lower case, without its parameters.
 fn bare_media_type(media: &Media) -> String {
     let kind = media.media_type.split(';').next().unwrap_or_default();
     match kind.trim().to_ascii_lowercase().as_str() {
@@ -75,8 +77,8 @@ fn image_block<'a>(media: &'a Media, kind: &str) -> Result<Block<'a>, Error> {
     Ok(Block::Image { source, cache_control: None })
 }
 
-/// Encodes a file. Only PDF may be base64 ("Input should be 'application/pdf'"), so text files are
-/// sent as plain text. Returns `None` for a blank text file.
+/// Encodes a file as a document block. Only PDF files may be sent as base64 ("Input should be
+/// 'application/pdf'"), so text files are sent as plain text. Returns `None` for a blank text file.
 fn document_block<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>, Error> {
     let is_text = kind.starts_with("text/") || TEXT_TYPES.contains(&kind);
     let source = match &media.source {
@@ -106,7 +108,7 @@ fn unsupported_media(kind: &str) -> Error {
     Error::new(ErrorKind::Unsupported, message).with_parameter("content")
 }
 
-/// Decodes base64 in the standard alphabet, with or without padding, ignoring white space.
+/// Decodes base64 in the standard alphabet, with or without padding. White space is ignored.
 fn decode_base64(base64: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)

@@ -1,4 +1,4 @@
-//! Converts items to messages.
+//! Converts the items of a history to messages.
 
 use std::borrow::Cow;
 
@@ -17,22 +17,23 @@ use crate::provider::lenient::{Lenient, LenientStr};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::provider::portable_values::{EMPTY_ERROR_TEXT, MAX_LONG_ID_BYTES, wire_id};
 
-/// The messages so far, with alternating roles.
+/// The messages written so far, with alternating roles.
 #[derive(Default)]
 pub(super) struct Messages<'a> {
-    /// State after the messages in the cached prefix.
+    /// The encoder state after the messages in the cached prefix.
     cached_prefix: EncodedPrefix,
     written: Vec<Message<'a>>,
     /// The index in the history at which the item being added starts.
     item_index: usize,
-    /// The most recent point after which no item can change earlier messages, where a user message
-    /// starts: the item index, the number of messages before it, and the container.
+    /// The newest user message after whose start no item can change earlier messages. The tuple
+    /// contains the item index at that point, the number of messages before it, and the container.
     closed_elements: Option<(usize, usize, Option<String>)>,
-    /// The calls of the assistant message being written. Text that follows a call is moved in front
-    /// of it, because the API has been reported to refuse text after a call.
+    /// The calls of the assistant message being written. Text that follows a call is moved before
+    /// the call, because the API has been reported to refuse text after a call.
     calls: Vec<Block<'a>>,
-    /// Thinking blocks that no other block of their turn has followed yet. They are dropped at the
-    /// end of a turn: "the final block in an assistant message cannot be `thinking`".
+    /// Thinking blocks that no other block of their turn has followed yet. Pending thinking blocks
+    /// are dropped at the end of a turn, because "the final block in an assistant message cannot be
+    /// `thinking`".
     pending_thinking: Vec<Block<'a>>,
     /// Calls of server tools that have no result yet.
     pending_server_tool_uses: Vec<ServerToolUsePosition>,
@@ -42,7 +43,7 @@ pub(super) struct Messages<'a> {
     container: Option<String>,
 }
 
-/// A call of a server tool and its position.
+/// The id and the position of a call of a server tool.
 struct ServerToolUsePosition {
     id: String,
     message: usize,
@@ -50,7 +51,8 @@ struct ServerToolUsePosition {
 }
 
 impl<'a> Messages<'a> {
-    /// Starts after the cached prefix, if the cache has one.
+    /// Creates the state for adding messages after the cached prefix, or without earlier messages
+    /// if nothing is cached.
     pub(super) fn new(known: Option<&EncodedPrefix>, offers_native: bool) -> Self {
         let known = known.cloned().unwrap_or_default();
         Self {
@@ -61,7 +63,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Adds an item; `at` is the index after it.
+    /// Adds an item to the messages. `at` is the index in the history after the item.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         let data = handoff(item, PROVIDER_NAME, model).data();
         match &item.kind {
@@ -140,9 +142,9 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Removes the server tool calls that will never get a result, since the API refuses them.
-    /// Calls made by the code of a removed call lose their `caller`, and are sent as the model's
-    /// own.
+    /// Removes the server tool calls that will never get a result, because the API refuses such
+    /// calls. A call that was made by the code of a removed call loses its `caller`, and is sent as
+    /// a call of the model itself.
     fn remove_pending_server_tool_uses(&mut self) {
         let pending = std::mem::take(&mut self.pending_server_tool_uses);
         let Some(first) = pending.first().map(|used| used.message) else { return };
@@ -166,9 +168,9 @@ impl<'a> Messages<'a> {
         self.written.pop_if(|last| last.content.is_empty() && self.calls.is_empty());
     }
 
-    /// Adds a provider-specific item. This is a content block, or the metadata of a message, which
-    /// is not sent as a block. A server tool call whose input was truncated and a result without
-    /// its call are left out, because the API refuses both.
+    /// Adds a provider-specific item, which is a content block or the metadata of a message. The
+    /// metadata of a message is not sent as a block. A server tool call with a truncated input and
+    /// a result without its call are left out, because the API refuses them.
     fn push_provider_item(&mut self, data: &ProviderData) {
         let Some(raw) = verbatim_block(data) else { return };
         let own: ProviderItem<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -199,7 +201,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Adds content in the user's role, which ends the turn before it.
+    /// Adds content to a user message, which ends the turn before this message.
     fn push_user_blocks(&mut self, content: Vec<Block<'a>>) {
         if !content.is_empty() {
             self.flush_calls();
@@ -266,7 +268,7 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// Whether this item starts a user message when it follows an assistant message.
+/// Returns whether this item starts a user message when it follows an assistant message.
 pub(super) fn starts_user_message(item: &Item) -> bool {
     match &item.kind {
         ItemKind::ToolResult(_) => true,
@@ -281,7 +283,7 @@ pub(super) fn starts_user_message(item: &Item) -> bool {
     }
 }
 
-/// The fields of a provider-specific item that are used here.
+/// The fields of a provider-specific item that the encoder reads.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct ProviderItem<'a> {

@@ -1,4 +1,4 @@
-//! Encodes a request as a body.
+//! Encodes a request as a request body.
 
 mod blocks;
 mod cache;
@@ -26,70 +26,80 @@ use crate::request::{Request, ToolSpec};
 
 /// Encodes the body of a request to the Anthropic Messages wire.
 ///
-/// Message content is always an array. All items of a turn form one message. Tool results are
-/// placed together, at the start of the user message that follows.
+/// Message content is always an array. All items of a turn form one message. The tool results of a
+/// turn are placed together, at the start of the next user message.
 ///
 /// # The two zones of the system prompt
 ///
-/// Both zones are sent in `system`, the volatile zone after the stable one. When the volatile zone
-/// changes, only the tools and the stable zone can be read from the cache. Models that bind their
-/// reasoning to everything before it ("a prefix check fails if `system`, `tools`, or an earlier
-/// message changed") then no longer accept the reasoning of earlier turns. Placing the volatile
-/// zone after the conversation would not help: it would move with each request, and the check would
-/// fail every time. For text that changes often, prefer a [`System`](crate::item::ItemKind::System)
-/// item in the history.
+/// Both zones of the system prompt are sent in `system`, the volatile zone after the stable zone.
+/// When the volatile zone changes, only the tools and the stable zone can be read from the cache.
+/// Some models bind their reasoning to everything before it ("a prefix check fails if `system`,
+/// `tools`, or an earlier message changed"). When the volatile zone changes, models with a prefix
+/// check no longer accept the reasoning of earlier turns. Placing the volatile zone after the
+/// conversation would not help, because the zone would move with each request and the prefix check
+/// would always fail. For text that changes often, prefer a
+/// [`System`](crate::item::ItemKind::System) item in the history.
 ///
 /// # Server tools
 ///
-/// Calls and results of server tools are sent back exactly as received. A call without a result is
-/// sent as long as the result may still come: at the end of a paused turn, and while the tool calls
-/// of the same turn are being answered, if the request offers server tools. Otherwise it is left
-/// out, because the API refuses it. A result without its call is left out, too.
+/// Calls and results of server tools are sent back exactly as received. A server tool call without
+/// a result is sent only while its result may still arrive. The result may arrive at the end of a
+/// paused turn, and while the tool calls of the same turn are being answered, if the request offers
+/// server tools. Any other server tool call without a result is left out, because the API refuses
+/// such a call. A result without its call is left out, too.
 ///
 /// # Deferred tools
 ///
 /// [Deferred](ToolSpec::deferred) tools are sent with `defer_loading`, after the server tool
 /// `tool_search_tool_bm25` that searches them. Search results are sent back exactly as received.
-/// The API requires a definition of each tool that a result names: if the request does not offer
-/// such a tool any more, it is declared as a deferred tool.
+/// The API requires a definition of each tool that a search result names. A tool that a search
+/// result names and the request no longer offers is therefore declared as a deferred tool.
 ///
 /// # Cache marks
 ///
-/// A request has at most three cache marks, one fewer than the wire allows: on the last tool that
-/// is not deferred, on the stable zone, and on the last block of the last user message. With
-/// [`Cache::Off`](crate::request::Cache::Off) it has none.
+/// A request has at most three cache marks, one fewer than the wire allows. The marks are placed on
+/// the last tool that is not deferred, on the stable zone, and on the last block of the last user
+/// message. With [`Cache::Off`](crate::request::Cache::Off), a request has no cache marks.
 ///
 /// # Options
 ///
-/// - `max_output_tokens` defaults to 8192, because the wire requires a value. It includes reasoning
-///   tokens: a thinking budget that is not smaller than the limit is added to it.
-/// - `reasoning`: a budget is encoded as `enabled`, for models before Claude 4.7. An effort is
-///   encoded as `adaptive` with `output_config.effort`, for models from Claude 4.6 on; `Minimal`
-///   becomes `low`, the lowest level of the wire.
-/// - `output`: a schema is encoded as `output_config.format`; the wire has no field for its name.
+/// - `max_output_tokens` defaults to 8192, because the wire requires a value. The limit includes
+///   reasoning tokens, so a thinking budget that is not smaller than the limit is added to the
+///   limit.
+/// - A `reasoning` budget is encoded as `enabled`, for models before Claude 4.7. A `reasoning`
+///   effort is encoded as `adaptive` with `output_config.effort`, for Claude 4.6 and later models.
+///   The effort `Minimal` is encoded as `low`, the lowest level of the wire.
+/// - An `output` schema is encoded as `output_config.format`. The name of the schema is not sent,
+///   because the wire has no field for it.
 /// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata` and JSON without a schema are
 ///   [`Unsupported`](crate::ErrorKind::Unsupported).
-/// - Server tools are set in `extra`, as `tools` that replace all others. The container in which
-///   their code ran is sent again automatically, unless `extra` has a `container`.
+/// - Server tools are set in `extra`, as `tools` that replace all other tools. The container in
+///   which the code of server tools ran is sent again automatically, unless `extra` contains a
+///   `container`.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if every message is empty, or if options
-/// are combined that the API refuses together: with reasoning, a temperature other than 1, a
-/// `top_k`, or a `top_p` below 0.95; a forced tool call with a thinking budget or without tools.
-/// Also for a thinking budget below 1024. [`Unsupported`](crate::ErrorKind::Unsupported) for images
-/// that are not JPEG, PNG, GIF or WebP, and for files that are neither PDF nor text.
+/// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error in these cases:
+///
+/// - Every message is empty.
+/// - Reasoning is combined with a temperature other than 1, a `top_k`, or a `top_p` below 0.95,
+///   which the API refuses.
+/// - A forced tool call is combined with a thinking budget, or is requested without tools.
+/// - The thinking budget is below 1024.
+///
+/// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for images that are not JPEG,
+/// PNG, GIF or WebP, and for files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     encode_body(request, model, BodyHead::Vendor, PrefixMismatchBehavior::Unspecified)
         .map(|(body, _)| body)
 }
 
-/// How Anthropic treats thinking blocks whose preceding context has changed.
+/// Specifies how Anthropic treats thinking blocks whose preceding context has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PrefixMismatchBehavior {
-    /// The field is not sent; Anthropic refuses the request.
+    /// The field is not sent, and Anthropic refuses the request.
     Unspecified,
-    /// Anthropic does not show the blocks to the model.
+    /// Anthropic does not show the thinking blocks to the model.
     #[cfg_attr(
         not(feature = "http"),
         expect(dead_code, reason = "only a provider over HTTP knows its endpoint")
@@ -97,7 +107,8 @@ pub(super) enum PrefixMismatchBehavior {
     DropBlock,
 }
 
-/// Encodes the body of a request, and returns it with the beta feature that it requires, if any.
+/// Encodes the body of a request. Returns the body together with the beta feature that the body
+/// requires, if there is such a feature.
 pub(super) fn encode_body(
     request: &Request,
     model: &str,
@@ -167,19 +178,20 @@ pub(super) fn encode_body(
     Ok((body, binds.then_some(options::BLOCK_BINDING_BETA)))
 }
 
-/// The first fields of a body, by host.
+/// The first fields of a request body, which depend on the host.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum BodyHead<'a> {
     /// Anthropic's own API.
     Vendor,
-    /// Vertex AI: the model is part of the URL, and headers are sent as fields of the body.
+    /// The Vertex AI API, where the model is part of the URL and the headers are sent as fields of
+    /// the body.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "it depends on the endpoint"))]
     Vertex { anthropic_version: &'static str, anthropic_beta: &'a [String] },
 }
 
 #[derive(Serialize)]
 struct Tool<'a> {
-    /// Set for server tools only.
+    /// The type of the tool, which is set only for server tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     r#type: Option<&'static str>,
     name: Cow<'a, str>,
@@ -205,7 +217,7 @@ impl Tool<'_> {
         cache_control: None,
     };
 
-    /// A definition of a tool of which only the name is known.
+    /// Creates a definition of a tool of which only the name is known.
     fn unavailable(name: String) -> Self {
         static ANY_OBJECT_SCHEMA: LazyLock<RawJson> =
             LazyLock::new(|| json!({ "type": "object" }).into());
@@ -233,14 +245,15 @@ impl<'a> From<&'a ToolSpec> for Tool<'a> {
     }
 }
 
-/// Declares the tools that were called. The API requires their definitions even if none of them may
-/// be called any more.
+/// Declares the tools that were called. The API requires the definitions of called tools, even if
+/// the tools may no longer be called.
 fn declare_called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
     names.map(Tool::unavailable).collect()
 }
 
-/// Declares the tools that searches have found, unless they are declared already: the API requires
-/// their definitions, too. They are deferred, so that the model does not see them.
+/// Declares the tools that a tool search has found, unless they are already declared. The API
+/// requires the definitions of found tools. The tools are declared as deferred, so that the model
+/// does not see them.
 fn declare_found_tools(tools: &mut Vec<Tool<'_>>, names: impl Iterator<Item = String>) {
     for name in names {
         if tools.iter().all(|tool| tool.name != name) {

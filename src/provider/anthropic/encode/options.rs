@@ -9,25 +9,26 @@ use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::to_anthropic_output_schema;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 
-/// The value of `max_tokens` if a request sets no limit; the wire requires one.
+/// The value of `max_tokens` for a request without a limit, because the wire requires a value.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
-/// "must be ≥ 1024 and less than `max_tokens`"
+/// The minimum thinking budget in tokens. The budget "must be ≥ 1024 and less than `max_tokens`".
 const MIN_THINKING_BUDGET: u32 = 1024;
 
 const WIRE_NAME: &str = "Anthropic Messages";
 
-/// The wire's names of the effort levels.
+/// The names of the effort levels on the wire.
 const EFFORT_NAMES: EffortNames = EffortNames { max: "max", ..EffortNames::LOW_MEDIUM_HIGH };
 
-/// Whether a request offers server tools, each of which has its own `type`, or an MCP server.
+/// Returns whether a request offers an MCP server or server tools, each of which has its own
+/// `type`.
 pub(super) fn offers_server_tools(extra: &Map<String, Value>) -> bool {
     let is_native = |tool: &Value| tool["type"].as_str().is_some_and(|kind| kind != "custom");
     let tools = extra.get("tools").and_then(Value::as_array);
     tools.is_some_and(|tools| tools.iter().any(is_native)) || extra.contains_key("mcp_servers")
 }
 
-/// The fields of a body that depend on more than one option.
+/// The fields of a request body that depend on more than one option.
 pub(super) struct Settings {
     max_tokens: u32,
     tool_choice: ObjectWriter,
@@ -45,7 +46,8 @@ enum Thinking {
         block_binding: Option<BlockBinding>,
     },
     Adaptive {
-        /// Models with adaptive thinking return no thinking text unless asked to.
+        /// Whether thinking text is returned. By default, models with adaptive thinking do not
+        /// return thinking text.
         #[serde(skip_serializing_if = "Option::is_none")]
         display: Option<&'static str>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +55,8 @@ enum Thinking {
     },
 }
 
-/// "What happens when a thinking block this request sends back fails the conversation check",
+/// The setting for "What happens when a thinking block this request sends back fails the
+/// conversation check",
 /// <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/fix-bound-to-a-different-conversation>.
 #[derive(Serialize)]
 struct BlockBinding {
@@ -63,13 +66,14 @@ struct BlockBinding {
 /// The beta feature that enables `block_binding`.
 pub(super) const BLOCK_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// Models that think only if asked to. For them, setting `thinking` to control earlier thinking
-/// blocks would also turn thinking on. Newer models think by default.
+/// The models that think only on request. A request that sets `thinking` to control earlier
+/// thinking blocks would also turn thinking on for such a model. Newer models think by default.
 const OPT_IN_THINKING_MODELS: [&str; 5] =
     ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 
 impl Settings {
-    /// `has_tools` is whether the body declares any tools.
+    /// Converts the options of a request. `has_tools` is whether the request body declares any
+    /// tools.
     pub(super) fn from_options(options: &Options, has_tools: bool) -> Result<Self, Error> {
         ensure_options_unset(
             WIRE_NAME,
@@ -113,7 +117,7 @@ impl Settings {
         Ok(Self { max_tokens, tool_choice, thinking, output_config })
     }
 
-    /// Sets the fields that follow from the options.
+    /// Adds the fields that follow from the options to the request body.
     pub(super) fn write_into(self, body: ObjectWriter, options: &Options) -> ObjectWriter {
         body.set("max_tokens", self.max_tokens)
             .set_some("temperature", options.temperature)
@@ -127,7 +131,7 @@ impl Settings {
     }
 
     /// Requests that thinking blocks whose preceding context has changed are not shown to the
-    /// model. Returns `false` if the request cannot carry this setting.
+    /// model. Returns `false` if the request cannot contain this setting.
     pub(super) fn set_drop_block(&mut self, options: &Options, model: &str) -> bool {
         if options.extra.contains_key("thinking") {
             return false;
@@ -153,10 +157,11 @@ impl Settings {
     }
 }
 
-/// Refuses options that the API does not accept together with thinking: "`temperature` may only be
-/// set to 1 when thinking is enabled or in adaptive mode", "`top_k` must be unset", "`top_p` must
-/// be greater than or equal to 0.95 or unset", and a forced tool call with a budget ("adaptive
-/// thinking supports forced tool use").
+/// Returns an error for options that the API does not accept together with thinking. The API
+/// reports that "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode",
+/// "`top_k` must be unset", and "`top_p` must be greater than or equal to 0.95 or unset". A forced
+/// tool call is not accepted together with a thinking budget, because only "adaptive thinking
+/// supports forced tool use".
 fn check_thinking_options(options: &Options, reasoning: Option<Reasoning>) -> Result<(), Error> {
     let budget = match reasoning {
         None | Some(Reasoning::Off) => return Ok(()),
@@ -201,8 +206,8 @@ fn refused_option_error(parameter: &str, why: &str) -> Error {
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(parameter)
 }
 
-/// The `tool_choice` object. It is empty without tools: "`tool_choice` may only be specified while
-/// providing `tools`".
+/// Returns the `tool_choice` object of a request. The object is empty for a request without tools,
+/// because "`tool_choice` may only be specified while providing `tools`".
 fn tool_choice(options: &Options, has_tools: bool) -> Result<ObjectWriter, Error> {
     let one_at_most = (options.parallel_tool_calls == Some(false)).then_some(true);
     let (kind, name, one_at_most) = match &options.tool_choice {

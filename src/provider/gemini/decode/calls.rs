@@ -11,7 +11,7 @@ use crate::provider::gemini::passthrough::PassthroughFields;
 use crate::provider::lenient::read_object;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// The calls of a turn. The position of a call is its key.
+/// The tool calls of a turn. The position of a call is its item key.
 #[derive(Debug, Default)]
 pub(super) struct Calls(Vec<Call>);
 
@@ -24,13 +24,13 @@ struct Call {
 }
 
 impl Calls {
-    /// Whether the turn has no calls so far.
+    /// Returns whether the turn has no calls so far.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns an error if a call is open. Called for a malformed value that may have been a piece
-    /// of it.
+    /// Returns an error if a call is open. The check is made for a malformed value that may have
+    /// been a piece of an open call.
     pub(super) fn check_no_open_call(&self) -> Result<(), Error> {
         match self.0.iter().any(|call| !call.is_ended) {
             true => Err(protocol_error("a piece of a tool call is malformed")),
@@ -38,7 +38,7 @@ impl Calls {
         }
     }
 
-    /// Applies a call of `model`, or the next piece of one.
+    /// Applies a call of the model `model`, or the next piece of a call.
     ///
     /// The API reference of `willContinue` says: "Whether this is the last part of the
     /// `FunctionCall`. If true, another partial message for the current `FunctionCall` is expected
@@ -65,7 +65,7 @@ impl Calls {
             self.0.push(Call { id, signature: None, arguments: None, is_ended: false });
         }
         let Some(call) = self.0.get_mut(at) else { return Ok(()) };
-        // A piece without a signature does not remove an earlier one.
+        // A piece without a signature does not remove an earlier signature.
         if let Some(signature) = signature {
             call.signature = Some(signature.to_owned());
         }
@@ -99,7 +99,7 @@ impl Calls {
         }
         if !will_continue {
             call.is_ended = true;
-            // An incomplete call stays open, and the turn may not run it.
+            // An incomplete call stays open, so the turn may not run it.
             if let Some(whole) =
                 call.arguments.take().and_then(PartialArguments::into_complete_json)
             {
@@ -110,8 +110,8 @@ impl Calls {
         Ok(())
     }
 
-    /// The position of the call that a piece continues or starts. `None` for an empty piece while
-    /// no call is open.
+    /// Returns the position of the call that a piece continues or starts. Returns `None` for an
+    /// empty piece if no call is open.
     fn call_index_for(&self, piece: &FunctionCall<'_>) -> Result<Option<usize>, Error> {
         let (id, name) = (piece.id.or_empty(), piece.name());
         let mut open = self.0.iter().enumerate().filter(|(_, call)| !call.is_ended);

@@ -1,5 +1,5 @@
-//! The parts of the wire's chunks that the decoder reads. Every field is optional, and malformed
-//! values are treated as absent.
+//! The parts of the wire's chunks that the decoder reads. Every field of a chunk is optional, and
+//! malformed values are treated as absent.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::provider::lenient::{Lenient, LenientList, LenientNumber, LenientStr, RareObject};
 use crate::usage::Usage;
 
-/// One `GenerateContentResponse`.
+/// A chunk of the response, which is one `GenerateContentResponse`.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Chunk<'a> {
@@ -45,7 +45,7 @@ pub(super) struct PromptFeedback<'a> {
     pub(super) block_reason: LenientStr<'a>,
 }
 
-/// The known fields of a part. For parts of other types the raw JSON is kept as well.
+/// The known fields of a part. The raw JSON of a part of an unknown type is stored separately.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Part<'a> {
@@ -55,12 +55,12 @@ pub(super) struct Part<'a> {
     pub(super) function_call: Option<&'a RawValue>,
 }
 
-/// A call, or a piece of one.
+/// A tool call, or a piece of a tool call.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct FunctionCall<'a> {
     pub(super) id: LenientStr<'a>,
-    /// Strict, unlike the other fields: a name that is not a string is an error.
+    /// The name of the tool. Unlike the other fields, a name that is not a string is an error.
     pub(super) name: Option<Cow<'a, str>>,
     pub(super) args: Option<&'a RawValue>,
     pub(super) partial_args: Option<Vec<&'a RawValue>>,
@@ -80,7 +80,7 @@ pub(super) struct WireUsage {
 }
 
 impl WireUsage {
-    /// Sets the count with this field name; unknown names are ignored.
+    /// Sets the count with this field name. Unknown field names are ignored.
     pub(super) fn set(&mut self, name: &str, count: u64) {
         let field = match name {
             "promptTokenCount" => &mut self.prompt_token_count,
@@ -94,7 +94,8 @@ impl WireUsage {
         *field = LenientNumber(Some(count));
     }
 
-    /// Whether the counts add up to the reported total. Cached tokens are included in the prompt.
+    /// Returns whether the counts add up to the reported total. Cached tokens are included in the
+    /// prompt count.
     fn is_complete(&self) -> bool {
         let parts = [
             self.prompt_token_count,
@@ -112,22 +113,22 @@ impl FunctionCall<'_> {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether the piece contains neither a name nor arguments.
+    /// Returns whether the piece contains neither a name nor arguments.
     pub(super) fn is_empty(&self) -> bool {
         self.name().is_empty() && self.args.is_none() && self.partial_args.is_none()
     }
 }
 
 impl<'a> Chunk<'a> {
-    /// The candidate with index 0 or without an index. Other candidates were not requested and are
-    /// ignored.
+    /// Returns the candidate with index 0 or without an index. Other candidates were not requested
+    /// and are ignored.
     pub(super) fn candidate(&self) -> Option<&Candidate<'a>> {
         self.candidates.0.iter().find(|candidate| candidate.index.0.unwrap_or(0) == 0)
     }
 }
 
 impl<'a> Candidate<'a> {
-    /// The parts. `None` if the value is not an array.
+    /// Returns the parts of the candidate, or `None` if the value of `parts` is not an array.
     pub(super) fn parts(&self) -> Option<Vec<&'a RawValue>> {
         match self.content.0.as_ref().and_then(|content| content.parts) {
             None => Some(Vec::new()),
@@ -135,13 +136,13 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// The finish reason, unless it is the unspecified value of the enumeration.
+    /// Returns the finish reason, unless it is the unspecified value of the enumeration.
     pub(super) fn specified_finish_reason(&self) -> Option<&str> {
         let is_specified = |word: &&str| !matches!(*word, "" | "FINISH_REASON_UNSPECIFIED");
         self.finish_reason.get().filter(is_specified)
     }
 
-    /// The metadata about the sources of the answer, by field name.
+    /// Returns the metadata about the sources of the answer, by field name.
     pub(super) fn source_metadata(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
         [
             ("groundingMetadata", self.grounding_metadata),
@@ -154,13 +155,14 @@ impl<'a> Candidate<'a> {
 }
 
 impl Part<'_> {
-    /// Only `thought` marks reasoning: parts of any type can have a signature.
+    /// Returns whether the part is reasoning. Only `thought` marks reasoning, because parts of any
+    /// type can have a signature.
     pub(super) fn is_thought(&self) -> bool {
         self.thought.is_some_and(|flag| flag.get() == "true")
     }
 }
 
-/// Token counts as on the wire.
+/// Token counts as reported on the wire.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokenCounts {
     prompt: u64,
@@ -171,8 +173,9 @@ pub(super) struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Applies counts, which are cumulative: each present number replaces the previous one. Counts
-    /// that add up to their total are complete and replace all numbers.
+    /// Applies token counts. The counts are cumulative, so each count that is present replaces its
+    /// previous value. Counts that add up to their total are complete and replace all previous
+    /// counts.
     pub(super) fn update(&mut self, wire: WireUsage) {
         if wire.is_complete() {
             *self = Self::default();
@@ -184,9 +187,9 @@ impl TokenCounts {
         wire.cached_content_token_count.update_count(&mut self.cached);
     }
 
-    /// Converts the counts. The wire counts the results of hosted tools and the reasoning
-    /// separately; here they are part of the input and the output. Cached tokens are included in
-    /// the prompt.
+    /// Converts the counts to a [`Usage`]. The wire counts the results of hosted tools and the
+    /// reasoning separately, but a `Usage` includes them in the input and the output. Cached tokens
+    /// are included in the prompt count.
     pub(super) fn to_usage(self) -> Usage {
         Usage {
             input_tokens: self.prompt.saturating_add(self.tool_use),

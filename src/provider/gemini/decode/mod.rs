@@ -1,4 +1,4 @@
-//! Decodes frames into a turn.
+//! Decodes the frames of a response into a turn.
 
 mod calls;
 mod frames;
@@ -20,42 +20,42 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
-/// The maximum number of source metadata values stored per field.
+/// The maximum number of values of source metadata that are stored for each field.
 const MAX_SOURCES_PER_KIND: usize = 64;
 
-/// The maximum number of characters of a finish message in an error.
+/// The maximum number of characters of a finish message that are included in an error.
 const MAX_FINISH_MESSAGE_CHARS: usize = 500;
 
-/// Decodes the chunks of the Gemini wire. Pure: it does no I/O.
+/// Decodes the chunks of the Gemini wire. The decoder is pure and does no I/O.
 ///
-/// The wire has no end-of-stream marker: a turn is complete if the body ends after a
+/// The wire has no end-of-stream marker, so a turn is complete if the body ends after a
 /// `finishReason`. Further content can follow a `finishReason`, for example after code run by the
-/// provider. The turn then stays open until the next one.
+/// provider. If further content follows, the turn stays open until the next `finishReason`.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model. The provider data of the turn's items is bound to this name.
+    /// The requested model, to which the provider data of the turn's items is bound.
     model: String,
     calls: Calls,
     token_counts: TokenCounts,
-    /// The number of items so far, used for item keys. The wire has no indices for items.
+    /// The number of items so far, from which item keys are assigned. The wire has no item indices.
     item_count: u32,
-    /// The item that the next part without a signature continues.
+    /// The text item that the next part without a signature continues.
     open_text: Option<OpenText>,
     last_text: Option<LastText>,
-    /// Metadata about the sources of the answer, by the wire's field names.
+    /// Metadata about the sources of the answer, by the field names of the wire.
     sources: Map<String, Value>,
     is_finished: bool,
     template: FrameTemplate<RepeatedPart>,
 }
 
-/// A chunk with one part that repeats with only another text and other usage.
+/// A chunk with a single part, which is repeated with a different text and different usage.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedPart {
     is_thought: bool,
     usage: Option<WireUsage>,
 }
 
-/// Consecutive parts of one kind, which form one item.
+/// Consecutive parts of the same kind, which form one item.
 #[derive(Clone, Copy, Debug)]
 struct OpenText {
     index: u32,
@@ -69,13 +69,13 @@ struct LastText {
 }
 
 impl Decoder {
-    /// Creates a decoder for the response of a model.
+    /// Creates a decoder for the response of the model `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    /// Applies a chunk. Returns its text if the same chunk with another text and other usage would
-    /// do nothing but apply these.
+    /// Applies a chunk and returns its text. Returns `None` if the same chunk with another text and
+    /// other usage would do more than apply that text and usage.
     fn on_chunk<'a>(
         &mut self,
         chunk: &Chunk<'a>,
@@ -109,7 +109,7 @@ impl Decoder {
         turn.set_usage(self.token_counts.to_usage());
     }
 
-    /// Applies the text and the usage of a chunk that otherwise equals the chunk parsed last.
+    /// Applies the text and the usage of a chunk that is otherwise equal to the last parsed chunk.
     fn push_repeated(&mut self, part: RepeatedPart, text: &str, turn: &mut TurnBuilder) {
         if let Some(mut usage) = part.usage {
             self.template.counts().for_each(|(name, count)| usage.set(name, count));
@@ -120,8 +120,8 @@ impl Decoder {
         }
     }
 
-    /// Applies a candidate. Returns its text, and whether this is a thought, if the candidate has
-    /// no other content.
+    /// Applies a candidate. If the candidate has no content other than text, returns the text and
+    /// whether the text is a thought.
     fn on_candidate<'a>(
         &mut self,
         candidate: &Candidate<'a>,
@@ -158,14 +158,14 @@ impl Decoder {
             self.sources.insert("finishMessage".to_owned(), message.into());
         }
         self.is_finished = true;
-        // If there are several finish reasons, the last one applies.
+        // If a turn has several finish reasons, the last finish reason applies.
         turn.clear_stop();
         turn.stop(stop_reason(raw, !self.calls.is_empty()), raw);
         Ok(None)
     }
 
-    /// Applies a part. Returns its text, and whether this is a thought, if the part has no other
-    /// content.
+    /// Applies a part. If the part has no content other than text, returns the text and whether the
+    /// text is a thought.
     fn on_part<'a>(
         &mut self,
         raw: &'a RawValue,
@@ -250,7 +250,7 @@ impl Decoder {
         self.last_text = Some(LastText { index, signature: signature.map(str::to_owned) });
     }
 
-    /// Stores metadata about the sources of the answer, in addition to earlier metadata.
+    /// Stores metadata about the sources of the answer, in addition to the metadata stored earlier.
     fn add_source(&mut self, name: &str, value: &RawValue) {
         let Ok(Value::Object(value)) = serde_json::from_str(value.get()) else { return };
         if value.is_empty() {
@@ -297,7 +297,7 @@ impl Decode for Decoder {
         Ok(FrameOutcome::Continue)
     }
 
-    /// Attaches the metadata about the sources to the last text item.
+    /// Attaches the metadata about the sources of the answer to the last text item.
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         let mut value = std::mem::take(&mut self.sources);
         let Some(last) = self.last_text.take().filter(|_| !value.is_empty()) else { return Ok(()) };
@@ -312,8 +312,8 @@ impl Decode for Decoder {
     }
 }
 
-/// Parses JSON leniently, but strictly if it contains a call, because a repair could change the
-/// arguments.
+/// Parses JSON leniently. JSON that contains a call is parsed strictly, because a repair could
+/// change the arguments of the call.
 fn read_chunk<'a, T: serde::Deserialize<'a>>(
     json: &'a str,
     room: &'a mut String,
@@ -323,8 +323,8 @@ fn read_chunk<'a, T: serde::Deserialize<'a>>(
     })
 }
 
-/// Whether a part continues the answer: with text, a call or a provider-specific part. A signature
-/// alone does not.
+/// Returns whether a part continues the answer with text, a call or a provider-specific part. A
+/// part with only a signature does not continue the answer.
 fn has_content(raw: &RawValue) -> bool {
     if !raw.get().starts_with('{') {
         return false;
@@ -340,15 +340,16 @@ fn has_content(raw: &RawValue) -> bool {
     }
 }
 
-/// Whether a part is neither text nor a call, but code run by the provider, a file, or a type of a
-/// later version.
+/// Returns whether a part is neither text nor a call. A provider-specific part is code run by the
+/// provider, a file, or a part of an unknown type.
 fn is_provider_part(raw: &RawValue) -> bool {
     let known = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata"];
     let fields = OrderedFields::parse(raw.get()).unwrap_or_default();
     fields.names().any(|name| !known.contains(&name))
 }
 
-/// Converts a finish reason, <https://ai.google.dev/api/generate-content#FinishReason>.
+/// Converts a finish reason to a stop reason,
+/// <https://ai.google.dev/api/generate-content#FinishReason>.
 fn stop_reason(raw: &str, calls: bool) -> StopReason {
     match raw {
         // The wire has no separate finish reason for tool calls.
@@ -364,7 +365,8 @@ fn stop_reason(raw: &str, calls: bool) -> StopReason {
     }
 }
 
-/// The error for a finish reason that reports a failed generation. `None` for other finish reasons.
+/// Returns the error for a finish reason that reports a failed generation. Returns `None` for other
+/// finish reasons.
 fn generation_error(raw: &str, message: &str) -> Option<Error> {
     let kind = match raw {
         "MALFORMED_FUNCTION_CALL"

@@ -11,21 +11,22 @@ use crate::error::Error;
 use crate::provider::failure::protocol_error;
 use crate::provider::ordered_fields::OrderedFields;
 
-/// The maximum nesting depth. Deeper arguments could not be parsed again.
+/// The maximum nesting depth of arguments. Deeper arguments could not be parsed again.
 const MAX_DEPTH: usize = 100;
 
-/// Integers below this value are exact as a double, which is the wire's number type.
+/// The upper bound of exact integers. Integers below this value are exact as a double, the number
+/// type of the wire.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// The arguments of a call received so far.
+/// The arguments of a call that were received so far.
 #[derive(Debug)]
 pub(super) struct PartialArguments {
     root: Value,
-    /// The paths of strings that are not complete.
+    /// The paths of strings that are not complete yet.
     unfinished_paths: BTreeSet<String>,
 }
 
-/// One step of a path.
+/// A step of a path, which leads to a field or to an element.
 #[derive(Debug, PartialEq)]
 enum PathStep {
     Field(String),
@@ -37,17 +38,17 @@ impl PartialArguments {
         Self { root: Value::Object(Map::new()), unfinished_paths: BTreeSet::new() }
     }
 
-    /// Sets the arguments that were received as one value.
+    /// Sets the arguments to those that were received as one value.
     pub(super) fn set_initial(&mut self, whole: &str) -> Result<(), Error> {
         self.root =
             serde_json::from_str(whole).map_err(|_| arguments_error("are not an object"))?;
         Ok(())
     }
 
-    /// Stores the next piece at its path. A string may be split over several pieces: `willContinue`
-    /// is "Whether this is not the last part of the same `json_path`".
+    /// Stores the next piece of the arguments at its path. A string may be split over several
+    /// pieces: `willContinue` is "Whether this is not the last part of the same `json_path`".
     ///
-    /// Any malformed piece is an error, because partially known arguments are of no use.
+    /// Any malformed piece is an error, because partially known arguments cannot be used.
     pub(super) fn push(&mut self, piece: &RawValue) -> Result<(), Error> {
         let fields = OrderedFields::parse(piece.get())
             .ok_or_else(|| arguments_error("contain an invalid piece"))?;
@@ -79,12 +80,12 @@ impl PartialArguments {
         Ok(())
     }
 
-    /// The complete arguments as JSON text, or `None` if a string is incomplete.
+    /// Returns the complete arguments as JSON text, or `None` if a string is incomplete.
     pub(super) fn into_complete_json(self) -> Option<String> {
         self.unfinished_paths.is_empty().then(|| self.root.to_string())
     }
 
-    /// The value at a path, which is created if necessary.
+    /// Returns the value at a path, which is created if necessary.
     fn slot_at(&mut self, path: &str) -> Result<(&mut Value, SlotState), Error> {
         let steps = parse_path(path).ok_or_else(|| arguments_error("have an invalid path"))?;
         if steps.is_empty() || steps.len() > MAX_DEPTH {
@@ -104,7 +105,7 @@ impl PartialArguments {
     }
 }
 
-/// Whether a value existed before.
+/// Whether a value at a path existed before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum SlotState {
     Created,
@@ -135,7 +136,7 @@ fn child_slot<'v>(
     }
 }
 
-/// The single value of a piece.
+/// Returns the single value of a piece of arguments.
 fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
     let text = read_field::<String>(fields, "stringValue")?.map(Value::String);
     let number = match read_field::<Number>(fields, "numberValue")? {
@@ -154,8 +155,8 @@ fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
     }
 }
 
-/// Converts a double with an integral value to an integer, as the model wrote it. `None` if the
-/// number is not a finite double.
+/// Converts a double with an integral value to an integer, because the model wrote an integer.
+/// Returns `None` if the number is not a finite double.
 fn normalize_number(number: &Number) -> Option<Number> {
     match (number.as_i64(), number.as_u64(), number.as_f64()?) {
         (Some(whole), ..) => Some(whole.into()),
@@ -178,7 +179,8 @@ fn not_understood_error() -> Error {
     arguments_error("contain a piece that is not understood")
 }
 
-/// Parses a path such as `$.a.b[0]['c.d']`, the subset of RFC 9535 that identifies a single value.
+/// Parses a path such as `$.a.b[0]['c.d']`, in the subset of RFC 9535 that identifies a single
+/// value.
 fn parse_path(path: &str) -> Option<Vec<PathStep>> {
     let mut rest = path.strip_prefix('$')?;
     let mut steps = Vec::new();

@@ -1,4 +1,4 @@
-//! Contents and parts as they are serialized.
+//! Contents and parts in the form in which they are serialized.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::item::{self, MediaSource, ToolResult};
 use crate::provider::portable_values::result_text;
 
-/// A message of one role, with consecutive items of this role as its parts.
+/// A message of one role, whose parts are the consecutive items of this role.
 #[derive(Serialize)]
 pub(super) struct Content<'a> {
     pub(super) role: &'static str,
@@ -61,10 +61,11 @@ pub(super) struct FunctionResponse<'a> {
     pub(super) parts: Vec<Part<'a>>,
 }
 
-/// "Use `output` key to specify function output and `error` key to specify error details."
+/// The value of a function response: "Use `output` key to specify function output and `error` key
+/// to specify error details."
 ///
-/// The text of a tool result stays a string, even if it is JSON. As an object, its numbers would be
-/// converted to doubles.
+/// The text of a tool result stays a string, even if the text is JSON. If the text were sent as an
+/// object, its numbers would be converted to doubles.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ResponseValue<'a> {
@@ -93,8 +94,8 @@ pub(super) fn response_value(result: &ToolResult) -> ResponseValue<'_> {
     }
 }
 
-/// A text part, unless the text is blank: "Unable to submit request because it must have a text
-/// parameter."
+/// Returns a text part, unless the text is blank, because the API reports "Unable to submit request
+/// because it must have a text parameter."
 pub(super) fn text_part(text: &str) -> impl Iterator<Item = Part<'_>> {
     let part = Part::Text { text, thought: false, thought_signature: None };
     (!text.trim().is_empty()).then_some(part).into_iter()

@@ -1,18 +1,18 @@
 //! The request features that a model supports, derived from its name.
 
-/// Generations of models that require different requests.
+/// The generations of models that require different requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ModelGeneration {
-    /// Gemini 1 and 2, and Gemma.
+    /// The models Gemini 1, Gemini 2 and Gemma.
     Gemini2OrEarlier,
-    /// Gemini 3 and later. These models refuse a call without a signature, support thinking levels,
-    /// and accept files in tool results.
+    /// The models Gemini 3 and later. Gemini 3 and later models refuse a call without a signature,
+    /// support thinking levels, and accept files in tool results.
     Gemini3OrLater,
 }
 
 impl ModelGeneration {
-    /// Determines the generation from a name such as `models/gemini-2.5-flash`. A name without a
-    /// version, such as `gemini-flash-latest`, is assumed to be a newer model.
+    /// Determines the generation of a model from its name, such as `models/gemini-2.5-flash`. A
+    /// model name without a version, such as `gemini-flash-latest`, is assumed to be a newer model.
     pub(super) fn from_model_name(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or_default();
         let number = name.strip_prefix("gemini-").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Converts items to contents with alternating roles. The results of a turn are placed together, in
-//! the order of their calls.
+//! Converts items to contents with alternating roles. The tool results of a turn are placed
+//! together, in the order of their calls.
 
 use std::collections::HashMap;
 
@@ -16,18 +16,18 @@ use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
 use crate::provider::handoff;
 use crate::provider::portable_values::{USER_TEXT_PLACEHOLDER, arguments_as_object, wire_name};
 
-/// The placeholder for a missing signature of a call, from the guide on thought signatures:
+/// The placeholder for the missing signature of a call, from the guide on thought signatures,
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
-/// A call, with or without its result.
+/// A tool call, which may or may not have a result.
 struct CalledFunction<'a> {
     order: usize,
     id: Option<&'a str>,
     name: &'a str,
 }
 
-/// The contents so far.
+/// The contents written so far.
 pub(super) struct Contents<'a> {
     model: &'a str,
     generation: ModelGeneration,
@@ -36,13 +36,13 @@ pub(super) struct Contents<'a> {
     written: Vec<Content<'a>>,
     /// The index in the history at which the item being added starts.
     item_index: usize,
-    /// The most recent point after which no item can change earlier contents, where a content of
-    /// the model starts: the item index and the number of contents before it.
+    /// The newest content of the model after whose start no item can change earlier contents. The
+    /// tuple contains the item index at that point and the number of contents before it.
     closed_elements: Option<(usize, usize)>,
     calls: HashMap<&'a str, CalledFunction<'a>>,
     /// The results of the current turn's calls, each with the position of its call.
     results: Vec<(usize, Part<'a>)>,
-    /// Files of these results that the wire only accepts after the results.
+    /// Files of the pending results that the wire accepts only after the results.
     result_media: Vec<Part<'a>>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Adds an item; `at` is the index after it.
+    /// Adds an item to the contents. `at` is the index in the history after the item.
     pub(super) fn push(&mut self, item: &'a Item, at: usize) {
         self.push_item(item);
         self.item_index = at;
@@ -104,8 +104,8 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// The id is sent back only if the wire assigned one: Vertex AI has no such field and refuses
-    /// it.
+    /// Adds a tool call. The id is sent back only if the wire assigned an id to the call, because
+    /// Vertex AI has no such field and refuses it.
     fn push_call(&mut self, call: &'a ToolCall, bound: PassthroughFields) {
         let id = bound.id.map(|_| call.call_id.as_str());
         let order = self.calls.len();
@@ -153,7 +153,8 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// The content for `role`, to which parts can be added. Pending results are written before it.
+    /// Returns the content for `role`, to which parts can be added. Pending results are written
+    /// before this content.
     fn open_content(&mut self, role: &'static str) -> &mut Content<'a> {
         if !self.results.is_empty() {
             self.results.sort_by_key(|(order, _)| *order);
@@ -190,7 +191,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Whether these items start a content of the model, as far as the items alone show it.
+/// Returns whether these items start a content of the model, as far as the items alone show it.
 pub(super) fn starts_model_content<'a>(items: impl Iterator<Item = &'a Item>) -> bool {
     for item in items {
         match &item.kind {

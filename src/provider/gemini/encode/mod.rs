@@ -1,4 +1,4 @@
-//! Encodes a request as a body.
+//! Encodes a request as a request body.
 
 mod blocks;
 mod generation;
@@ -24,17 +24,18 @@ use crate::request::{Request, ToolSpec};
 /// Encodes the body of a request to the Gemini wire. The body does not contain the model, which is
 /// part of the URL.
 ///
-/// Consecutive items of one role form one content, so that the roles alternate. The results of a
-/// turn are placed together, in the order of its calls. Files in results are sent inside the result
-/// to Gemini 3 and later. They are sent after the results to earlier models, and if they are given
-/// by URL. A call without a signature gets the placeholder that Gemini 3 does not validate. The
-/// name of an output schema and [`Options::cache`](crate::request::Options::cache) have no effect:
-/// the provider caches automatically.
+/// Consecutive items of one role form one content, so that the roles alternate. The tool results of
+/// a turn are placed together, in the order of their calls. Files in tool results are sent inside
+/// the result to Gemini 3 and later. Files for earlier models and files that are given by URL are
+/// sent after the results. A call without a signature gets the placeholder that Gemini 3 does not
+/// validate. The name of an output schema has no effect.
+/// [`Options::cache`](crate::request::Options::cache) has no effect, because the provider caches
+/// automatically.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if every content is empty.
-/// [`Unsupported`](crate::ErrorKind::Unsupported) for `user`, `metadata`,
+/// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if every content is empty.
+/// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `user`, `metadata`,
 /// `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.validate()?;
@@ -73,8 +74,8 @@ struct ToolDeclarations<'a> {
 struct FunctionDeclaration<'a> {
     name: &'a str,
     description: &'a str,
-    /// "This field is mutually exclusive with `parameters`", which accepts a subset of JSON Schema
-    /// in a format of its own.
+    /// The schema of the tool's parameters. "This field is mutually exclusive with `parameters`",
+    /// which accepts a subset of JSON Schema in a format of its own.
     parameters_json_schema: Cow<'a, RawJson>,
 }
 

@@ -6,7 +6,7 @@ use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_erro
 use crate::provider::schema;
 use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
 
-/// The name of this wire in errors.
+/// The name of this wire in error messages.
 const WIRE_NAME: &str = "Gemini";
 
 pub(super) fn tool_config(request: &Request) -> Result<ObjectWriter, Error> {
@@ -57,9 +57,9 @@ pub(super) fn generation_config(
         .set_some("responseJsonSchema", schema))
 }
 
-/// Models before Gemini 3 do not accept levels. For them an effort is sent as the budget that
-/// Google's OpenAI-compatible endpoint uses for the same level,
-/// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
+/// Encodes a reasoning option. Models before Gemini 3 do not accept thinking levels, so an effort
+/// is sent to them as a thinking budget. The budget is the budget of Google's OpenAI-compatible
+/// endpoint for the same level, <https://ai.google.dev/gemini-api/docs/openai#thinking>.
 fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectWriter {
     let shown = ObjectWriter::default().set("includeThoughts", true);
     let (level, budget) = match reasoning {

@@ -1,5 +1,5 @@
-//! The calls of a turn. The server sends each call whole, but gateways may send arguments as text
-//! in pieces.
+//! The tool calls of a turn. The server sends each call as a whole, but gateways may send the
+//! arguments as text in several pieces.
 
 use serde_json::value::RawValue;
 
@@ -9,16 +9,16 @@ use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{non_null, read_object};
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// The calls so far.
+/// The tool calls received so far in a turn.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// The number of calls. The key of a call is its position, counted from zero.
+    /// The number of calls so far. The item key of a call is its position, counted from zero.
     call_count: usize,
-    /// The last call, while more of its arguments may follow.
+    /// The last call, as long as more of its arguments may follow.
     open_call: Option<OpenCall>,
 }
 
-/// A call whose arguments are sent as text.
+/// A tool call whose arguments are sent as text.
 #[derive(Debug)]
 struct OpenCall {
     key: u32,
@@ -30,17 +30,17 @@ struct OpenCall {
 enum Arguments<'a> {
     /// The complete arguments as a JSON object.
     Object(&'a str),
-    /// The arguments as a string, complete or in pieces.
+    /// The arguments as a string, which may be complete or a piece.
     Text(String),
 }
 
 impl Calls {
-    /// Whether the turn has no calls so far.
+    /// Returns whether the turn has no calls so far.
     pub(super) fn is_empty(&self) -> bool {
         self.call_count == 0
     }
 
-    /// Applies the value of `tool_calls`.
+    /// Applies the calls in the `tool_calls` field of a message.
     pub(super) fn push(
         &mut self,
         calls: Option<&RawValue>,
@@ -105,7 +105,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Ends the last call, if it is open.
+    /// Ends the last call if it is still open.
     pub(super) fn end_open_call(&mut self, turn: &mut TurnBuilder) {
         if let Some(open) = self.open_call.take() {
             turn.end_tool_call(open.key);
@@ -114,7 +114,7 @@ impl Calls {
 }
 
 impl OpenCall {
-    /// Whether a piece without a name continues this call.
+    /// Returns whether a piece without a tool name continues this call.
     fn continues_with(&self, id: &str, function: &Function<'_>) -> bool {
         let same_index =
             self.index.is_none() || function.index.0.is_none() || self.index == function.index.0;

@@ -1,5 +1,5 @@
-//! The parts of the wire's lines that the decoder reads. Every field is optional, and malformed
-//! values are treated as absent.
+//! The parts of the wire's lines that the decoder reads. Every field of a line is optional, and
+//! malformed values are treated as absent.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -30,7 +30,7 @@ pub(super) struct Message<'a> {
     pub(super) tool_calls: Option<&'a RawValue>,
 }
 
-/// A call, or a piece of one.
+/// A tool call, or a piece of a tool call.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WireCall<'a> {
@@ -47,7 +47,8 @@ pub(super) struct Function<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Parses a line. `None` if it is valid JSON but not an object; such a line is ignored.
+    /// Parses a line. Returns `None` if the line is valid JSON but not an object; such a line is
+    /// ignored.
     pub(super) fn parse(
         json: &'a str,
         room: &'a mut String,
@@ -58,7 +59,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The error that the server reports.
+    /// Returns the error that the server reports in this line.
     pub(super) fn error(&self) -> Option<&'a RawValue> {
         non_null_error(self.error)
     }
@@ -67,21 +68,21 @@ impl<'a> Line<'a> {
         self.done.is_some_and(|done| done.get() == "true")
     }
 
-    /// Whether `tool_calls` has any value except an empty array.
+    /// Returns whether `tool_calls` has a value other than `null` and an empty array.
     pub(super) fn has_calls(&self) -> bool {
         let calls = self.message.0.as_ref().and_then(|message| message.tool_calls);
         calls.is_some_and(|calls| !matches!(calls.get(), "null" | "[]"))
     }
 
-    /// Whether the line contains token counts.
+    /// Returns whether the line contains token counts.
     pub(super) fn has_counts(&self) -> bool {
         [self.prompt_eval_count, self.prompt_eval_cached_count, self.eval_count]
             .iter()
             .any(|count| count.0.is_some())
     }
 
-    /// Replaces the counts that are present. The prompt count includes cached tokens. Older servers
-    /// left it out if the whole prompt was cached.
+    /// Replaces the counts in `usage` that are present in this line. The prompt count includes
+    /// cached tokens. Older servers leave the prompt count out if the whole prompt was cached.
     pub(super) fn update_usage(&self, usage: &mut Usage) {
         self.prompt_eval_count.update_count(&mut usage.input_tokens);
         self.prompt_eval_cached_count.update_count(&mut usage.cache_read_input_tokens);

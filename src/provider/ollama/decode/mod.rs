@@ -1,4 +1,4 @@
-//! Decodes lines into a turn.
+//! Decodes the lines of a response into a turn.
 
 mod calls;
 mod frames;
@@ -14,21 +14,21 @@ use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 use crate::usage::Usage;
 
-/// The item keys of a turn. The wire itself has no indices for items.
+/// The item keys of a turn, since the wire itself has no item indices.
 const TEXT_ITEM_KEY: u32 = 0;
 const REASONING_ITEM_KEY: u32 = 1;
 
-/// Decodes the lines of Ollama's native wire. Pure: it does no I/O.
+/// Decodes the lines of Ollama's native wire. The decoder is pure and does no I/O.
 ///
-/// A line with `"done": true` ends the turn; without it the turn is incomplete. A call without an
-/// id gets one that is unique in the history.
+/// A line with `"done": true` ends the turn. Without a `"done": true` line, the turn is incomplete.
+/// A tool call without an id receives a call id that is unique in the history.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The requested model. The turn's reasoning is bound to this name.
+    /// The requested model, to which the turn's reasoning is bound.
     model: String,
     calls: Calls,
     usage: Usage,
-    /// Whether the reasoning item has its provider data.
+    /// Whether provider data was already set for the reasoning item.
     is_reasoning_bound: bool,
     template: FrameTemplate<TextKind>,
 }
@@ -41,7 +41,7 @@ enum TextKind {
 }
 
 impl Decoder {
-    /// Creates a decoder for the response of a model.
+    /// Creates a decoder for the response of the model `model`.
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
@@ -73,7 +73,8 @@ impl Decoder {
         Ok(FrameOutcome::Done)
     }
 
-    /// Sets provider data, so that reasoning is sent back only to the model that wrote it.
+    /// Sets the provider data of the reasoning item, so that the reasoning is sent back only to the
+    /// model that wrote it.
     fn bind_reasoning_to_model(&mut self, turn: &mut TurnBuilder) {
         if !std::mem::replace(&mut self.is_reasoning_bound, true) {
             let data = ProviderData::new(super::PROVIDER_NAME, &self.model, serde_json::json!({}));
@@ -83,8 +84,8 @@ impl Decoder {
 
     fn stop_reason(&self, raw: &str) -> StopReason {
         match raw {
-            // The wire has no separate stop reason for tool calls, and old servers send no stop
-            // reason at all.
+            // The wire has no separate stop reason for tool calls, and old servers do not send a
+            // stop reason.
             "" | "stop" if self.calls.is_empty() => StopReason::Stop,
             "" | "stop" | "tool_calls" => StopReason::ToolCalls,
             "length" => StopReason::MaxTokens,
@@ -105,8 +106,8 @@ impl TextKind {
     }
 }
 
-/// The text of a line that was applied, if the same line with another text would do nothing but add
-/// that text.
+/// Returns the text of a line that was applied. Returns `None` if the same line with another text
+/// would do more than add that text.
 fn repeatable_text<'a>(line: &'a Line<'_>) -> Option<(TextKind, &'a str)> {
     let message = line.message.0.as_ref()?;
     if line.is_done() || line.has_counts() || line.has_calls() {
@@ -142,7 +143,8 @@ impl Decode for Decoder {
         }
     }
 
-    /// Returns an error for a call after the end, because dropping it silently would lose it.
+    /// Returns an error for a call that arrives after the end of the turn, because the call would
+    /// otherwise be lost silently.
     fn after_done(
         &mut self,
         frame: Frame<'_>,

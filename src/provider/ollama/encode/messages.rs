@@ -29,7 +29,7 @@ struct Message<'a> {
     tool_call_id: Option<&'a str>,
 }
 
-/// Servers that do not support call ids ignore them.
+/// A tool call of an assistant message. Servers that do not support call ids ignore the `id`.
 #[derive(Serialize)]
 struct Call<'a> {
     id: &'a str,
@@ -42,18 +42,18 @@ struct Function<'a> {
     arguments: Option<Box<RawValue>>,
 }
 
-/// The messages so far. Completed messages are not read again.
+/// The messages written so far. Completed messages are not read again.
 pub(super) struct Messages<'a> {
     model: &'a str,
     written: Vec<Message<'a>>,
-    /// The end of the messages that can no longer change: the item index and the number of
-    /// messages.
+    /// The end of the messages that can no longer change. The tuple contains the item index and the
+    /// number of messages at that point.
     closed_elements: Option<(usize, usize)>,
-    /// The message of the current turn.
+    /// The assistant message of the current turn.
     open_turn: Option<Message<'a>>,
     /// Whether the previous item was interrupted.
     was_interrupted: bool,
-    /// The number of calls without a result.
+    /// The number of calls that have no result yet.
     open_call_count: usize,
 }
 
@@ -70,7 +70,8 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Encodes the items of a context, after one message with the system prompt.
+    /// Encodes the items of a context. The system prompt is encoded as one message before the
+    /// items.
     pub(super) fn write(mut self, context: &'a EncodeContext<()>) -> Result<JsonArray<()>, Error> {
         for (at, item) in context.items_to_encode() {
             self.push(item)?;
@@ -150,7 +151,7 @@ impl<'a> Messages<'a> {
         self.open_turn.get_or_insert_with(|| Message { role: "assistant", ..Message::default() })
     }
 
-    /// Ends the current turn. A turn without text and calls produces no message.
+    /// Ends the current turn. No message is written for a turn without text and calls.
     fn close_turn(&mut self) {
         let Some(mut turn) = self.open_turn.take() else { return };
         // White space alone is dropped: models write it before they call a tool.
@@ -182,7 +183,7 @@ fn tool_message(result: &ToolResult) -> Result<Message<'_>, Error> {
     Ok(Message { tool_name: Some(tool_name), tool_call_id: Some(tool_call_id), ..message })
 }
 
-/// Encodes content as a message with text and images. The server places the images before the text.
+/// Encodes content as a message with text and images. The server puts images before text.
 fn message_from_content<'a>(
     role: &'static str,
     content: &'a Content,

@@ -1,4 +1,4 @@
-//! Encodes a request as a body.
+//! Encodes a request as a request body.
 
 mod messages;
 mod options;
@@ -15,23 +15,29 @@ use crate::request::{Request, ToolChoice, ToolSpec};
 
 /// Encodes the body of a request to Ollama's native wire.
 ///
-/// The items of one turn form one message. Both zones of the system prompt are sent in one message
-/// at the start, since most models read all instructions there. Reasoning is sent back to the model
-/// that wrote it, in the message of its turn. The parameter schemas of tools are sent with
-/// references inlined, because the server drops references. [`ToolChoice::None`] leaves the tools
-/// out.
+/// The items of a turn form one message. Both zones of the system prompt are sent in one message at
+/// the start, since most models read all instructions there. Reasoning is sent back to the model
+/// that wrote it, in the message of its turn. The parameter schemas of tools are sent with inlined
+/// references, because the server drops references. With [`ToolChoice::None`], the tools are not
+/// sent.
 ///
-/// An effort of `minimal` is sent as `low` and an effort of `max` as `high`; see also
-/// [`Chat::with_think`]. The name of an output schema and
-/// [`Options::cache`](crate::request::Options::cache) have no effect: the server caches
+/// An effort of `minimal` is sent as `low`, and an effort of `max` is sent as `high`, unless
+/// [`Chat::with_think`] sets another encoding. The name of an output schema has no effect.
+/// [`Options::cache`](crate::request::Options::cache) has no effect, because the server caches
 /// automatically.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) for a request without messages, which the
-/// server would treat as a command to load the model. [`Unsupported`](crate::ErrorKind::Unsupported)
-/// for `user`, `metadata`, a `tool_choice` that requires a call, `parallel_tool_calls: Some(false)`,
-/// a reasoning budget, a `seed` beyond 53 bits, and media other than images as base64 data.
+/// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error for a request without
+/// messages, which the server would treat as a command to load the model. Returns an
+/// [`Unsupported`](crate::ErrorKind::Unsupported) error for these options:
+///
+/// - `user` and `metadata`
+/// - a `tool_choice` that requires a call
+/// - `parallel_tool_calls: Some(false)`
+/// - a reasoning budget
+/// - a `seed` of more than 53 bits
+/// - media other than images as base64 data
 pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;

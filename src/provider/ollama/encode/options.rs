@@ -6,15 +6,15 @@ use crate::provider::effort_names::EffortNames;
 use crate::provider::ollama::{Chat, Think};
 use crate::request::{Options, Output, Reasoning};
 
-/// The name of this wire in errors.
+/// The name of this wire in error messages.
 pub(super) const WIRE_NAME: &str = "Ollama";
 
-/// The largest seed. The server parses numbers as doubles, which cannot distinguish all larger
-/// integers.
+/// The largest supported seed. The server parses numbers as doubles, which cannot represent all
+/// larger integers exactly.
 const MAX_SEED: u64 = (1 << 53) - 1;
 
-/// Sets the output format, the reasoning, and `options` with the names of the server's
-/// `api.Options`.
+/// Sets the output format and the reasoning in the request body. The other options are set in
+/// `options`, with the names of the server's `api.Options`.
 pub(super) fn write_options(
     body: ObjectWriter,
     options: &Options,

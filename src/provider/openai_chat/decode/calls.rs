@@ -1,4 +1,4 @@
-//! Assigns the deltas of tool calls to calls. Servers identify calls in different ways.
+//! Assigns the deltas of tool calls to their calls. Servers identify calls in different ways.
 
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -17,15 +17,15 @@ use crate::provider::ordered_fields::OrderedFields;
 use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// The calls of a turn during streaming. The position of a call in `all` is its key.
+/// The tool calls of a turn during streaming. The position of a call in `all` is its item key.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     all: Vec<Call>,
-    /// The newest call of each index.
+    /// The newest call of each call index.
     newest_by_index: SmallMap<u64, usize>,
-    /// The order of the calls in the turn: by index, or by arrival if they have none.
+    /// The order of the calls in the turn, by index, or by arrival if the calls have no index.
     call_order: Vec<usize>,
-    /// The number of calls, in this order, that have started.
+    /// The number of calls at the start of `call_order` that have started.
     started_count: usize,
 }
 
@@ -34,13 +34,14 @@ struct Call {
     index: Option<u64>,
     id: String,
     name: String,
-    /// Whether the turn builder has received the call. From then on its name is fixed.
+    /// Whether the turn builder has received the call. The name of a started call does not change.
     is_started: bool,
-    /// Arguments received before the name, or before the calls that precede this one have started.
+    /// Arguments that were received before the name of the call, or before the preceding calls have
+    /// started.
     buffered_arguments: String,
-    /// A piece of the arguments was malformed, so the complete arguments are unknown.
+    /// Whether a piece of the arguments was malformed, so that the complete arguments are unknown.
     is_broken: bool,
-    /// The call was received as a whole and cannot grow.
+    /// Whether the call was received as a whole, so that it cannot grow.
     is_complete: bool,
     /// Provider data that is sent back with the call.
     data: OrderedFields,
@@ -51,7 +52,7 @@ impl Calls {
         self.all.is_empty()
     }
 
-    /// Applies the next delta of a call.
+    /// Applies a delta to the call to which it belongs, or starts a new call.
     pub(super) fn push(&mut self, delta: &WireCall<'_>, turn: &mut TurnBuilder) {
         if turn.is_finished() {
             return;
@@ -85,7 +86,7 @@ impl Calls {
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
-        // A name may arrive in pieces, or be repeated in every chunk.
+        // A name may arrive in pieces, or be repeated in every chunk of the call.
         if !call.is_started && call.name != name {
             call.name.push_str(name);
         }
@@ -102,8 +103,8 @@ impl Calls {
         }
     }
 
-    /// The call to which a delta equal to `delta`, except for the arguments, would only add these
-    /// arguments. `delta` itself was just applied.
+    /// Returns the call to which a delta with other arguments, but otherwise equal to `delta`,
+    /// would only add its arguments. `delta` must be the delta that was applied last.
     pub(super) fn find_repeatable(&self, delta: &WireCall<'_>) -> Option<usize> {
         let id = delta.id.or_empty();
         let function = delta.function.value.as_ref()?;
@@ -122,15 +123,16 @@ impl Calls {
         is_repeatable.then_some(at)
     }
 
-    /// Appends arguments to a call that [`find_repeatable`](Self::find_repeatable) returned, with
-    /// the same effect as [`push`](Self::push).
+    /// Appends arguments to a call that [`find_repeatable`](Self::find_repeatable) returned. The
+    /// effect is the same as that of [`push`](Self::push).
     pub(super) fn push_arguments(at: usize, arguments: &str, turn: &mut TurnBuilder) {
         if !turn.is_finished() {
             turn.push_tool_call_args(item_key(at), arguments);
         }
     }
 
-    /// Inserts a call at its position in the order. Calls that have started keep their positions.
+    /// Inserts a call at its position in the call order. Calls that have already started keep their
+    /// positions.
     fn insert_call(&mut self, call: Call) -> usize {
         let at = self.all.len();
         let comes_after = |other: &usize| match (self.all[*other].index, call.index) {
@@ -144,8 +146,8 @@ impl Calls {
         at
     }
 
-    /// Starts a call that has arguments and the calls before it, whose names are complete by then.
-    /// A call without a name, and a missing index, delay all calls after it.
+    /// Starts a call that has arguments, after all calls before it, whose names are complete at
+    /// this point. A call without a name delays all calls after it, and so does a missing index.
     fn start_calls_up_to(&mut self, at: usize, turn: &mut TurnBuilder) {
         let mut is_reached = false;
         while let Some(next) = self.call_order.get(self.started_count).copied() {
@@ -193,8 +195,8 @@ impl Calls {
         true
     }
 
-    /// Ends every call after the finish reason. `data` turns the stored fields of a call into
-    /// provider data.
+    /// Ends every call after the finish reason. The function `data` converts the stored fields of a
+    /// call to provider data.
     pub(super) fn end_all(
         &mut self,
         turn: &mut TurnBuilder,
@@ -219,14 +221,14 @@ impl Calls {
         Ok(())
     }
 
-    /// Marks all open calls as broken, after a piece that was malformed or may belong to any of
-    /// them.
+    /// Marks all open calls as broken. Calls are marked as broken after a piece that was malformed
+    /// or may belong to any open call.
     pub(super) fn mark_open_calls_broken(&mut self) {
         self.all.iter_mut().filter(|call| !call.is_complete).for_each(|call| call.is_broken = true);
     }
 
-    /// Whether a piece does not identify its call although there are several open calls with an
-    /// index.
+    /// Returns whether a piece does not identify its call although several calls with an index are
+    /// open.
     fn is_ambiguous(&self, index: Option<u64>, id: &str, name: &str) -> bool {
         let counted = |call: &Call| !call.is_complete && call.index.is_some();
         index.is_none()
@@ -235,7 +237,7 @@ impl Calls {
             && self.all.iter().filter(|call| counted(call)).nth(1).is_some()
     }
 
-    /// The call that a delta continues, or `None` if the delta starts a new call.
+    /// Returns the call that a delta continues, or `None` if the delta starts a new call.
     fn find_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let fits = |call: &Call| id.is_empty() || call.id.is_empty() || call.id == id;
         if let Some(at) = index.and_then(|index| self.newest_by_index.get(&index))
@@ -247,7 +249,7 @@ impl Calls {
             self.all.iter().rposition(|call| !call.is_complete && belongs(call))
         };
         match (index, id) {
-            // The same index with another id is another call.
+            // A delta with the same index and a different id belongs to another call.
             (Some(index), _) => newest(&|call| call.index == Some(index) && fits(call)),
             (None, "") if name.is_empty() => newest(&|_| true),
             (None, "") => None,
@@ -264,9 +266,9 @@ impl Call {
         }
     }
 
-    /// Stores the provider data of the call, including the signature of reasoning, under the name
-    /// that the server uses. A later delta without a field does not remove it. Returns the number
-    /// of bytes stored.
+    /// Stores the provider data of the call, including the signature of reasoning, under the field
+    /// names that the server uses. A later delta without a field does not remove the stored field.
+    /// Returns the number of bytes that were stored.
     fn keep_data(&mut self, delta: &WireCall<'_>, thought: Option<&str>) -> usize {
         let thought = thought.and_then(|thought| to_raw_value(thought).ok());
         let function = delta.function.value.as_ref();

@@ -1,4 +1,4 @@
-//! Sources that a text cites, stored with it.
+//! Sources that a text cites, which are stored with the text.
 
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -19,7 +19,7 @@ impl Citations {
         self.annotations.extend(OrderedFields::parse_list(annotations));
     }
 
-    /// Sets the citations of a chunk, which include those of earlier chunks.
+    /// Stores the citations of a chunk, which include the citations of all earlier chunks.
     pub(super) fn set_citations(&mut self, citations: Option<&RawValue>) {
         let held = self.citations.as_deref().map(RawValue::get);
         if let Some(citations) = non_null(citations).filter(|raw| Some(raw.get()) != held) {
@@ -27,7 +27,7 @@ impl Citations {
         }
     }
 
-    /// All annotations and citations, or `None` if the text has neither.
+    /// Returns all annotations and citations as JSON, or `None` if the text has neither.
     pub(super) fn into_json(self) -> Option<RawJson> {
         let mut fields = OrderedFields::default();
         if !self.annotations.is_empty() {

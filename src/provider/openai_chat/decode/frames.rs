@@ -1,5 +1,5 @@
-//! The parts of the wire's chunks that the decoder reads. Every field is optional, and malformed
-//! values are treated as absent.
+//! The parts of the wire's chunks that the decoder reads. Every field of a chunk is optional, and
+//! malformed values are treated as absent.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ pub(super) struct Chunk<'a> {
 }
 
 /// The choice with index 0 or without an index. Other choices were not requested and are ignored.
-/// `malformed` if the array contains a value that is not a choice.
+/// `malformed` is true if the array contains a value that is not a choice.
 #[derive(Default)]
 pub(super) struct FirstChoice<'a> {
     pub(super) choice: Option<Choice<'a>>,
@@ -40,24 +40,25 @@ pub(super) struct Choice<'a> {
     index: LenientNumber,
     pub(super) delta: MaybeObject<Delta<'a>>,
     pub(super) finish_reason: LenientStr<'a>,
-    /// Some servers send the usage here.
+    /// The usage of the turn, which some servers send in the choice.
     pub(super) usage: RareObject<WireUsage>,
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// The content that a chunk adds. Rare fields are boxed to keep the struct small, since it is moved
-/// for every token.
+/// The content that a chunk adds. Rare fields are boxed to keep the struct small, because the
+/// struct is moved for every token.
 #[derive(Default)]
 pub(super) struct Delta<'a> {
     pub(super) content: Content<'a>,
     pub(super) refusal: LenientStr<'a>,
-    /// The reasoning text, from the first of `REASONING_FIELDS` that is not empty.
+    /// The reasoning text, which is the value of the first of the `REASONING_FIELDS` that is not
+    /// empty.
     pub(super) reasoning: LenientStr<'a>,
     pub(super) tool_calls: CallPieces<'a>,
     pub(super) rare: Option<Box<RareFields<'a>>>,
 }
 
-/// Fields that only some servers send, as raw JSON; never `null`.
+/// Fields that only some servers send, as raw JSON. The value of a field is never `null`.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RareFields<'a> {
     pub(super) reasoning_details: Option<&'a RawValue>,
@@ -71,22 +72,23 @@ pub(super) struct RareFields<'a> {
     pub(super) function_call: Option<&'a RawValue>,
 }
 
-/// The field names that servers use for reasoning, by priority. If several are present, they repeat
-/// the same text, so only one is read.
+/// The field names that servers use for reasoning, by priority. If several reasoning fields are
+/// present, they repeat the same text, so only one field is read.
 const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 
-/// Content: a string, or an array of parts.
+/// The content of a message, which is a string or an array of parts.
 #[derive(Default)]
 pub(super) struct Content<'a> {
-    /// The string, or the parts of type `text` and `output_text`.
+    /// The text of the content, which is the string itself or the text of the parts of type `text`
+    /// and `output_text`.
     pub(super) text: Option<Cow<'a, str>>,
     pub(super) other_parts: Option<Box<OtherParts<'a>>>,
 }
 
-/// The parts of a content that are not text.
+/// The parts of a message's content that are not text.
 #[derive(Default)]
 pub(super) struct OtherParts<'a> {
-    /// Parts of type `thinking`, sent by Mistral, and `reasoning`, sent by Databricks.
+    /// The text of parts of type `thinking`, sent by Mistral, and `reasoning`, sent by Databricks.
     pub(super) reasoning: String,
     pub(super) images: Vec<&'a RawValue>,
 }
@@ -107,7 +109,8 @@ struct ContentReasoning<'a> {
 }
 
 impl ContentPart<'_> {
-    /// Appends the text of a reasoning part, from one of its arrays or from its own `text`.
+    /// Appends the text of a reasoning part to `into`. The text is read from the part's arrays or
+    /// from its own `text`.
     fn append_reasoning(&self, into: &mut String) {
         let listed = self.thinking.0.iter().chain(&self.summary.0);
         let before = into.len();
@@ -130,7 +133,8 @@ pub(super) struct WireCall<'a> {
     pub(super) provider_specific_fields: Option<&'a RawValue>,
 }
 
-/// The call deltas of a chunk. `malformed` if the array contains a value that is not one.
+/// The call deltas of a chunk. `malformed` is true if the array contains a value that is not a call
+/// delta.
 #[derive(Default)]
 pub(super) struct CallPieces<'a> {
     pub(super) calls: Vec<WireCall<'a>>,
@@ -143,7 +147,7 @@ impl WireCall<'_> {
         piece.is_some_and(|piece| piece.is_none_or(|piece| !piece.is_empty()))
     }
 
-    /// Whether this is a custom tool call, whose input is not JSON.
+    /// Returns whether this is a custom tool call, whose input is not JSON.
     pub(super) fn is_custom(&self) -> bool {
         self.r#type.get() == Some("custom") || non_null(self.custom).is_some()
     }
@@ -163,7 +167,7 @@ pub(super) struct WireUsage {
     prompt_tokens: LenientNumber,
     completion_tokens: LenientNumber,
     total_tokens: LenientNumber,
-    /// Cached input tokens, in the field used by some servers.
+    /// The number of cached input tokens, in the field that some servers use.
     cached_tokens: LenientNumber,
     prompt_cache_hit_tokens: LenientNumber,
     cache_read_input_tokens: LenientNumber,

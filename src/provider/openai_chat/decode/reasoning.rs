@@ -1,4 +1,5 @@
-//! Reasoning that is sent back as received: signed, encrypted, or in a server-specific format.
+//! Reasoning that is sent back as received, because it is signed, encrypted, or in a
+//! server-specific format.
 
 use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
@@ -10,7 +11,7 @@ use crate::provider::openai_chat::passthrough::{REASONING_DETAILS_FIELD, THINKIN
 use crate::provider::ordered_fields::OrderedFields;
 use crate::small_map::SmallMap;
 
-/// The reasoning of a turn, assembled from its pieces.
+/// The reasoning of a turn, which is assembled from pieces.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningData {
     details: Vec<ReasoningPiece>,
@@ -19,28 +20,30 @@ pub(super) struct ReasoningData {
     thinking_blocks: Vec<ReasoningPiece>,
 }
 
-/// The maximum number of fields of an element that is assembled from pieces. Real elements have far
-/// fewer.
+/// The maximum number of fields of an element that is assembled from pieces. The elements that
+/// servers send have far fewer fields.
 const MAX_FIELDS: usize = 64;
 
-/// The types of details and blocks whose text arrives in pieces, each with the name of its text
+/// The types of reasoning details whose text arrives in pieces, each with the name of its text
 /// field.
 const DETAIL_TEXT_FIELDS: &[(&str, &str)] =
     &[("reasoning.text", "text"), ("reasoning.summary", "summary")];
 const BLOCK_TEXT_FIELDS: &[(&str, &str)] = &[("thinking", "thinking")];
 
-/// An element of one of the arrays. Later elements can append to its text.
+/// An element of `reasoning_details` or `thinking_blocks`. Later elements can append to the text of
+/// an earlier element.
 #[derive(Debug)]
 struct ReasoningPiece {
     fields: OrderedFields,
-    /// The field that holds the text; empty for an element that is stored unchanged.
+    /// The name of the field that contains the text. The name is empty for an element that is
+    /// stored unchanged.
     text_field: &'static str,
     text: String,
 }
 
 impl ReasoningData {
-    /// Adds the reasoning of a delta and returns its text. `None` if the delta contains no such
-    /// reasoning.
+    /// Adds the reasoning of a delta and returns the text of that reasoning. Returns `None` if the
+    /// delta has neither reasoning details nor thinking blocks.
     pub(super) fn push_rare_fields(&mut self, delta: &RareFields<'_>) -> Option<String> {
         if delta.reasoning_details.is_none() && delta.thinking_blocks.is_none() {
             return None;
@@ -74,7 +77,8 @@ impl ReasoningData {
         Some(words)
     }
 
-    /// All of it, in a form that can be sent back. `None` if it is empty.
+    /// Returns all reasoning of the turn in a form that can be sent back, or `None` if there was no
+    /// reasoning.
     pub(super) fn into_json(self) -> Option<RawJson> {
         let mut fields = OrderedFields::default();
         for (name, pieces) in
@@ -92,7 +96,8 @@ impl ReasoningData {
 }
 
 impl ReasoningPiece {
-    /// Creates an element. `texts` lists the types with text, each with the name of its text field.
+    /// Creates an element from its fields. `texts` lists the types of elements with text, each with
+    /// the name of its text field.
     fn new(fields: OrderedFields, texts: &[(&str, &'static str)]) -> Self {
         let kind = string_field(&fields, "type").unwrap_or_default();
         let text_field = texts.iter().find(|(of, _)| *of == kind).map_or("", |(_, field)| field);
@@ -100,8 +105,8 @@ impl ReasoningPiece {
         Self { fields, text_field, text }
     }
 
-    /// Whether `next` continues this element of `reasoning_details`: both have the same kind and
-    /// index. Encrypted data is never split.
+    /// Returns whether `next` continues this element of `reasoning_details`, because both elements
+    /// have the same kind and index. Encrypted data is never split into several elements.
     fn is_continued_by(&self, next: &Self) -> bool {
         let same = |name| raw_field(&self.fields, name) == raw_field(&next.fields, name);
         let other = |name| raw_field(&next.fields, name).is_some() && !same(name);
@@ -112,7 +117,8 @@ impl ReasoningPiece {
             && !(other("id") && raw_field(&self.fields, "id").is_some())
     }
 
-    /// Whether `next` continues this thinking block. A block is complete once it has a signature.
+    /// Returns whether `next` continues this thinking block. A thinking block is complete once it
+    /// has a signature.
     fn is_open_for(&self, next: &Self) -> bool {
         let signed = string_field(&self.fields, "signature").is_some_and(|sign| !sign.is_empty());
         let is_thinking = !self.text_field.is_empty() && self.text_field == next.text_field;
@@ -143,7 +149,7 @@ impl ReasoningPiece {
     }
 }
 
-/// The raw JSON of a field, unless it is absent or `null`.
+/// Returns the raw JSON of a field, or `None` if the field is absent or `null`.
 fn raw_field<'a>(fields: &'a OrderedFields, name: &str) -> Option<&'a str> {
     non_null(fields.get(name)).map(RawValue::get)
 }

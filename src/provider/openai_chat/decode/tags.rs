@@ -1,4 +1,4 @@
-//! Parses reasoning and tool calls that a model writes in its text, between tags.
+//! Parses reasoning and tool calls that a model writes between tags in its text.
 
 use crate::provider::openai_chat::dialect::ThinkTags;
 
@@ -7,19 +7,20 @@ const THINK_END_TAG: &str = "</think>";
 const CALL_TAG: &str = "<tool_call>";
 const CALL_END_TAG: &str = "</tool_call>";
 
-/// The maximum number of bytes processed in one step, because each tag moves the text held back.
+/// The maximum number of bytes processed in one step. The size is limited because each tag moves
+/// the text that is held back.
 const MAX_CHUNK_BYTES: usize = 4 << 10;
 
-/// A piece of text after parsing the tags.
+/// A piece of text after the tags were parsed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TextPiece<'a> {
     Text(&'a str),
     Reasoning(&'a str),
-    /// The text between the tags of a call.
+    /// The text between the tags of a tool call.
     Call(&'a str),
 }
 
-/// Splits a text at its tags, independent of how the text is divided into pieces.
+/// Splits a text at its tags. The result does not depend on how the text is divided into pieces.
 #[derive(Debug)]
 pub(super) struct TagParser {
     think_tags: ThinkTags,
@@ -27,18 +28,18 @@ pub(super) struct TagParser {
     state: TagState,
     /// Text whose kind is not known yet.
     held_text: String,
-    /// The number of its bytes that were searched already.
+    /// The number of bytes of the held text that were already searched for tags.
     searched_len: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TagState {
-    /// Only white space was received.
+    /// Only white space has been received so far.
     Start,
-    /// After `<think>`, with only white space since.
+    /// A `<think>` tag and after it only white space has been received.
     ReasoningStart,
     Reasoning,
-    /// After a closing tag, with only white space since.
+    /// A closing tag and after it only white space has been received.
     AfterReasoning,
     Text,
     Call,
@@ -72,7 +73,7 @@ impl TagParser {
         }
     }
 
-    /// Ends the text. Text held back because it could have become a tag is emitted as it is.
+    /// Ends the text. Text that was held back as the possible start of a tag is emitted unchanged.
     pub(super) fn flush(&mut self, mut say: impl FnMut(TextPiece<'_>)) {
         let held = std::mem::take(&mut self.held_text);
         self.searched_len = 0;
@@ -91,7 +92,7 @@ impl TagParser {
         }
     }
 
-    /// Advances to the next state. Returns `false` if more text is needed.
+    /// Advances the parser to its next state. Returns `false` if more text is needed.
     fn step(&mut self, say: &mut impl FnMut(TextPiece<'_>)) -> bool {
         match self.state {
             TagState::Start => {
@@ -145,8 +146,8 @@ impl TagParser {
         true
     }
 
-    /// Emits the text before the tag. Without a tag, emits all text except an end that may be its
-    /// start.
+    /// Emits the text before the tag `tag`. If the tag is not found, emits all text except an end
+    /// that may be the start of the tag.
     fn emit_until(&mut self, tag: &str, next: TagState, say: impl FnOnce(&str)) -> bool {
         if let Some(at) = self.held_text.find(tag) {
             say(&self.held_text[..at]);

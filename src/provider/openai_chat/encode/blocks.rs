@@ -1,4 +1,4 @@
-//! Messages and content parts as they are serialized.
+//! Messages and content parts in the form in which they are serialized.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub(super) struct Message<'a> {
     pub(super) tool_call_id: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Content::is_absent")]
     pub(super) content: Content<'a>,
-    /// Boxed to keep messages small, since most servers do not use these fields.
+    /// The fields that most servers do not use, boxed to keep messages small.
     #[serde(flatten)]
     pub(super) rare: Option<Box<RareFields<'a>>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -60,7 +60,7 @@ pub(super) struct CallFunction<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Content<'a> {
-    /// The field is left out.
+    /// The `content` field is left out.
     Absent,
     Null,
     Text(Cow<'a, str>),
@@ -85,25 +85,26 @@ impl<'a> Message<'a> {
         Self { role, tool_call_id: None, content, tool_calls: Vec::new(), rare: None }
     }
 
-    /// Whether the message calls tools.
+    /// Returns whether the message calls tools.
     pub(super) fn has_calls(&self) -> bool {
         !self.tool_calls.is_empty()
     }
 
-    /// Whether the message can hold the cache mark of the newest message.
+    /// Returns whether the message can contain the cache mark of the newest message.
     pub(super) fn accepts_cache_mark(&mut self) -> bool {
         matches!(self.role, "user" | "assistant")
             && self.content.cache_control_slots().next().is_some()
     }
 
-    /// The fields that only some servers support, created on first use.
+    /// Returns the fields that only some servers support, which are created on first use.
     pub(super) fn rare_fields_mut(&mut self) -> &mut RareFields<'a> {
         self.rare.get_or_insert_default()
     }
 }
 
 impl<'a> Content<'a> {
-    /// Whether there is any content except white space, which models write before they call a tool.
+    /// Returns whether there is any content except white space, which models write before they call
+    /// a tool.
     pub(super) fn has_content(&self) -> bool {
         let speaks = |part: &Part<'_>| match part {
             Part::Text { text, .. } => !text.trim().is_empty(),
@@ -116,7 +117,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Appends text.
+    /// Appends text to the content.
     pub(super) fn append_text(&mut self, more: &'a str, in_parts: bool) {
         match self {
             Self::Text(text) => text.to_mut().push_str(more),
@@ -129,7 +130,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// The fields that can hold a cache mark: those of text parts.
+    /// Returns the fields of text parts that can contain a cache mark.
     pub(super) fn cache_control_slots(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = &mut Option<CacheControl>> {
@@ -160,7 +161,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Encodes a content part, if `takes` includes its kind.
+/// Encodes a content part. Returns an error if `takes` does not include the type of the part.
 pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_>, Error> {
     let (needs, what, part) = match part {
         item::Part::Text { text } => return Ok(Part::text(text)),

@@ -1,4 +1,4 @@
-//! Serializes messages, and caches the bytes of those that can no longer change.
+//! Serializes messages, and caches the bytes of messages that can no longer change.
 
 use super::blocks::Message;
 use super::call_ids::AssignedIds;
@@ -8,50 +8,52 @@ use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::openai_chat::dialect::Dialect;
 
-/// The inputs of a message's encoding apart from the items: the dialect, and whether text is sent
-/// as parts.
+/// The inputs of a message's encoding other than the items. The inputs are the dialect, and whether
+/// text is sent as content parts.
 pub(super) type EncodingKey = (Dialect, bool);
 
-/// State after the messages that are encoded already.
+/// The encoder state after the messages that are already encoded.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
     pub(super) cursor: WriteCursor,
-    /// Whether any of them has tool calls.
+    /// Whether any of the encoded messages has tool calls.
     pub(super) has_calls: bool,
-    /// The byte offset at which to insert the cache mark if no later message can hold it. The
-    /// cached bytes do not contain the mark.
+    /// The byte offset at which the cache mark is inserted if no later message accepts a cache
+    /// mark. The cached bytes do not contain the cache mark.
     cache_mark_offset: Option<usize>,
 }
 
-/// State at a point where no turn is open, no call is unanswered and no media is pending.
+/// The encoder state at a point where no turn is open, no call is unanswered and no media is
+/// pending.
 #[derive(Clone, Default)]
 pub(super) struct WriteCursor {
-    /// Whether there was a tool result, and no user message since.
+    /// Whether a tool result was written after the last user message.
     pub(super) in_tool_loop: bool,
     /// Whether the last message is a tool result.
     pub(super) follows_result: bool,
-    /// The ids that were assigned.
+    /// The call ids that were assigned so far.
     pub(super) assigned_ids: AssignedIds,
 }
 
 /// The messages of a context that are not in the cached prefix.
 pub(super) struct NewMessages<'a> {
-    /// The instructions before the items, if there are any.
+    /// The message with the instructions before the items, if there are any instructions.
     pub(super) leading_instructions: Option<Message<'a>>,
-    /// The messages of the items.
+    /// The messages of the new items.
     pub(super) messages: Vec<Message<'a>>,
-    /// The end of the messages that can no longer change: the item index, the number of messages,
-    /// and the state at that point.
+    /// The end of the messages that can no longer change. The tuple contains the item index, the
+    /// number of messages, and the encoder state at that point.
     pub(super) closed_elements: Option<(usize, usize, WriteCursor)>,
-    /// Whether the first message holds the mark at the end of the stable zone.
+    /// Whether the first message contains the cache mark at the end of the stable zone.
     pub(super) is_first_marked: bool,
-    /// The instructions after the items, if there are any.
+    /// The message with the instructions after the items, if there are any instructions.
     pub(super) trailing_instructions: Option<Message<'a>>,
 }
 
 impl NewMessages<'_> {
-    /// Serializes the messages after the cached prefix, `known`, which has `before` bytes. The
-    /// newest message that can hold a cache mark gets one.
+    /// Serializes the messages after the cached prefix. `known` is the state after the cached
+    /// prefix, which has `before` bytes. A cache mark is added to the newest message that accepts a
+    /// cache mark.
     pub(super) fn into_array(
         mut self,
         known: &EncodedPrefix,
@@ -94,8 +96,9 @@ impl NewMessages<'_> {
     }
 }
 
-/// Appends messages, and returns the byte offset at which to insert a cache mark into the newest
-/// message that can hold one. The first `marked` messages are skipped.
+/// Appends messages to `elements`. Returns the byte offset at which a cache mark is inserted into
+/// the newest message that accepts a cache mark. The first `marked` messages are not considered for
+/// the cache mark.
 fn encode_messages(
     messages: Vec<Message<'_>>,
     marked: usize,

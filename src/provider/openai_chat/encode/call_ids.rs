@@ -8,27 +8,28 @@ use crate::provider::portable_values::{MAX_SHORT_ID_BYTES, wire_id};
 use crate::small_map::SmallMap;
 use std::borrow::Cow;
 
-/// Maps the call ids of a history to the ids that are sent. The result for a call depends only on
-/// the calls before it.
+/// Maps the call ids of a history to the ids that are sent. The id that is sent for a call depends
+/// only on the calls before it.
 pub(super) struct CallIdMap<'a> {
     rule: CallIdRule,
-    /// The ids that differ from the result of the rule alone.
+    /// The ids that are sent, where they differ from the result of the rule alone.
     sent_ids: SmallMap<&'a str, String>,
-    /// All ids that were assigned, for a rule with so few possible ids that two calls may collide.
+    /// All ids that were assigned so far. Assigned ids are stored only for a rule with so few
+    /// possible ids that the ids of two calls may be equal.
     pub(super) assigned_ids: AssignedIds,
 }
 
-/// The assigned ids of nine characters, as numbers.
+/// The assigned ids of nine characters, stored as numbers.
 pub(super) type AssignedIds = NumberSet;
 
 impl<'a> CallIdMap<'a> {
-    /// Starts at a point where every call has its result.
+    /// Creates a map at a point in the history where every call has its result.
     pub(super) fn new(rule: CallIdRule, given: AssignedIds) -> Self {
         Self { rule, sent_ids: SmallMap::default(), assigned_ids: given }
     }
 
-    /// The id to send for a call. With the signature of the reasoning before it, this is the
-    /// combined id that LiteLLM uses.
+    /// Returns the id to send for a call. For a call with the signature of the reasoning before it,
+    /// returns the combined id that LiteLLM uses.
     pub(super) fn call_id(&mut self, id: &'a str, thought: Option<&str>) -> Cow<'a, str> {
         let plain = match self.rule {
             CallIdRule::Max40Chars => wire_id(id, MAX_SHORT_ID_BYTES),
@@ -44,7 +45,7 @@ impl<'a> CallIdMap<'a> {
         sent
     }
 
-    /// The id to send for the result of a call.
+    /// Returns the id to send for the result of a call.
     pub(super) fn result_id(&self, id: &'a str) -> Cow<'a, str> {
         match self.sent_ids.get(id) {
             Some(sent) => Cow::Owned(sent.clone()),
@@ -52,7 +53,7 @@ impl<'a> CallIdMap<'a> {
         }
     }
 
-    /// An id of nine letters and digits that no earlier call has.
+    /// Returns an id of nine letters and digits that no earlier call has.
     fn nine_char_id(&mut self, id: &str) -> String {
         let is_legal = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let mut nine = if is_legal { id.to_owned() } else { base62_id(fnv1a_64(id.bytes())) };
@@ -69,8 +70,8 @@ impl<'a> CallIdMap<'a> {
 const BASE62_ALPHABET: &[u8; 62] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The number that an id of nine characters encodes in base 62. Different ids have different
-/// numbers.
+/// Returns the number that an id of nine characters encodes in base 62. Different ids have
+/// different numbers.
 fn base62_value(letters: &str) -> u64 {
     letters.bytes().rev().fold(0_u64, |number, byte| {
         let digit = BASE62_ALPHABET.iter().position(|letter| *letter == byte).unwrap_or_default();

@@ -21,38 +21,38 @@ use crate::provider::portable_values::{
     arguments_as_object, content_text, has_media, result_text, wire_name,
 };
 
-/// The assistant message inserted between a tool result and a user message if the dialect requires
-/// one.
+/// The text of the assistant message that is inserted between a tool result and a user message if
+/// the dialect requires such a message.
 const RESULTS_ACKNOWLEDGEMENT: &str = "I have read the results.";
 
-/// The messages so far. Completed messages are not read again.
+/// The messages written so far. Completed messages are not read again.
 pub(super) struct Messages<'a> {
     dialect: &'a Dialect,
     model: &'a str,
-    /// Whether the text of assistant and user messages is sent as parts, with or without a cache
-    /// mark.
+    /// Whether the text of assistant and user messages is sent as content parts, with or without a
+    /// cache mark.
     uses_parts: bool,
     written: Vec<Message<'a>>,
-    /// The current state, except for the assigned ids.
+    /// The current state of the encoder, except for the assigned call ids.
     cursor: WriteCursor,
-    /// The end of the messages that can no longer change: the item index, the number of messages,
-    /// and the state at that point.
+    /// The end of the messages that can no longer change. The tuple contains the item index, the
+    /// number of messages, and the encoder state at that point.
     closed_elements: Option<(usize, usize, WriteCursor)>,
-    /// The message of the current turn.
+    /// The assistant message of the current turn.
     open_turn: Option<Message<'a>>,
-    /// The reasoning of the current turn.
+    /// The reasoning of the current turn that was not added to a message yet.
     pending_reasoning: Cow<'a, str>,
     /// Whether the previous item was interrupted.
     was_interrupted: bool,
-    /// Images and files of the tool results being written.
+    /// The images and files of the tool results that are being written.
     result_media: Vec<Part<'a>>,
-    /// The number of calls without a result.
+    /// The number of calls that have no result yet.
     open_call_count: usize,
     call_ids: CallIdMap<'a>,
 }
 
 impl<'a> Messages<'a> {
-    /// Starts at `cursor`, the end of the cached prefix.
+    /// Creates the state for adding messages at `cursor`, the end of the cached prefix.
     pub(super) fn new(
         dialect: &'a Dialect,
         model: &'a str,
@@ -75,8 +75,8 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Encodes the items of a context, and the zones of the system prompt where the dialect places
-    /// them.
+    /// Encodes the items of a context. The zones of the system prompt are encoded at the positions
+    /// that the dialect specifies.
     pub(super) fn write(
         mut self,
         context: &'a EncodeContext<EncodedPrefix, EncodingKey>,
@@ -114,7 +114,8 @@ impl<'a> Messages<'a> {
         self.written.push(message);
     }
 
-    /// A message with the given zones as separate paragraphs or parts. `None` if they are blank.
+    /// Creates a message with the given zones as separate paragraphs or parts. Returns `None` if
+    /// all zones are blank.
     fn instruction_message(&self, zones: [&'a str; 2]) -> Option<Message<'a>> {
         let zones = zones.into_iter().filter(|zone| !zone.is_empty());
         let content = match self.uses_parts {
@@ -279,7 +280,7 @@ impl<'a> Messages<'a> {
         self.close_media();
     }
 
-    /// Ends the current turn. A turn without text and calls produces no message.
+    /// Ends the current turn. No message is written for a turn without text and calls.
     fn close_turn(&mut self) {
         let thought = take(&mut self.pending_reasoning);
         let Some(mut turn) = self.open_turn.take() else { return };
@@ -309,7 +310,8 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Inserts an assistant message before a user message if the dialect requires one.
+    /// Inserts an assistant message between a tool result and a user message if the dialect
+    /// requires such a message.
     fn acknowledge_results(&mut self) {
         if self.dialect.requires_assistant_after_results && self.cursor.follows_result {
             let content = self.text_content(Cow::Borrowed(RESULTS_ACKNOWLEDGEMENT));

@@ -1,4 +1,4 @@
-//! Encodes a request as a body.
+//! Encodes a request as a request body.
 
 mod blocks;
 mod cache;
@@ -24,15 +24,17 @@ use crate::request::{Request, ToolChoice};
 
 /// Encodes the body of a request in a dialect of the Chat Completions wire.
 ///
-/// The items of one turn form one message; turns and user messages are never merged. Text-only
-/// content is a string, or a content part if the dialect has cache marks. This wire does not allow
-/// images and files in tool results, so they are sent in a user message after the results. Earlier
-/// reasoning is sent as [`reasoning_echo`](Dialect::reasoning_echo) specifies.
+/// The items of a turn form one message. Turns and user messages are never merged. Content that
+/// consists only of text is sent as a string, or as a content part if the dialect has cache marks.
+/// This wire does not allow images and files in tool results, so they are sent in a user message
+/// after the results. Earlier reasoning is sent as [`reasoning_echo`](Dialect::reasoning_echo)
+/// specifies.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported) for an option or a content part that the dialect
-/// cannot express; [`parameter`](Error::parameter) names the option.
+/// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for an option or a content part
+/// that the dialect cannot express. The [`parameter`](Error::parameter) of the error names the
+/// option.
 pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;
@@ -66,7 +68,8 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     context.write_body(body, array, &options.extra)
 }
 
-/// The tool definitions to send, or `None`. Most servers refuse an empty array.
+/// Returns the tool definitions to send. Returns `None` if no definitions are sent, because most
+/// servers refuse an empty array.
 fn tool_declarations<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<FunctionTool<'a>>> {
     let choice = &request.options.tool_choice;
     let left_out = *choice == ToolChoice::None && dialect.tool_choice == ToolChoices::None;
@@ -78,8 +81,8 @@ fn tool_declarations<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<
     Some(tools.collect())
 }
 
-/// Marks the last tool and the stable zone. If the zone has no message, the first message is
-/// marked.
+/// Adds cache marks to the last tool and to the stable zone. If no message contains the stable
+/// zone, the first message is marked.
 fn set_cache_marks(
     mark: CacheControl,
     tools: &mut Option<Vec<FunctionTool<'_>>>,

@@ -1,4 +1,4 @@
-//! Encodes the options of a request in a dialect.
+//! Encodes the options of a request for a dialect.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::provider::openai_chat::dialect::{
 use crate::provider::schema::to_openai_strict_schema;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
 
-/// The name of this wire in errors.
+/// The name of this wire in error messages.
 const WIRE_NAME: &str = "Chat Completions";
 
 /// Returns the option, or an error if it is set and the dialect does not support it.
@@ -23,7 +23,7 @@ fn ensure_supported<T>(option: Option<T>, name: &str, is_known: bool) -> Result<
     }
 }
 
-/// Sets the fields for all options except those of tools.
+/// Sets the fields for all options except the options for tools.
 pub(super) fn set_options(
     body: ObjectWriter,
     options: &Options,

@@ -18,8 +18,8 @@ use crate::provider::openai_responses::passthrough::{self, MessagePart, PROVIDER
 use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
-/// The position of an item as an event reports it. The index takes precedence over the id, because
-/// item ids may change from event to event.
+/// The position of an item as an event reports it. The index takes precedence over the item id,
+/// because item ids may change from event to event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Location<'a> {
     pub(super) index: Option<u64>,
@@ -29,31 +29,32 @@ pub(super) struct Location<'a> {
 /// All output items of a response. The position of an item in `slots` is its item key in the turn.
 #[derive(Debug, Default)]
 pub(super) struct OutputItems {
-    /// The requested model. The provider data of the turn's items is bound to this name.
+    /// The requested model, to which the provider data of the turn's items is bound.
     model: String,
     /// The names of the declared tools.
     pub(super) declared_tools: Vec<String>,
     slots: Vec<Slot>,
     /// The id of the last finished reasoning item.
     last_reasoning_id: Option<String>,
-    /// Whether streamed content differs from the finished item, so that the turn must be retracted.
+    /// Whether streamed content differs from the finished item, in which case the turn must be
+    /// retracted.
     has_mismatch: bool,
-    /// The newest slot of each index. Used only if every slot has an index.
+    /// The newest slot of each output index. The map is used only if every slot has an index.
     newest_slot_by_index: SmallMap<u64, usize>,
     has_unindexed_slots: bool,
-    /// Whether a message exceeds the limit of parts.
+    /// Whether an item has more parts than the limit allows.
     has_too_many_parts: bool,
-    /// The number of item keys assigned to calls inside wrappers.
+    /// The number of item keys that were assigned to calls inside wrappers.
     wrapped_call_count: u32,
 }
 
 impl OutputItems {
-    /// No items yet, for the response of a model.
+    /// Creates an empty list of output items for the response of the model `model`.
     pub(super) fn for_model(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    /// Handles the start of an item.
+    /// Handles the start event of an item.
     pub(super) fn on_item_added(
         &mut self,
         location: Location<'_>,
@@ -63,7 +64,7 @@ impl OutputItems {
         let mut room = String::new();
         let Some(item) = WireItem::parse(raw, &mut room) else { return };
         let location = Location { id: item.id.or_empty(), ..location };
-        // An item that exists already was announced twice.
+        // If the item already exists, it was announced twice.
         if self.find(location, |slot| slot.may_match(&item)).is_none() {
             let at = self.open_slot(location, SlotKind::from_item(&item));
             if let SlotKind::Call(call) = &mut self.slots[at].kind {
@@ -72,7 +73,8 @@ impl OutputItems {
         }
     }
 
-    /// Handles a piece of the text of a message or of reasoning. Returns the slot of its item.
+    /// Handles a piece of the text of a message or of reasoning. Returns the slot of the item that
+    /// the text belongs to.
     pub(super) fn on_text_delta(
         &mut self,
         location: Location<'_>,
@@ -99,7 +101,7 @@ impl OutputItems {
         }
     }
 
-    /// Handles the complete text of a part.
+    /// Handles the complete text of a part of an item.
     pub(super) fn on_text_done(
         &mut self,
         location: Location<'_>,
@@ -117,8 +119,8 @@ impl OutputItems {
         }
     }
 
-    /// Handles a piece of a call's arguments; `None` if it is not text. Returns the slot of the
-    /// call, or `None` if the call is ambiguous.
+    /// Handles a piece of a call's arguments, which is `None` if the piece is not text. Returns the
+    /// slot of the call, or `None` if it is ambiguous to which call the piece belongs.
     pub(super) fn on_arguments_delta(
         &mut self,
         location: Location<'_>,
@@ -138,7 +140,7 @@ impl OutputItems {
         Some(at)
     }
 
-    /// Appends a piece of the arguments to the call in slot `at`.
+    /// Appends a piece to the arguments of the call in slot `at`.
     pub(super) fn push_arguments(
         &mut self,
         at: usize,
@@ -150,7 +152,7 @@ impl OutputItems {
         }
     }
 
-    /// Handles the complete arguments of a call; `None` if they are not text.
+    /// Handles the complete arguments of a call, which are `None` if they are not text.
     pub(super) fn on_arguments_done(
         &mut self,
         location: Location<'_>,
@@ -171,7 +173,7 @@ impl OutputItems {
         Ok(())
     }
 
-    /// Emits a complete call, or the calls inside it if it is a wrapper.
+    /// Emits a complete call. If the call is a wrapper, emits the calls inside the wrapper instead.
     fn emit_call(&mut self, at: usize, turn: &mut TurnBuilder) {
         let SlotKind::Call(call) = &mut self.slots[at].kind else { return };
         let wraps = call.may_be_wrapper && call.is_complete();
@@ -203,7 +205,7 @@ impl OutputItems {
         !self.slots.is_empty()
     }
 
-    /// Handles the end of an item.
+    /// Handles the end event of an item.
     pub(super) fn on_item_done(
         &mut self,
         location: Location<'_>,
@@ -223,8 +225,8 @@ impl OutputItems {
         self.finish_item(at, raw, &item, turn)
     }
 
-    /// Applies the output of the terminal event, which completes items whose own events were
-    /// missing.
+    /// Applies the output of the terminal event. The terminal event completes items whose own
+    /// events are missing.
     pub(super) fn apply_terminal_output(
         &mut self,
         output: &[&RawValue],
@@ -254,12 +256,12 @@ impl OutputItems {
         Ok(())
     }
 
-    /// Whether streamed content must be retracted. Resets the flag.
+    /// Returns whether streamed content must be retracted, and resets this flag.
     pub(super) fn take_mismatch(&mut self) -> bool {
         std::mem::take(&mut self.has_mismatch)
     }
 
-    /// Emits all content again after a retraction.
+    /// Emits the content of all items again after a retraction.
     pub(super) fn emit_again(&mut self, turn: &mut TurnBuilder) {
         for at in 0..self.slots.len() {
             match &self.slots[at].kind {
@@ -306,15 +308,15 @@ impl OutputItems {
         }
     }
 
-    /// Whether an event does not identify its call although several calls are open.
+    /// Returns whether an event does not identify its call although several calls are open.
     fn is_ambiguous(&self, location: Location<'_>) -> bool {
         let is_call = |slot: &Slot| matches!(slot.kind, SlotKind::Call(_));
         let mut open = self.slots.iter().filter(|slot| is_call(slot) && !slot.is_done);
         location.index.is_none() && open.nth(1).is_some() && self.find(location, is_call).is_none()
     }
 
-    /// Whether there are more items or parts than the limits allow. Further content is then
-    /// ignored.
+    /// Returns whether there are more items or parts than the limits allow. Content beyond the
+    /// limits is ignored.
     pub(super) fn exceeds_item_limit(&self) -> bool {
         self.slots.len() > MAX_ITEMS || self.has_too_many_parts
     }
@@ -331,7 +333,7 @@ impl OutputItems {
         self.slots.len() - 1
     }
 
-    /// The newest slot at `location` that matches `wanted`.
+    /// Returns the newest slot at `location` that matches `wanted`.
     fn find(&self, location: Location<'_>, wanted: impl Fn(&Slot) -> bool) -> Option<usize> {
         if let Some(index) = location.index
             && !self.has_unindexed_slots
@@ -344,7 +346,8 @@ impl OutputItems {
         self.slots.iter().rposition(|slot| slot.is_at(location) && wanted(slot))
     }
 
-    /// Like `find`. If the location has no index, falls back to the newest open slot that matches.
+    /// Returns the newest slot at `location` that matches `wanted`. If the location has no index
+    /// and no such slot exists, returns the newest open slot that matches.
     fn find_or_newest(
         &self,
         location: Location<'_>,
@@ -361,15 +364,16 @@ impl OutputItems {
         found.unwrap_or_else(|| self.open_slot(location, kind))
     }
 
-    /// The slot of the call at `location`. Creates it if the start of the call was lost.
+    /// Returns the slot of the call at `location`. The slot is created if the start event of the
+    /// call was lost.
     fn call_slot(&mut self, location: Location<'_>) -> usize {
         let is_call = |slot: &Slot| matches!(slot.kind, SlotKind::Call(_));
         let found = self.find_or_newest(location, is_call);
         found.unwrap_or_else(|| self.open_slot(location, SlotKind::Call(Box::default())))
     }
 
-    /// The slot that an item of the terminal event refers to. Matches by call id, then by item id,
-    /// by index, and finally by the order among items of the same kind.
+    /// Returns the slot that an item of the terminal event refers to. The slot is found by call id,
+    /// then by item id, then by index, and finally by the order among items of the same kind.
     fn find_for_terminal_item(&self, location: Location<'_>, item: &WireItem<'_>) -> Option<usize> {
         let kind = SlotKind::from_item(item);
         let call_id = item.call_id.or_empty();
@@ -390,7 +394,7 @@ impl OutputItems {
             .or_else(|| first(&may_be))
     }
 
-    /// Applies a finished item.
+    /// Applies a finished item to its slot.
     fn finish_item(
         &mut self,
         at: usize,
@@ -436,7 +440,7 @@ impl OutputItems {
         Ok(())
     }
 
-    /// Sets the item's provider data in the turn.
+    /// Sets the provider data of the item in the turn.
     fn attach_data(&self, at: usize, turn: &mut TurnBuilder) {
         let Slot { kind, data: Some(value), .. } = &self.slots[at] else { return };
         let data = ProviderData::new(PROVIDER_NAME, &self.model, value.clone());
@@ -454,11 +458,11 @@ struct Slot {
     index: Option<u64>,
     id: String,
     kind: SlotKind,
-    /// Whether the finished item was received.
+    /// Whether the finished item of this slot was received.
     is_done: bool,
-    /// Provider data to send back verbatim.
+    /// The provider data of the item, which is sent back verbatim.
     data: Option<RawJson>,
-    /// Whether the terminal event contained it.
+    /// Whether the terminal event contained the item of this slot.
     is_matched: bool,
 }
 
@@ -467,7 +471,8 @@ enum SlotKind {
     Message(TextParts),
     Reasoning(TextParts),
     Call(Box<Call>),
-    /// A provider-specific item with its type. It is stored unchanged once it is finished.
+    /// A provider-specific item of the given type. The item is stored unchanged once it is
+    /// finished.
     ProviderItem(String),
 }
 
@@ -504,7 +509,7 @@ impl SlotKind {
 }
 
 impl Slot {
-    /// The text of a message or reasoning item that is not finished.
+    /// Returns the text of a message or reasoning item that is not finished.
     fn open_text_mut(&mut self) -> Option<&mut TextParts> {
         match &mut self.kind {
             SlotKind::Message(words) | SlotKind::Reasoning(words) if !self.is_done => Some(words),
@@ -515,7 +520,7 @@ impl Slot {
         }
     }
 
-    /// Whether this slot is at `location`.
+    /// Returns whether this slot is at `location`.
     fn is_at(&self, location: Location<'_>) -> bool {
         match (self.index, location.index) {
             (Some(own), Some(index)) => own == index,
@@ -527,8 +532,8 @@ impl Slot {
         !id.is_empty() && self.id == id
     }
 
-    /// Whether `item` may be the item of this slot. A finished item may be followed by another at
-    /// the same position.
+    /// Returns whether `item` may be the item of this slot. A finished item may be followed by
+    /// another item at the same position.
     fn may_match(&self, item: &WireItem<'_>) -> bool {
         let fits = |own: &str, final_value: &str| {
             own.is_empty() || final_value.is_empty() || own == final_value
@@ -552,8 +557,8 @@ fn message_text_parts<'a>(content: &'a [MessagePart<'_>]) -> Vec<(TextKind, u64,
     (0..).zip(content).filter_map(final_value).collect()
 }
 
-/// The text of a reasoning item that was not streamed. Text that is in both the summary and the
-/// content is used once.
+/// Returns the text of a reasoning item that was not streamed. Text that is in both the summary and
+/// the content is used only once.
 fn reasoning_text_parts<'a>(item: &'a WireItem<'_>) -> Vec<(TextKind, u64, &'a str)> {
     let parts = |kind_of_text, parts: &'a [MessagePart<'_>]| {
         (0..).zip(parts).map(move |(index, part)| (kind_of_text, index, part.text.or_empty()))

@@ -1,5 +1,5 @@
-//! A function call during streaming, and wrappers that combine several calls, which models
-//! sometimes write although no such tool is declared.
+//! Function calls during streaming, and wrappers that combine several calls into one. Models
+//! sometimes write a wrapper although no such tool is declared.
 
 use std::borrow::Cow;
 
@@ -13,24 +13,24 @@ use crate::error::Error;
 use crate::provider::openai::{arguments_text, malformed_arguments_error};
 use crate::turn::TurnBuilder;
 
-/// The names of wrapper tools that models use.
+/// The names of wrapper tools that models call.
 const WRAPPER_TOOLS: &[&str] = &["parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"];
 
-/// The state of a function call.
+/// The state of a function call during streaming.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    /// Arguments in the start event. Deltas override them.
+    /// The arguments in the start event, which are overridden by deltas.
     initial_arguments: String,
     /// Whether the call was emitted to the turn.
     pub(super) is_started: bool,
     end: CallEnd,
-    /// Whether a piece of the arguments was malformed and the complete arguments have not been
-    /// received since.
+    /// Whether a piece of the arguments was malformed and the complete arguments were not received
+    /// after it.
     is_broken: bool,
-    /// Whether this may be a wrapper, which must be complete before anything is emitted.
+    /// Whether this call may be a wrapper. A wrapper must be complete before anything is emitted.
     pub(super) may_be_wrapper: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Call {
 enum CallEnd {
     #[default]
     Open,
-    /// The end of the call was received.
+    /// The end event of the call was received.
     Complete,
     /// The provider reports that the call is truncated.
     Truncated,
@@ -64,7 +64,7 @@ impl Call {
         }
     }
 
-    /// Handles the start of the call's item.
+    /// Handles the start event of the call's item.
     pub(super) fn start_from_item(
         &mut self,
         item: &WireItem<'_>,
@@ -77,7 +77,7 @@ impl Call {
         self.emit_start(key, turn);
     }
 
-    /// Appends a piece of the arguments; `None` if the piece is not text.
+    /// Appends a piece to the arguments of the call. `piece` is `None` if the piece is not text.
     pub(super) fn push_delta(&mut self, piece: Option<&str>, key: u32, turn: &mut TurnBuilder) {
         // The complete arguments were received before.
         if self.end != CallEnd::Open {
@@ -94,10 +94,11 @@ impl Call {
         }
     }
 
-    /// Handles an end of the call, with its complete arguments if the event contains them; `None`
-    /// if they are not text.
+    /// Handles an end event of the call, with the complete arguments if the event contains them.
+    /// `final_arguments` is `None` if the arguments are not text.
     ///
-    /// If the event has no arguments, the streamed arguments or those of the start event apply.
+    /// If the event has no arguments, the streamed arguments or the arguments of the start event
+    /// apply.
     pub(super) fn finish(
         &mut self,
         final_arguments: Option<Cow<'_, str>>,
@@ -154,12 +155,13 @@ impl Call {
         }
     }
 
-    /// Whether the call has its name and its end.
+    /// Returns whether the name and the end of the call were received.
     pub(super) fn is_complete(&self) -> bool {
         self.end == CallEnd::Complete && !self.name.is_empty()
     }
 
-    /// Emits the complete call, late or again after a retraction. Does nothing without a name.
+    /// Emits the complete call, either for the first time or again after a retraction. Does nothing
+    /// for a call without a name.
     pub(super) fn emit(&mut self, key: u32, turn: &mut TurnBuilder) {
         if self.name.is_empty() {
             return;
@@ -186,7 +188,7 @@ struct WrapperCall<'a> {
     tool_uses: Vec<WrappedToolUse<'a>>,
 }
 
-/// A call inside a wrapper.
+/// A tool call inside a wrapper.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct WrappedToolUse<'a> {
@@ -200,8 +202,8 @@ impl WrappedToolUse<'_> {
     }
 }
 
-/// The calls inside a wrapper. `None` unless all of them call declared tools with an object as
-/// arguments.
+/// Returns the calls inside a wrapper. Returns `None` unless every inner call is a call of a
+/// declared tool, with an object as arguments.
 pub(super) fn expand_wrapper<'a>(
     arguments: &'a str,
     declared: &[String],

@@ -1,5 +1,5 @@
-//! The parts of the wire's events that the decoder reads. Every field is optional, and malformed
-//! values are treated as absent.
+//! The parts of the wire's events that the decoder reads. Every field of an event is optional, and
+//! malformed values are treated as absent.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,7 +9,7 @@ use crate::provider::openai::TokenDetails;
 use crate::provider::openai_responses::passthrough::MessagePart;
 use crate::usage::Usage;
 
-/// An event of any type. Fields of other types are absent.
+/// An event of any type. The fields of all other event types are absent.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Event<'a> {
     pub(super) item_id: LenientStr<'a>,
     pub(super) content_index: LenientNumber,
     pub(super) summary_index: LenientNumber,
-    /// A string, except in events that are not read.
+    /// The delta of the event, which is a string in all events that are read.
     pub(super) delta: Option<&'a RawValue>,
     pub(super) text: LenientStr<'a>,
     pub(super) refusal: LenientStr<'a>,
@@ -28,7 +28,8 @@ pub(super) struct Event<'a> {
     pub(super) part: RareObject<MessagePart<'a>>,
     pub(super) response: RareObject<Response<'a>>,
     pub(super) error: Option<&'a RawValue>,
-    /// Identifies the chunks of Chat Completions, which have no type.
+    /// The choices of a chunk, which identify the chunks of Chat Completions. Chunks of Chat
+    /// Completions have no type.
     pub(super) choices: Option<&'a RawValue>,
 }
 
@@ -40,7 +41,8 @@ pub(super) struct Response<'a> {
     pub(super) status: LenientStr<'a>,
     pub(super) incomplete_details: Lenient<IncompleteDetails<'a>>,
     pub(super) error: Option<&'a RawValue>,
-    /// An array. Some gateways leave it empty even after streaming items.
+    /// The array of output items. Some gateways leave the array empty even after they have streamed
+    /// items.
     pub(super) output: Option<&'a RawValue>,
     pub(super) usage: RareObject<WireUsage>,
 }
@@ -51,26 +53,26 @@ pub(super) struct IncompleteDetails<'a> {
     pub(super) reason: LenientStr<'a>,
 }
 
-/// An output item. Its raw JSON is kept as well.
+/// An output item of a response. The raw JSON of the item is stored separately.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WireItem<'a> {
     pub(super) r#type: LenientStr<'a>,
     pub(super) id: LenientStr<'a>,
     pub(super) status: LenientStr<'a>,
-    /// For messages: `commentary` or `final_answer`.
+    /// The phase of a message, which is `commentary` or `final_answer`.
     pub(super) phase: LenientStr<'a>,
     pub(super) call_id: LenientStr<'a>,
     pub(super) name: LenientStr<'a>,
     pub(super) arguments: Option<&'a RawValue>,
     pub(super) summary: LenientList<MessagePart<'a>>,
     pub(super) content: LenientList<MessagePart<'a>>,
-    /// For `mcp_list_tools`.
+    /// The tools of an `mcp_list_tools` item.
     pub(super) tools: Option<&'a RawValue>,
 }
 
 impl<'a> WireItem<'a> {
-    /// Parses an item. `None` for a value that is not an object or has no type.
+    /// Parses an item. Returns `None` for a value that is not an object or has no type.
     pub(super) fn parse(raw: &'a RawValue, room: &'a mut String) -> Option<Self> {
         let Lenient(item) = lenient::read_lenient::<Lenient<Self>>(raw.get(), room).ok()?;
         item.filter(|item| !item.r#type.or_empty().is_empty())

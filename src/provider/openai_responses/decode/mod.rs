@@ -1,4 +1,4 @@
-//! Decodes frames into a turn.
+//! Decodes the frames of a response into a turn.
 
 mod blocks;
 mod calls;
@@ -23,19 +23,20 @@ use crate::provider::openai_responses::passthrough::{MessagePart, PROVIDER_NAME}
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
-/// The retraction message if a finished item contradicts its deltas.
+/// The retraction message for a finished item that contradicts its deltas.
 const MISMATCH_MESSAGE: &str = "the provider corrected what it had streamed";
 
-/// Decodes the events of the Responses wire. Pure: it does no I/O.
+/// Decodes the events of the Responses wire. The decoder is pure and does no I/O.
 ///
 /// Items are identified by `output_index`. A call is complete only after
 /// `response.function_call_arguments.done`, after `response.output_item.done`, or if the terminal
-/// event contains its item. If the final form of a message or a call contradicts its deltas, the
-/// final form is used: the turn is [retracted](crate::turn::TurnEvent::Retracted), all its content
-/// is emitted again, and then it completes.
+/// event contains the item of the call. If the final form of a message or a call contradicts its
+/// deltas, the final form is used. To use the final form, the decoder
+/// [retracts](crate::turn::TurnEvent::Retracted) the turn, emits all its content again, and then
+/// completes the turn.
 ///
-/// `sequence_number` is ignored. A connection cannot lose single events, some gateways number
-/// events differently, and the final events repeat everything that a call needs.
+/// The decoder ignores `sequence_number`. A connection cannot lose single events, some gateways
+/// number events differently, and the final events repeat everything that a call needs.
 #[derive(Debug, Default)]
 pub struct Decoder {
     items: OutputItems,
@@ -44,10 +45,10 @@ pub struct Decoder {
     template: FrameTemplate<RepeatedDelta>,
 }
 
-/// A delta that repeats with only another text.
+/// A delta that repeats an earlier delta with a different text.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedDelta {
-    /// The slot of its item.
+    /// The slot of the item that the delta belongs to.
     at: usize,
     kind: DeltaKind,
 }
@@ -59,7 +60,7 @@ enum DeltaKind {
 }
 
 impl Decoder {
-    /// Creates a decoder for the response of a model.
+    /// Creates a decoder for the response of the model `model`.
     pub fn new(model: &str) -> Self {
         Self { items: OutputItems::for_model(model), ..Self::default() }
     }
@@ -68,8 +69,8 @@ impl Decoder {
     ///
     /// Models sometimes combine several calls into one call of an undeclared tool such as
     /// `parallel`. If the declared tools are known and all inner calls are calls of declared tools,
-    /// the decoder emits the inner calls instead. Otherwise it emits the call as it is, a call of
-    /// an unknown tool.
+    /// the decoder emits the inner calls instead. Otherwise, the decoder emits the combined call
+    /// unchanged, as a call of an unknown tool.
     pub fn with_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         self.items.declared_tools = names.into_iter().map(Into::into).collect();
         self
@@ -127,13 +128,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether the event belongs to the current response.
+    /// Returns whether the event belongs to the current response.
     fn is_current_response(&self, event: &Event<'_>) -> bool {
         let id = event.response.0.as_ref().map_or("", |response| response.id.or_empty());
         !id.is_empty() && id == self.response_id
     }
 
-    /// Sets the response id and the model. Called again after a retraction, which resets them.
+    /// Sets the response id and the model. This method is called again after a retraction, which
+    /// resets the response id and the model.
     fn set_identity(&mut self, response: &Response<'_>, turn: &mut TurnBuilder) {
         if self.response_id.is_empty() {
             response.id.or_empty().clone_into(&mut self.response_id);
@@ -145,7 +147,7 @@ impl Decoder {
         turn.set_model(&self.response_model);
     }
 
-    /// Handles the terminal event: `response.completed` or one of its variants.
+    /// Handles the terminal event, which is `response.completed` or one of its variants.
     fn on_terminal_event(
         &mut self,
         word: &str,
@@ -194,7 +196,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// The reason in `incomplete_details` takes precedence over any status.
+    /// Returns the stop reason of the turn. The reason in `incomplete_details` takes precedence
+    /// over any status.
     fn stop_reason(&self, status: &str, incomplete: &str) -> StopReason {
         match (incomplete, status) {
             ("max_output_tokens" | "max_tokens", _) => StopReason::MaxTokens,
@@ -209,12 +212,12 @@ impl Decoder {
 }
 
 impl Event<'_> {
-    /// The location of the event's item.
+    /// Returns the location of the event's item.
     fn location(&self) -> Location<'_> {
         Location { index: self.output_index.0, id: self.item_id.or_empty() }
     }
 
-    /// The part of the item that the event refers to, with text of this kind.
+    /// Returns the part of the item that the event refers to, with the given kind of text.
     fn part(&self, kind: TextKind) -> (TextKind, u64) {
         let index = if kind == TextKind::Summary { self.summary_index } else { self.content_index };
         (kind, index.or_zero())
@@ -222,7 +225,7 @@ impl Event<'_> {
 }
 
 impl DeltaKind {
-    /// `None` if the event is not a delta that is read.
+    /// Returns the kind of a delta event, or `None` if the event is not a delta that is read.
     fn of_event(kind: &str, event: &Event<'_>) -> Option<Self> {
         let kind = match kind {
             "response.output_text.delta" => TextKind::Text,
@@ -235,8 +238,8 @@ impl DeltaKind {
         Some(Self::Text { part: event.part(kind) })
     }
 
-    /// Applies the text of a delta; `None` if its value is not a string. Returns the slot of its
-    /// item, or `None` if that is ambiguous.
+    /// Applies the text of a delta, which is `None` if its value is not a string. Returns the slot
+    /// of the delta's item, or `None` if the item is ambiguous.
     fn push(
         self,
         text: Option<&str>,
@@ -319,7 +322,7 @@ impl Decode for Decoder {
     }
 }
 
-/// The complete text of a part in its end event.
+/// Returns the complete text of a part in the end event of the part.
 fn text_of_part<'a>(part: &'a MessagePart<'_>) -> Option<(TextKind, &'a str)> {
     match part.r#type.or_empty() {
         "output_text" => Some((TextKind::Text, part.text.or_empty())),

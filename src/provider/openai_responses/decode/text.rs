@@ -1,8 +1,8 @@
-//! The text of one item during streaming: the parts of a message or of reasoning.
+//! The text of one item during streaming, which consists of the parts of a message or of reasoning.
 
 use crate::turn::{ReasoningKind, TurnBuilder};
 
-/// The kind of text in a part.
+/// The kind of text that a part contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextKind {
     Text,
@@ -15,7 +15,7 @@ pub(super) enum TextKind {
 #[derive(Debug, Default)]
 pub(super) struct TextParts(Vec<Part>);
 
-/// The maximum number of parts of an item. Real items have far fewer.
+/// The maximum number of parts of an item. The items that servers send have far fewer parts.
 const MAX_PARTS: usize = 1024;
 
 #[derive(Debug)]
@@ -23,11 +23,12 @@ struct Part {
     kind: TextKind,
     index: u64,
     text: String,
-    /// Whether the complete text was received. Later deltas are ignored.
+    /// Whether the complete text of the part was received. Deltas that arrive after the complete
+    /// text are ignored.
     is_whole: bool,
 }
 
-/// Whether streamed content equals the final form that the provider sends.
+/// Whether streamed content is equal to the final form that the provider sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Comparison {
@@ -36,7 +37,7 @@ pub(super) enum Comparison {
 }
 
 impl TextParts {
-    /// Appends a piece to a part.
+    /// Appends a piece of text to a part.
     pub(super) fn push_delta(
         &mut self,
         (kind, index): (TextKind, u64),
@@ -55,8 +56,8 @@ impl TextParts {
         emit_text(piece, kind, key, turn);
     }
 
-    /// Applies the complete text of a part and emits what the deltas did not contain. An empty text
-    /// is ignored.
+    /// Applies the complete text of a part, and emits the text that the deltas did not contain. An
+    /// empty complete text is ignored.
     pub(super) fn push_whole(
         &mut self,
         (kind, index): (TextKind, u64),
@@ -88,7 +89,7 @@ impl TextParts {
         agreement
     }
 
-    /// Applies all parts of the finished item.
+    /// Applies the final text of all parts of the finished item.
     pub(super) fn push_all(
         &mut self,
         final_text: &[(TextKind, u64, &str)],
@@ -108,12 +109,13 @@ impl TextParts {
         })
     }
 
-    /// Whether there are more parts than the limit allows. The turn then fails.
+    /// Returns whether the item has more parts than the limit allows. A turn with too many parts in
+    /// an item fails.
     pub(super) fn has_too_many_parts(&self) -> bool {
         self.0.len() > MAX_PARTS
     }
 
-    /// The text of all parts.
+    /// Returns the text of all parts.
     pub(super) fn text(&self) -> String {
         self.0.iter().map(|part| part.text.as_str()).collect()
     }
@@ -126,7 +128,7 @@ impl TextParts {
         self.0.iter().any(|part| part.kind == TextKind::Refusal && !part.text.is_empty())
     }
 
-    /// Emits all text again after a retraction.
+    /// Emits the text of all parts again after a retraction.
     pub(super) fn emit_again(&self, key: u32, turn: &mut TurnBuilder) {
         let parts = self.0.iter().filter(|part| !part.text.is_empty());
         for (at, part) in parts.enumerate() {
@@ -149,8 +151,8 @@ impl TextParts {
 }
 
 impl TextKind {
-    /// Whether this is reasoning. The parts of a message form one text; the parts of reasoning are
-    /// paragraphs.
+    /// Returns whether this kind of text is reasoning. The parts of a message form one text, while
+    /// the parts of reasoning are paragraphs.
     pub(super) fn is_reasoning(self) -> bool {
         matches!(self, Self::Summary | Self::Trace)
     }
@@ -169,8 +171,8 @@ fn emit_text(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
     }
 }
 
-/// Compares a streamed text with its final form. A difference in surrounding white space does not
-/// justify a retraction, and an empty final text is ignored.
+/// Returns whether a streamed text matches its final form. A difference in surrounding white space
+/// does not justify a retraction, and an empty final text is ignored.
 fn texts_match(streamed: &str, final_text: &str) -> bool {
     final_text.is_empty() || (!streamed.is_empty() && streamed.trim() == final_text.trim())
 }

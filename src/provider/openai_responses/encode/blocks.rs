@@ -1,4 +1,4 @@
-//! Content parts as they are serialized.
+//! Content parts in the form in which they are serialized.
 
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn file_part(media: &Media) -> Value {
     }
 }
 
-/// The usual file name extension for a media type.
+/// Returns the usual file name extension for a media type.
 fn file_extension(media_type: &str) -> &str {
     let (of_what, subtype) = media_type.split_once('/').unwrap_or_default();
     match subtype {

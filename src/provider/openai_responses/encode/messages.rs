@@ -16,28 +16,30 @@ use crate::provider::portable_values::{
     MAX_LONG_ID_BYTES, arguments_as_object, has_media, result_text, wire_id, wire_name,
 };
 
-/// The input so far. It is append-only: the encoding of an item depends only on the items before
-/// it.
+/// The input items written so far. The input is append-only, because the encoding of an item
+/// depends only on the items before it.
 #[derive(Default)]
 pub(super) struct InputItems<'a> {
     written: JsonElements,
-    /// The end of the input after which no reasoning is pending: the item index, the number of
-    /// bytes, and the state at that point.
+    /// The newest point in the input at which no reasoning is pending. The tuple contains the item
+    /// index, the number of bytes, and the encoder state at that point.
     closed_elements: Option<(usize, usize, EncodedPrefix)>,
-    /// Reasoning that no other item has followed yet. It is dropped at the end of its turn: "Item
-    /// 'rs_…' of type 'reasoning' was provided without its required following item".
+    /// Reasoning that no other item has followed yet. Pending reasoning is dropped at the end of
+    /// its turn, because the API reports "Item 'rs_…' of type 'reasoning' was provided without its
+    /// required following item".
     pending_reasoning: Vec<(ReasoningItem<'a>, &'a RawJson)>,
-    /// The current state.
+    /// The current state of the encoder.
     prefix: EncodedPrefix,
 }
 
 impl<'a> InputItems<'a> {
-    /// Starts after the cached prefix, or with an empty input.
+    /// Creates the state for adding items after the cached prefix, or an empty input if `prefix` is
+    /// `None`.
     pub(super) fn new(prefix: Option<&EncodedPrefix>) -> Self {
         Self { prefix: prefix.cloned().unwrap_or_default(), ..Self::default() }
     }
 
-    /// Adds an item; `at` is the index after it.
+    /// Adds an item to the input. `at` is the index in the history after the item.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         self.push_item(item, model)?;
         if self.pending_reasoning.is_empty() {
@@ -127,8 +129,8 @@ impl<'a> InputItems<'a> {
         })
     }
 
-    /// Adds an item with its stored fields, after its reasoning. If `linked` is `None`, adds the
-    /// plain item and drops the reasoning.
+    /// Adds an item with its stored fields, after the reasoning of the item. If `linked` is `None`,
+    /// adds the plain item and drops the reasoning.
     fn push_linked_or_plain(
         &mut self,
         linked: Option<Box<RawValue>>,
@@ -158,8 +160,9 @@ impl<'a> InputItems<'a> {
         }))
     }
 
-    /// The stored fields of an item, if the reasoning item before it is the one they are linked to.
-    /// With its own id but without this reasoning, the API would refuse the item.
+    /// Returns the stored fields of an item, if the preceding reasoning item is the reasoning item
+    /// to which the fields are linked. The API refuses an item that has its own id but is sent
+    /// without the linked reasoning item.
     fn linked_item(&self, data: &ProviderData) -> Option<PassthroughItem> {
         let kept = PassthroughItem::from_provider_data(data)?;
         let waiting = self.pending_reasoning.last().map(|(thought, _)| thought.id());
@@ -180,7 +183,7 @@ impl<'a> InputItems<'a> {
         self.prefix.last_reasoning_id = None;
     }
 
-    /// Adds a message, unless it is empty.
+    /// Adds a message, unless the message is empty.
     fn push_message(&mut self, role: &str, content: &[Value]) -> Result<(), Error> {
         match content {
             [] => Ok(()),

@@ -1,4 +1,4 @@
-//! Encodes a request as a body.
+//! Encodes a request as a request body.
 
 mod blocks;
 mod cache;
@@ -21,29 +21,31 @@ use crate::request::Request;
 
 /// Encodes the body of a request to the Responses wire.
 ///
-/// The provider stores nothing (`store` is false): each request contains the complete input,
-/// including reasoning in encrypted form. The stable zone of the system prompt becomes
-/// `instructions`, and system messages of the history become `developer` messages. The volatile
-/// zone becomes a `developer` message at the end, so that the input before it stays a prefix of the
-/// next request's input.
+/// The provider stores nothing (`store` is false), so each request contains the complete input,
+/// including reasoning in encrypted form. The stable zone of the system prompt is sent as
+/// `instructions`, and system messages of the history are sent as `developer` messages. The
+/// volatile zone is sent as a `developer` message at the end. The input before the volatile zone
+/// therefore stays a prefix of the next request's input.
 ///
 /// Reasoning and item ids are sent back only to the model that wrote them, and only together. If a
-/// reasoning item is missing, or would be the last item of its turn, the items linked to it are
-/// sent without their ids. Other models receive the text and the calls.
+/// reasoning item is missing, or would be the last item of its turn, the items linked to the
+/// reasoning item are sent without their ids. Other models receive only the text and the calls.
 ///
-/// Encrypted reasoning is requested with `include`, unless the name of the model shows that it does
-/// not reason, because such models refuse the request. [`extra`](crate::request::Options::extra)
-/// can override `include`. [`cache`](crate::request::Options::cache) has no effect: the provider
-/// caches automatically.
+/// Encrypted reasoning is requested with `include`, unless the name of the model shows that the
+/// model does not reason. Models that do not reason refuse a request for encrypted reasoning.
+/// [`extra`](crate::request::Options::extra) can override `include`.
+/// [`cache`](crate::request::Options::cache) has no effect, because the provider caches
+/// automatically.
 ///
 /// [Deferred](crate::tool::ToolSpec::deferred) tools are sent with `defer_loading`, after the tool
 /// `tool_search` that searches them. Searches and their results are sent back exactly as received.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported) for options that the wire does not have:
-/// `stop_sequences`, `top_k`, `seed`, `frequency_penalty`, `presence_penalty`, and a `reasoning`
-/// budget. [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if there is nothing to send.
+/// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `stop_sequences`, `top_k`,
+/// `seed`, `frequency_penalty`, `presence_penalty` and a `reasoning` budget, which the wire does
+/// not support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the
+/// request has no content to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let options = &request.options;
@@ -96,7 +98,7 @@ enum Tool<'a> {
         name: &'a str,
         description: &'a str,
         parameters: &'a RawJson,
-        /// The wire's default is true, which would change the schema.
+        /// Whether the schema is strict. The wire's default is true, which would change the schema.
         strict: bool,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         defer_loading: bool,

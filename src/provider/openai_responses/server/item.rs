@@ -1,14 +1,14 @@
-//! Output items of a response that the test server is writing.
+//! Output items of a response that the test server writes.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::turn::ReasoningKind;
 
-/// An item that is not finished.
+/// An output item that is not finished.
 pub(super) struct OpenItem {
     kind: OutputItemKind,
-    /// The text or the arguments so far.
+    /// The text or the arguments of the item so far.
     pub(super) text: String,
     pub(super) signature: Option<String>,
 }
@@ -52,7 +52,7 @@ impl OpenItem {
         matches!(self.kind, OutputItemKind::Reasoning(_))
     }
 
-    /// The prefix of the item's text events, to which `.delta` or `.done` is added.
+    /// Returns the prefix of the item's text events, to which `.delta` or `.done` is added.
     pub(super) fn text_event_prefix(&self) -> &'static str {
         match self.kind {
             OutputItemKind::Text => "response.output_text",
@@ -63,7 +63,7 @@ impl OpenItem {
         }
     }
 
-    /// The field that contains the text.
+    /// Returns the name of the field that contains the text.
     pub(super) fn text_field(&self) -> &'static str {
         match self.kind {
             OutputItemKind::Text | OutputItemKind::Reasoning(_) => "text",
@@ -72,8 +72,9 @@ impl OpenItem {
         }
     }
 
-    /// The prefix of the events for the item's only part, to which `.added` or `.done` is added,
-    /// and the name of the part's index field. `None` for a call, which has no parts.
+    /// Returns the prefix of the events for the item's only part, and the name of the part's index
+    /// field. `.added` or `.done` is added to the prefix. Returns `None` for a call, which has no
+    /// parts.
     pub(super) fn part_event_and_index_field(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
             OutputItemKind::Text
@@ -88,7 +89,7 @@ impl OpenItem {
         }
     }
 
-    /// The item's only part, with the given text.
+    /// Returns the item's only part as JSON, with the given text.
     pub(super) fn part_json(&self, text: &str) -> Value {
         let kind = match self.kind {
             OutputItemKind::Text => {
@@ -102,7 +103,7 @@ impl OpenItem {
         json!({ "type": kind, self.text_field(): text })
     }
 
-    /// The item in its current state.
+    /// Returns the item as JSON, in its current state.
     pub(super) fn item_json(&self, answer: &str, index: u32, status: ItemStatus) -> Value {
         let part = (!self.text.is_empty()).then(|| self.part_json(&self.text));
         let parts: Vec<Value> = part.into_iter().collect();

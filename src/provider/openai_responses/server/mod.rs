@@ -29,8 +29,8 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     })
 };
 
-/// The frame of an error in a stream. `OpenAI` uses one shape before the output has started and
-/// another after.
+/// Creates the frame of an error in a stream. `OpenAI` sends errors in one format before the output
+/// has started, and in another format after the output has started.
 fn error_frame(body: &Value, n: usize) -> ServerFrame {
     let [code, message, param] = ["code", "message", "param"].map(|name| &body["error"][name]);
     match n {
@@ -57,12 +57,12 @@ fn error_frame(body: &Value, n: usize) -> ServerFrame {
 
 struct ResponseWriter {
     out: WriterOutput,
-    /// The number of frames so far.
+    /// The number of frames that were written so far.
     frame_count: usize,
     id: String,
-    /// The response without its output, as in every lifecycle event.
+    /// The response without its output, as it is sent in every lifecycle event.
     response: Value,
-    /// Whether the request asks for encrypted reasoning, which is omitted otherwise.
+    /// Whether the request asks for encrypted reasoning, which is otherwise not sent.
     encrypts_reasoning: bool,
     sign_fn: fn(&str) -> Option<String>,
     open_item: Option<(u32, OpenItem)>,
@@ -124,7 +124,7 @@ impl ResponseWriter {
         Box::new(writer)
     }
 
-    /// Opens an item, unless it is open already.
+    /// Opens an item, unless the item is already open.
     fn open_item(&mut self, index: u32, open: OpenItem) {
         if self.open_item.as_ref().is_some_and(|(at, _)| *at == index) {
             return;
@@ -154,7 +154,7 @@ impl ResponseWriter {
         self.finish_item(item);
     }
 
-    /// Writes the end of an item.
+    /// Writes the end event of an item.
     fn finish_item(&mut self, item: Value) {
         self.write_event("response.output_item.done", json!({ "item": item }));
         let id = item["id"].as_str().unwrap_or_default().to_owned();
@@ -187,7 +187,7 @@ impl ResponseWriter {
         self.open_item = Some((index, open));
     }
 
-    /// The data of an event about an open item or its only part.
+    /// Returns the data of an event about an open item or about the only part of the item.
     fn item_event(&self, index: u32, open: &OpenItem, field: &str, value: &Value) -> Value {
         let mut event = json!({
             "item_id": open.id(&self.id, index), "output_index": self.output_items.len(), field: value,
