@@ -19,7 +19,7 @@ pub(super) enum Block {
         citations: Vec<RawJson>,
     },
     Thinking {
-        /// The signature in the start event. Deltas override it.
+        /// The text in the start event. Deltas override it.
         initial_text: String,
         signature: String,
     },
