@@ -107,7 +107,7 @@
 //! | | |
 //! |---|---|
 //! | begin | [your first agent](guide::first_agent), [coming from other libraries](guide::coming_from), [testing](guide::testing) |
-//! | the agent | [how a run ends](guide::how_a_run_ends), [stop, steer, approve](guide::control), [budgets](guide::budgets), [compaction](guide::compaction), [evidence](guide::evidence), [hooks](guide::hooks), [sub-agents](guide::sub_agents), [your own loop](guide::own_loop) |
+//! | the agent | [how a run ends](guide::how_a_run_ends), [its events](guide::events), [stop, steer, approve](guide::control), [budgets](guide::budgets), [compaction](guide::compaction), [evidence](guide::evidence), [hooks](guide::hooks), [sub-agents](guide::sub_agents), [your own loop](guide::own_loop) |
 //! | models and tools | [providers](guide::providers), [tools](guide::tools), [MCP servers](guide::mcp), [extensions of your own](guide::extending) |
 //! | around a run | [sessions](guide::sessions), [front ends](guide::front_ends), [replay](guide::replay), [traces](guide::trace), [many machines](guide::many_machines) |
 //! | reference | [every limit and default](guide::defaults), [cancellation](guide::cancellation), [performance](guide::performance), [architecture and glossary](guide::architecture), [what it does not do](guide::not_included) |

@@ -5,7 +5,8 @@
 //! | page | topic |
 //! |---|---|
 //! | [Your first agent](first_agent) | twelve steps from an empty folder to an agent with tools, a budget, approvals and a session |
-//! | [How a run ends](how_a_run_ends) | outcomes, reasons, and why a run continues |
+//! | [How a run ends](how_a_run_ends) | outcomes, reasons, broken turns, and why a run continues |
+//! | [The events of a run](events) | every event, in Rust and as JSON |
 //! | [Stop, steer, approve](control) | stop a run, send it input, approve its calls |
 //! | [Budgets](budgets) | limits on tokens, money, time and calls, also for a tree of agents |
 //! | [Compaction](compaction) | conversations that outgrow the context window |
@@ -67,6 +68,10 @@ pub mod first_agent {}
 #[doc = include_str!("links.md")]
 #[cfg_attr(feature = "schemars", doc = include_str!("how_a_run_ends.md"))]
 pub mod how_a_run_ends {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("events.md")]
+pub mod events {}
 
 #[doc = include_str!("links.md")]
 #[cfg_attr(feature = "schemars", doc = include_str!("control.md"))]
