@@ -29,6 +29,7 @@ document.forms[0].onsubmit = (submitted) => {
     if (event.type === 'text_delta') answer.textContent += event.text;
   };
   events.addEventListener('end', () => events.close());
+  events.onerror = () => events.close(); // Another connection would start another run.
 };
 </script>"#;
 
