@@ -1,8 +1,8 @@
-//! The contract of [`Store`] as a suite of tests for implementers.
+//! Tests for implementers that check whether a store fulfills the contract of [`Store`].
 //!
-//! [`check_store`] checks all claims of the contract on stores that a function creates, and panics
-//! if a claim fails. Each created store must be empty. [`session_suite!`](crate::session_suite)
-//! creates a test for each claim, with the claim as its name.
+//! [`check_store`] runs all checks on stores that a function creates, and panics if a check fails.
+//! Each created store must be empty. [`session_suite!`](crate::session_suite) creates one test for
+//! each check, with the same name as the check.
 //!
 //! ```
 //! use turnstream::session::{MemoryStore, suite};
@@ -14,13 +14,13 @@
 //! # }
 //! ```
 //!
-//! Each claim creates a store that only this claim uses. The data is not removed afterwards. A
-//! store that returns [`Unsupported`](ErrorKind::Unsupported) from [`delete`](Store::delete) and
-//! [`prune`](Store::prune) passes the claims about deletion, and a store whose leases have epoch 0
-//! passes the claims about leases. Two claims write sessions in quick succession and expect that
-//! [`updated_at`](crate::session::SessionInfo::updated_at) orders these writes. A store whose times
-//! have a precision of one millisecond must give each write a later time than the previous write.
-//! Crashes are not tested.
+//! Each check creates its own store. The data is not removed afterwards. A store that returns
+//! [`Unsupported`](ErrorKind::Unsupported) from [`delete`](Store::delete) and
+//! [`prune`](Store::prune) passes the deletion checks, and a store whose leases have epoch 0 passes
+//! the lease checks. Two checks write sessions in quick succession and expect that
+//! [`updated_at`](crate::session::SessionInfo::updated_at) orders these writes. A store whose
+//! timestamps have a precision of one millisecond must give each write a later timestamp than the
+//! previous write. Crashes are not tested.
 #![expect(clippy::missing_panics_doc, reason = "a failed claim is a panic")]
 
 mod entries;
@@ -41,7 +41,7 @@ use crate::session::{AlreadyLeased, Conflict, Entry, ForkOrigin, Lease, LeaseLos
 
 pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 
-/// Creates a module of tests, one for each claim of the store [suite](crate::session::suite).
+/// Creates a module of tests, one for each check in the store [suite](crate::session::suite).
 ///
 /// The arguments are the name of the module and a function that creates an empty store. The tests
 /// are marked with `#[tokio::test]`, so the crate that uses this macro needs tokio with the
