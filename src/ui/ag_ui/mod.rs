@@ -1,7 +1,7 @@
-//! AG-UI 1.0, the protocol between agents and front ends.
+//! Supports AG-UI 1.0, a protocol between agents and front ends.
 //!
 //! [`RunRequest`] parses the `RunAgentInput` that a client posts, and [`AgUi`] sends the run as events. The protocol is
-//! described at <https://docs.ag-ui.com>. The schema of the protocol is <https://ag-ui.com/spec/1.0/schema.json>.
+//! described at <https://docs.ag-ui.com>, and its schema is at <https://ag-ui.com/spec/1.0/schema.json>.
 //!
 //! | in the run | events |
 //! |---|---|

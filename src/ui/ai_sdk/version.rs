@@ -1,4 +1,4 @@
-//! The versions of the client.
+//! The supported versions of the client.
 
 /// The major version of `ai` that the front end uses.
 ///
@@ -16,11 +16,11 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Version {
-    /// The client is any release of `ai` 5.
+    /// Any release of `ai` 5.
     V5,
-    /// The client is any release of `ai` 6 or 7. This is the default version.
+    /// Any release of `ai` 6 or 7. This is the default version.
     #[default]
     V6,
-    /// The client is any release of `ai` 7.
+    /// Any release of `ai` 7.
     V7,
 }
