@@ -80,7 +80,8 @@ impl MemoryEngine {
         }
     }
 
-    /// Lets several calls in a turn run outside the run, with this agent's tools. Each of these calls has its own
+    /// Runs calls with this agent's tools, outside the steps of the run, if a turn has several calls. Each of these
+    /// calls has its own journal.
     /// journal.
     pub fn with_worker(mut self, agent: &Agent) -> Self {
         self.worker.agent = Some(agent.clone());

@@ -27,15 +27,14 @@
 //!
 //! # How often an operation is performed
 //!
-//! | operation | if the attempt is lost meanwhile |
+//! | operation | if the attempt is lost in the meantime |
 //! |---|---|
-//! | a model request, a hook that takes time, a compaction, a step in a loop body | the next attempt performs it again
-//! |
-//! | a call of an [idempotent] tool | the next attempt performs it again, under the same [key] |
-//! | any other call | it is not started again; the model reads that it was interrupted |
-//! | a sub-agent | like its call; the tool made of an agent is idempotent only if you set that |
+//! | a model request, a hook that takes time, a compaction, a step in a loop body | the next attempt performs it again |
+//! | a call to an [idempotent] tool | the next attempt performs it again, under the same [key] |
+//! | any other call | the call is not started again; the model is told that the call was interrupted |
+//! | a sub-agent | like the call that started it; a tool made from an agent is idempotent only if you set that |
 //! | a hook that returns immediately | may be called again until the next step is recorded |
-//! | a hook that observes | called in each attempt, also for recorded operations |
+//! | a hook that only observes | is called in each attempt, even for recorded operations |
 //!
 //! A recorded operation is never performed again. A step includes the provider's retries and the request's deadlines. A
 //! time limit on the run starts again with each attempt, and the number of tokens used by a lost attempt is unknown.
