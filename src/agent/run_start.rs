@@ -1,8 +1,8 @@
-//! The start of a run, as it is passed to the run's world.
+//! Describes the start of a run for the run's world.
 
 use crate::item::{History, Item};
 
-/// The start of a run: its history and its input.
+/// Describes the start of a run, with the run's history and input.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RunStart<'a> {

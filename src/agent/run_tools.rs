@@ -13,8 +13,8 @@ use crate::tool::redact_each;
 use crate::tool::{RemainingSubAgentDepth, ToolRun};
 use crate::turn::Turn;
 
-/// Returns the stream that answers a turn's calls, either by running them or with the results that
-/// the decision requires instead.
+/// Returns a stream that answers the calls of a turn, either by running the calls or by using the
+/// results that the decision requires instead.
 pub(super) fn run_tools(
     run: &RunShared,
     state: &State,
@@ -95,8 +95,8 @@ pub(super) async fn resume_pending_calls(
     Ok(Some(Box::new(run_tools(run, &resuming, None, &Decision::RunTools)?)))
 }
 
-/// Returns an error if the body has not listed the tool sources, since calls of their tools would
-/// be answered as calls of unknown tools.
+/// Returns an error if the body has not listed the tool sources, since calls to tools from these
+/// sources would be answered as calls to unknown tools.
 fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     let own = &run.settings.tools.toolkit;
     let is_unlisted = !run.settings.tools.sources.is_empty()
