@@ -217,8 +217,8 @@ impl Event<'_> {
         Location { index: self.output_index.0, id: self.item_id.or_empty() }
     }
 
-    /// Returns the position of the item's part to which the event refers, together with the given
-    /// kind of text.
+    /// Returns the given kind of text together with the index of the item's part to which the event
+    /// refers.
     fn part(&self, kind: TextKind) -> (TextKind, u64) {
         let index = if kind == TextKind::Summary { self.summary_index } else { self.content_index };
         (kind, index.or_zero())
@@ -324,7 +324,7 @@ impl Decode for Decoder {
     }
 }
 
-/// Returns the complete text from a part's end event, with the kind of the text.
+/// Returns the kind and the complete text of a part from the part's end event.
 fn text_of_part<'a>(part: &'a MessagePart<'_>) -> Option<(TextKind, &'a str)> {
     match part.r#type.or_empty() {
         "output_text" => Some((TextKind::Text, part.text.or_empty())),
