@@ -280,7 +280,7 @@ impl Client {
         Self { shared: Arc::new(shared), view: Arc::new(self.view.with_nothing_built()) }
     }
 
-    /// Returns the server's name, which is the prefix of its tool names.
+    /// Returns the server's name, used as the prefix for its tool names.
     pub fn name(&self) -> &str {
         &self.shared.settings.name
     }
