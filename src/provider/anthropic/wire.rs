@@ -120,8 +120,8 @@ impl Anthropic {
     /// block has changed since the block was written, for example because of compaction. Requests
     /// to Anthropic's own address that contain thinking blocks therefore set `drop_block`. With
     /// `drop_block`, thinking blocks that no longer match their context are not shown to the model.
-    /// [`input_transformations`](crate::provider::anthropic::input_transformations) returns the
-    /// dropped thinking blocks.
+    /// [`input_transformations`](crate::provider::anthropic::input_transformations) reports which
+    /// thinking blocks were dropped.
     ///
     /// After this method is called, `drop_block` is not sent, and Anthropic rejects any request
     /// whose thinking blocks no longer match their context.
@@ -160,8 +160,8 @@ impl Anthropic {
     /// found.
     ///
     /// Tool search is off by default, because older models and most compatible servers do not
-    /// support it. Anthropic's own API, Vertex AI and Azure accept tool search without a beta
-    /// header. Other hosts may require a beta header, which can be set with
+    /// support tool search. Anthropic's own API, Vertex AI and Azure accept tool search without a
+    /// beta header. Other hosts may require a beta header, which can be set with
     /// [`with_beta`](Self::with_beta).
     ///
     /// ```

@@ -76,9 +76,9 @@ pub struct Dialect {
     /// Whether an assistant message is required between a tool result and a user message. Without
     /// the assistant message, Mistral reports "Unexpected role 'user' after role 'tool'".
     pub requires_assistant_after_results: bool,
-    /// Whether an empty `tools` array is sent if the request has no tools but the history has
-    /// calls. Proxies for Anthropic require the empty array, but most servers reject an empty
-    /// array.
+    /// Whether an empty `tools` array is sent if the request offers no tools but the history
+    /// contains calls. Proxies for Anthropic require the empty array, but most servers reject an
+    /// empty array.
     pub sends_empty_tools: bool,
 
     /// Which signals complete a turn.
@@ -264,7 +264,7 @@ pub enum TurnEnd {
     BodyEnd,
 }
 
-/// Specifies whether the model writes its reasoning in its text.
+/// Specifies whether the model's text contains its reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ThinkTags {

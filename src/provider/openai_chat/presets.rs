@@ -68,10 +68,10 @@ impl Dialect {
         ..Self::BROADLY_COMPATIBLE
     };
 
-    /// The dialect of Azure OpenAI. The base URL of the resource must be set, either to
+    /// The dialect of Azure OpenAI. The resource's base URL must be set, either to
     /// `https://{resource}.openai.azure.com/openai/v1` or to
     /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}?api-version={version}`.
-    /// The query of the base URL is sent with each request.
+    /// The base URL's query string is sent with each request.
     pub const AZURE: Self = Self {
         name: "azure",
         base_url: "",

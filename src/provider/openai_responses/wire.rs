@@ -62,7 +62,7 @@ impl OpenAiResponses {
     /// `tool_search`. The model sees only the tools that a search has found.
     ///
     /// Tool search is off by default, because older models and most compatible servers do not
-    /// support it. OpenAI supports tool search in GPT-5.4 and later models.
+    /// support tool search. OpenAI supports tool search in GPT-5.4 and later models.
     ///
     /// ```
     /// use turnstream::Provider;

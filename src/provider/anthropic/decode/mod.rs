@@ -163,7 +163,7 @@ impl Decoder {
         if kind == "input_json_delta" && is_call && adds && turn.is_stopped() {
             return Err(late_call_error());
         }
-        // A call is only valid with its complete arguments, so a lost piece of the arguments is an
+        // A call is valid only with complete arguments, so a lost piece of the arguments is an
         // error.
         let fits = open.as_ref().is_some_and(|(_, block)| block.accepts_json());
         if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {

@@ -93,7 +93,7 @@ impl Block<'_> {
     /// result.
     pub(super) fn found_tool_names(&self) -> Vec<String> {
         match self {
-            // A cheap check first: only few blocks have to be parsed.
+            // This cheap check ensures that only a few blocks have to be parsed.
             Self::Verbatim(raw) if raw.get().contains("\"tool_search_tool_result\"") => {
                 let read = serde_json::from_str::<SearchResult<'_>>(raw.get()).unwrap_or_default();
                 let found = read.content.0.map(|content| content.tool_references.0);

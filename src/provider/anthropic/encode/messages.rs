@@ -230,7 +230,7 @@ impl<'a> Messages<'a> {
             self.flush_calls();
             if role == "user" {
                 self.pending_thinking.clear();
-                // A server tool call that still waits for its result may be removed later.
+                // A server tool call that is still waiting for a result may be removed later.
                 if !self.written.is_empty() && self.pending_server_tool_uses.is_empty() {
                     self.closed_elements =
                         Some((self.item_index, self.written.len(), self.container.clone()));

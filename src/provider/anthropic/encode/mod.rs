@@ -51,9 +51,9 @@ use crate::request::{Request, ToolSpec};
 /// # Deferred tools
 ///
 /// [Deferred](ToolSpec::deferred) tools are sent with `defer_loading`, after the server tool
-/// `tool_search_tool_bm25` that searches them. Search results are sent back exactly as received.
-/// The API requires a definition of each tool that a search result names. A tool that a search
-/// result names and the request no longer offers is therefore declared as a deferred tool.
+/// `tool_search_tool_bm25`, which searches the deferred tools. Search results are sent back exactly
+/// as received. The API requires a definition of each tool that a search result names. A tool that
+/// a search result names and the request no longer offers is therefore declared as a deferred tool.
 ///
 /// # Cache marks
 ///

@@ -94,8 +94,8 @@ impl Settings {
                 let thinking = Thinking::Adaptive { display, block_binding: None };
                 (Some(thinking), Some(EFFORT_NAMES.name_of(effort)), asked)
             }
-            // The limit includes thinking tokens. If the budget would leave none for the answer,
-            // the limit is raised by the budget.
+            // The limit includes thinking tokens. If the budget would leave no tokens for the
+            // answer, the budget is added to the limit.
             Some(Reasoning::Budget(budget_tokens)) => {
                 let raised = asked.saturating_add(budget_tokens);
                 let max_tokens = if budget_tokens < asked { asked } else { raised };

@@ -281,7 +281,7 @@ impl Decode for Decoder {
             // Sent by proxies.
             "[DONE]" => return Ok(FrameOutcome::Done),
             _ if frame.event == "error" => return Err(failure::error_in_stream(frame.data)),
-            // The format of the wire without `alt=sse`, and of errors.
+            // The format of responses without `alt=sse`, and of errors.
             list if list.starts_with('[') => {
                 for chunk in read_chunk::<Vec<&RawValue>>(list, &mut room)? {
                     let mut room = String::new();

@@ -88,7 +88,7 @@ impl<'a> Contents<'a> {
                     );
                 }
             }
-            // The API has no use for unsigned thoughts, so they are left out.
+            // The API has no use for unsigned thoughts, so unsigned thoughts are omitted.
             ItemKind::Reasoning { text } => {
                 if bound.thought_signature.is_some() {
                     let thought = bound.text.is_none();

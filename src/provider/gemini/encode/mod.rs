@@ -28,9 +28,9 @@ use crate::request::{Request, ToolSpec};
 /// roles alternate. A turn's tool results are placed together, in the order of their calls. For
 /// Gemini 3 and later, files in tool results are sent inside the results. Files for earlier models
 /// and files specified by URL are sent after the results. A call without a signature receives a
-/// placeholder signature that Gemini 3 does not validate. The name of an output schema has no
-/// effect. [`Options::cache`](crate::request::Options::cache) has no effect, because the provider
-/// caches automatically.
+/// placeholder signature that Gemini 3 does not validate. An output schema's name has no effect.
+/// [`Options::cache`](crate::request::Options::cache) has no effect, because the provider caches
+/// automatically.
 ///
 /// # Errors
 ///

@@ -105,7 +105,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Ends the last call if it is still open.
+    /// Ends the last call if that call is still open.
     pub(super) fn end_open_call(&mut self, turn: &mut TurnBuilder) {
         if let Some(open) = self.open_call.take() {
             turn.end_tool_call(open.key);

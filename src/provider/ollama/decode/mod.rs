@@ -74,7 +74,7 @@ impl Decoder {
     }
 
     /// Sets the provider data of the reasoning item, so that the reasoning is sent back only to the
-    /// model that wrote it.
+    /// model that wrote the reasoning.
     fn bind_reasoning_to_model(&mut self, turn: &mut TurnBuilder) {
         if !std::mem::replace(&mut self.is_reasoning_bound, true) {
             let data = ProviderData::new(super::PROVIDER_NAME, &self.model, serde_json::json!({}));

@@ -94,9 +94,9 @@ impl<'a> Messages<'a> {
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
-        // An interrupted item is a message of its own, which no later item changes. Two interrupted
-        // items in a row are two messages if the first has text. No message may be between calls
-        // and their results, however.
+        // An interrupted item forms a separate message, which no later item changes. Two
+        // consecutive interrupted items form two messages if the first item contains text. However,
+        // no message may come between calls and their results.
         let went_on = std::mem::replace(&mut self.was_interrupted, item.interrupted);
         let ends = |turn: &Message<'_>| match item.interrupted {
             true => !turn.content.trim().is_empty(),
@@ -121,7 +121,7 @@ impl<'a> Messages<'a> {
             ItemKind::Text { text } => append_text(&mut self.open_turn().content, text),
             ItemKind::Reasoning { text } => {
                 // The provider data names the model that wrote the reasoning. Truncated reasoning
-                // is of no use.
+                // is useless.
                 let is_own = handoff(item, PROVIDER_NAME, self.model).data().is_some();
                 if is_own && !item.interrupted {
                     append_text(&mut self.open_turn().thinking, text);

@@ -22,7 +22,7 @@ use crate::request::{Request, ToolChoice, ToolSpec};
 /// [`ToolChoice::None`], the tools are not sent.
 ///
 /// An effort of `minimal` is sent as `low`, and an effort of `max` is sent as `high`, unless
-/// [`Chat::with_think`] sets another encoding. The name of an output schema has no effect.
+/// [`Chat::with_think`] sets another encoding. An output schema's name has no effect.
 /// [`Options::cache`](crate::request::Options::cache) has no effect, because the server caches
 /// automatically.
 ///

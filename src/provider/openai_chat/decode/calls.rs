@@ -102,8 +102,9 @@ impl Calls {
         }
     }
 
-    /// Returns the call for which a delta that differs from `delta` only in its arguments would do
-    /// nothing except append these arguments. `delta` must be the most recently applied delta.
+    /// Returns the call to which `delta` belongs, if another delta that differs only in its
+    /// arguments would do nothing except append these arguments to the call. `delta` must be the
+    /// most recently applied delta.
     pub(super) fn find_repeatable(&self, delta: &WireCall<'_>) -> Option<usize> {
         let id = delta.id.or_empty();
         let function = delta.function.value.as_ref()?;
@@ -130,8 +131,8 @@ impl Calls {
         }
     }
 
-    /// Inserts a call at its position in the call order. Calls that have already started keep their
-    /// positions.
+    /// Inserts a call at the proper position in the call order. Calls that have already started
+    /// keep their positions.
     fn insert_call(&mut self, call: Call) -> usize {
         let at = self.all.len();
         let comes_after = |other: &usize| match (self.all[*other].index, call.index) {

@@ -243,7 +243,7 @@ impl Decoder {
             if !self.has_reasoning_text {
                 turn.push_reasoning(REASONING_ITEM_KEY, &words, ReasoningKind::Trace);
             }
-            // Reserves the position of the reasoning item. `finish` sets its data, which may be
+            // Reserves the reasoning item's position. `finish` sets the item's data, which may be
             // encrypted.
             turn.set_reasoning_data(REASONING_ITEM_KEY, self.provider_data(serde_json::json!({})));
         }

@@ -1,5 +1,5 @@
-//! Reasoning that is sent back as received, because it is signed, encrypted, or in a
-//! server-specific format.
+//! Collects reasoning that must be sent back unchanged, because the reasoning is signed, encrypted,
+//! or in a server-specific format.
 
 use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
@@ -96,8 +96,8 @@ impl ReasoningData {
 }
 
 impl ReasoningPiece {
-    /// Creates an element from its fields. `texts` lists the types of elements with text, each with
-    /// the name of the corresponding text field.
+    /// Creates an element from its fields. `texts` lists the types of elements that contain text,
+    /// each with the name of the corresponding text field.
     fn new(fields: OrderedFields, texts: &[(&str, &'static str)]) -> Self {
         let kind = string_field(&fields, "type").unwrap_or_default();
         let text_field = texts.iter().find(|(of, _)| *of == kind).map_or("", |(_, field)| field);

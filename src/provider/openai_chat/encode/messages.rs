@@ -130,9 +130,9 @@ impl<'a> Messages<'a> {
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
-        // An interrupted item is a message of its own, which no later item changes. Two interrupted
-        // items in a row are two messages if the first has text. No message may be between calls
-        // and their results, however.
+        // An interrupted item forms a separate message, which no later item changes. Two
+        // consecutive interrupted items form two messages if the first item contains text. However,
+        // no message may come between calls and their results.
         let went_on = std::mem::replace(&mut self.was_interrupted, item.interrupted);
         let ends = |turn: &Message<'_>| match item.interrupted {
             true => turn.content.has_content(),

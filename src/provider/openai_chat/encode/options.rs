@@ -77,7 +77,7 @@ pub(super) fn set_tools(
     let declared = tools.is_some_and(|tools| !tools.is_empty());
     let tool_choice = match (&options.tool_choice, dialect.tool_choice) {
         (ToolChoice::Auto, _) => None,
-        // Tools are left out if the dialect does not support `tool_choice`.
+        // Tools are omitted if the dialect does not support `tool_choice`.
         (ToolChoice::None, _) if !declared => None,
         (ToolChoice::None, _) => Some(json!("none")),
         (ToolChoice::Required, ToolChoices::Keywords | ToolChoices::KeywordsAndNamed) => {

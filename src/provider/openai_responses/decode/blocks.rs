@@ -473,7 +473,7 @@ enum SlotKind {
     Message(TextParts),
     Reasoning(TextParts),
     Call(Box<Call>),
-    /// A provider-specific item of the given type. The item is stored unchanged once it is
+    /// A provider-specific item of the given type. The item is stored unchanged once the item is
     /// finished.
     ProviderItem(String),
 }

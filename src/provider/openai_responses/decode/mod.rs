@@ -32,8 +32,8 @@ const MISMATCH_MESSAGE: &str = "the provider corrected what it had streamed";
 /// `response.function_call_arguments.done`, `response.output_item.done`, or a terminal event that
 /// contains the call's item. If the final form of a message or a call contradicts the deltas, the
 /// final form is used. To use the final form, the decoder
-/// [retracts](crate::turn::TurnEvent::Retracted) the turn, emits all its content again, and then
-/// completes the turn.
+/// [retracts](crate::turn::TurnEvent::Retracted) the turn, emits all of the turn's content again,
+/// and then completes the turn.
 ///
 /// The decoder ignores `sequence_number`. A connection cannot lose individual events, some gateways
 /// number events differently, and the final events repeat everything that a call requires.

@@ -38,7 +38,8 @@ use crate::request::Request;
 /// automatically.
 ///
 /// [Deferred](crate::tool::ToolSpec::deferred) tools are sent with `defer_loading`, after the tool
-/// `tool_search` that searches them. Searches and their results are sent back exactly as received.
+/// `tool_search`, which searches the deferred tools. Searches and their results are sent back
+/// exactly as received.
 ///
 /// # Errors
 ///
