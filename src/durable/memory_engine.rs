@@ -82,13 +82,12 @@ impl MemoryEngine {
 
     /// Runs calls with this agent's tools, outside the steps of the run, if a turn has several calls. Each of these
     /// calls has its own journal.
-    /// journal.
     pub fn with_worker(mut self, agent: &Agent) -> Self {
         self.worker.agent = Some(agent.clone());
         self
     }
 
-    /// Sends the progress of calls that run outside the run through the hub that shows the run.
+    /// Sends the progress of the worker's calls through the hub that shows the run.
     pub fn with_worker_hub(mut self, hub: &Hub) -> Self {
         self.worker.hub = Some(hub.clone());
         self

@@ -29,7 +29,7 @@
 //!
 //! | operation | if the attempt is lost in the meantime |
 //! |---|---|
-//! | a model request, a hook that takes time, a compaction, a step in a loop body | the next attempt performs it again |
+//! | a model request, a hook that takes time, a compaction, a step in a loop body | the next attempt repeats it |
 //! | a call to an [idempotent] tool | the next attempt performs it again, under the same [key] |
 //! | any other call | the call is not started again; the model is told that the call was interrupted |
 //! | a sub-agent | like the call that started it; a tool made from an agent is idempotent only if you set that |

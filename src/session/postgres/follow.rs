@@ -123,8 +123,8 @@ impl Followers {
         Follower { followers: self, id, versions, listener_ends, last: None }
     }
 
-    /// Notifies the listener that another session is followed, or starts a listener on the caller's
-    /// runtime if there is none.
+    /// Notifies the listener that another session is followed, or starts a new listener on the
+    /// caller's runtime.
     fn ensure_listener(self: &Arc<Self>, state: &mut FollowerState) {
         if let Some(listener) = &state.listener
             && listener.added.unbounded_send(()).is_ok()
