@@ -44,7 +44,7 @@ struct WriteStamp {
     modified: Option<SystemTime>,
 }
 
-/// What to do if the database file does not exist.
+/// The action to take if the database file does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfMissing {
     ReturnNone,
