@@ -30,7 +30,7 @@ pub(super) struct ActiveCalls {
 struct Registered {
     calls: Vec<Arc<ActiveCall>>,
     early_progress: HashMap<String, Value>,
-    /// The number of calls that are being sent and do not have a known id yet.
+    /// The number of calls that are being sent and whose ids are not known yet.
     sending_count: usize,
     /// The questions that may belong to calls that are being sent, each with the id of the request
     /// it belongs to, if known.

@@ -82,7 +82,7 @@ pub struct Client {
     view: Arc<View>,
 }
 
-/// The selection of the server's tools, and which of them run without approval.
+/// Selects the tools to use from the server, and which of them run without approval.
 #[derive(Default)]
 struct View {
     trusts_all: bool,
@@ -488,7 +488,7 @@ impl Client {
     }
 }
 
-/// Lists the tools before each request of a run. After the server has reported a change, or after a reconnect, all
+/// Lists the tools before each request in a run. After the server has reported a change, or after a reconnect, all
 /// tools are listed again. If listing the tools again fails, the run keeps the last tool list and adds a note about the
 /// failure.
 impl ToolSource for Client {

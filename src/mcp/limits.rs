@@ -15,10 +15,10 @@ use std::time::Duration;
 /// | [`start`](Self::start) | 30 s | connecting fails with [`Timeout`](crate::ErrorKind::Timeout); the process ends |
 /// | [`request`](Self::request) | 60 s | the request, such as a page of a list, fails with `Timeout` |
 /// | [`call`](Self::call) | 60 s | the call is cancelled, and its result is an error |
-/// | [`call_total`](Self::call_total) | 10 min | the call is cancelled, and its result is a time-out |
-/// | [`input`](Self::input) | 5 min | the question to the user is answered as cancelled |
-/// | [`input_rounds`](Self::input_rounds) | 10 | the result of the call is an error |
-/// | [`close`](Self::close) | 3 s | processes that still run are killed |
+/// | [`call_total`](Self::call_total) | 10 min | the call is cancelled, and its result reports a time-out |
+/// | [`input`](Self::input) | 5 min | the server receives the answer that the user cancelled |
+/// | [`input_rounds`](Self::input_rounds) | 10 | the call's result is an error |
+/// | [`close`](Self::close) | 3 s | processes that are still running are killed |
 ///
 /// The text of a result is clipped like the result of any other tool; see
 /// [`Toolkit::with_max_result_bytes`](crate::Toolkit::with_max_result_bytes).

@@ -19,8 +19,8 @@
 //! | `inputSchema` | [`ToolSpec::parameters`], unchanged; arguments that do not match are not sent |
 //! | `readOnlyHint` | calls may run concurrently; without it a call runs [alone](crate::Tool::exclusive) |
 //! | `notifications/progress` | [`ToolEvent::Progress`]; a slow consumer gets only the newest |
-//! | text, images, resources | the parts of the result |
-//! | `structuredContent` | JSON text, if the result has no other text |
+//! | text, images, resources | the result's parts |
+//! | `structuredContent` | JSON text, if the result contains no other text |
 //! | `isError`, an error, a broken connection | a result that reports the failure to the model |
 //! | a question to the user | answered by [`with_elicitation`](Client::with_elicitation), otherwise declined |
 //! | a request to a model, or for folders | answered by [`with_sampling`] and [`with_roots`], otherwise by an error |

@@ -39,7 +39,7 @@ pub struct Prompt {
     pub arguments: Vec<PromptArgument>,
 }
 
-/// An argument of a [`Prompt`].
+/// An argument to a [`Prompt`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PromptArgument {

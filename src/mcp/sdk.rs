@@ -892,7 +892,7 @@ impl ErrorContext {
     }
 }
 
-/// Marks an error of the HTTP transport.
+/// Marks an error from the HTTP transport.
 #[derive(Debug)]
 struct HttpFailure;
 
@@ -910,7 +910,7 @@ fn shortened(text: &str) -> String {
     crate::item::truncate_middle(text.to_owned(), MAX_TEXT)
 }
 
-/// The HTTP client of a connection: rmcp's own client for reqwest, with this crate's credentials.
+/// A connection's HTTP client: rmcp's own client for reqwest, with this crate's credentials.
 #[derive(Clone)]
 struct HttpBackend {
     client: reqwest::Client,

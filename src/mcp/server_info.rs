@@ -19,9 +19,9 @@ pub enum Era {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// The name of the server's program.
+    /// The name of the server program.
     pub name: Option<String>,
-    /// The version of the server's program.
+    /// The version of the server program.
     pub version: Option<String>,
     /// The protocol version, for example `2026-07-28`.
     pub protocol_version: String,

@@ -2,10 +2,10 @@
 
 use crate::fnv::fnv1a_64;
 
-/// The maximum length of a name that every provider accepts.
+/// The maximum length of a tool name that every provider accepts.
 const MAX_NAME_LEN: usize = 64;
 
-/// The maximum length of the server's part of the tool name.
+/// The maximum length of the server's name within a tool name.
 const MAX_SERVER_NAME_LEN: usize = 24;
 
 const SEPARATOR: &str = "__";

@@ -9,9 +9,9 @@ use crate::testing::http::HttpRequest;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ReceivedRequest {
-    /// The number of requests that the script received before this request, on all wires.
+    /// The number of requests that the script received before this request, in any wire format.
     pub index: usize,
-    /// The wire on which the request arrived.
+    /// The wire format that the request uses.
     pub wire: Wire,
     /// The requested model's name.
     pub model: String,

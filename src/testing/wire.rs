@@ -13,15 +13,15 @@ use crate::testing::signatures::Signatures;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Wire {
-    /// The Anthropic Messages wire, which uses the path `…/messages`.
+    /// The Anthropic Messages wire format, which uses the path `…/messages`.
     Anthropic,
-    /// The `OpenAI` Chat Completions wire, which uses the path `…/chat/completions`.
+    /// The `OpenAI` Chat Completions wire format, which uses the path `…/chat/completions`.
     OpenAiChat,
-    /// The `OpenAI` Responses wire, which uses the path `…/responses`.
+    /// The `OpenAI` Responses wire format, which uses the path `…/responses`.
     OpenAiResponses,
-    /// The Gemini wire, which uses the path `…/models/{model}:streamGenerateContent`.
+    /// The Gemini wire format, which uses the path `…/models/{model}:streamGenerateContent`.
     Gemini,
-    /// The wire for Ollama's native API, which uses the path `…/api/chat`.
+    /// The wire format of Ollama's native API, which uses the path `…/api/chat`.
     Ollama,
 }
 
@@ -41,11 +41,11 @@ pub(super) struct WireProfile {
 }
 
 impl Wire {
-    /// All wires, for tests that cover every wire.
+    /// All wire formats, for tests that cover each of them.
     pub const ALL: [Self; 5] =
         [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama];
 
-    /// Returns the wire's name, as used in provider data.
+    /// Returns the wire format's name, as used in provider data.
     pub fn as_str(self) -> &'static str {
         self.server_wire().name
     }

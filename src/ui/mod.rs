@@ -7,9 +7,9 @@
 //!
 //! | module | clients |
 //! |---|---|
-//! | [`sse`] | your own page, with `EventSource` or `fetch`: the events of this crate, unchanged |
-//! | [`ag_ui`] | `CopilotKit`, `assistant-ui` and all others that support AG-UI |
-//! | [`ai_sdk`] | `useChat` and everything else that is based on the AI SDK |
+//! | [`sse`] | your own page, with `EventSource` or `fetch`: this crate's events, unchanged |
+//! | [`ag_ui`] | `CopilotKit`, `assistant-ui` and all other clients that support AG-UI |
+//! | [`ai_sdk`] | `useChat` and any other client that is based on the AI SDK |
 //!
 //! Three rules apply to all protocols:
 //!

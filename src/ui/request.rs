@@ -51,10 +51,10 @@ impl Default for ClientLimits {
 ///
 /// | status | meaning |
 /// |---|---|
-/// | 400 | the request is not JSON, or asks for something that the client may not do |
-/// | 409 | the conversation is in another state than the client assumes |
+/// | 400 | the request is not JSON, or asks for something that the client is not allowed to do |
+/// | 409 | the conversation is in a different state than the client assumes |
 /// | 413 | the request is too large |
-/// | 415 | the content type of the request is not JSON |
+/// | 415 | the request's content type is not JSON |
 /// | 422 | the request is JSON with a wrong structure |
 ///
 /// A session's [`Error`] converts into a `RequestError`. A [conflict](ErrorKind::Conflict) gets the

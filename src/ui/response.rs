@@ -78,7 +78,7 @@ pub(super) trait EncodeEvents<E = Event> {
     /// Writes an event.
     fn encode(&mut self, event: &E, out: &mut Vec<u8>);
 
-    /// Returns whether an event is the last event of the response.
+    /// Returns whether an event is the last event in the response.
     fn is_last(&self, event: &E) -> bool;
 
     /// Returns whether a stream may end normally without a last event.

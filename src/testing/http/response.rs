@@ -32,7 +32,7 @@ pub struct HttpResponse {
 /// One part of a response body: bytes, a wait, or a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyPart {
-    /// Sends the bytes as one HTTP chunk, in one write. Empty bytes are not sent.
+    /// Sends the bytes as one HTTP chunk, in one write. If the bytes are empty, nothing is sent.
     Bytes(Bytes),
     /// Waits for this duration, measured by tokio's clock. If the clock is paused, the wait ends as
     /// soon as all tasks are idle.

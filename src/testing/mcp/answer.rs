@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 /// The answer of a tool on an [`McpServer`](crate::testing::mcp::McpServer): either a result or a
 /// JSON-RPC error.
 ///
-/// A string converts into an answer. A `Result` whose two types both convert into an answer also
-/// converts into one.
+/// A string converts into an answer. A `Result` also converts into one, if its error is
+/// an answer and its success value converts into an answer.
 ///
 /// ```
 /// use turnstream::testing::mcp::McpAnswer;

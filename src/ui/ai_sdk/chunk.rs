@@ -1,4 +1,4 @@
-//! The chunks of a message stream, as defined in `ui-message-chunks.ts` of `ai`.
+//! The chunks in a message stream, as defined in the file `ui-message-chunks.ts` in `ai`.
 //!
 //! The first releases of versions 5 and 6 reject unknown fields. Chunks therefore contain only
 //! fields that all releases support.

@@ -9,8 +9,8 @@
 //! | part | content |
 //! |---|---|
 //! | metadata | `model` at the start; at the end `reason`, `why`, `turns` and `usage`, including sub-agents |
-//! | `data-progress` | the progress of a tool; its id is the id of the call |
-//! | `data-agent` | a sub-agent's turn, latest text and calls; its id is the call's id, after those of its parents |
+//! | `data-progress` | a tool's progress; the part's id is the call's id |
+//! | `data-agent` | a sub-agent's turn, latest text and calls; the part's id is the call's id, after its parents' |
 //! | `data-approval` | a request for approval, for a sub-agent's call and for clients of version 5 |
 //! | `data-retracted` | the previous step was retracted; not for version 7 |
 //! | `data-steer` | steering input; not for version 7 |

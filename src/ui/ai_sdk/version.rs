@@ -4,7 +4,7 @@
 ///
 /// | | V5 | V6 | V7 |
 /// |---|---|---|---|
-/// | a call that needs an approval | `data-approval` | an approval of its part | same as V6 |
+/// | a call that needs approval | `data-approval` | an approval request on the call's part | same as V6 |
 /// | a verdict that arrived during the run | | | `tool-approval-response` |
 /// | a call that was denied | an error | denied | denied |
 /// | a retracted turn | `data-retracted` | `data-retracted` | its parts are removed |
