@@ -29,7 +29,7 @@ use crate::trace::Trace;
 use crate::turn::Turn;
 use crate::world::World;
 
-/// Combines a model with its tools and the rules for the agent loop. Cheap to clone.
+/// Combines a model with tools and the rules for the loop that runs them. Cheap to clone.
 ///
 /// ```
 /// use serde_json::json;
@@ -96,10 +96,11 @@ impl Agent {
     /// handles and the single `Finished` event work in the same way as with `loop_body`.
     ///
     /// The run must receive each event before the body is polled again. This is the case if the
-    /// body's stream is returned without an adapter. If an adapter such as `ready_chunks` or a
-    /// channel polls the body ahead of the run, the body sees an outdated history. If the run has
-    /// not received a change to the history, such as a steered message, before the next request,
-    /// the run ends with an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
+    /// closure returns the body's stream directly, without an adapter. If an adapter such as
+    /// `ready_chunks` or a channel polls the body ahead of the run, the body sees an outdated
+    /// history. If the run has not received a change to the history, such as a steered message,
+    /// before the next request, the run ends with an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     ///
     /// To compile your own copy of [`loop_body`], add the crates `async-stream` and `futures` to
     /// your dependencies.
@@ -160,7 +161,7 @@ impl Agent {
     }
 
     /// Returns the agent's own tools. The tools from the agent's [sources](Self::with_tool_source)
-    /// are not included, since these tools are listed only during a run.
+    /// are not included, since only a run lists these tools.
     pub fn toolkit(&self) -> &Toolkit {
         &self.0.tools.toolkit
     }
@@ -193,7 +194,7 @@ impl Agent {
     /// ([`Item::with_turn_info`](crate::Item::with_turn_info)).
     ///
     /// In contrast, [`run_from`](Self::run_from) does not resume the open calls in a history, but
-    /// answers them as interrupted.
+    /// gives each open call a result that says that the call was interrupted.
     ///
     /// ```
     /// use serde_json::json;
@@ -273,8 +274,8 @@ impl Agent {
         self.with_toolkit(Toolkit::new(tools))
     }
 
-    /// Adds a tool to the agent. The tool's name must differ from the names of all other tools of
-    /// the agent.
+    /// Adds a tool to the agent. The tool's name must differ from the names of the agent's other
+    /// tools.
     pub fn with_tool(self, tool: Tool) -> Self {
         self.update_settings(|it| it.tools.toolkit = it.tools.toolkit.clone().with_tool(tool))
     }
@@ -300,7 +301,7 @@ impl Agent {
     ///   the source's error before it sends a request, and calls that were to be resumed are
     ///   answered without being run. If two tools share a name, the run ends with an
     ///   [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
-    /// - ***A changed list** is reported to the model before the next request, in an
+    /// - **A changed list** is reported to the model before the next request, in an
     ///   [`Appended`](crate::Event::Appended) event with the reason
     ///   [`Hook`](crate::event::AppendReason::Hook). The message lists the tools that are new, no
     ///   longer available, described differently, or left out.
@@ -899,7 +900,7 @@ impl Agent {
     /// # }
     /// ```
     ///
-    /// This example approves a call of the sub-agent:
+    /// This example approves a call made by a sub-agent:
     ///
     /// ```
     /// use serde_json::json;

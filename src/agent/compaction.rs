@@ -217,7 +217,7 @@ fn compaction_event(
 }
 
 /// Charges the usage of a compaction at the price of the compactor's model, or at the price of the
-/// agent's model if the compactor's model has no price.
+/// agent's model if the price of the compactor's model is unknown.
 fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
     if usage == Usage::default() {
         return;

@@ -138,8 +138,8 @@ impl Control {
         self.stop_requested.load(Ordering::Acquire)
     }
 
-    /// Registers the waker that is woken by an interrupt or a verdict. Call this method before a
-    /// poll that may be pending.
+    /// Registers the waker with which an interrupt or a verdict wakes the run. Call this method
+    /// before a poll that may be pending.
     pub(super) fn register_waker(&self, waker: &Waker) {
         self.waker.register(waker);
     }

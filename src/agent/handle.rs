@@ -93,9 +93,9 @@ impl RunHandle {
     }
 
     /// Interrupts the run. When the run is next polled, it drops the open request and the running
-    /// tools, answers the open calls as interrupted, and finishes. The run also drops any retry
-    /// delay, hook, compaction or wait for a verdict. If the run was already interrupted or has
-    /// ended, this method has no effect.
+    /// tools, gives each open call a result that says that the call was interrupted, and finishes.
+    /// The run also drops any retry delay, hook, compaction or wait for a verdict. If the run was
+    /// already interrupted or has ended, this method has no effect.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -120,7 +120,7 @@ impl RunHandle {
         self.control.interrupt();
     }
 
-    /// Ends the run after the current turn. The response and the tools of the turn complete and are
+    /// Ends the run after the current turn. The turn's response and its tool calls complete and are
     /// recorded, and no further request is sent. The run ends with the reason `stopped`, unless the
     /// turn ends the run anyway, for example with the reason `completed`. If this method is called
     /// between two turns, or before the first turn, the run ends immediately.

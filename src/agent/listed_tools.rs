@@ -77,7 +77,7 @@ impl ListedTools {
     }
 }
 
-/// Returns whether both listings have the same tools with the same descriptions.
+/// Returns whether both listings contain the same tools with the same descriptions.
 fn is_run_alike(before: &[SourceTools], now: &[SourceTools]) -> bool {
     let is_same =
         |(before, now): (&Tool, &Tool)| before.is_run_like(now) && before.is_described_like(now);

@@ -1,6 +1,6 @@
-//! The ready-made agent: a loop over a provider, a toolkit and a history.
+//! Provides a ready-made agent, which runs a loop with a provider, a toolkit and a history.
 //!
-//! The agent uses only the public API of this crate. [`decide()`] and the other functions of the
+//! The agent uses only the public API of this crate. [`decide()`] and the other functions in the
 //! module `decide` are pure functions that map a turn to the next action. [`loop_body()`] applies
 //! the action to a [`State`], using the methods of a [`RunContext`]. Each policy is defined in a
 //! file of its own. To write your own loop, copy `loop_body` and pass the copy to
@@ -14,7 +14,7 @@
 //! - `run_context` defines the methods that the body calls. The files `external_facts`,
 //!   `refresh_tools`, `deliver_input`, `compaction`, `send_request`, `run_tools` and `stop_review`
 //!   implement these methods.
-//! - `run` contains the stream around the loop.
+//! - `run` implements the stream that runs the loop.
 //! - `agent` starts runs.
 
 mod agent;

@@ -12,8 +12,7 @@ pub(super) struct PoolClaim(Mutex<ClaimState>);
 #[derive(Debug, Default)]
 struct ClaimState {
     capacity: Option<HeldCapacity>,
-    /// Whether the run reached the front of the queue, but gave up its position to handle something
-    /// else first.
+    /// Whether the run reached the front of the queue, but had to handle something else first.
     yielded_queue_position: bool,
 }
 
@@ -36,8 +35,8 @@ impl PoolClaim {
         drop(before);
     }
 
-    /// Returns whether the run previously gave up its position at the front of the queue, and
-    /// stores whether the run gives up its position now.
+    /// Returns whether the run had to handle something else when it last reached the front of the
+    /// queue, and stores whether this is the case now.
     pub(super) fn replace_yielded_queue_position(&self, now: bool) -> bool {
         std::mem::replace(&mut self.lock().yielded_queue_position, now)
     }

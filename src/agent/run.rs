@@ -36,11 +36,11 @@ pub(super) struct RunArgs {
 /// A single run of an agent, which is a stream of events that ends with `Finished`.
 ///
 /// If the run failed, [`Outcome::error`] is set, and the stream yields the same error as `Err`,
-/// after `Finished` and before `None`. The `?` in a loop such as `while let Some(event) =
-/// run.try_next().await?` therefore returns the error. A run that ends with a reason such as
-/// `max_turns`, `budget`, `stopped` or `pending` has not failed, and has no error.
-/// [`outcome`](Self::outcome) returns the outcome of any run, including a failed run, and
-/// [`Outcome::into_result`] converts the outcome of a failed run into its error.
+/// after `Finished` and before `None`. A loop that uses `run.try_next().await?` therefore returns
+/// the error. A run that ends with a reason such as `max_turns`, `budget`, `stopped` or `pending`
+/// has not failed, and has no error. [`outcome`](Self::outcome) returns the outcome of any run,
+/// including a failed run, and [`Outcome::into_result`] converts the outcome of a failed run into
+/// its error.
 ///
 /// Between two polls, the owner of the run can inspect and control the run. A run dereferences to
 /// its [`RunHandle`], which provides [`steer`](RunHandle::steer),
@@ -50,7 +50,7 @@ pub(super) struct RunArgs {
 /// Dropping the run cancels the open request and the running tools. After the run has been dropped,
 /// its history can still be read from a [`handle`](Self::handle).
 ///
-/// A run may be moved to another tokio runtime between two turns. Within a turn, a run may be moved
+/// A run may be moved to another tokio runtime between two turns. During a turn, a run may be moved
 /// only if the first runtime is a multi-thread runtime; see
 /// [`stream_turn`](crate::Provider::stream_turn).
 ///
@@ -185,7 +185,7 @@ impl Run {
     /// [`ToolContext::data`](crate::tool::ToolContext::data). Call this method before the run is
     /// first polled, since calls that have already started do not receive the value.
     ///
-    /// The tools of sub-agents receive the data as well. Hooks and providers do not receive the
+    /// The tools in sub-agents receive the data as well. Hooks and providers do not receive the
     /// data. A custom loop body gets the data from
     /// [`RunContext::run_data`](crate::agent::RunContext::run_data). If `value` is a [`RunData`],
     /// all values in it are added. The data is not part of the history, so a resumed run must be
@@ -314,7 +314,7 @@ impl Run {
         }
     }
 
-    /// Reports to the world that the loop of the run ended because of an error, a time limit or an
+    /// Notifies the world that the loop of the run ended because of an error, a time limit or an
     /// interrupt.
     fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
         let ending = LoopEnd {
@@ -325,7 +325,7 @@ impl Run {
         self.shared.effects.world().on_end(&ending);
     }
 
-    /// Reports an event that is about to be yielded to the world.
+    /// Notifies the world of an event that is about to be yielded.
     fn notify_world(&mut self, event: &Event) {
         self.polled_since_last_event = false;
         self.shared.effects.world().observe(event);
@@ -341,7 +341,8 @@ impl Run {
             |it: &BudgetExceeded| *reason == EndReason::Budget || it.kind == BudgetKind::Target;
         let budget = time_up.or_else(|| self.state.get().end.exceeded_budget.filter(counts));
         let handle = &self.shared.handle;
-        // If the run ends as `pending`, a call that waits for a verdict has no result.
+        // If the run ends with the reason `pending`, a call that is waiting for a verdict has no
+        // result.
         let is_answered = *reason == EndReason::Pending || handle.journal.all_calls_answered();
         if is_answered && let Some(event) = apply_final_tombstones(&self.shared) {
             return Some(event);
@@ -585,7 +586,7 @@ impl Stream for Run {
             this.notify_world(&event);
             return Poll::Ready(Some(Ok(event)));
         }
-        // `Finished` has the same error, so the world does not observe this `Err`.
+        // `Finished` contains the same error, so the world does not receive this `Err`.
         Poll::Ready(this.failure.take().map(Err))
     }
 }

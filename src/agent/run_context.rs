@@ -87,9 +87,10 @@ impl RunContext {
     ///
     /// # Errors
     ///
-    /// Returns the error of the step, a [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) error
-    /// if a recording has no step with this name, or a [`Store`](crate::ErrorKind::Store) error if
-    /// the stored value cannot be decoded.
+    /// Returns the error from the `step` future, a
+    /// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) error if a recording contains no step
+    /// with this name, or a [`Store`](crate::ErrorKind::Store) error if the stored value cannot be
+    /// decoded.
     pub fn step<T, F>(
         &self,
         name: &str,
@@ -118,8 +119,8 @@ impl RunContext {
         self.0.new_id()
     }
 
-    /// Returns the state and the additional facts that are needed for a decision. If a limit was
-    /// reached, the exceeded budget is set in the returned state.
+    /// Returns the state and the facts that a decision needs in addition to the state. If a limit
+    /// was reached, the exceeded budget is set in the returned state.
     pub fn gather_facts(&self, state: State) -> (State, Facts) {
         external_facts::gather_facts(&self.0, state)
     }
@@ -135,9 +136,9 @@ impl RunContext {
     /// [`deliver_next_input`](Self::deliver_next_input) returns an event that reports the change to
     /// the model. If the agent has no sources, this method does nothing.
     ///
-    /// Call this method before `deliver_next_input`, and before the calls of a run are resumed. If
-    /// the body has not called this method, [`next_request`](Self::next_request) calls it, and
-    /// changes to the tools are reported to the model one request later.
+    /// Call this method before `deliver_next_input`, and before a run's calls are resumed. If the
+    /// body has not called this method, [`next_request`](Self::next_request) calls it, and changes
+    /// to the tools are reported to the model one request later.
     ///
     /// # Errors
     ///
@@ -170,7 +171,7 @@ impl RunContext {
     }
 
     /// Shortens the history before a request. [Old turns](crate::Agent::with_ageing) are shortened
-    /// first; the compactor is called if the request is close to the
+    /// first; then, the compactor is called if the request is close to filling the
     /// [window](crate::Agent::with_window). Call this method until it returns no event, which means
     /// that the request can be sent.
     ///
@@ -221,8 +222,9 @@ impl RunContext {
     ///
     /// Returns a [`Hook`](crate::ErrorKind::Hook) error if a hook fails. Returns an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if two tools have the same name,
-    /// or if a cost limit is set and the model has no price. Also returns an `InvalidRequest` error
-    /// if the run has not received an event from [`deliver_next_input`](Self::deliver_next_input),
+    /// or if a cost limit is set but the model's price is unknown. Also returns an `InvalidRequest`
+    /// error if the run has not received an event from
+    /// [`deliver_next_input`](Self::deliver_next_input),
     /// [`compact_if_needed`](Self::compact_if_needed) or [`compact`](Self::compact), because the
     /// body did not yield the event or is polled ahead.
     pub fn next_request(
@@ -318,7 +320,7 @@ impl RunContext {
         Box::pin(run_tools::resume_pending_calls(&self.0, state))
     }
 
-    /// Rejects all further verdicts on the calls in this turn.
+    /// Rejects all further verdicts on the calls in the current turn.
     pub fn stop_accepting_verdicts(&self) {
         self.0.control().stop_accepting_verdicts();
     }

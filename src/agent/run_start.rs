@@ -6,9 +6,9 @@ use crate::item::{History, Item};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RunStart<'a> {
-    /// The history, without the input.
+    /// The history before the input is appended.
     pub history: &'a History,
-    /// The input, which is appended to the history.
+    /// The input that is appended to the history.
     pub input: &'a [Item],
     /// Whether the run resumes pending calls.
     pub is_resuming: bool,

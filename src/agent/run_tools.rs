@@ -56,7 +56,8 @@ pub(super) fn run_tools(
     let tools = tools.with_history_source(move || handle.history());
     #[cfg(feature = "durable")]
     let tools = {
-        // The closure does not keep the run, since the run has the world, which keeps the closure.
+        // The closure does not hold the run, since the run holds the world, which holds the
+        // closure.
         let (hooks, state) = (run.hooks().clone(), state.clone());
         tools.with_progress_redactor(Arc::new(move |call, data| {
             let data = std::slice::from_mut(data);
@@ -96,7 +97,7 @@ pub(super) async fn resume_pending_calls(
 }
 
 /// Returns an error if the body has not listed the tool sources, since calls to tools from these
-/// sources would be answered as calls to unknown tools.
+/// sources would be treated as calls to unknown tools.
 fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     let own = &run.settings.tools.toolkit;
     let is_unlisted = !run.settings.tools.sources.is_empty()

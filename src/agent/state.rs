@@ -14,8 +14,8 @@ use crate::stream::Step;
 use crate::tool::ToolRunOutcome;
 use crate::turn::Turn;
 
-/// The state of a run between two turns. A state is an immutable value, which each iteration
-/// replaces as a whole, and dereferences to its [`StateFields`]. Cheap to clone.
+/// The state of a run between two turns. A state is immutable: each iteration replaces the whole
+/// state. A state dereferences to its [`StateFields`]. Cheap to clone.
 ///
 /// ```
 /// use turnstream::History;
