@@ -1,4 +1,4 @@
-//! The trait behind every tool, which turns arguments into a call that is ready to start.
+//! The trait that every tool implements, which turns arguments into a call that is ready to start.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use crate::tool::{ToolContext, ToolUpdate};
 /// [`ToolUpdate::Output`].
 pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 
-/// The trait behind every [`Tool`](crate::Tool). Implement it for tools that cannot be written as a
-/// closure.
+/// Implements the name, schema and calls of a [`Tool`](crate::Tool) that cannot be written as a
+/// closure. Every `Tool` is based on a `ToolHandler`.
 ///
 /// ```
 /// use futures::StreamExt;
