@@ -14,7 +14,7 @@ use crate::replay::recording_line::{FORMAT_VERSION, RecordingLine, ValueLine};
 use crate::replay::version1;
 use crate::world::LoopEnd;
 
-/// A recorded run, which is cheap to clone.
+/// A recorded run. A `Recording` is cheap to clone.
 ///
 /// A [`Recorder`](super::Recorder) creates recordings. [`replay`](Self::replay) replays a
 /// recording, and [`at_step`](Self::at_step) selects a step from which a new run can continue.

@@ -194,7 +194,7 @@ impl RunPlayer {
         results.filter_map(reported).collect()
     }
 
-    /// Returns the recorded events of a turn's calls.
+    /// Returns the recorded events from a turn's calls.
     fn tool_events(&self) -> impl futures::Stream<Item = ToolEvent> + Send + use<> {
         let playing = self.clone();
         let mut at = 0;

@@ -35,8 +35,8 @@ use serde::de::DeserializeOwned;
 )]
 pub trait ToolArguments<MustBeAnObject>: DeserializeOwned + JsonSchema + Send + 'static {}
 
-/// Marks types whose JSON representation may be an object. The marker cannot be named outside of
-/// this module and is always inferred.
+/// Marks types whose JSON representation may be an object. The marker cannot be named outside this
+/// module and is always inferred.
 #[derive(Debug)]
 pub struct MayBeAnObject;
 

@@ -40,7 +40,7 @@ impl ToolOutput {
         Self { content: content.into(), failed: false }
     }
 
-    /// Creates the output of a failed call. The text should tell the model how to react.
+    /// Creates the output of a failed call. The content should tell the model how to react.
     pub fn error(content: impl Into<Content>) -> Self {
         Self { content: content.into(), failed: true }
     }

@@ -214,7 +214,7 @@ pub struct Permission {
 pub enum PermissionDecision {
     /// The call runs, unless its tool requires an approval.
     Allow,
-    /// The call requires an approval.
+    /// The call requires an approval before it runs.
     RequireApproval,
     /// The call does not run, and the model receives this text as the reason.
     Deny(String),

@@ -211,8 +211,8 @@ impl Toolkit {
 
     /// Sets the maximum length of a result's text, in bytes. The default is 65,536.
     ///
-    /// A longer result text is [truncated](crate::item::Content::truncate_middle) before the
-    /// consumer or the model sees it. The start and the end of the text are kept.
+    /// A longer text is [truncated](crate::item::Content::truncate_middle) before the consumer or
+    /// the model sees it. The start and the end of the text are kept.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self
@@ -287,7 +287,7 @@ impl Toolkit {
         self.first_call_only
     }
 
-    /// Returns whether calls run as a dry run.
+    /// Returns whether calls run as a dry run, which does not change anything.
     pub fn is_dry_run(&self) -> bool {
         self.is_dry_run
     }

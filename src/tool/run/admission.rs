@@ -17,7 +17,7 @@ use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 /// Decides whether each queued call runs: finds its tool, prepares its arguments, asks the policy,
 /// and waits for an approval.
 pub(super) struct Admission {
-    /// Calls that have not been checked yet, in call order, with their indices in the turn.
+    /// Calls that have not been checked yet, in call order, each with its index in the turn.
     queue: VecDeque<(usize, ToolCall)>,
     call_limit: CallLimit,
     /// The call that the policy is deciding on. The request is boxed, since most policies decide
@@ -241,7 +241,8 @@ impl Admission {
             || (asked && calls.policy.call_policy(|gate| gate.waits_for_verdicts())?))
     }
 
-    /// Returns the calls that wait for a verdict, in call order, with their indices.
+    /// Returns the calls that are waiting for a verdict, in call order, each with its index in the
+    /// turn.
     pub(super) fn awaiting_verdict(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
         self.awaiting_verdict.iter().map(|candidate| (candidate.index, &candidate.call))
     }
@@ -268,7 +269,7 @@ impl Admission {
     }
 
     /// Returns whether a call is held back because calls that wait for a verdict may use up the
-    /// remaining calls of the limit.
+    /// calls that remain within the limit.
     fn must_defer(&self, tool: &Tool) -> bool {
         let Some(left) =
             self.call_limit.remaining.filter(|left| self.call_limit.defers_calls && *left > 0)

@@ -31,10 +31,10 @@ pub(crate) trait CallJournal: Send + Sync {
     /// Reports that a started call has ended or was dropped.
     fn end(&self, call_id: &str);
 
-    /// Reports that all events of an earlier attempt have been emitted again.
+    /// Reports that all events from an earlier attempt have been emitted again.
     fn on_repeated(&self);
 
-    /// Waits until the results of the calls are stored, after all calls have ended.
+    /// Waits, after all calls have ended, until their results are stored.
     fn poll_kept(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum CallStart {
     Interrupted,
 }
 
-/// Replays the events of calls that were ended externally, and then stays pending forever.
+/// Replays the events from calls that were ended externally, and then stays pending forever.
 pub(super) fn replayed_until_end(events: Vec<Event>) -> ReplayedCalls {
     let events = events.into_iter().filter_map(|event| match event {
         Event::Tool(event) => Some(event),

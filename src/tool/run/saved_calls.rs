@@ -106,9 +106,9 @@ struct NestedUsage {
 }
 
 impl NestedUsage {
-    /// Creates an event with everything that a fold reads from the events of an ended sub-agent.
-    /// The event contains the sub-agent's call id only if the call has a result. Otherwise, a fold
-    /// of the events would replace the sub-agent's history.
+    /// Creates an event that contains everything that a fold reads from the events of an ended
+    /// sub-agent. The event contains the sub-agent's call id only if the call has a result.
+    /// Otherwise, a fold of the events would replace the sub-agent's history.
     fn into_event(self, has_result: bool) -> Event {
         let Self { mut call_id, name, usage } = self;
         if !has_result {

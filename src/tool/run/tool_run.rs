@@ -51,7 +51,7 @@ pub struct ToolRun {
     admission: Admission,
     /// The part that runs the admitted calls.
     executor: CallExecutor,
-    /// The part that collects the results of the calls.
+    /// The part that collects the calls' results.
     result_collector: ResultCollector,
     /// The saved events that are emitted instead of running calls, with the calls that stay
     /// pending; `None` in a run that runs its calls.

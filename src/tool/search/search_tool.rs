@@ -39,7 +39,7 @@ struct SearchToolsArgs {
     limit: Option<usize>,
 }
 
-/// The result of a search, as the model reads it.
+/// A search result, in the form that the model reads.
 #[derive(Serialize)]
 struct Found<'a> {
     tools: Vec<FoundTool<'a>>,
