@@ -27,8 +27,8 @@ const RATE_LIMIT_HEADERS: &[(&str, Option<RateLimitScope>)] = &[
 /// message.
 ///
 /// If several limits are exhausted, the limit with the longest reset time is returned. The reset
-/// time of a limit with remaining capacity is ignored. If there is only one reset time and no
-/// remaining count for it, that limit is assumed to be exhausted.
+/// time of a limit with remaining capacity is ignored. If the headers contain only one reset time,
+/// and the limit's remaining count is unknown, the limit is assumed to be exhausted.
 pub(crate) fn exhausted_rate_limit<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
     now: SystemTime,

@@ -59,7 +59,7 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// A timeout that never occurs.
+    /// A duration that disables a timeout.
     pub const NEVER: Duration = Duration::MAX;
 }
 

@@ -45,8 +45,8 @@ pub trait Decode {
     /// is cheap. Unknown frames and fields must be ignored, since a later version of a wire may
     /// send them.
     ///
-    /// A frame with the event type `error` is an error on every wire, and is not passed to this
-    /// method unless its data is empty. In a framing without event types, such as
+    /// On every wire, a frame with the event type `error` reports an error. Such a frame is passed
+    /// to this method only if its data is empty. In a framing without event types, such as
     /// [`NdJson`](crate::framing::NdJson), all frames have the type `message`. A decoder for such a
     /// framing must detect errors itself and parse them with
     /// [`error_in_stream`](crate::provider::error_in_stream).

@@ -16,7 +16,7 @@ use crate::item::{Item, ItemKind, ProviderData};
 /// | user messages, tool results, instructions | unchanged | unchanged |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handoff<'a> {
-    /// The item is sent with the data that the provider needs back.
+    /// The item is sent together with its provider data, which the provider needs back.
     Verbatim(&'a ProviderData),
     /// The item is sent without provider data.
     Plain,

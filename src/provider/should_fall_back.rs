@@ -21,7 +21,7 @@ pub(crate) fn should_fall_back(kind: ErrorKind) -> bool {
         | ErrorKind::IncompleteTurn
         | ErrorKind::Protocol
         | ErrorKind::TooLarge => true,
-        // A caller's mistake must be visible instead of costing another request. Bypassing a
+        // A caller's mistake must be reported instead of causing another request. Bypassing a
         // content filter is the caller's own decision.
         ErrorKind::InvalidRequest
         | ErrorKind::Unsupported

@@ -120,12 +120,13 @@ impl FrameReader {
         Some(cut.map(|cut| self.lend_frame(cut)))
     }
 
-    /// Returns the next frame at the end of the body, including a last frame without its blank
-    /// line. In all other respects, `finish` is like [`next_frame`](Self::next_frame).
+    /// Returns the next remaining frame after the body has ended, including a last frame without a
+    /// closing blank line. In all other respects, `finish` is like
+    /// [`next_frame`](Self::next_frame).
     ///
-    /// The specification discards a last frame without its blank line. This reader returns the
-    /// frame, because it may be the error of a server that is shutting down. The framing does not
-    /// decide whether a turn is complete.
+    /// The specification requires that a last frame without a closing blank line is discarded. This
+    /// reader returns the frame, because the frame may report an error from a server that is
+    /// shutting down. The framing does not decide whether a turn is complete.
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Erro
 /// errors. Server-sent events with the type `error` are already handled.
 ///
 /// The function finds messages, codes and retry delays in all formats that servers are known to
-/// use. An error that cannot be classified is of kind [`Server`](ErrorKind::Server).
+/// use. An error that cannot be classified gets the kind [`Server`](ErrorKind::Server).
 ///
 /// ```
 /// use turnstream::ErrorKind;

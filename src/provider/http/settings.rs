@@ -31,7 +31,7 @@ pub(super) struct HttpSettings {
     /// The headers that the user has set. These headers are sent in addition to the wire's headers
     /// and replace wire headers with the same name.
     pub(super) headers: Vec<Header>,
-    /// Whether a key may be sent over plain HTTP to another machine.
+    /// Whether keys may be sent over plain HTTP to other machines.
     pub(super) allows_plain_http: bool,
     /// The base URL, if different from the wire's base URL.
     pub(super) base_url: Option<Endpoint>,
