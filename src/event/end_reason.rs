@@ -49,7 +49,7 @@ pub enum EndReason {
     ProviderError,
     /// A deciding hook or a validation failed.
     HookError,
-    /// A reason that was added in a later version. Runs of this version never end with this reason.
+    /// A reason that was added in a later version. Runs in this version of the crate never end with this reason.
     Other,
 }
 

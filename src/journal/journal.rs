@@ -80,8 +80,8 @@ impl Journal {
         self.with_state(|book| book.fold.usage())
     }
 
-    /// Returns the phase that the run is in, which is reported if the run is interrupted now; see
-    /// [`InterruptedPhase`].
+    /// Returns the run's current phase, which would be reported if the run were interrupted now;
+    /// see [`InterruptedPhase`].
     pub fn phase(&self) -> InterruptedPhase {
         self.with_state(|book| book.fold.phase())
     }

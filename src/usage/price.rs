@@ -106,8 +106,9 @@ impl Prices {
         self
     }
 
-    /// Returns the price for a model, if any. If the table has no entry with exactly this name, the
-    /// longest entry is used that the name starts with, followed by a `-`, `@`, `:` or `.`.
+    /// Returns the price for a model, if any. If no entry has exactly this name, the table uses the
+    /// longest entry name that is a prefix of the model name and is followed there by a `-`, `@`,
+    /// `:` or `.`.
     ///
     /// Note that an entry for `gpt-4` also matches the name `gpt-4.1`, so add both models if their
     /// prices differ.

@@ -165,8 +165,8 @@ impl History {
         self.newest_first().filter(|item| !item.tombstone)
     }
 
-    /// Returns a history with only the first `len` items, or with all items if there are no more
-    /// than `len`.
+    /// Returns a history with only the first `len` items, or with all items if the history is
+    /// shorter.
     ///
     /// The call ids of the removed items stay reserved.
     pub fn truncated(&self, len: usize) -> Self {
